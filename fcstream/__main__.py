@@ -1,0 +1,5 @@
+"""``python -m fcstream``."""
+
+from .cli import main
+
+main(prog_name="fcstream")

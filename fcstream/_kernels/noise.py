@@ -1,0 +1,238 @@
+"""Exact samplers fed by words of entropy: the compiled twins of the samplers in `fcstream.noise`.
+
+Every real comparison is decided by a double with a rigorous margin. Where 64 bits of the uniform number cannot
+decide (probability below 2**-38) the kernel stops and the caller decides that draw with exact arithmetic from the
+same words, so the law of the output is exact. A kernel that runs out of words also stops; the caller goes on from
+the first word of the unfinished draw, so no draw is ever started again.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+DONE, STARVED, UNDECIDED = 0, 1, 2
+_NO, _YES, _UNSURE = 0, 1, 2
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _below_exp(word, gamma):
+    """Is the uniform number that starts with `word` below exp(-gamma)?  gamma carries a relative error < 2**-44."""
+    bound = math.exp(-gamma) * 18446744073709551616.0
+    margin = bound * (1.0 + gamma) * 9.094947017729282e-13 + 2.0  # 2**-40 (1 + gamma) of the bound, and two units
+    w = np.float64(word)
+    if w < bound - margin:
+        return _YES
+    if w > bound + margin:
+        return _NO
+    return _UNSURE
+
+
+@njit(cache=True, nogil=True)
+def _mask_for(bound):
+    """Smallest 2**b - 1 that is at least bound - 1."""
+    mask = np.uint64(bound - 1)
+    mask |= mask >> np.uint64(1)
+    mask |= mask >> np.uint64(2)
+    mask |= mask >> np.uint64(4)
+    mask |= mask >> np.uint64(8)
+    mask |= mask >> np.uint64(16)
+    mask |= mask >> np.uint64(32)
+    return mask
+
+
+@njit(cache=True, nogil=True)
+def discrete_laplace(words, first, numerator, denominator, out):
+    """Draw out[first:] with P(y) proportional to exp(-|y| * denominator / numerator).
+
+    Returns (how many are done, first word of the unfinished draw, status). words uint64, out int64.
+    """
+    used = len(words)
+    mask = _mask_for(numerator)
+    p = 0
+    i = first
+    while i < len(out):
+        start = p
+        while True:
+            u = np.int64(0)
+            while True:
+                if p >= used:
+                    return i, start, STARVED
+                u = np.int64(words[p] & mask)
+                p += 1
+                if u < numerator:
+                    break
+            if p >= used:
+                return i, start, STARVED
+            verdict = _below_exp(words[p], u / numerator)
+            p += 1
+            if verdict == _UNSURE:
+                return i, start, UNDECIDED
+            if verdict == _NO:
+                continue
+            v = np.int64(0)
+            while True:
+                if p >= used:
+                    return i, start, STARVED
+                verdict = _below_exp(words[p], 1.0)
+                p += 1
+                if verdict == _UNSURE:
+                    return i, start, UNDECIDED
+                if verdict == _NO:
+                    break
+                v += 1
+            y = (u + numerator * v) // denominator
+            if p >= used:
+                return i, start, STARVED
+            negative = words[p] & np.uint64(1)
+            p += 1
+            if negative and y == 0:
+                continue
+            out[i] = -y if negative else y
+            break
+        i += 1
+    return i, p, DONE
+
+
+@njit(cache=True, nogil=True)
+def discrete_gaussian(words, first, scale, variance, out):
+    """Draw out[first:] with P(y) proportional to exp(-y**2 / (2 variance)); scale = floor(sqrt(variance)) + 1.
+
+    Returns (how many are done, first word of the unfinished draw, status). words uint64, out int64.
+    """
+    used = len(words)
+    mask = _mask_for(scale)
+    shift = variance / scale
+    p = 0
+    i = first
+    while i < len(out):
+        start = p
+        while True:
+            u = np.int64(0)
+            while True:
+                if p >= used:
+                    return i, start, STARVED
+                u = np.int64(words[p] & mask)
+                p += 1
+                if u < scale:
+                    break
+            if p >= used:
+                return i, start, STARVED
+            verdict = _below_exp(words[p], u / scale)
+            p += 1
+            if verdict == _UNSURE:
+                return i, start, UNDECIDED
+            if verdict == _NO:
+                continue
+            v = np.int64(0)
+            while True:
+                if p >= used:
+                    return i, start, STARVED
+                verdict = _below_exp(words[p], 1.0)
+                p += 1
+                if verdict == _UNSURE:
+                    return i, start, UNDECIDED
+                if verdict == _NO:
+                    break
+                v += 1
+            y = u + scale * v
+            if p >= used:
+                return i, start, STARVED
+            negative = words[p] & np.uint64(1)
+            p += 1
+            if negative and y == 0:
+                continue
+            if p >= used:
+                return i, start, STARVED
+            gap = y - shift
+            verdict = _below_exp(words[p], gap * gap / (2.0 * variance))
+            p += 1
+            if verdict == _UNSURE:
+                return i, start, UNDECIDED
+            if verdict == _NO:
+                continue
+            out[i] = -y if negative else y
+            break
+        i += 1
+    return i, p, DONE
+
+
+@njit(cache=True, nogil=True)
+def bernoulli(words, first, numerators, denominator, out):
+    """Draw out[first:], True with probability numerators[i] / denominator exactly.
+
+    Returns (how many are done, first word of the unfinished draw, status). numerators int64, out bool.
+    """
+    used = len(words)
+    mask = _mask_for(denominator)
+    p = 0
+    for i in range(first, len(out)):
+        a = numerators[i]
+        if a <= 0 or a >= denominator:
+            out[i] = a > 0
+            continue
+        start = p
+        while True:
+            if p >= used:
+                return i, start, STARVED
+            u = np.int64(words[p] & mask)
+            p += 1
+            if u < denominator:
+                break
+        out[i] = u < a
+    return len(out), p, DONE
+
+
+@njit(cache=True, nogil=True)
+def _tail_bound(count, size, threshold, inverse, cutoff):
+    """2**16 times the smaller normal tail of a count (-1 beyond the cutoff), and whether that tail means keep."""
+    x = (threshold - (count - 0.5 * size)) * inverse
+    if abs(x) > cutoff:
+        return -1.0, x >= 0
+    return 32768.0 * math.erfc(abs(x) * math.sqrt(0.5)), x >= 0
+
+
+@njit(cache=True, nogil=True)
+def threshold_bits(words, counts, size, threshold, sigma, cutoff, out):
+    """Keep bits of counts[i] - size / 2 + N(0, sigma**2) >= threshold, from 16 random bits a point.
+
+    counts int64, out uint8: 0 drop, 1 keep, 2 left to the caller (16 bits do not decide). Beyond `cutoff` standard
+    deviations from the threshold no randomness is used. words holds 16 bits for every point, near or far. Returns how
+    many are left to the caller.
+    """
+    n = len(counts)
+    inverse = 1.0 / sigma
+    middle = threshold + 0.5 * size
+    low = max(np.int64(0), np.int64(math.floor(middle - cutoff * sigma)) - 1)
+    high = min(np.int64(size), np.int64(math.ceil(middle + cutoff * sigma)) + 1)
+    # Counts repeat: a table of the near ones is cheaper than a tail for every point, if it is shorter than the points.
+    tabled = high >= low and high - low < n
+    table = np.empty(high - low + 1 if tabled else 0, np.float64)
+    if tabled:
+        for c in range(low, high + 1):
+            table[c - low], _ = _tail_bound(c, size, threshold, inverse, cutoff)
+    undecided = 0
+    for i in range(n):
+        c = counts[i]
+        if tabled:
+            tail_keeps = c - 0.5 * size <= threshold
+            bound = table[c - low] if low <= c <= high else -1.0
+        else:
+            bound, tail_keeps = _tail_bound(c, size, threshold, inverse, cutoff)
+        if bound < 0.0:
+            out[i] = not tail_keeps
+            continue
+        # The margin covers the errors of x (2**-46 after growth by x**2 < 171) and of erfc many times over.
+        margin = bound * 1e-9 + 1e-9
+        w = np.float64((words[i >> 2] >> np.uint64(16 * (i & 3))) & np.uint64(65535))
+        # The uniform number lies in [w, w + 1) / 2**16.
+        if w + 1.0 <= bound - margin:
+            out[i] = tail_keeps
+        elif w >= bound + margin:
+            out[i] = not tail_keeps
+        else:
+            out[i] = 2
+            undecided += 1
+    return undecided

@@ -1,0 +1,255 @@
+"""The command: ``fcstream run | plan | budget | simulate | init``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import wraps
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import __version__
+from .errors import BudgetExhausted, ConfigError, FcstreamError
+
+if TYPE_CHECKING:
+    from .config import Config
+
+
+def _guarded(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Errors as one line on standard error, with the exit codes of `fcstream.errors`."""
+
+    @wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except FcstreamError as error:
+            message, code = str(error), error.exit_code
+        except KeyboardInterrupt:
+            message, code = "interrupted; what was sealed is in the ledger", 130
+        except BrokenPipeError:
+            # The reader went away; keep the interpreter from complaining when it flushes.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            message, code = "standard output was closed by its reader", 1
+        except MemoryError:
+            message, code = "out of memory: use shorter windows or a shorter schedule", 1
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            # The text of an unexpected error could quote a record: only its kind is told.
+            message, code = f"internal error ({type(error).__name__}); run again with --traceback for the place", 1
+            if click.get_current_context().find_root().params.get("traceback"):
+                raise
+        if click.get_current_context().find_root().params.get("traceback"):
+            import traceback
+
+            traceback.print_exc()
+        click.echo(f"fcstream: {message}", err=True)
+        sys.exit(code)
+
+    return wrapper
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fcstream")
+@click.option("--traceback", is_flag=True, help="Show where an error comes from (it may quote data).")
+def main(traceback: bool) -> None:
+    """Differentially private averages and counts of streams, per window, with a ledger of what was spent.
+
+    Exit codes: 0 done, 1 failure, 2 usage or configuration, 3 budget exhausted, 4 ledger damaged.
+    """
+
+
+@main.command()
+@click.argument("config", type=click.Path())
+@click.option("--source", metavar="URL", help="Instead of [source] url: jsonl:PATH or csv:PATH, .gz too, - for stdin.")
+@click.option("--sink", metavar="URL", help="Instead of [sink] url: jsonl:PATH, - for stdout.")
+@click.option("--ledger", metavar="URL", help="Instead of [ledger] url: sqlite:PATH.")
+@click.option("--dead-letter", metavar="URL", help="Instead of [dead_letter] url: jsonl:PATH.")
+@_guarded
+def run(config: str, source: str | None, sink: str | None, ledger: str | None, dead_letter: str | None) -> None:
+    """Release every window of the schedule in CONFIG, once and for ever.
+
+    A window that was answered by an earlier run is not charged and not drawn again.
+    """
+    from .connectors import open_dead_letter, open_sink, open_source
+    from .runner import run as run_job
+
+    job = _load(config, source=source, sink=sink, ledger=ledger, dead_letter=dead_letter)
+    if job.source is None or job.sink is None:
+        missing = "source" if job.source is None else "sink"
+        raise ConfigError(f"is required, in the file or as --{missing}", f"{missing}.url")
+    _warn_if_hopeless(job)
+    from .config import Job
+
+    with ExitStack() as stack:
+        letters = open_dead_letter(job.dead_letter.url) if job.dead_letter else None
+        if letters:
+            stack.callback(letters.close)
+        reader = open_source(job.source.url, Job.of(job).schema)
+        stack.callback(reader.close)
+        writer = open_sink(job.sink.url)
+        stack.callback(writer.close)
+        summary = run_job(job, reader, writer, letters)
+    for line in summary.lines():
+        click.echo(line, err=True)
+    if summary.rejected and letters is None:
+        click.echo("to see why records were rejected, add [dead_letter] or --dead-letter", err=True)
+    if summary.refused.get("budget_exhausted"):
+        click.echo("fcstream: some windows were refused: the budget is exhausted", err=True)
+        sys.exit(BudgetExhausted.exit_code)
+
+
+@main.command()
+@click.argument("config", type=click.Path())
+@click.option("--delta", type=float, help="At which epsilons are told.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@_guarded
+def plan(config: str, delta: float | None, as_json: bool) -> None:
+    """Say what CONFIG will give and cost. No data are read.
+
+    Refuses (exit 2) a configuration that would release with a probability below 1%.
+    """
+    from .planning import plan as forecast
+
+    found = forecast(_load(config), delta)
+    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(found.lines()))
+
+
+@main.group()
+def budget() -> None:
+    """Look at a ledger."""
+
+
+@budget.command()
+@click.argument("ledger")
+@click.option("--delta", type=float, help="At which epsilons are told.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@_guarded
+def show(ledger: str, delta: float | None, as_json: bool) -> None:
+    """Print the guarantee, what is spent, and what remains."""
+    from .ledgers.sqlite import SQLiteLedger
+
+    book = SQLiteLedger(_ledger_path(ledger))
+    try:
+        terms, spent, states = book.terms, book.spent(), book.summary()
+    finally:
+        book.close()
+    at = max(1e-6, 2 * terms.capacity.delta) if delta is None else delta
+    remaining = terms.capacity - spent
+    facts = {
+        "stream": terms.stream,
+        "unit": terms.unit,
+        "guarantee": {**terms.capacity.as_dict(), "epsilon": terms.capacity.epsilon(at)},
+        "spent": {**spent.as_dict(), "epsilon": spent.epsilon(at)},
+        "remaining": remaining.as_dict(),
+        "epsilon_at_delta": at,
+        "windows": {name: states.get(name, 0) for name in ("charged", "sealed", "acknowledged")},
+        "blocks": states["blocks"],
+    }
+    if as_json:
+        click.echo(json.dumps(facts, indent=2))
+        return
+    whose = "each record's pane" if terms.unit == "event" else "the whole stream"
+    most = "most charged pane" if terms.unit == "event" else "stream"
+    click.echo(f"stream {terms.stream!r}, unit {terms.unit!r}: the budget of {whose}")
+    click.echo(f"guarantee  {terms.capacity}, epsilon {facts['guarantee']['epsilon']:.3g} at delta {at:g}, for ever")  # type: ignore[index]
+    click.echo(f"spent      {spent} by the {most} (epsilon {facts['spent']['epsilon']:.3g}; not a guarantee)")  # type: ignore[index]
+    click.echo(f"remaining  {remaining} there")
+    windows = ", ".join(f"{count} {name}" for name, count in facts["windows"].items())  # type: ignore[attr-defined]
+    click.echo(f"windows    {windows}; {states['blocks']} blocks charged")
+
+
+@budget.command()
+@click.argument("ledger")
+@_guarded
+def verify(ledger: str) -> None:
+    """Check a ledger against itself; exit 4 and the first bad row if it is damaged."""
+    from .ledgers.sqlite import SQLiteLedger
+
+    book = SQLiteLedger(_ledger_path(ledger))
+    try:
+        rows = book.verify()
+    finally:
+        book.close()
+    click.echo(f"{_ledger_path(ledger)}: {rows} journal rows, all in order")
+
+
+@main.command()
+@click.option("--devices", default=50, show_default=True, help="Devices in the fleet.")
+@click.option("--start", default="2016-03-15T00:00:00Z", show_default=True, help="First moment, ISO 8601.")
+@click.option("--duration", default="1d", show_default=True, help="Like 6h or 1d.")
+@click.option("--interval", default="50s", show_default=True, help="Between two readings of a device.")
+@click.option("--faults", default=0.004, show_default=True, help="Chance of each kind of fault per reading.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--out", default="-", show_default=True, type=click.Path(), help="File to write, - for stdout.")
+@_guarded
+def simulate(devices: int, start: str, duration: str, interval: str, faults: float, seed: int, out: str) -> None:
+    """Write telemetry of a fleet of room sensors as JSON lines, in order of arrival.
+
+    Sensors drift, burst, get stuck and go wild; some records are late, duplicate or malformed.
+    """
+    from .config import duration_ms
+    from .records import parse_iso8601
+    from .simulate import Fleet
+
+    try:
+        start_ms = parse_iso8601(start)
+    except (ValueError, OverflowError):
+        raise ConfigError(f"must be ISO 8601, got {start!r}", "--start") from None
+    fleet = Fleet(
+        devices, start_ms, duration_ms(duration, "--duration"), duration_ms(interval, "--interval"), seed, faults
+    )
+    try:
+        with click.open_file(out, "w", encoding="utf-8") as file:
+            for line in fleet.lines():
+                file.write(line + "\n")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise FcstreamError(f"{out} cannot be written: {error.strerror}") from None
+
+
+@main.command()
+@click.argument("path", type=click.Path(), default="rooms.toml")
+@_guarded
+def init(path: str) -> None:
+    """Write a commented sample configuration to PATH (rooms.toml), to run on simulated telemetry."""
+    sample = resources.files("fcstream").joinpath("sample.toml").read_text(encoding="utf-8")
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(sample)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
+    click.echo(f"wrote {path}; next: fcstream simulate --out telemetry.jsonl && fcstream run {path}", err=True)
+
+
+def _load(path: str, **urls: str | None) -> Config:
+    """A configuration with URLs from the command line on top."""
+    import msgspec
+
+    from .config import Config, UrlSection
+
+    changes = {section: UrlSection(url=url) for section, url in urls.items() if url is not None}
+    return msgspec.structs.replace(Config.load(path), **changes)
+
+
+def _warn_if_hopeless(config: Config) -> None:
+    from .errors import UnusablePlan
+    from .planning import plan as forecast
+
+    try:
+        warnings = forecast(config).warnings
+    except UnusablePlan as error:
+        warnings = [str(error)]
+    for text in warnings:
+        click.echo(f"warning: {text}", err=True)
+
+
+def _ledger_path(text: str) -> str:
+    """``sqlite:PATH`` or a bare path."""
+    return text.removeprefix("sqlite:")

@@ -1,0 +1,333 @@
+"""TOML -> checked objects. Every key is public; nothing here looks at data."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from .errors import ConfigError
+from .lattice import Feature, Grid, Lattice
+from .ledgers.base import Terms
+from .records import Refused, Schema, parse_iso8601
+from .releases.base import Mechanism
+from .releases.count import NoisyCount
+from .releases.mean import BallMean, FriendlyMean, RecentredMean
+from .windows import Schedule
+from .zcdp import PrivacyLoss
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_MILLIS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class _Section(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    pass
+
+
+class StreamSection(_Section, kw_only=True):
+    """``[stream]``: what the records are."""
+
+    name: str
+    time: str = "ts_ms"
+    time_unit: Literal["ms", "s", "iso8601"] = "ms"
+    unit: Literal["event", "stream"] = "event"
+
+
+class LatticeSection(_Section, kw_only=True):
+    """``[lattice]``: one public grid for all coordinates, after scaling."""
+
+    step: float
+
+
+class FeatureSection(_Section, kw_only=True):
+    """``[[features]]``: one coordinate each, ``(transform(field) - origin) / scale``."""
+
+    name: str
+    min: float
+    max: float
+    scale: float = 1.0
+    origin: float = 0.0
+    transform: Literal["none", "log1p", "asinh"] = "none"
+
+
+class WindowSection(_Section, kw_only=True):
+    """``[window]``: the public schedule."""
+
+    length: str
+    slide: str | None = None
+    lateness: str = "0s"
+    clock: Literal["eof", "wall", "broker"] = "eof"
+    start: str
+    end: str | None = None
+    ahead: str | None = None
+
+
+class ReleaseSection(_Section, kw_only=True):
+    """``[release]``: what is released of every window, and for how much."""
+
+    kind: Literal["mean", "count"] = "mean"
+    method: Literal["recentered", "friendly", "ball"] = "recentered"
+    radius: float | None = None
+    spread: float | Literal["histogram"] = "histogram"
+    center: list[float] | None = None
+    rho: float
+    delta: float = 0.0
+    size_hint: int | None = None
+
+
+class BudgetSection(_Section, kw_only=True):
+    """``[budget]``: the cap, for ever, of what any one record (unit event) or the stream can cost."""
+
+    rho: float
+    delta: float
+
+
+class UrlSection(_Section, kw_only=True):
+    """``[source]``, ``[sink]``, ``[ledger]``, ``[dead_letter]``: where."""
+
+    url: str
+
+
+class Config(_Section, kw_only=True):
+    """A whole configuration, checked when made. `load` reads a file, `from_mapping` takes nested dictionaries.
+
+    Raises
+    ------
+    ConfigError
+        Any rule broken; the message names the key.
+    """
+
+    stream: StreamSection
+    lattice: LatticeSection
+    features: list[FeatureSection]
+    window: WindowSection
+    release: ReleaseSection
+    budget: BudgetSection
+    source: UrlSection | None = None
+    sink: UrlSection | None = None
+    ledger: UrlSection | None = None
+    dead_letter: UrlSection | None = None
+
+    def __post_init__(self) -> None:
+        Job.of(self)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Config:
+        """Read a TOML file."""
+        try:
+            text = Path(path).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        try:
+            return cls.from_mapping(tomllib.loads(text.decode()))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not TOML: {error}") from None
+
+    @classmethod
+    def from_mapping(cls, sections: Mapping[str, Any]) -> Config:
+        """Check nested dictionaries of the same shape as the file."""
+        _check_keys(cls, sections, "")
+        try:
+            return msgspec.convert(dict(sections), cls)
+        except msgspec.ValidationError as error:
+            if isinstance(error.__cause__, ConfigError):
+                raise error.__cause__ from None
+            message, _, place = str(error).partition(" - at `$.")
+            raise ConfigError(message[:1].lower() + message[1:], place.rstrip("`")) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The checked objects of a configuration: everything the engine needs, nothing it must parse.
+
+    Attributes
+    ----------
+    schema, grid, schedule, mechanism, terms
+        See their classes.
+    clock : str
+    ahead_ms : int
+        How far a live record's stamp may lie ahead of its own arrival.
+    """
+
+    schema: Schema
+    grid: Grid
+    schedule: Schedule
+    mechanism: Mechanism
+    terms: Terms
+    clock: str
+    ahead_ms: int
+
+    @classmethod
+    def of(cls, config: Config) -> Job:
+        """Build and check."""
+        stream, window = config.stream, config.window
+        if not stream.name:
+            raise ConfigError("must not be empty", "stream.name")
+        schema = Schema(stream.time, stream.time_unit, tuple(f.name for f in config.features))
+        if stream.time in schema.features:
+            raise ConfigError(f"must not be the time field {stream.time!r}", "features")
+        grid = Grid(
+            Lattice(config.lattice.step),
+            tuple(Feature(f.name, f.min, f.max, f.scale, f.origin, f.transform) for f in config.features),
+        )
+        schedule = _schedule(window)
+        mechanism = _mechanism(config, grid)
+        capacity = PrivacyLoss.cap(config.budget.rho, config.budget.delta)
+        times = schedule.overlap if stream.unit == "event" else 1
+        if not (mechanism.loss * times).fits(capacity):
+            what = f"a record lies in up to {times} windows" if times > 1 else "one window"
+            raise ConfigError(
+                f"must hold {what} at {mechanism.loss} each, got {capacity}: raise it, or lower `release`", "budget"
+            )
+        terms = Terms(stream.name, stream.unit, capacity, _specification(config))
+        ahead = schedule.length_ms if window.ahead is None else duration_ms(window.ahead, "window.ahead")
+        return cls(schema, grid, schedule, mechanism, terms, window.clock, ahead)
+
+
+def duration_ms(text: str, place: str) -> int:
+    """``500ms``, ``30s``, ``10m``, ``1h``, ``7d`` -> milliseconds.
+
+    Raises
+    ------
+    ConfigError
+    """
+    match = _DURATION.fullmatch(text.strip())
+    millis = float(match[1]) * _MILLIS[match[2]] if match else 0.5
+    if millis != int(millis) or millis > 2**52:
+        raise ConfigError(f"must be a number with a unit ms, s, m, h or d (like '10m'), got {text!r}", place)
+    return int(millis)
+
+
+def _instant(text: str, place: str) -> int:
+    try:
+        return parse_iso8601(text)
+    except (ValueError, OverflowError, Refused):
+        raise ConfigError(f"must be ISO 8601 (like '2016-03-15T00:00:00Z'), got {text!r}", place) from None
+
+
+def _schedule(window: WindowSection) -> Schedule:
+    if window.clock == "eof" and window.end is None:
+        raise ConfigError(
+            "is required with clock = 'eof': the end of input must not set the schedule, or one stray record would",
+            "window.end",
+        )
+    length = duration_ms(window.length, "window.length")
+    return Schedule(
+        _instant(window.start, "window.start"),
+        length,
+        length if window.slide is None else duration_ms(window.slide, "window.slide"),
+        duration_ms(window.lateness, "window.lateness"),
+        None if window.end is None else _instant(window.end, "window.end"),
+    )
+
+
+def _mechanism(config: Config, grid: Grid) -> Mechanism:
+    release = config.release
+    if release.kind == "count":
+        return NoisyCount(_loss(release, with_delta=False))
+    if release.radius is None:
+        raise ConfigError("is required: the known diameter of the data (method 'ball': of the ball)", "release.radius")
+    if release.method == "ball":
+        if release.center is None or len(release.center) != grid.dimension:
+            raise ConfigError(f"must list {grid.dimension} numbers for method 'ball'", "release.center")
+        center = _ball_center(release.center, grid)
+        return BallMean(
+            _loss(release, with_delta=False), center, grid.lattice.radius_squared(release.radius, "release.radius")
+        )
+    if release.center is not None:
+        raise ConfigError("belongs to method 'ball' only: the other methods find the center", "release.center")
+    return mean_mechanism(
+        release.method,
+        _loss(release, with_delta=True),
+        grid.lattice,
+        grid.dimension,
+        release.radius,
+        release.size_hint,
+        release.spread,
+    )
+
+
+def mean_mechanism(
+    method: str,
+    loss: PrivacyLoss,
+    lattice: Lattice,
+    dimension: int,
+    radius: float,
+    size_hint: int | None,
+    spread: float | str,
+) -> Mechanism:
+    """The mechanism of a mean with unknown center, checked."""
+    if size_hint is None or not 1 <= size_hint <= 2**40:
+        raise ConfigError(f"must be a public guess of records per window, at least 1, got {size_hint}", "release.size_hint")
+    radius_squared = lattice.radius_squared(radius, "release.radius")
+    if method == "friendly":
+        return FriendlyMean(loss, radius_squared, dimension, size_hint)
+    steps = None
+    if spread != "histogram":
+        if isinstance(spread, str) or not (math.isfinite(spread) and 0 < spread <= radius):
+            raise ConfigError(f"must be 'histogram' or a number in (0, radius = {radius:g}], got {spread!r}", "release.spread")
+        steps = float(spread) / lattice.step
+    return RecentredMean(loss, radius_squared, dimension, size_hint, steps)
+
+
+def _ball_center(center: list[float], grid: Grid) -> tuple[int, ...]:
+    """A public center in the features' own (transformed) units -> the nearest lattice point."""
+    point = []
+    for value, feature in zip(center, grid.features, strict=True):
+        if not math.isfinite(value):
+            raise ConfigError(f"must be finite, got {value}", "release.center")
+        scaled = (value - feature.origin) / feature.scale
+        grid.lattice.check_range(scaled, scaled, "release.center")
+        point.append(int(grid.lattice.coordinates(scaled)))
+    return tuple(point)
+
+
+def _loss(release: ReleaseSection, *, with_delta: bool) -> PrivacyLoss:
+    if not (math.isfinite(release.rho) and release.rho > 0):
+        raise ConfigError(f"must be a positive number, got {release.rho!r}", "release.rho")
+    if not with_delta:
+        return PrivacyLoss.charge(release.rho)
+    if not 1e-14 <= release.delta < 1:
+        raise ConfigError(f"must be in [1e-14, 1) for this method, got {release.delta!r}", "release.delta")
+    return PrivacyLoss.charge(release.rho, release.delta)
+
+
+def _specification(config: Config) -> str:
+    """Hash of everything that shapes a release. The end of the schedule may move, its start and steps may not."""
+    shape = {
+        "stream": config.stream,
+        "lattice": config.lattice,
+        "features": config.features,
+        "window": [config.window.start, config.window.length, config.window.slide or config.window.length],
+        "release": config.release,
+    }
+    return hashlib.sha256(msgspec.json.encode(shape, order="deterministic")).hexdigest()
+
+
+def _check_keys(section: type[msgspec.Struct], values: Any, place: str) -> None:
+    """Unknown keys are errors that name the nearest known one."""
+    if not isinstance(values, Mapping):
+        return
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(section)}
+    for key, value in values.items():
+        where = f"{place}.{key}" if place else str(key)
+        if key not in fields:
+            near = difflib.get_close_matches(str(key), fields, n=1, cutoff=0.0)
+            raise ConfigError(f"is not a known key: did you mean {near[0]!r}?", where)
+        for inner in _sections(fields[key]):
+            for item in value if isinstance(value, list) else [value]:
+                _check_keys(inner, item, where)
+
+
+def _sections(kind: Any) -> list[type[msgspec.Struct]]:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return [kind]
+    return [inner for part in getattr(kind, "__args__", ()) for inner in _sections(part)]

@@ -1,0 +1,239 @@
+"""Files and standard streams: JSON lines and CSV in (plain or gzip), JSON lines out.
+
+Sources are read line by line, whatever the lines hold, so that a broken record damages no other. File sinks hold
+whole lines only: a line torn by a crash is cut off when the file is opened again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+import zlib
+from collections.abc import Callable, Sequence
+from io import BufferedIOBase
+from typing import cast
+
+import msgspec
+import numpy as np
+
+from ..errors import SinkError, SourceError
+from ..records import Batch, CsvRows, JsonLines, LineDecoder, Rejection, Schema, merge
+from ..releases.base import Release
+
+BLOCK_BYTES = 1 << 20
+LONGEST_LINE = 1 << 20
+
+
+class LineSource:
+    """Records from the lines of a file; a record's identity is its line number, from 0.
+
+    Parameters
+    ----------
+    path : str
+        ``-`` for standard input; names that end in ``.gz`` are unpacked.
+    make_decoder : callable
+        Gets a function that reads one line (a header) and returns the decoder.
+
+    Raises
+    ------
+    SourceError
+        The file cannot be opened, or (from `poll`) cannot be read to its end.
+    """
+
+    def __init__(self, path: str, make_decoder: Callable[[LineSource], LineDecoder]) -> None:
+        self.path = path
+        self._file = _open(path)
+        self._tail = b""
+        self._pending: list[bytes] = []
+        self._ended = False
+        self._next = 0
+        try:
+            self._decoder = make_decoder(self)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def jsonl(cls, path: str, schema: Schema) -> LineSource:
+        return cls(path, lambda source: JsonLines(schema))
+
+    @classmethod
+    def csv(cls, path: str, schema: Schema) -> LineSource:
+        return cls(path, lambda source: CsvRows(schema, source._header()))
+
+    def poll(self, max_records: int) -> Batch | None:
+        while len(self._pending) < max_records and not self._ended:
+            self._read_block()
+        if not self._pending:
+            return None
+        lines, self._pending = self._pending[:max_records], self._pending[max_records:]
+        first = self._next
+        self._next += len(lines)
+        long = [i for i, line in enumerate(lines) if len(line) > LONGEST_LINE]
+        for i in long:
+            lines[i] = b""
+        batch = self._decoder.decode(lines, first)
+        if long:
+            none = np.empty(0, np.int64)
+            rejected = [Rejection("broken_record", first + i) for i in long]
+            batch = merge(batch, Batch(none, np.empty((0, batch.values.shape[1])), none, rejected))
+        return batch
+
+    def close(self) -> None:
+        if self.path != "-":
+            self._file.close()
+
+    def _header(self) -> bytes:
+        while not self._pending and not self._ended:
+            self._read_block()
+        if not self._pending:
+            raise SourceError(f"{self.path} must start with a header line, it is empty")
+        self._next = 1
+        return self._pending.pop(0)
+
+    def _read_block(self) -> None:
+        try:
+            # A pipe gives what it has; unpacking goes faster in whole blocks.
+            block = self._file.read1(BLOCK_BYTES) if self.path == "-" else self._file.read(BLOCK_BYTES)
+        except EOFError:
+            raise SourceError(f"{self.path} is truncated: its compressed data ends early; nothing was released") from None
+        except (OSError, zlib.error) as error:
+            what = error.strerror if isinstance(error, OSError) and error.strerror else "not readable as gzip data"
+            raise SourceError(f"{self.path} cannot be read to its end: {what}; nothing was released") from None
+        if not block:
+            self._ended = True
+            if self._tail:
+                self._pending.append(self._tail)
+                self._tail = b""
+            return
+        lines = block.split(b"\n")
+        lines[0] = self._tail + lines[0]
+        self._tail = lines.pop()
+        if len(self._tail) > LONGEST_LINE:  # keep just enough to know that it is too long
+            self._tail = self._tail[: LONGEST_LINE + 1]
+        self._pending.extend(lines)
+
+
+def _open(path: str) -> BufferedIOBase:
+    if path == "-":
+        return cast(BufferedIOBase, sys.stdin.buffer)
+    try:
+        if os.path.isdir(path):
+            raise SourceError(f"{path} must be a file, it is a directory: change `source.url`")
+        if path.endswith(".gz"):
+            if os.path.getsize(path) == 0:
+                raise SourceError(f"{path} must be gzip data, it is empty")
+            return gzip.GzipFile(path, "rb")
+        return open(path, "rb")
+    except OSError as error:
+        raise SourceError(f"{path} cannot be opened: {error.strerror}") from None
+
+
+class _LineFile:
+    """A file of whole lines, appended to; a torn last line is cut off when it is opened."""
+
+    def __init__(self, path: str, mode: int) -> None:
+        self.path = path
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+            self._end = self._whole_lines()
+            os.ftruncate(self._fd, self._end)
+        except OSError as error:
+            raise SinkError(f"{path} cannot be opened for writing: {error.strerror}") from None
+
+    def append(self, lines: Sequence[bytes], *, durable: bool) -> None:
+        """All lines or none."""
+        data = b"".join(line + b"\n" for line in lines)
+        try:
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._fd, data[written:], self._end + written)
+            if durable:
+                os.fsync(self._fd)
+        except OSError as error:
+            self._cut()
+            raise SinkError(
+                f"{self.path} cannot be written: {error.strerror}; what was sealed stays in the ledger and is written "
+                "by the next run"
+            ) from None
+        self._end += len(data)
+
+    def lines(self) -> set[bytes]:
+        """What the file holds."""
+        with open(self.path, "rb") as file:
+            return {line.rstrip(b"\n") for line in file}
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _whole_lines(self) -> int:
+        """Length of the file up to its last line end."""
+        end = os.fstat(self._fd).st_size
+        while end > 0:
+            start = max(0, end - 65536)
+            cut = os.pread(self._fd, end - start, start).rfind(b"\n")
+            if cut >= 0:
+                return start + cut + 1
+            end = start
+        return 0
+
+    def _cut(self) -> None:
+        try:
+            os.ftruncate(self._fd, self._end)
+        except OSError:  # the next opening cuts it
+            pass
+
+
+class JsonlSink:
+    """Releases as JSON lines in a file, on disk (fsync) before they count as written. Never a partial line."""
+
+    def __init__(self, path: str) -> None:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise SinkError(f"{path} must be a file: change `sink.url`")
+        self._file = _LineFile(path, 0o644)
+
+    def write(self, releases: Sequence[Release]) -> None:
+        self._file.append([release.to_bytes() for release in releases], durable=True)
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        held = self._file.lines() if releases else set()
+        return [release for release in releases if release.to_bytes() not in held]
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class StandardOutput:
+    """Releases as JSON lines on standard output. A reader may see a torn line after a crash, then all of it again."""
+
+    def write(self, releases: Sequence[Release]) -> None:
+        try:
+            sys.stdout.buffer.write(b"".join(release.to_bytes() + b"\n" for release in releases))
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            raise SinkError(f"standard output cannot be written: {error.strerror}") from None
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        return list(releases)
+
+    def close(self) -> None:
+        pass
+
+
+class DeadLetters:
+    """Rejections as JSON lines ``{"reason", "position", "field"}``, mode 0600: where and why, never what."""
+
+    def __init__(self, path: str) -> None:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise SinkError(f"{path} must be a file: change `dead_letter.url`")
+        self._file = _LineFile(path, 0o600)
+
+    def write(self, rejections: Sequence[Rejection]) -> None:
+        if rejections:
+            self._file.append([msgspec.json.encode(rejection) for rejection in rejections], durable=False)
+
+    def close(self) -> None:
+        self._file.close()

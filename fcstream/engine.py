@@ -1,0 +1,451 @@
+"""The engine: read, count, close, charge, release, seal, publish."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .config import Config, Job
+from .errors import ConfigError, EngineClosed
+from .friends import FriendCounts
+from .ledgers import Ledger, Request, Verdict, WindowKey, open_ledger
+from .ledgers.base import STREAM_BLOCK
+from .noise import Noise
+from .records import Batch, Rejection, SeenPositions
+from .releases.base import Outcome, Release
+from .windows import Window, group_by_pane
+from .zcdp import PrivacyLoss
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+GROUP = 256
+"""Windows charged, sealed and acknowledged in one transaction each."""
+OnRejection = Callable[[Sequence[Rejection]], object]
+
+
+class Engine:
+    """Private releases per window, for use inside another process.
+
+    Parameters
+    ----------
+    config : Config or mapping
+        The same keys as the configuration file; `Engine.from_config` reads one.
+    ledger : Ledger, optional
+        Already open; by default the one of ``[ledger] url`` (or a forgetful one if there is none).
+    noise : Noise, optional
+        Exact noise from the operating system by default.
+    on_rejection : callable, optional
+        Gets every rejected record as a sequence of `Rejection` (reason, position, field).
+
+    Raises
+    ------
+    ConfigError, LedgerError
+
+    Notes
+    -----
+    A release that was returned counts as published when the next call of `push`, `advance` or `acknowledge` comes;
+    what was not acknowledged is kept in the ledger and given again by `unpublished` after a crash.
+
+    A crash loses the pushed records of open windows, unless the caller pushes them again: give `positions` and replay
+    from the oldest open window. Charges stay. A window that was charged and not sealed is drawn once more.
+
+    All methods may be called from several threads; kernels release the GIL. Many engines may live in one process, each
+    with its own ledger. Open the engine after a fork, not before.
+
+    Privacy
+    -------
+    Unit: one record (``event``) or everything (``stream``). Relation: add or remove. Each release costs
+    ``[release] rho, delta`` on every pane it covers, charged durably before any noise is drawn; the ledger's filters
+    keep every block within ``[budget]`` for ever. Not covered: run time, memory, counters of rejected records.
+
+    Source
+    ------
+    Block composition over panes; see PRIVACY.md.
+    """
+
+    def __init__(
+        self,
+        config: Config | Mapping[str, Any],
+        *,
+        ledger: Ledger | None = None,
+        noise: Noise | None = None,
+        on_rejection: OnRejection | None = None,
+    ) -> None:
+        self.config = config if isinstance(config, Config) else Config.from_mapping(config)
+        job = self.job = Job.of(self.config)
+        self._noise = noise or Noise()
+        self._on_rejection = on_rejection
+        self._ledger = ledger or open_ledger(self.config.ledger.url if self.config.ledger else "memory:", job.terms)
+        if self._ledger.terms != job.terms:
+            raise ConfigError("the ledger given was opened for other terms", "ledger")
+        self._friends = FriendCounts(job.grid.dimension, job.mechanism.radius_squared, job.schedule.reach)
+        last = self._ledger.last_sealed()
+        self._first = self._next = 0 if last is None else job.schedule.index_after(last.open_ms)
+        self._held: list[tuple[int, int, NDArray[np.float64]]] = []
+        self._seen = SeenPositions()
+        self._returned: list[WindowKey] = []
+        self._lock = threading.RLock()
+        self._closed = False
+        self.rejected: dict[str, int] = {}
+        """How many records were rejected, by reason. Exact, so not private: for the operator only."""
+
+    @classmethod
+    def from_config(cls, path: str | Path, **options: Any) -> Engine:
+        """An engine for a configuration file; options as in the class."""
+        return cls(Config.load(path), **options)
+
+    @property
+    def guarantee(self) -> PrivacyLoss:
+        """The cap of every block, for ever."""
+        return self.job.terms.capacity
+
+    @property
+    def spent(self) -> PrivacyLoss:
+        """What the most charged block has spent."""
+        with self._lock:
+            return self._ledger.spent()
+
+    @property
+    def answered(self) -> int:
+        """How many windows of the schedule were answered before this engine started."""
+        return self._first
+
+    # -- in ----------------------------------------------------------------------------------------------------------
+
+    def push(
+        self,
+        times_ms: ArrayLike,
+        points: ArrayLike,
+        ids: ArrayLike | None = None,
+        arrival_ms: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
+    ) -> list[Release]:
+        """Take records; returns the releases of windows that a wall clock has closed by now.
+
+        Parameters
+        ----------
+        times_ms : int array (n,)
+            Event times, Unix milliseconds.
+        points : array (n, d)
+            Raw features in the configuration's order and their own units.
+        ids : None
+            For the unit ``user``, which this version does not have.
+        arrival_ms : int or int array (n,), optional
+            Arrival times: required with clock ``broker``, now by default with ``wall``, ignored with ``eof``.
+        positions : int array (n,), optional
+            Identity of each record in its source: a position seen before is rejected as a duplicate. Without it every
+            pushed row is a record of its own.
+
+        Raises
+        ------
+        ConfigError
+            Wrong shapes. Single bad rows are rejected instead, see `on_rejection`.
+        EngineClosed, LedgerError
+        """
+        with self._lock:
+            batch = _to_batch(times_ms, points, positions, self.job.grid.dimension)
+            if ids is not None:
+                raise ConfigError("belong to the unit 'user', which this version does not have", "ids")
+            arrivals = self._arrivals(arrival_ms, len(batch.times_ms))
+            self._settle()
+            releases = self.advance(_now_ms()) if self.job.clock == "wall" else []
+            if positions is not None:
+                fresh = self._only_fresh(batch)
+                batch = Batch(batch.times_ms[fresh], batch.values[fresh], batch.positions[fresh])
+                arrivals = None if arrivals is None else arrivals[fresh]
+            self.take(batch, arrivals)
+            return releases
+
+    def take(self, batch: Batch, arrivals: NDArray[np.int64] | None = None) -> None:
+        """Add one batch of decoded records and report its rejections; for runners and sources."""
+        with self._lock:
+            if self._closed:
+                raise EngineClosed("the engine is closed: make a new one to go on")
+            rejections = list(batch.rejections)
+            values, bad = self._check_values(batch, rejections)
+            panes, first, last = self.job.schedule.locate(batch.times_ms)
+            outside = ~bad & self._out_of_schedule(batch.times_ms, first, last, arrivals)
+            self._reject(rejections, outside, batch, "time_out_of_range")
+            fine = ~(bad | outside)
+            open_from = np.maximum(first, self._next)
+            if arrivals is not None:
+                first = np.maximum(first, self.job.schedule.first_not_late(arrivals))
+            late = fine & (first > last)
+            self._reject(rejections, late, batch, "late")
+            answered = fine & ~late & (last < self._next)
+            # What was answered before this engine started is a replay, not a fault.
+            self._reject(rejections, answered & (last >= self._first), batch, "window_closed")
+            fine &= ~(late | answered)
+            held = fine & (first > open_from)  # late for an open window, in time for a later one that shares its pane
+            self._hold(held, first, panes, values)
+            self._count(fine & ~held, panes, values)
+            self._report(rejections)
+
+    # -- out ---------------------------------------------------------------------------------------------------------
+
+    def advance(self, now_ms: int) -> list[Release]:
+        """Close every window whose close + lateness lies before the public time `now_ms`; returns their releases.
+
+        The caller says with it that no record that arrived before `now_ms` is still to come. With clock ``eof`` time
+        does not close windows, and nothing happens.
+        """
+        with self._lock:
+            self._settle()
+            if self.job.clock == "eof":
+                return []
+            return [release for group in self.closing(now_ms) for release in group]
+
+    def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
+        """Close the windows due at `now_ms` (None: all of a schedule with an end), one group of releases at a time."""
+        while (group := self._close_next(now_ms)) is not None:
+            yield group
+
+    def unpublished(self) -> list[Release]:
+        """What was sealed before a crash and may not have reached anyone: ask at the start, publish it again."""
+        with self._lock:
+            waiting = self._ledger.unacknowledged()
+            self._returned = [window for window, _ in waiting]
+            return [Release.from_bytes(body) for _, body in waiting]
+
+    def acknowledge(self) -> None:
+        """Say that all releases returned so far are published. `push` and `advance` say it too."""
+        with self._lock:
+            self._settle()
+
+    def close(self) -> list[Release]:
+        """End the stream. With clock ``eof`` this closes every window; returns the last releases.
+
+        They count as published when `acknowledge` is called or the ``with`` block ends without an error.
+        """
+        with self._lock:
+            if self._closed:
+                return []
+            self._settle()
+            releases: list[Release] = []
+            if self.job.clock == "eof":
+                releases = [release for group in self.closing() for release in group]
+            self._closed = True
+            if not self._returned:
+                self._ledger.close()
+            return releases
+
+    def abort(self) -> None:
+        """Let go of the ledger without closing a window; open records are forgotten, charges stay."""
+        with self._lock:
+            self._closed = True
+            self._ledger.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+            self.acknowledge()
+        self.abort()
+
+    # -- the step ----------------------------------------------------------------------------------------------------
+
+    def _close_next(self, now_ms: int | None) -> list[Release] | None:
+        """Charge durably, then draw, then seal: the order that the guarantee rests on. None if no window is due.
+
+        After an error the windows stay open: another try is charged nothing more and may draw once more.
+        """
+        with self._lock:
+            if self._closed:
+                raise EngineClosed("the engine is closed: make a new one to go on")
+            schedule = self.job.schedule
+            due = schedule.count if now_ms is None else schedule.due(now_ms)
+            if due is None or self._next >= due:
+                return None
+            windows = [schedule.window(index) for index in range(self._next, min(self._next + GROUP, due))]
+            verdicts = self._ledger.charge([self._request(window) for window in windows])
+            releases = [
+                self._release(window, verdict)
+                for window, verdict in zip(windows, verdicts, strict=True)
+                if verdict.charge or verdict.refusal or verdict.interrupted
+            ]
+            answers = [(WindowKey(r.window_open_ms, r.window_close_ms), r.to_bytes()) for r in releases]
+            self._ledger.seal(answers)
+            self._returned += [window for window, _ in answers]
+            self._next = windows[-1].index + 1
+            self._forget()
+            return releases
+
+    def _request(self, window: Window) -> Request:
+        schedule = self.job.schedule
+        blocks = (STREAM_BLOCK,)
+        if self.job.terms.unit == "event":
+            blocks = tuple(str(schedule.pane_open_ms(pane)) for pane in schedule.panes(window))
+        return Request(WindowKey(window.open_ms, window.close_ms), self.job.mechanism.loss, blocks)
+
+    def _release(self, window: Window, verdict: Verdict) -> Release:
+        if verdict.charge is not None:
+            # Records held back for later windows enter when the windows they were late for have closed.
+            self._enter_held(window.index)
+            view = self._friends.view(self.job.schedule.panes(window))
+            outcome = self.job.mechanism.release(view, verdict.charge, self._noise)
+            return self._as_release(window, outcome, verdict.charge.loss, verdict.spent)
+        if verdict.interrupted is not None:
+            return self._as_release(window, Outcome("interrupted"), verdict.interrupted, verdict.spent)
+        return self._as_release(window, Outcome("budget_exhausted"), PrivacyLoss(), verdict.spent)
+
+    def _as_release(self, window: Window, outcome: Outcome, loss: PrivacyLoss, spent: PrivacyLoss) -> Release:
+        job = self.job
+        value, sigma = outcome.value, outcome.sigma
+        is_point = job.mechanism.kind == "mean"
+        return Release(
+            stream=job.terms.stream,
+            window_open_ms=window.open_ms,
+            window_close_ms=window.close_ms,
+            status="refused" if outcome.reason else "released",
+            reason=outcome.reason,
+            kind=job.mechanism.kind,
+            value=None if value is None else job.grid.values(value) if is_point else value.tolist(),
+            sigma=None if sigma is None else job.grid.widths(sigma) if is_point else sigma.tolist(),
+            count=outcome.count,
+            core_count=outcome.core_count,
+            rho=loss.rho,
+            delta=loss.delta,
+            guarantee=job.terms.capacity.as_dict(),
+            spent=spent.as_dict(),
+            private=self._noise.private,
+            features=[f.name for f in job.grid.features] if is_point else None,
+            transform=[f.transform for f in job.grid.features] if is_point else None,
+        )
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        if self._returned:
+            self._ledger.acknowledge(self._returned)
+            self._returned = []
+        if self._closed:
+            self._ledger.close()
+
+    def _arrivals(self, arrival_ms: ArrayLike | None, size: int) -> NDArray[np.int64] | None:
+        if self.job.clock == "eof":
+            return None
+        if arrival_ms is None and self.job.clock == "broker":
+            raise ConfigError("must be given with clock = 'broker'", "arrival_ms")
+        stamps = _integers(_now_ms() if arrival_ms is None else arrival_ms, "arrival_ms")
+        if stamps.ndim > 1 or (stamps.ndim == 1 and len(stamps) != size):
+            raise ConfigError(f"must be one number or {size} of them, got shape {stamps.shape}", "arrival_ms")
+        return np.broadcast_to(stamps, (size,))
+
+    def _check_values(self, batch: Batch, rejections: list[Rejection]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Lattice points of the batch, and which rows are bad (their points are meaningless)."""
+        values, features = batch.values, self.job.grid.features
+        lows = np.array([f.minimum for f in features])
+        highs = np.array([f.maximum for f in features])
+        inside = (values >= lows) & (values <= highs)  # False for NaN
+        bad = ~inside.all(axis=1)
+        if bad.any():
+            finite = np.isfinite(values)
+            for i in np.flatnonzero(bad).tolist():
+                k = int(np.flatnonzero(~inside[i])[0])
+                reason = "out_of_range" if finite[i, k] else "not_finite"
+                rejections.append(Rejection(reason, int(batch.positions[i]), features[k].name))
+            values = np.where(bad[:, None], lows, values)
+        return self.job.grid.points(values), bad
+
+    def _out_of_schedule(
+        self,
+        times_ms: NDArray[np.int64],
+        first: NDArray[np.int64],
+        last: NDArray[np.int64],
+        arrivals: NDArray[np.int64] | None,
+    ) -> NDArray[np.bool_]:
+        outside = first > last
+        if arrivals is not None:
+            outside |= times_ms > arrivals + self.job.ahead_ms
+        return outside
+
+    def _reject(self, rejections: list[Rejection], rows: NDArray[np.bool_], batch: Batch, reason: str) -> None:
+        if rows.any():
+            rejections += [Rejection(reason, position) for position in batch.positions[rows].tolist()]
+
+    def _report(self, rejections: list[Rejection]) -> None:
+        for rejection in rejections:
+            self.rejected[rejection.reason] = self.rejected.get(rejection.reason, 0) + 1
+        if rejections and self._on_rejection is not None:
+            self._on_rejection(sorted(rejections, key=lambda rejection: rejection.position))
+
+    def _only_fresh(self, batch: Batch) -> NDArray[np.bool_]:
+        """Rows whose position was not seen before; the others are reported."""
+        fresh = self._seen.fresh(batch.positions)
+        rejections: list[Rejection] = []
+        self._reject(rejections, ~fresh, batch, "duplicate")
+        self._report(rejections)
+        return fresh
+
+    def _count(self, rows: NDArray[np.bool_], panes: NDArray[np.int64], points: NDArray[np.float64]) -> None:
+        if not rows.all():
+            panes, points = panes[rows], points[rows]
+        for pane, part in group_by_pane(panes):
+            self._friends.add(pane, points[part])
+
+    def _hold(
+        self, rows: NDArray[np.bool_], first: NDArray[np.int64], panes: NDArray[np.int64], points: NDArray[np.float64]
+    ) -> None:
+        for i in np.flatnonzero(rows).tolist():
+            self._held.append((int(first[i]), int(panes[i]), points[i : i + 1].copy()))
+
+    def _enter_held(self, index: int) -> None:
+        """Count the held records that are in time for window `index`."""
+        if not self._held:
+            return
+        for first, pane, point in self._held:
+            if first <= index:
+                self._friends.add(pane, point)
+        self._held = [entry for entry in self._held if entry[0] > index]
+
+    def _forget(self) -> None:
+        """Drop panes that no later window covers."""
+        schedule = self.job.schedule
+        for pane in self._friends.panes:
+            if schedule.last_window_of_pane(pane) < self._next:
+                self._friends.drop(pane)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _integers(values: ArrayLike, name: str) -> NDArray[np.int64]:
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "iu" and array.size:
+            whole = array.astype(np.float64)
+            if not (np.isfinite(whole).all() and (whole == np.floor(whole)).all()):
+                raise ValueError
+        return array.astype(np.int64)
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigError("must be whole numbers", name) from None
+
+
+def _to_batch(times_ms: ArrayLike, points: ArrayLike, positions: ArrayLike | None, dimension: int) -> Batch:
+    times = np.atleast_1d(_integers(times_ms, "times_ms"))
+    try:
+        values = np.asarray(points, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError("must be a rectangular array of numbers", "points") from None
+    if values.ndim == 1 and len(times) == 1:
+        values = values[None, :]
+    if times.ndim != 1 or values.shape != (len(times), dimension):
+        raise ConfigError(f"must have shape ({times.size}, {dimension}), got {values.shape}", "points")
+    if np.abs(times).max(initial=0) > 2**53:
+        raise ConfigError("must be Unix milliseconds below 2**53", "times_ms")
+    where = np.arange(len(times)) if positions is None else np.atleast_1d(_integers(positions, "positions"))
+    if where.shape != times.shape:
+        raise ConfigError(f"must have shape {times.shape}, got {where.shape}", "positions")
+    return Batch(times, values, where)

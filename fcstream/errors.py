@@ -1,0 +1,102 @@
+"""The exception tree.
+
+::
+
+    FcstreamError                    exit code 1
+    ├── ConfigError                  2   a configuration or an argument that cannot be used
+    │   └── UnusablePlan             2   a configuration that could never release anything
+    ├── SourceError                  1   input that cannot be opened or read
+    ├── SinkError                    1   output that cannot be written
+    ├── EngineClosed                 1   a call on an engine after `close`
+    ├── BudgetExhausted              3   a charge that does not fit
+    └── LedgerError                  1   a ledger that cannot be opened or written
+        ├── LedgerInUse              1   another process holds it
+        ├── LedgerMismatch           2   it belongs to another stream, schema or budget
+        └── LedgerDamaged            4   its content contradicts itself
+
+Messages say rule, value, place and remedy in one sentence and never hold a record's content.
+What a program needs is in attributes.
+"""
+
+from __future__ import annotations
+
+
+class FcstreamError(Exception):
+    """Base of every error this package raises on purpose."""
+
+    exit_code = 1
+
+
+class ConfigError(FcstreamError, ValueError):
+    """A configuration value or argument breaks a rule.
+
+    Attributes
+    ----------
+    place : str
+        Where it stands, for instance ``window.slide``; empty for a whole file.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, place: str = "") -> None:
+        super().__init__(f"{place}: {message}" if place else message)
+        self.place = place
+
+
+class UnusablePlan(ConfigError):
+    """The configuration would (almost) never release: the reason is public arithmetic."""
+
+
+class SourceError(FcstreamError):
+    """Input cannot be opened or read to its end."""
+
+
+class SinkError(FcstreamError):
+    """Output cannot be opened or written; what was sealed stays in the ledger."""
+
+
+class EngineClosed(FcstreamError):
+    """The engine takes no more records: `close` was called or a ledger error stopped it."""
+
+
+class LedgerError(FcstreamError):
+    """The ledger cannot be opened, read or written. Nothing was drawn under an unwritten charge."""
+
+
+class LedgerInUse(LedgerError):
+    """Another process, or another engine of this one, holds the ledger."""
+
+
+class LedgerMismatch(LedgerError):
+    """The ledger belongs to another stream, budget, specification or schema version."""
+
+    exit_code = 2
+
+
+class LedgerDamaged(LedgerError):
+    """The ledger's content contradicts itself; `fcstream budget verify` names the first bad row."""
+
+    exit_code = 4
+
+
+class BudgetExhausted(FcstreamError):
+    """A charge does not fit into a privacy filter. Nothing was spent and the filter stays usable.
+
+    Attributes
+    ----------
+    requested, remaining, capacity : PrivacyLoss
+    block : str
+        The filter that refused: a pane or ``stream``.
+    """
+
+    exit_code = 3
+
+    def __init__(self, requested: object, remaining: object, capacity: object, block: str) -> None:
+        super().__init__(
+            f"block {block} refuses the charge: requested {requested}, remaining {remaining} of {capacity}: "
+            "wait for a new block, lower `release.rho`, or use longer windows"
+        )
+        self.requested = requested
+        self.remaining = remaining
+        self.capacity = capacity
+        self.block = block

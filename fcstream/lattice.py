@@ -1,0 +1,182 @@
+"""Floats become exact integers on one public grid, once, at the door.
+
+After that nothing that decides about privacy is a rounded float. Lattice coordinates are integers; they are held in
+float64 arrays (exact below 2**53) because that is what distance kernels are fast on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+MAX_COORDINATE = 2**40
+MAX_RADIUS_SQUARED = 2**53 - 1
+TRANSFORMS = {"none": lambda x: x, "log1p": np.log1p, "asinh": np.arcsinh}
+
+
+def exact(value: float | int | str | Fraction) -> Fraction:
+    """The decimal a public number was written as: 0.1 is one tenth, not the nearest double."""
+    return value if isinstance(value, Fraction) else Fraction(Decimal(str(value)))
+
+
+def sqrt_up(value: Fraction | int, bits: int = 64) -> Fraction:
+    """A rational at most 2**-bits above the square root of a rational, never below it."""
+    exact_value = Fraction(value)
+    scaled = -(-(exact_value.numerator << (2 * bits)) // exact_value.denominator)
+    root = math.isqrt(scaled)
+    return Fraction(root if root * root == scaled else root + 1, 1 << bits)
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """The public grid: integer multiples of `step`, the same for all coordinates.
+
+    Parameters
+    ----------
+    step : float
+        Grid width in scaled units, > 0; taken as the decimal it prints as.
+
+    Raises
+    ------
+    ConfigError
+        `step` not a positive finite number.
+    """
+
+    step: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.step) and self.step > 0):
+            raise ConfigError(f"must be a positive number, got {self.step!r}", "lattice.step")
+
+    def radius_squared(self, radius: float, place: str = "radius") -> int:
+        """floor((radius / step)**2): the integer every pair is compared with.
+
+        Raises
+        ------
+        ConfigError
+            Not positive, smaller than one step, or 2**53 and more.
+        """
+        if not (math.isfinite(radius) and radius > 0):
+            raise ConfigError(f"must be a positive number, got {radius!r}", place)
+        squared = math.floor((exact(radius) / exact(self.step)) ** 2)
+        if squared < 1:
+            raise ConfigError(f"must be at least one lattice step ({self.step:g}), got {radius!r}", place)
+        if squared > MAX_RADIUS_SQUARED:
+            raise ConfigError(
+                f"must be below 2**26.5 lattice steps, got {radius!r} at step {self.step!r}: use a coarser "
+                "`lattice.step`",
+                place,
+            )
+        return squared
+
+    def check_range(self, low: float, high: float, place: str) -> None:
+        """Refuse a public range whose coordinates would not fit.
+
+        Raises
+        ------
+        ConfigError
+            A bound of 2**40 lattice steps or more.
+        """
+        worst = max(abs(exact(low)), abs(exact(high))) / exact(self.step)
+        if worst > MAX_COORDINATE:
+            raise ConfigError(
+                f"range [{low:g}, {high:g}] must lie within 2**40 lattice steps of 0, got {float(worst):.3g} steps: use "
+                "a coarser `lattice.step`, or set `origin`",
+                place,
+            )
+
+    def coordinates(self, scaled: ArrayLike) -> NDArray[np.float64]:
+        """Nearest lattice coordinates (half to even) of finite scaled values, as float64 integers, same shape."""
+        return np.rint(np.asarray(scaled, np.float64) / self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One public coordinate: (transform(field) - origin) / scale.
+
+    Parameters
+    ----------
+    name : str
+        The record's field.
+    minimum, maximum : float
+        Public range of the field, in its own units; a value outside is rejected.
+    scale : float
+        Public divisor that makes coordinates comparable, > 0.
+    origin : float
+        In transformed units.
+    transform : str
+        ``none``, ``log1p`` or ``asinh``.
+    """
+
+    name: str
+    minimum: float
+    maximum: float
+    scale: float = 1.0
+    origin: float = 0.0
+    transform: str = "none"
+
+    def __post_init__(self) -> None:
+        place = f"features.{self.name}"
+        if self.transform not in TRANSFORMS:
+            raise ConfigError(f"must be one of {sorted(TRANSFORMS)}, got {self.transform!r}", f"{place}.transform")
+        if not (math.isfinite(self.minimum) and math.isfinite(self.maximum) and self.minimum < self.maximum):
+            raise ConfigError(f"must be finite with min < max, got [{self.minimum}, {self.maximum}]", place)
+        if not (math.isfinite(self.scale) and self.scale > 0):
+            raise ConfigError(f"must be a positive number, got {self.scale!r}", f"{place}.scale")
+        if not math.isfinite(self.origin):
+            raise ConfigError(f"must be a finite number, got {self.origin!r}", f"{place}.origin")
+        if self.transform == "log1p" and self.minimum <= -1:
+            raise ConfigError(f"must be above -1 for log1p, got {self.minimum!r}", f"{place}.min")
+
+    def scaled(self, value: NDArray[np.float64] | float) -> NDArray[np.float64]:
+        """Scaled coordinate of raw values: a function of each value alone."""
+        return np.asarray((TRANSFORMS[self.transform](np.asarray(value, np.float64)) - self.origin) / self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Features on a lattice: how raw rows become points and how releases become values again."""
+
+    lattice: Lattice
+    features: tuple[Feature, ...]
+
+    def __post_init__(self) -> None:
+        if not self.features:
+            raise ConfigError("must name at least one feature", "features")
+        names = [feature.name for feature in self.features]
+        if len(set(names)) != len(names):
+            raise ConfigError("must have distinct names", "features")
+        for feature in self.features:
+            low, high = (float(feature.scaled(bound)) for bound in (feature.minimum, feature.maximum))
+            self.lattice.check_range(low, high, f"features.{feature.name}")
+
+    @property
+    def dimension(self) -> int:
+        return len(self.features)
+
+    def points(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Lattice points (n, d) of raw rows (n, d) that lie in the public ranges."""
+        points = np.empty(raw.shape, np.float64)
+        for k, feature in enumerate(self.features):
+            points[:, k] = self.lattice.coordinates(feature.scaled(raw[:, k]))
+        return points
+
+    def values(self, steps: NDArray[np.float64]) -> list[float]:
+        """A released point in lattice steps -> the features' own (transformed) units."""
+        step = self.lattice.step
+        return [float(f.origin + f.scale * (x * step)) for f, x in zip(self.features, steps, strict=True)]
+
+    def widths(self, steps: NDArray[np.float64]) -> list[float]:
+        """Released standard deviations in lattice steps -> the features' own (transformed) units."""
+        step = self.lattice.step
+        return [float(f.scale * (x * step)) for f, x in zip(self.features, steps, strict=True)]

@@ -1,0 +1,343 @@
+"""The only door to randomness: exact samplers fed by the operating system's CSPRNG.
+
+Two forms of every sampler live here. The plain one needs nothing but Python integers and `decimal`; it is exact by
+inspection, decides the rare draws that 64 bits cannot, and is enough for a small device. The compiled one
+(`_kernels.noise`) reads the same words in the same order and yields the same values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterator
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_VARIANCE = 2**80
+TAIL_CUTOFF = 13.06
+"""Beyond this many standard deviations a normal tail is below 2**-128 and counts as 0."""
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651")
+
+
+class Entropy(Protocol):
+    """Where random words come from. `private` says whether releases drawn from it may be published."""
+
+    private: bool
+
+    def words(self, count: int) -> NDArray[np.uint64]: ...
+
+
+class SystemEntropy:
+    """The operating system's CSPRNG. Nothing is kept between calls, so a fork never repeats a word."""
+
+    private = True
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return np.frombuffer(os.urandom(8 * count), np.uint64)
+
+
+class SeededEntropy:
+    """Repeatable words for tests and simulations. Everything released with it is marked as not private."""
+
+    private = False
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.Philox(seed)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return np.asarray(self._generator.random_raw(count), np.uint64)
+
+
+class _Reader:
+    """Reads given words first, then fresh ones."""
+
+    def __init__(self, entropy: Entropy, given: NDArray[np.uint64] | None = None) -> None:
+        self._entropy = entropy
+        self._given: list[int] = [] if given is None else given.tolist()
+        self._next = 0
+
+    def __call__(self) -> int:
+        if self._next == len(self._given):
+            self._given = self._entropy.words(16).tolist()
+            self._next = 0
+        self._next += 1
+        return self._given[self._next - 1]
+
+    def rest(self) -> NDArray[np.uint64]:
+        return np.array(self._given[self._next :], np.uint64)
+
+
+Source = Callable[[], int]
+
+
+def _uniform_below(bound: int, word: Source) -> int:
+    """Uniform integer in [0, bound), bound <= 2**63, by masked rejection: one word a try."""
+    mask = (1 << (bound - 1).bit_length()) - 1
+    while True:
+        value = word() & mask
+        if value < bound:
+            return value
+
+
+def _uniform_is_below(first_word: int, bounds: Iterator[tuple[Decimal, Decimal]], more: Source) -> bool:
+    """Is a uniform number in [0, 1), whose first 64 bits are given, below a real that `bounds` narrows down?"""
+    digits, bits = first_word, 64
+    for low, high in bounds:
+        with localcontext() as context:
+            context.prec = 400
+            if Decimal(digits + 1) <= low * (1 << bits):
+                return True
+            if Decimal(digits) >= high * (1 << bits):
+                return False
+        digits, bits = (digits << 64) | more(), bits + 64
+    raise AssertionError("the bounds never end")  # pragma: no cover
+
+
+def _exp_bounds(exponent: Fraction) -> Iterator[tuple[Decimal, Decimal]]:
+    """Ever closer decimal bounds of exp(-exponent)."""
+    digits = 40
+    while True:
+        with localcontext() as context:
+            context.prec = digits
+            value = (-(Decimal(exponent.numerator) / Decimal(exponent.denominator))).exp()
+            # decimal's exp is correctly rounded; the rounded exponent moves it by exponent * 10**(1 - digits).
+            error = value * (Decimal(2) + Decimal(math.ceil(exponent))) * Decimal(10) ** (1 - digits)
+            yield value - error, value + error
+        digits += 30
+
+
+def normal_tail(x: Fraction, digits: int = 60) -> Decimal:
+    """Upper tail of the standard normal at x >= 0 to `digits` significant digits or better, for x < 14.
+
+    Source
+    ------
+    Upper tail = 1/2 - phi(x) * sum of x**(2k+1) / (2k+1)!! (all terms positive; Marsaglia 2004), with enough guard
+    digits for the cancellation: the tail is at least 1e-45 there.
+    """
+    with localcontext() as context:
+        context.prec = digits + 60
+        value = Decimal(x.numerator) / Decimal(x.denominator)
+        square = value * value
+        term = total = value
+        k = 1
+        while term > total * Decimal(10) ** -(digits + 58):
+            k += 2
+            term = term * square / k
+            total += term
+        density = (-square / 2).exp() / (2 * _PI).sqrt()
+        return Decimal("0.5") - density * total
+
+
+def laplace_draw(scale: Fraction, word: Source, more: Source | None = None) -> int:
+    """One exact discrete Laplace draw: P(y) proportional to exp(-|y| / scale).
+
+    Privacy
+    -------
+    Added to an integer query of sensitivity s it is (s / scale)-DP. Exact: no floating-point number decides. The run
+    time depends on the value drawn (not covered).
+
+    Source
+    ------
+    Canonne, Kamath, Steinke 2020, Algorithm 2.
+    """
+    numerator, denominator = scale.numerator, scale.denominator
+    more = more or word
+    while True:
+        u = _uniform_below(numerator, word)
+        if not _uniform_is_below(word(), _exp_bounds(Fraction(u, numerator)), more):
+            continue
+        v = 0
+        while _uniform_is_below(word(), _exp_bounds(Fraction(1)), more):
+            v += 1
+        y = (u + numerator * v) // denominator
+        negative = word() & 1
+        if negative and y == 0:
+            continue
+        return -y if negative else y
+
+
+def gaussian_draw(variance: Fraction, word: Source, more: Source | None = None) -> int:
+    """One exact discrete Gaussian draw: P(y) proportional to exp(-y**2 / (2 variance)).
+
+    Privacy
+    -------
+    Added to an integer query of l2 sensitivity s it is s**2 / (2 variance)-zCDP, vectors included. Exact: no
+    floating-point number decides. The run time depends on the value drawn (not covered).
+
+    Source
+    ------
+    Canonne, Kamath, Steinke 2020, Algorithm 3 and Theorem 14.
+    """
+    more = more or word
+    scale = math.isqrt(variance.numerator // variance.denominator) + 1
+    while True:
+        y = laplace_draw(Fraction(scale), word, more)
+        gap = abs(y) - variance / scale
+        if _uniform_is_below(word(), _exp_bounds(gap * gap / (2 * variance)), more):
+            return y
+
+
+class Noise:
+    """Exact noise from one source of entropy.
+
+    Parameters
+    ----------
+    entropy : Entropy, optional
+        The operating system's CSPRNG by default. `SeededEntropy` is for tests; releases made with it say
+        ``private: false``.
+    """
+
+    def __init__(self, entropy: Entropy | None = None) -> None:
+        self._entropy = entropy or SystemEntropy()
+
+    @property
+    def private(self) -> bool:
+        return self._entropy.private
+
+    def discrete_gaussian(self, variance: Fraction | int, size: int) -> NDArray[np.int64]:
+        """`size` independent discrete Gaussians of the given variance parameter (at most 2**80), int64.
+
+        Privacy
+        -------
+        Added to an integer vector of l2 sensitivity s: s**2 / (2 variance)-zCDP.
+
+        Complexity
+        ----------
+        About eleven 64-bit words and 0.2 microseconds a draw.
+
+        Source
+        ------
+        Canonne, Kamath, Steinke 2020, Algorithm 3, with lazily compared uniforms.
+        """
+        exact = Fraction(variance)
+        if not 0 < exact <= MAX_VARIANCE:
+            raise ConfigError(f"must be in (0, 2**80], got {float(exact):.3g}", "variance")
+        from ._kernels import noise as kernels
+
+        scale = math.isqrt(exact.numerator // exact.denominator) + 1
+        return self._fill(
+            np.empty(size, np.int64),
+            12,
+            lambda words, first, out: kernels.discrete_gaussian(words, first, scale, float(exact), out),
+            lambda word, more: gaussian_draw(exact, word, more),
+        )
+
+    def discrete_laplace(self, scale: Fraction | int, size: int) -> NDArray[np.int64]:
+        """`size` independent discrete Laplace draws, P(y) proportional to exp(-|y| / scale), int64.
+
+        Privacy
+        -------
+        Added to an integer vector of l1 sensitivity s: (s / scale)-DP.
+
+        Source
+        ------
+        Canonne, Kamath, Steinke 2020, Algorithm 2, with lazily compared uniforms.
+        """
+        exact = Fraction(scale)
+        if not 0 < exact <= 2**40 or exact.numerator >= 2**62:
+            raise ConfigError(f"must be in (0, 2**40] with a numerator below 2**62, got {exact}", "scale")
+        from ._kernels import noise as kernels
+
+        return self._fill(
+            np.empty(size, np.int64),
+            8,
+            lambda words, first, out: kernels.discrete_laplace(words, first, exact.numerator, exact.denominator, out),
+            lambda word, more: laplace_draw(exact, word, more),
+        )
+
+    def bernoulli(self, numerators: NDArray[np.int64], denominator: int) -> NDArray[np.bool_]:
+        """Independent coins, True with probability numerators[i] / denominator exactly (clipped to [0, 1]).
+
+        Privacy
+        -------
+        Exact rational probabilities; what they cost is the caller's statement.
+
+        Source
+        ------
+        Masked rejection on whole words; points at 0 or 1 use none.
+        """
+        if not 0 < denominator < 2**62:
+            raise ConfigError(f"must be in (0, 2**62), got {denominator}", "denominator")
+        from ._kernels import noise as kernels
+
+        return self._fill(
+            np.empty(len(numerators), np.bool_),
+            2,
+            lambda words, first, out: kernels.bernoulli(words, first, numerators, denominator, out),
+            None,
+        )
+
+    def threshold_bits(
+        self, counts: NDArray[np.int64], size: int, threshold: float, sigma: float
+    ) -> NDArray[np.bool_]:
+        """Bits of counts[i] - size / 2 + N(0, sigma**2) >= threshold, independent, N a CONTINUOUS normal.
+
+        Parameters
+        ----------
+        counts : int64 (n,)
+        size : int
+            The private n of the friend counts.
+        threshold, sigma : float
+            Doubles that are functions of released values only; they are taken as exact numbers.
+
+        Privacy
+        -------
+        Post-processing of a Gaussian mechanism with standard deviation `sigma`, except that probabilities have
+        relative error below 2**-100 and those below 2**-128 count as 0: together 1e-15 of delta for n < 2**40 and
+        sigma >= 1, charged by `cores.zcdp_filter`.
+
+        Source
+        ------
+        design note "the lattice": only the bit leaves, so the tail probability suffices.
+        """
+        n = len(counts)
+        if n == 0:
+            return np.empty(0, np.bool_)
+        from ._kernels import noise as kernels
+
+        bits = np.empty(n, np.uint8)
+        words = self._entropy.words((n + 3) // 4)
+        if kernels.threshold_bits(words, counts, size, threshold, sigma, TAIL_CUTOFF, bits):
+            for i in np.flatnonzero(bits == 2).tolist():
+                first16 = (int(words[i >> 2]) >> (16 * (i & 3))) & 65535
+                bits[i] = self._slow_bit(int(counts[i]), size, threshold, sigma, first16)
+        return bits.astype(np.bool_)
+
+    def _slow_bit(self, count: int, size: int, threshold: float, sigma: float, first16: int) -> bool:
+        """The bit of one point whose first 16 random bits do not decide."""
+        x = (Fraction(threshold) - count + Fraction(size, 2)) / Fraction(sigma)
+        if abs(x) > Fraction(TAIL_CUTOFF):
+            return x < 0
+        more = _Reader(self._entropy)
+        first = (first16 << 48) | (more() >> 16)
+        # 60 correct digits are far below the 2**-100 that is charged for, so they stand for the tail itself.
+        tail = normal_tail(abs(x))
+        return _uniform_is_below(first, itertools.repeat((tail, tail)), more) == (x >= 0)
+
+    def _fill(self, out, words_each, kernel, exact_draw):  # type: ignore[no-untyped-def]
+        """Run a kernel to the end: more words when it starves, exact arithmetic where 64 bits do not decide."""
+        done, n = 0, len(out)
+        words = self._entropy.words(words_each * n + 32)
+        while True:
+            done, used, status = kernel(words, done, out)
+            words = words[used:]
+            if status == 0:
+                return out
+            if status == 2:
+                reader = _Reader(self._entropy, words)
+                out[done] = exact_draw(reader, lambda: int(self._entropy.words(1)[0]))
+                words = reader.rest()
+                done += 1
+                if done == n:
+                    return out
+            else:
+                words = np.concatenate([words, self._entropy.words(words_each * (n - done) + 64)])

@@ -1,0 +1,214 @@
+"""What a configuration will cost and give, from public numbers alone: no data are read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .config import Config, Job
+from .errors import UnusablePlan
+from .releases.base import Mechanism
+from .zcdp import PrivacyLoss, epsilon_tight
+
+NEVER, RARELY = 0.01, 0.99
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The forecast of one configuration. `lines` prints it, `as_dict` is for programs.
+
+    Attributes
+    ----------
+    probability : float
+        Chance that a window of `size_hint` records that are all friends releases a value.
+    sigma : list of float
+        Expected noise deviation per coordinate, in the features' own (transformed) units.
+    smallest_size : int or None
+        Records from which a window releases with 99%; None if no size up to 2**40 does.
+    """
+
+    stream: str
+    kind: str
+    method: str
+    unit: str
+    size_hint: int | None
+    probability: float
+    sigma: dict[str, float]
+    smallest_size: int | None
+    loss: PrivacyLoss
+    per_record: PrivacyLoss
+    capacity: PrivacyLoss
+    windows_per_day: float
+    windows: int | None
+    epsilon_delta: float
+    epsilon_guarantee: float
+    epsilon_release: float
+    epsilon_day: float
+    epsilon_year: float
+    lasting_windows: int | None
+    warnings: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        values = asdict(self)
+        for name in ("loss", "per_record", "capacity"):
+            values[name] = getattr(self, name).as_dict()
+        return {k: (None if isinstance(v, float) and not math.isfinite(v) else v) for k, v in values.items()}
+
+    def lines(self) -> list[str]:
+        """For a human."""
+        what = f"{self.kind} ({self.method})" if self.kind == "mean" else self.kind
+        at = f" of {self.size_hint} records" if self.size_hint else ""
+        noise = ", ".join(f"{name} {_short(value)}" for name, value in self.sigma.items())
+        lines = [
+            f"stream {self.stream!r}: {what} per window, unit {self.unit!r}",
+            f"a window{at} releases with probability {_percent(self.probability)}; noise (standard deviation): {noise}",
+        ]
+        if self.kind == "mean":
+            smallest = "no size" if self.smallest_size is None else f"{self.smallest_size} records that are all friends"
+            lines.append(f"smallest usable window (99%): {smallest}")
+        delta = f"{self.epsilon_delta:g}"
+        lines += [
+            f"one release costs {self.loss}, epsilon {_short(self.epsilon_release)} at delta {delta}",
+            *self._cost_lines(),
+            f"guarantee for ever: {self.capacity}, epsilon {_short(self.epsilon_guarantee)} at delta {delta}",
+        ]
+        return lines + [f"warning: {text}" for text in self.warnings]
+
+    def _cost_lines(self) -> list[str]:
+        day, year = self.windows_per_day, self.windows_per_day * 365
+        if self.unit == "event":
+            return [
+                f"one record costs at most {self.per_record} of its budget, however long the stream runs",
+                f"somebody with a record in every window: {day:g} windows a day, epsilon {_short(self.epsilon_day)}; "
+                f"{year:g} a year, epsilon {_short(self.epsilon_year)} (the unit 'event' does not cap that)",
+            ]
+        lasting = self.lasting_windows or 0
+        return [
+            f"the stream's budget lasts {lasting} windows ({_short(lasting / day)} days)",
+            f"without that cap: {day:g} windows a day, epsilon {_short(self.epsilon_day)}; {year:g} a year, epsilon "
+            f"{_short(self.epsilon_year)}",
+        ]
+
+
+def plan(config: Config, delta: float | None = None) -> Plan:
+    """Forecast a configuration.
+
+    Parameters
+    ----------
+    config : Config
+    delta : float, optional
+        At which epsilons are told; by default 1e-6 or twice the budget's delta, whichever is larger.
+
+    Raises
+    ------
+    UnusablePlan
+        A window of `size_hint` records that are all friends would release with a probability below 1%.
+
+    Privacy
+    -------
+    Reads public numbers only.
+
+    Source
+    ------
+    Forecasts of the mechanisms; tight conversion of `fcstream.zcdp`.
+    """
+    job = Job.of(config)
+    mechanism, schedule = job.mechanism, job.schedule
+    hint = config.release.size_hint
+    forecast = mechanism.forecast(hint or 1000)
+    smallest = _smallest_size(mechanism)
+    if hint is not None and forecast.probability < NEVER:
+        needed = f"{smallest} records per window" if smallest else "a larger `release.rho`"
+        raise UnusablePlan(
+            f"a window of {hint} records that are all friends would release with probability "
+            f"{_percent(forecast.probability)} at {mechanism.loss}: it needs {needed}; use longer windows, or raise "
+            "`release.rho` or `release.delta`",
+            "release",
+        )
+    delta = max(1e-6, 2 * job.terms.capacity.delta) if delta is None else delta
+    per_day = DAY_MS / schedule.slide_ms
+
+    def epsilon(loss: PrivacyLoss, times: float = 1) -> float:
+        return epsilon_tight(loss.rho * times, delta - loss.delta * times)
+
+    is_event = job.terms.unit == "event"
+    return Plan(
+        stream=job.terms.stream,
+        kind=mechanism.kind,
+        method=config.release.method,
+        unit=job.terms.unit,
+        size_hint=hint,
+        probability=forecast.probability,
+        sigma=_sigma(job, forecast.sigma),
+        smallest_size=smallest,
+        loss=mechanism.loss,
+        per_record=mechanism.loss * (schedule.overlap if is_event else 1),
+        capacity=job.terms.capacity,
+        windows_per_day=per_day,
+        windows=schedule.count,
+        epsilon_delta=delta,
+        epsilon_guarantee=epsilon(job.terms.capacity),
+        epsilon_release=epsilon(mechanism.loss),
+        epsilon_day=epsilon(mechanism.loss, per_day),
+        epsilon_year=epsilon(mechanism.loss, per_day * 365),
+        lasting_windows=None if is_event else _lasting(mechanism.loss, job.terms.capacity),
+        warnings=_warnings(job, forecast.probability, forecast.sigma, hint),
+    )
+
+
+def _sigma(job: Job, steps: float) -> dict[str, float]:
+    if job.mechanism.kind != "mean":
+        return {job.mechanism.kind: steps}
+    step = job.grid.lattice.step
+    return {feature.name: feature.scale * step * steps for feature in job.grid.features}
+
+
+def _smallest_size(mechanism: Mechanism) -> int | None:
+    """Smallest n that releases with 99%, the budget's shares kept."""
+    high = 1
+    while mechanism.forecast(high).probability < RARELY:
+        high *= 2
+        if high > 2**40:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if mechanism.forecast(middle).probability >= RARELY else (middle, high)
+    return high
+
+
+def _lasting(loss: PrivacyLoss, capacity: PrivacyLoss) -> int:
+    windows = capacity.rho_nano // loss.rho_nano
+    return min(windows, capacity.delta_femto // loss.delta_femto) if loss.delta_femto else windows
+
+
+def _warnings(job: Job, probability: float, sigma: float, hint: int | None) -> list[str]:
+    warnings = []
+    if hint is not None and probability < RARELY:
+        warnings.append(
+            f"a window of {hint} records releases with probability {_percent(probability)} only: raise `release.rho`"
+        )
+    if job.terms.capacity.rho > 5:
+        warnings.append(f"`budget.rho` = {job.terms.capacity.rho:g} protects weakly")
+    if job.terms.capacity.delta > 1e-4:
+        warnings.append(f"`budget.delta` = {job.terms.capacity.delta:g} is large: below 1 / (number of people) is usual")
+    if job.mechanism.kind == "mean" and sigma < 1:
+        warnings.append("`lattice.step` is coarser than the noise: a finer step costs nothing")
+    schedule = job.schedule
+    if schedule.end_ms is not None and schedule.count is not None:
+        rest = schedule.end_ms - schedule.window(schedule.count - 1).close_ms
+        if rest:
+            warnings.append(f"the last {rest} ms before `window.end` lie in no window: records there are rejected")
+    return warnings
+
+
+def _percent(probability: float) -> str:
+    if 0.001 <= probability <= 0.999:
+        return f"{100 * probability:.3g}%"
+    return f"{100 * probability:.2g}%" if probability < 0.5 else "over 99.9%"
+
+
+def _short(value: float) -> str:
+    return "unbounded" if math.isinf(value) else f"{value:.3g}"

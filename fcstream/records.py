@@ -1,0 +1,416 @@
+"""Records become batches of columns; whatever is no record becomes a rejection with reason, position and field.
+
+Nothing here, and nothing that leaves here, quotes a record's content.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from .errors import ConfigError, SourceError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+TIME_UNITS = ("ms", "s", "iso8601")
+REASONS = (
+    "broken_record",  # no JSON object on the line, or a wrong number of cells
+    "missing",  # a field is absent, null or empty
+    "not_a_number",  # text, a Boolean, a list where a number must stand
+    "not_finite",  # NaN, infinity, or beyond a double
+    "out_of_range",  # outside the feature's public range
+    "bad_time",  # an event time that cannot be read
+    "time_out_of_range",  # outside the public schedule, or too far ahead of its own arrival
+    "late",  # arrived after close + lateness of every window it belongs to
+    "window_closed",  # all its windows were answered already
+    "duplicate",  # this source position was taken before
+)
+_MAX_TIME_MS = 2**53
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why one record was left out: one of `REASONS`, its position in the source, and the field, never its content."""
+
+    reason: str
+    position: int
+    field: str | None = None
+
+
+@dataclass(slots=True)
+class Batch:
+    """Columns of the readable records of one poll, and the rejections of the others.
+
+    Attributes
+    ----------
+    times_ms : int64 (n,)
+    values : float64 (n, d)
+        Raw fields in their own units; not yet checked for range.
+    positions : int64 (n,)
+        Where each record stands in the source: its identity.
+    rejections : list of Rejection
+    """
+
+    times_ms: NDArray[np.int64]
+    values: NDArray[np.float64]
+    positions: NDArray[np.int64]
+    rejections: list[Rejection] = field(default_factory=list)
+
+
+class SeenPositions:
+    """Which source positions were taken, as runs: consecutive positions cost nothing, however many there are."""
+
+    def __init__(self) -> None:
+        self._starts = np.empty(0, np.int64)
+        self._ends = np.empty(0, np.int64)  # inclusive
+
+    def fresh(self, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """True for every position not seen before (the first of equal ones); all of them count as seen from now on."""
+        order = np.argsort(positions, kind="stable")
+        ordered = positions[order]
+        new = np.ones(len(ordered), np.bool_)
+        new[1:] = ordered[1:] != ordered[:-1]
+        run = np.searchsorted(self._starts, ordered, "right") - 1
+        if len(self._starts):
+            new &= (run < 0) | (ordered > self._ends[run])
+        self._merge(ordered[new])
+        fresh = np.empty(len(ordered), np.bool_)
+        fresh[order] = new
+        return fresh
+
+    def _merge(self, points: NDArray[np.int64]) -> None:
+        starts = np.concatenate([self._starts, points])
+        ends = np.concatenate([self._ends, points])
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+        if len(starts) == 0:
+            return
+        begins = np.ones(len(starts), np.bool_)
+        begins[1:] = starts[1:] > ends[:-1] + 1
+        self._starts = starts[begins]
+        self._ends = ends[np.append(np.flatnonzero(begins)[1:] - 1, len(ends) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Which fields make a record: the event time, its unit, and the features in order."""
+
+    time: str
+    time_unit: str
+    features: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.time_unit not in TIME_UNITS:
+            raise ConfigError(f"must be one of {list(TIME_UNITS)}, got {self.time_unit!r}", "stream.time_unit")
+
+
+class Refused(Exception):
+    """A cell or record that cannot be used (internal to decoding)."""
+
+    def __init__(self, reason: str, name: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.name = name
+
+
+def parse_iso8601(text: str) -> int:
+    """ISO 8601 text -> Unix milliseconds (rounded down); no zone means UTC, a blank may stand for the T."""
+    moment = datetime.fromisoformat(text.strip())
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+def parse_time(value: Any, unit: str) -> int:
+    """One event time in `unit` -> Unix milliseconds, rounded down.
+
+    Raises
+    ------
+    Refused
+        ``missing`` or ``bad_time``.
+    """
+    if value is None or value == "":
+        raise Refused("missing")
+    try:
+        if unit == "iso8601":
+            return parse_iso8601(value)
+        number = parse_number(value)
+        # Microseconds are rounded first, so that 1.001 s is 1001 ms.
+        millis = number if unit == "ms" else math.floor(round(number * 1e6) / 1e3)
+    except (ValueError, TypeError, AttributeError, OverflowError, Refused):
+        raise Refused("bad_time") from None
+    if abs(millis) > _MAX_TIME_MS:
+        raise Refused("bad_time")
+    return math.floor(millis)
+
+
+def parse_number(value: Any) -> float:
+    """One feature value: an int, a float or, from text sources, the text of one.
+
+    Raises
+    ------
+    Refused
+        ``missing``, ``not_a_number`` or ``not_finite``.
+    """
+    if value is None or value == "":
+        raise Refused("missing")
+    if isinstance(value, str):
+        if "_" in value:
+            raise Refused("not_a_number")
+        if not value.strip():
+            raise Refused("missing")
+    elif isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise Refused("not_a_number")
+    try:
+        number = float(value)
+    except ValueError:
+        raise Refused("not_a_number") from None
+    except OverflowError:
+        raise Refused("not_finite") from None
+    if not math.isfinite(number):
+        raise Refused("not_finite")
+    return number
+
+
+def batch_from_rows(
+    rows: Iterable[Mapping[str, Any] | Rejection], positions: Iterable[int], schema: Schema
+) -> Batch:
+    """The careful path: one record at a time, every reason told apart.
+
+    It accepts exactly what `batch_from_columns` accepts, or one record's presence would depend on its neighbors.
+    """
+    times: list[int] = []
+    values: list[list[float]] = []
+    kept: list[int] = []
+    rejections: list[Rejection] = []
+    for position, row in zip(positions, rows, strict=True):
+        if isinstance(row, Rejection):
+            rejections.append(row)
+            continue
+        name = schema.time
+        try:
+            time = parse_time(row.get(name), schema.time_unit)
+            numbers = []
+            for name in schema.features:
+                numbers.append(parse_number(row.get(name)))
+        except Refused as refused:
+            rejections.append(Rejection(refused.reason, position, name))
+            continue
+        times.append(time)
+        values.append(numbers)
+        kept.append(position)
+    return Batch(
+        np.array(times, np.int64),
+        np.array(values, np.float64).reshape(len(values), len(schema.features)),
+        np.array(kept, np.int64),
+        rejections,
+    )
+
+
+def batch_from_columns(
+    stamps: NDArray[np.float64], columns: Sequence[NDArray[np.float64]], positions: NDArray[np.int64]
+) -> tuple[Batch, NDArray[np.int64]]:
+    """The fast path: whole columns of numbers (times in ms), NaN for what is missing or odd.
+
+    Returns the batch of complete rows and the indices of the rows that need the careful path.
+    """
+    values = np.empty((len(positions), len(columns)))
+    for k, column in enumerate(columns):
+        values[:, k] = column
+    with np.errstate(invalid="ignore"):
+        good = np.isfinite(values).all(axis=1) & (np.abs(stamps) <= _MAX_TIME_MS)
+    if good.all():
+        return Batch(np.floor(stamps).astype(np.int64), values, positions), np.empty(0, np.int64)
+    return Batch(np.floor(stamps[good]).astype(np.int64), values[good], positions[good]), np.flatnonzero(~good)
+
+
+def merge(first: Batch, second: Batch) -> Batch:
+    """Two batches of one poll, in order of position."""
+    positions = np.concatenate([first.positions, second.positions])
+    order = np.argsort(positions, kind="stable")
+    return Batch(
+        np.concatenate([first.times_ms, second.times_ms])[order],
+        np.concatenate([first.values, second.values])[order],
+        positions[order],
+        sorted(first.rejections + second.rejections, key=lambda rejection: rejection.position),
+    )
+
+
+class LineDecoder(Protocol):
+    """Turns blocks of complete lines into batches. One line is one record, whatever it holds, so that no line can
+    swallow or split another."""
+
+    def decode(self, lines: list[bytes], first_position: int) -> Batch: ...
+
+
+class JsonLines:
+    """Decoder of JSON lines.
+
+    A type made for the schema decides what is a record; only the reason of a refusal is looked up in another way.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        import msgspec
+
+        self._schema = schema
+        time_type = str | None if schema.time_unit == "iso8601" else float | None
+        self._names = ["time", *(f"f{k}" for k in range(len(schema.features)))]
+        self._fields = (schema.time, *schema.features)
+        record = msgspec.defstruct(
+            "Record",
+            [("time", time_type, None), *((name, float | None, None) for name in self._names[1:])],
+            rename=dict(zip(self._names, self._fields, strict=True)),
+            gc=False,
+        )
+        self._decode = msgspec.json.Decoder(record).decode
+        self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+        self._getters = [operator.attrgetter(name) for name in self._names]
+
+    def decode(self, lines: list[bytes], first_position: int) -> Batch:
+        """Lines without their ends, the first of which has `first_position`."""
+        positions = np.arange(first_position, first_position + len(lines))
+        try:
+            records = list(map(self._decode, lines))
+        except self._errors:
+            return self._careful(lines, positions.tolist())
+        columns = [np.fromiter(map(get, records), np.float64, len(lines)) for get in self._getters[1:]]
+        times = map(self._getters[0], records)
+        batch, odd = batch_from_columns(_stamps(times, len(lines), self._schema), columns, positions)
+        if len(odd) == 0:
+            return batch
+        return merge(batch, self._careful([lines[i] for i in odd], positions[odd].tolist()))
+
+    def _careful(self, lines: Sequence[bytes], positions: Sequence[int]) -> Batch:
+        rows: list[Mapping[str, Any] | Rejection] = []
+        kept: list[int] = []
+        for line, position in zip(lines, positions, strict=True):
+            if not line.strip():
+                continue
+            kept.append(position)
+            try:
+                record = self._decode(line)
+            except self._errors:
+                rows.append(self._diagnose(line, position))
+            else:
+                rows.append({f: get(record) for f, get in zip(self._fields, self._getters, strict=True)})
+        return batch_from_rows(rows, kept, self._schema)
+
+    def _diagnose(self, line: bytes, position: int) -> Rejection:
+        """Why a line that the typed decoder refuses is no record."""
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            return Rejection("broken_record", position)
+        if isinstance(row, dict):
+            for name in self._fields:
+                is_time = name == self._schema.time
+                value = row.get(name)
+                try:
+                    if is_time:
+                        parse_time(value, self._schema.time_unit)
+                    elif isinstance(value, str):
+                        raise Refused("not_a_number")
+                    else:
+                        parse_number(value)
+                except Refused as refused:
+                    return Rejection(refused.reason, position, name)
+                if is_time and isinstance(value, str) != (self._schema.time_unit == "iso8601"):
+                    return Rejection("bad_time", position, name)
+        return Rejection("broken_record", position)
+
+
+class CsvRows:
+    """Decoder of CSV lines under one header. A quoted cell may hold commas and doubled quotes, not a line break."""
+
+    def __init__(self, schema: Schema, header: bytes) -> None:
+        self._schema = schema
+        columns = self._cells(header.removeprefix(b"\xef\xbb\xbf"))
+        self._width = len(columns)
+        for name in (schema.time, *schema.features):
+            if name not in columns:
+                raise SourceError(f"the CSV header must name the column {name!r}, got {columns}: check `features`")
+        self._columns = [columns.index(name) for name in (schema.time, *schema.features)]
+
+    def decode(self, lines: list[bytes], first_position: int) -> Batch:
+        """Lines without their ends, the first of which has `first_position`."""
+        positions = np.arange(first_position, first_position + len(lines))
+        rows = list(map(self._cells, lines))
+        widths = set(map(len, rows))
+        if widths != {self._width}:
+            return self._careful(rows, positions.tolist())
+        columns = list(zip(*rows, strict=True))
+        picked = [columns[k] for k in self._columns]
+        times = picked[0] if self._schema.time_unit == "iso8601" else _numbers(picked[0])
+        batch, odd = batch_from_columns(
+            _stamps(times, len(rows), self._schema), [_numbers(column) for column in picked[1:]], positions
+        )
+        if len(odd) == 0:
+            return batch
+        return merge(batch, self._careful([rows[i] for i in odd], positions[odd].tolist()))
+
+    @staticmethod
+    def _cells(line: bytes) -> list[str]:
+        text = line.decode("utf-8", "surrogateescape")
+        if '"' not in text:
+            return text.rstrip("\r").split(",")
+        try:
+            return next(csv.reader([text], strict=True), [])
+        except csv.Error:
+            return []
+
+    def _careful(self, rows: Sequence[Sequence[str]], positions: Sequence[int]) -> Batch:
+        names = (self._schema.time, *self._schema.features)
+        mapped: list[Mapping[str, Any] | Rejection] = []
+        kept: list[int] = []
+        for row, position in zip(rows, positions, strict=True):
+            if len(row) == 1 and not row[0].strip():  # a blank line
+                continue
+            kept.append(position)
+            if len(row) != self._width:
+                mapped.append(Rejection("broken_record", position))
+            else:
+                mapped.append({name: row[k] for name, k in zip(names, self._columns, strict=True)})
+        return batch_from_rows(mapped, kept, self._schema)
+
+
+def _stamps(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.float64]:
+    """Event times in milliseconds as float64, NaN for whatever the careful path must look at."""
+    if schema.time_unit == "iso8601":
+        return np.fromiter(map(_iso_or_nan, times), np.float64, count)
+    stamps = np.fromiter(times, np.float64, count)
+    return stamps if schema.time_unit == "ms" else np.floor(np.round(stamps * 1e6) / 1e3)
+
+
+def _iso_or_nan(text: str | None) -> float:
+    try:
+        return float(parse_iso8601(text)) if text else math.nan
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _numbers(texts: Sequence[str]) -> NDArray[np.float64]:
+    """Numbers of a column of texts; NaN for whatever the careful path must look at."""
+    if "_" not in "".join(texts):
+        try:
+            return np.array(list(map(float, texts)), np.float64)
+        except ValueError:
+            pass
+    return np.fromiter(map(_number_or_nan, texts), np.float64, len(texts))
+
+
+def _number_or_nan(text: str) -> float:
+    try:
+        return parse_number(text)
+    except Refused:
+        return math.nan

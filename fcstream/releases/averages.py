@@ -1,0 +1,233 @@
+"""The two private averages everything else is made of, in exact lattice arithmetic.
+
+`FriendlyAverage` needs a core whose points lie within a known diameter, anywhere. `BallAverage` needs a public ball.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..lattice import MAX_COORDINATE, sqrt_up
+from ..zcdp import DELTA_UNIT, RHO_UNIT, PrivacyLoss
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..friends import WindowView
+    from ..noise import Noise
+
+Mask = "NDArray[np.bool_]"
+_UP = 1 + 1e-12
+_CHUNK_POINTS = 2**22  # int64 sums of coordinates below 2**40 stay exact
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A private point: where, how noisy, from how many. In lattice steps; all of it released."""
+
+    value: NDArray[np.float64]
+    sigma: NDArray[np.float64]
+    count: int
+
+
+def gaussian_variance(sensitivity_squared: Fraction | int, rho_nano: int) -> Fraction:
+    """Variance with which a Gaussian of this l2 sensitivity costs `rho_nano`, rounded up to a small fraction."""
+    exact = Fraction(sensitivity_squared) * RHO_UNIT / (2 * rho_nano)
+    return Fraction(math.ceil(exact * 1024), 1024)
+
+
+def masked_sum(view: WindowView, mask: NDArray[np.bool_]) -> list[int]:
+    """Exact coordinate sums of the masked points."""
+    from .._kernels import sums
+
+    totals = [0] * view.dimension
+    part, held, start = np.zeros(view.dimension, np.int64), 0, 0
+    for tiles, used in view.chunks:
+        if held + used > _CHUNK_POINTS:
+            totals = [a + b for a, b in zip(totals, part.tolist(), strict=True)]
+            part[:], held = 0, 0
+        sums.masked_sum(tiles, used, mask[start : start + used], part)
+        held, start = held + used, start + used
+    return [a + b for a, b in zip(totals, part.tolist(), strict=True)]
+
+
+@dataclass(frozen=True)
+class FriendlyAverage:
+    """Average of points that lie within `radius` of common friends, wherever they are.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+    radius_squared : int
+        Of the friendship predicate, in squared lattice steps.
+    size_hint : int or None
+        Public guess of the number of points, to split the budget; None uses one tenth for the size.
+
+    Privacy
+    -------
+    Unit: one point. Relation: add or remove. (rho, delta)-zCDP for every pair of neighbors in which any two points
+    share a friend; to be run on a core only. Sensitivity: size 1; average 2 r_eff / n-hat plus h sqrt(d) for rounding
+    it to the grid h, with r_eff >= step * sqrt(radius_squared) and n-hat a released lower bound of the size. An empty
+    core and an n-hat of 0 or less give the same refusal.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FriendlyAvg (section 3), with the experiments' split of its footnote 4 taken from a
+    public hint. Erratum followed: noise of the size is drawn with (1 - delta) of its share.
+    """
+
+    loss: PrivacyLoss
+    radius_squared: int
+    size_hint: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.loss.delta_femto < 1 or self._rho1_nano < 1 or self._rho2_nano < 1:
+            raise ConfigError(f"must have rho >= 1e-7 and delta >= 1e-15, got {self.loss}", "release")
+
+    @cached_property
+    def _first_nano(self) -> int:
+        if self.size_hint is None:
+            return self.loss.rho_nano // 10
+        share = (math.sqrt(math.log(1 / self.loss.delta)) * self.loss.rho / self.size_hint) ** (2 / 3)
+        return min(int(share * RHO_UNIT), self.loss.rho_nano // 2)
+
+    @property
+    def _rho1_nano(self) -> int:
+        return self._first_nano * (DELTA_UNIT - self.loss.delta_femto) // DELTA_UNIT
+
+    @property
+    def _rho2_nano(self) -> int:
+        return self.loss.rho_nano - self._first_nano
+
+    @cached_property
+    def offset(self) -> int:
+        """What n-hat lies below the size: 1 + sqrt(ln(1/delta) / rho1), rounded up."""
+        return math.ceil((1 + math.sqrt(math.log(1 / self.loss.delta) * RHO_UNIT / self._rho1_nano)) * _UP)
+
+    @cached_property
+    def size_variance(self) -> Fraction:
+        return Fraction(RHO_UNIT, 2 * self._rho1_nano)
+
+    @cached_property
+    def _diameter(self) -> Fraction:
+        """2 r_eff in lattice steps, rounded up."""
+        return 2 * sqrt_up(self.radius_squared, 40)
+
+    def sigma(self, n_hat: float, dimension: int) -> float:
+        """Noise deviation per coordinate at a size, in lattice steps (without the rounding term)."""
+        return float(self._diameter) / n_hat / math.sqrt(2 * self._rho2_nano / RHO_UNIT)
+
+    def release(self, view: WindowView, mask: NDArray[np.bool_], noise: Noise) -> Estimate | None:
+        """The noisy average of the masked points, or None: too few."""
+        size = int(np.count_nonzero(mask))
+        n_hat = size - self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])
+        if size == 0 or n_hat <= 0:
+            return None
+        d = view.dimension
+        # The grid h = step / 2**bits: fine enough that rounding adds about 1% to the sensitivity, and not finer.
+        width = self._diameter / n_hat
+        bits = min(20, max(0, math.ceil(math.log2(128 * math.sqrt(d) / float(width)))))
+        variance = gaussian_variance((width * 2**bits + sqrt_up(d, 20)) ** 2, self._rho2_nano)
+        average = [_divide(total << bits, size) for total in masked_sum(view, mask)]
+        noisy = np.array(average, np.int64) + noise.discrete_gaussian(variance, d)
+        return Estimate(noisy / 2**bits, np.full(d, math.sqrt(variance) / 2**bits), n_hat)
+
+
+def _divide(numerator: int, denominator: int) -> int:
+    """Nearest integer of a quotient (halves up)."""
+    return (2 * numerator + denominator) // (2 * denominator)
+
+
+@dataclass(frozen=True)
+class BallAverage:
+    """Average of points around a released or public center, each clipped to a ball.
+
+    Parameters
+    ----------
+    sum_nano, count_nano : int
+        rho (nano) of the clipped sum and of the count.
+
+    Privacy
+    -------
+    Unit: one point. Relation: add or remove. Pure rho-zCDP (delta = 0), rho = sum + count, for every content and also
+    on a core. Sensitivity: sum R (each offset is clipped, truncated toward the center and checked in integers),
+    count 1. A noisy count below `smallest` gives no value; that rule is fixed beforehand.
+
+    Source
+    ------
+    Gaussian mechanism on the discrete Gaussian (Canonne, Kamath, Steinke 2020). Ours in this form; best split
+    sqrt(d) : 1.
+    """
+
+    sum_nano: int
+    count_nano: int
+
+    def __post_init__(self) -> None:
+        if self.sum_nano < 1 or self.count_nano < 1:
+            raise ConfigError("must leave at least 1e-9 of rho for the sum and for the count", "release.rho")
+
+    @classmethod
+    def split(cls, rho_nano: int, dimension: int) -> BallAverage:
+        """Shares sqrt(d) : 1 that sum to `rho_nano`."""
+        count = int(rho_nano / (1 + math.sqrt(dimension)))
+        return cls(rho_nano - count, count)
+
+    @property
+    def count_variance(self) -> Fraction:
+        return Fraction(RHO_UNIT, 2 * self.count_nano)
+
+    @cached_property
+    def smallest(self) -> int:
+        """Counts below three of their noise deviations (and below 1) are no basis for a quotient."""
+        return max(1, math.ceil(3 * math.sqrt(self.count_variance)))
+
+    def sigma(self, radius_squared: float, count: float) -> float:
+        """Noise deviation per coordinate of the sum divided by a count, in lattice steps."""
+        return math.sqrt(radius_squared * RHO_UNIT / (2 * self.sum_nano)) / count
+
+    def release(
+        self, view: WindowView, mask: NDArray[np.bool_], center: NDArray[np.float64], radius_squared: int, noise: Noise
+    ) -> tuple[Estimate | None, int]:
+        """Noisy average of the masked points around integer `center` (None: too few), and the noisy count."""
+        from .._kernels import sums
+
+        total, size, start = np.zeros(view.dimension, np.int64), 0, 0
+        for tiles, used in view.chunks:
+            size += sums.clipped_sum(tiles, used, mask[start : start + used], center, float(radius_squared), total)
+            start += used
+        variance = gaussian_variance(radius_squared, self.sum_nano)
+        total += noise.discrete_gaussian(variance, view.dimension)
+        count = size + int(noise.discrete_gaussian(self.count_variance, 1)[0])
+        if count < self.smallest:
+            return None, count
+        offset = total / count
+        # The count's noise moves the quotient along the offset.
+        sigma = np.hypot(math.sqrt(variance), offset * math.sqrt(self.count_variance)) / count
+        return Estimate(center + offset, sigma, count), count
+
+
+def to_center(value: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The lattice point nearest to a released value, within the range every lattice point lies in."""
+    return np.clip(np.rint(value), -float(MAX_COORDINATE), float(MAX_COORDINATE))
+
+
+def norm_quantile(dimension: int, beta: float) -> float:
+    """Bound of the norm of a standard Gaussian vector that fails with probability at most `beta`.
+
+    Privacy
+    -------
+    Public arithmetic; only usefulness depends on it.
+
+    Source
+    ------
+    Laurent and Massart 2000, Lemma 1.
+    """
+    tail = math.log(1 / beta)
+    return math.sqrt(dimension + 2 * math.sqrt(dimension * tail) + 2 * tail)

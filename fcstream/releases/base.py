@@ -1,0 +1,138 @@
+"""What every release has in common: the mechanism interface, outcomes on the lattice, releases in the user's units."""
+
+from __future__ import annotations
+
+
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ..friends import WindowView
+from ..ledgers.base import Charge
+from ..noise import Noise
+from ..zcdp import PrivacyLoss
+
+REASONS = ("too_few", "budget_exhausted", "interrupted", "no_radius")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a mechanism says of one window, in lattice steps. All of it counts as released.
+
+    Attributes
+    ----------
+    reason : str or None
+        None if a value was released, else one of `REASONS`.
+    value, sigma : float64 (d,) or None
+        The value and the standard deviation of its noise.
+    count : int or None
+        Noisy number of points in the window.
+    core_count : int or None
+        Noisy number of points behind the value.
+    """
+
+    reason: str | None = None
+    value: NDArray[np.float64] | None = None
+    sigma: NDArray[np.float64] | None = None
+    count: int | None = None
+    core_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What public numbers say about a mechanism at a number of points that are all friends.
+
+    Attributes
+    ----------
+    probability : float
+        Of releasing a value.
+    sigma : float
+        Expected noise deviation per coordinate, in lattice steps (nan where it depends on what is not public).
+    """
+
+    probability: float
+    sigma: float
+
+
+class Mechanism(Protocol):
+    """One kind of release. Immutable; everything in it is public.
+
+    A mechanism must cost at most `loss` on every pair of windows that differ in one point, for every content, also an
+    empty one, and must decide everything by public facts and values it counts as released.
+    """
+
+    kind: str
+    loss: PrivacyLoss
+    radius_squared: int | None
+    """The friend counts it needs, in squared lattice steps; None for none."""
+
+    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        """Answer for one window; uses up the charge."""
+
+    def forecast(self, size: int) -> Forecast:
+        """What to expect at `size` points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One published answer, in the user's units: a value, or a refusal with its reason.
+
+    Attributes
+    ----------
+    stream, window_open_ms, window_close_ms
+        Which window, ``[open, close)`` in Unix milliseconds.
+    status : str
+        ``released`` or ``refused``.
+    reason : str or None
+        Of a refusal: ``too_few``, ``budget_exhausted``, ``interrupted`` or ``no_radius``.
+    kind : str
+    value : list of float or None
+        In the features' own units; a transformed feature in transformed units (see `transform`).
+    sigma : list of float or None
+        Standard deviation of the noise in `value`, per coordinate, same units.
+    count, core_count : int or None
+        Noisy number of points in the window, and behind the value.
+    rho, delta : float
+        What this answer cost.
+    guarantee, spent : dict
+        ``rho`` and ``delta``: the cap that holds for ever; what the window's most charged block has used of it.
+    private : bool
+        False if drawn from a seeded source: never publish such a release.
+    features, transform : list of str or None
+        Names and transforms of the coordinates of `value`.
+    """
+
+    stream: str
+    window_open_ms: int
+    window_close_ms: int
+    status: str
+    reason: str | None
+    kind: str
+    value: list[float] | None
+    sigma: list[float] | None
+    count: int | None
+    core_count: int | None
+    rho: float
+    delta: float
+    guarantee: dict[str, float]
+    spent: dict[str, float]
+    private: bool
+    features: list[str] | None = None
+    transform: list[str] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def to_bytes(self) -> bytes:
+        """One line of JSON without the line's end."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_bytes(cls, line: bytes) -> Release:
+        """The inverse of `to_bytes`."""
+        return msgspec.json.decode(line, type=cls)
+
+

@@ -1,0 +1,385 @@
+"""Means of a window: FC_Avg, BallAvg around a public center, and the recentred average (the default)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..cores import ZCDPFilter, smallest_rho
+from ..errors import ConfigError
+from ..zcdp import RHO_UNIT, PrivacyLoss
+from .averages import BallAverage, Estimate, FriendlyAverage, norm_quantile, to_center
+from .base import Forecast, Outcome
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..friends import WindowView
+    from ..ledgers.base import Charge
+    from ..noise import Noise
+
+CORE_MARGIN = 3.0
+"""Noise deviations by which a point befriended by all clears the core's bar at the public size hint."""
+MOST_CORE_SHARE = 0.6
+LADDER_RATIO = 1.25
+
+
+@dataclass(frozen=True)
+class BallMean:
+    """Mean of all points clipped to a public ball.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        Only its rho is used; the charge has no delta.
+    center : tuple of int
+        Lattice point.
+    ball_squared : int
+        Squared radius of the ball, in lattice steps.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. Pure rho-zCDP, see `BallAverage`.
+
+    Source
+    ------
+    Ours: see `BallAverage`.
+    """
+
+    loss: PrivacyLoss
+    center: tuple[int, ...]
+    ball_squared: int
+    kind: str = "mean"
+    radius_squared: int | None = None
+
+    @cached_property
+    def average(self) -> BallAverage:
+        return BallAverage.split(self.loss.rho_nano, len(self.center))
+
+    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        charge.use(self.loss)
+        everyone = np.ones(view.size, np.bool_)
+        center = np.array(self.center, np.float64)
+        estimate, count = self.average.release(view, everyone, center, self.ball_squared, noise)
+        return _outcome(estimate, count, count)
+
+    def forecast(self, size: int) -> Forecast:
+        average = self.average
+        spread = math.sqrt(average.count_variance)
+        return Forecast(
+            _normal_above((average.smallest - 0.5 - size) / spread), average.sigma(self.ball_squared, max(size, 1))
+        )
+
+
+@dataclass(frozen=True)
+class FriendlyMean:
+    """FC_Avg: a core with one tenth of rho, then its friendly average.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+    radius_squared : int
+        Known diameter of the data, squared, in lattice steps.
+    dimension, size_hint : int
+        Public.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. (rho, delta)-zCDP: core (0.1 rho, delta/2), average the rest.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FC_Avg (5.1.1) and Theorem 4.1; see `ZCDPFilter` and `FriendlyAverage`.
+    """
+
+    loss: PrivacyLoss
+    radius_squared: int
+    dimension: int
+    size_hint: int
+    kind: str = "mean"
+
+    @cached_property
+    def core(self) -> ZCDPFilter:
+        return ZCDPFilter(PrivacyLoss(self.loss.rho_nano // 10, self.loss.delta_femto // 2))
+
+    @cached_property
+    def average(self) -> FriendlyAverage:
+        return FriendlyAverage(self.loss - self.core.loss, self.radius_squared, self.size_hint)
+
+    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        charge.use(self.loss)
+        core = self.core.select_core(view.counts, noise)
+        estimate = self.average.release(view, core.mask, noise)
+        return _outcome(estimate, core.count, estimate.count + self.average.offset if estimate else None)
+
+    def forecast(self, size: int) -> Forecast:
+        kept = _core_law(self.core, size)
+        return Forecast(
+            _release_probability(kept, [(self.average.offset + 0.5, float(self.average.size_variance))]),
+            self.average.sigma(max(1.0, _mean_size(kept) - self.average.offset), self.dimension),
+        )
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Public knowledge of how far points lie from their center: a typical distance, in lattice steps."""
+
+    typical: float
+
+    def radius(self, center_error: float, dimension: int) -> float:
+        """Ball that holds nearly all points around a center known up to `center_error`, in lattice steps.
+
+        Noise in high dimension is nearly orthogonal to what points differ by, so errors add like squares but for the
+        1% spread along one direction.
+        """
+        per_coordinate = self.typical / math.sqrt(dimension)
+        g, e, q = self.typical + 2.3 * per_coordinate, center_error, 3 * per_coordinate
+        return min(g + e, math.sqrt(g * g + e * e + 2 * e * q))
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """How the recentred average divides rho (nano); chosen from public numbers."""
+
+    core: int
+    center: int
+    histogram: int
+    middle: int
+    final: int
+
+
+@dataclass(frozen=True)
+class RecentredMean:
+    """The default mean: core, rough center, then clipped averages of the core around ever better centers.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+    radius_squared : int
+        Known diameter of the data, squared, in lattice steps.
+    dimension, size_hint : int
+        Public.
+    spread : float or None
+        Public typical distance of a point from its center, in lattice steps; None finds it with a private histogram.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. (rho, delta)-zCDP: the core (rho_core, delta/2) followed by a friendly
+    algorithm on it: `FriendlyAverage` (the other delta/2), a histogram of the core's distances from that center (one
+    bin per record, sensitivity 1), and two `BallAverage`. Theorem 4.1 charges the core once for all of them. Shares
+    and radii come from public numbers and released values only.
+
+    Source
+    ------
+    Ours, on FriendlyCore (ICML 2022), Theorem 4.1. Within a few percent of the Gaussian mechanism with known center.
+    """
+
+    loss: PrivacyLoss
+    radius_squared: int
+    dimension: int
+    size_hint: int
+    spread: float | None = None
+    kind: str = "mean"
+
+    def __post_init__(self) -> None:
+        _ = self.core, self.center, self.middle, self.final  # refuse budgets that are too small to split, now
+
+    @cached_property
+    def core(self) -> ZCDPFilter:
+        return ZCDPFilter(PrivacyLoss(self._shares.core, self.loss.delta_femto // 2))
+
+    @cached_property
+    def center(self) -> FriendlyAverage:
+        delta = self.loss.delta_femto - self.loss.delta_femto // 2
+        return FriendlyAverage(PrivacyLoss(self._shares.center, delta), self.radius_squared, self.size_hint)
+
+    @cached_property
+    def middle(self) -> BallAverage:
+        return BallAverage.split(self._shares.middle, self.dimension)
+
+    @cached_property
+    def final(self) -> BallAverage:
+        return BallAverage.split(self._shares.final, self.dimension)
+
+    @cached_property
+    def _ladder(self) -> NDArray[np.float64]:
+        """Squared distances of the spread histogram's bins: a grid from far below the diameter to twice it."""
+        top = 2 * math.sqrt(self.radius_squared)
+        rungs = top / LADDER_RATIO ** np.arange(24, -1, -1.0)
+        return np.unique(np.floor(np.maximum(rungs, 1.0) ** 2))
+
+    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        charge.use(self.loss)
+        core = self.core.select_core(view.counts, noise)
+        rough = self.center.release(view, core.mask, noise)
+        if rough is None:
+            return Outcome("too_few", count=core.count)
+        center, spread = to_center(rough.value), self._spread(view, core.mask, rough, noise)
+        ball = self._ball(spread, float(rough.sigma[0]))
+        better, count = self.middle.release(view, core.mask, center, ball, noise)
+        if better is not None:
+            sigma = self.middle.sigma(ball, better.count)
+            if sigma < rough.sigma[0]:
+                center, ball = to_center(better.value), self._ball(spread, sigma)
+        estimate, count = self.final.release(view, core.mask, center, ball, noise)
+        return _outcome(estimate, core.count, count)
+
+    def forecast(self, size: int) -> Forecast:
+        kept = _core_law(self.core, size)
+        needs = [
+            (self.center.offset + 0.5, float(self.center.size_variance)),
+            (self.final.smallest - 0.5, float(self.final.count_variance)),
+        ]
+        return Forecast(
+            _release_probability(kept, needs), _chain(self._shares, self.center, self._guess, self.dimension, _mean_size(kept))
+        )
+
+    @property
+    def _guess(self) -> Spread:
+        """The public spread, or half the diameter where the data will tell."""
+        return Spread(self.spread if self.spread is not None else math.sqrt(self.radius_squared) / 2)
+
+    def _ball(self, spread: Spread, sigma: float) -> int:
+        """Squared radius of the ball around a center with noise `sigma` per coordinate."""
+        radius = spread.radius(sigma * norm_quantile(self.dimension, 0.01), self.dimension)
+        # Beyond twice the diameter (plus the error) no two friends lie; a ball past the exact range helps nobody.
+        return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
+
+    def _spread(self, view: WindowView, mask: NDArray[np.bool_], rough: Estimate, noise: Noise) -> Spread:
+        """Typical distance from the center: public, or the high quantile of a noisy histogram."""
+        if self.spread is not None:
+            return Spread(self.spread)
+        from .._kernels import sums
+
+        center, bounds = to_center(rough.value), self._ladder
+        bins, start = np.zeros(len(bounds) + 1, np.int64), 0
+        for tiles, used in view.chunks:
+            sums.masked_histogram(tiles, used, mask[start : start + used], center, bounds, bins)
+            start += used
+        variance = RHO_UNIT / (2 * self._shares.histogram)
+        bins += noise.discrete_gaussian(_fraction(self._shares.histogram), len(bins))
+        return Spread(_typical_distance(bins, bounds, variance, float(rough.sigma[0]), self.dimension))
+
+    @cached_property
+    def _shares(self) -> _Shares:
+        """Smallest predicted noise over public numbers."""
+        rho = self.loss.rho_nano
+        core = smallest_rho(
+            self.size_hint,
+            PrivacyLoss(0, self.loss.delta_femto // 2),
+            CORE_MARGIN,
+            max(200, int(MOST_CORE_SHARE * rho)),
+        )
+        rest = rho - core
+        histogram = 0
+        if self.spread is None:
+            # Bins with a deviation of 1% of the points tell a 95% quantile well enough; a tenth of rho at most.
+            histogram = max(1, min(rest // 10, int(RHO_UNIT / (2 * (0.01 * self.size_hint) ** 2))))
+            rest -= histogram
+        best: tuple[float, _Shares] | None = None
+        for to_center_share in np.geomspace(0.01, 0.7, 30):
+            for to_middle_share in np.geomspace(0.01, 0.5, 16):
+                center, middle = int(rest * to_center_share), int(rest * to_middle_share)
+                final = rest - center - middle
+                if min(final, center, middle) < 1000:
+                    continue
+                shares = _Shares(core, center, histogram, middle, final)
+                average = FriendlyAverage(
+                    PrivacyLoss(center, self.loss.delta_femto - self.loss.delta_femto // 2),
+                    self.radius_squared,
+                    self.size_hint,
+                )
+                predicted = _chain(shares, average, self._guess, self.dimension, self.size_hint)
+                if best is None or predicted < best[0]:
+                    best = (predicted, shares)
+        if best is None:
+            raise ConfigError(f"must be at least 1e-5, got {self.loss.rho:g}: there is nothing to divide", "release.rho")
+        return best[1]
+
+
+def _chain(shares: _Shares, center: FriendlyAverage, spread: Spread, dimension: int, size: float) -> float:
+    """Predicted noise deviation per coordinate of the recentred average's last step, in lattice steps."""
+    quantile = norm_quantile(dimension, 0.01)
+    n_hat = size - center.offset
+    if n_hat < 1:
+        n_hat = 1 / (2 - n_hat)  # keeps falling, so that a search finds its way out
+    sigma = center.sigma(n_hat, dimension)
+    count = max(size, 1.0)
+    for nano in (shares.middle, shares.final):
+        average = BallAverage.split(nano, dimension)
+        sigma = average.sigma(spread.radius(sigma * quantile, dimension) ** 2, count)
+    return sigma
+
+
+def _typical_distance(
+    bins: NDArray[np.int64], bounds: NDArray[np.float64], variance: float, center_sigma: float, dimension: int
+) -> float:
+    """Typical distance of points from their true center, from a noisy histogram of distances from a noisy one."""
+    above = np.cumsum(bins[::-1])[::-1]  # above[b]: noisy number beyond bounds[b - 1]
+    allowed = np.maximum(0.05 * above[0], 1.5 * np.sqrt(variance * np.arange(len(bins), 0, -1)))
+    beyond = np.flatnonzero(above > allowed)
+    bin_of_quantile = min(int(beyond[-1]) if len(beyond) else 0, len(bounds) - 1)
+    high = math.sqrt(bounds[bin_of_quantile])
+    # The center's own error is in that distance: it adds like squares. `Spread.radius` puts the tails back.
+    g = math.sqrt(max(high * high - dimension * center_sigma**2, (high / 4) ** 2))
+    return g / (1 + 1.6 / math.sqrt(dimension))
+
+
+def _fraction(rho_nano: int):  # type: ignore[no-untyped-def]
+    from fractions import Fraction
+
+    return Fraction(RHO_UNIT, 2 * rho_nano)
+
+
+def _outcome(estimate: Estimate | None, count: int | None, core_count: int | None) -> Outcome:
+    if estimate is None:
+        return Outcome("too_few", count=count, core_count=core_count)
+    return Outcome(None, estimate.value, estimate.sigma, count, core_count)
+
+
+# -- what public numbers say ---------------------------------------------------------------------------------------
+
+
+def _normal_above(x: float) -> float:
+    return 0.5 * math.erfc(x / math.sqrt(2))
+
+
+def _core_law(core: ZCDPFilter, size: int) -> list[tuple[float, float, float]]:
+    """Core sizes of `size` points that are all friends: (weight, mean, variance) over the noise of n-hat."""
+    deviation = math.sqrt(core.size_variance)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(21)
+    law = []
+    for node, weight in zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True):
+        n_hat = size + core.offset + node * deviation
+        if n_hat <= 0:
+            law.append((weight, 0.0, 0.0))
+            continue
+        threshold, sigma = core.bar(n_hat)
+        keep = _normal_above((threshold - size / 2) / sigma)
+        law.append((weight, size * keep, size * keep * (1 - keep)))
+    return law
+
+
+def _mean_size(law: list[tuple[float, float, float]]) -> float:
+    return sum(weight * mean for weight, mean, _ in law)
+
+
+def _release_probability(law: list[tuple[float, float, float]], needs: list[tuple[float, float]]) -> float:
+    """Chance that the core size plus each need's noise passes the need; noises independent given the core."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(21)
+    inner = list(zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True))
+    total = 0.0
+    for weight, mean, variance in law:
+        for node, node_weight in inner:
+            size = max(0.0, mean + node * math.sqrt(variance))
+            chance = 1.0
+            for threshold, noise_variance in needs:
+                chance *= _normal_above((threshold - size) / math.sqrt(noise_variance))
+            if size < 0.5:
+                chance = 0.0
+            total += weight * node_weight * chance
+    return min(1.0, total)

@@ -1,0 +1,150 @@
+"""One job from source to sink: reads, feeds the engine, publishes, reports to a human."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TextIO
+
+from .engine import Engine
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from .connectors.files import DeadLetters
+    from .config import Config
+    from .noise import Noise
+    from .releases.base import Release
+    from .sinks import Sink
+    from .sources import Source
+
+POLL_RECORDS = 8192
+
+
+@dataclass(slots=True)
+class Summary:
+    """What one run did. Exact counts of records: for the operator, not for publication."""
+
+    records: int = 0
+    released: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    republished: int = 0
+    already_answered: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    spent: str = ""
+    guarantee: str = ""
+
+    def add(self, releases: Sequence[Release]) -> None:
+        for release in releases:
+            if release.reason is None:
+                self.released += 1
+            else:
+                self.refused[release.reason] = self.refused.get(release.reason, 0) + 1
+
+    def lines(self) -> list[str]:
+        refused = sum(self.refused.values())
+        text = [
+            f"{self.released + refused} windows: {self.released} released, {refused} refused{_reasons(self.refused)}",
+            f"{self.records} records read, {sum(self.rejected.values())} rejected{_reasons(self.rejected)}",
+            f"most charged block: {self.spent} of {self.guarantee}; {self.seconds:.1f} s",
+        ]
+        if self.republished:
+            text.append(f"{self.republished} releases sealed by an earlier run were published again, unchanged")
+        if self.already_answered:
+            text.append(f"{self.already_answered} windows were answered by an earlier run and stay as they are")
+        return text
+
+
+class Progress:
+    """A line that moves on a terminal, a plain line now and then elsewhere; silent in short runs."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stderr
+        self._live = self._out.isatty()
+        self._pause = 0.5 if self._live else 15.0
+        self._last = time.monotonic()
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        now = time.monotonic()
+        if now - self._last < self._pause:
+            return
+        self._last = now
+        self._shown = self._shown or self._live
+        self._out.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
+        self._out.flush()
+
+    def clear(self) -> None:
+        if self._shown:
+            self._out.write("\r\x1b[K")
+            self._out.flush()
+
+
+def run(
+    config: Config,
+    source: Source,
+    sink: Sink,
+    dead_letters: DeadLetters | None = None,
+    *,
+    noise: Noise | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Run one job to the end of its source.
+
+    Parameters
+    ----------
+    config : Config
+        Its ledger is opened first: a run that cannot charge reads nothing.
+    source, sink, dead_letters
+        Open; the caller closes them.
+
+    Raises
+    ------
+    FcstreamError
+    """
+    if config.ledger is None:
+        raise ConfigError("is required: the ledger keeps the guarantee across runs", "ledger.url")
+    if config.window.clock != "eof":
+        raise ConfigError(
+            f"must be 'eof' for files and pipes, got {config.window.clock!r}: live clocks work through `Engine.push`",
+            "window.clock",
+        )
+    progress = progress or Progress()
+    started = time.perf_counter()
+    engine = Engine(config, noise=noise, on_rejection=dead_letters.write if dead_letters else None)
+    summary = Summary()
+    try:
+        _publish_left_over(engine, sink, summary)
+        summary.already_answered = engine.answered
+        while (batch := source.poll(POLL_RECORDS)) is not None:
+            summary.records += len(batch.times_ms) + len(batch.rejections)
+            engine.take(batch)
+            progress.show(f"{summary.records:,} records read")
+        for group in engine.closing():
+            sink.write(group)
+            engine.acknowledge()
+            summary.add(group)
+            progress.show(f"{summary.released + sum(summary.refused.values()):,} windows answered")
+        summary.rejected = engine.rejected
+        summary.spent, summary.guarantee = str(engine.spent), str(engine.guarantee)
+    finally:
+        progress.clear()
+        engine.abort()
+    summary.seconds = time.perf_counter() - started
+    return summary
+
+
+def _publish_left_over(engine: Engine, sink: Sink, summary: Summary) -> None:
+    """Releases that an earlier run sealed and did not know to be published."""
+    sealed = engine.unpublished()
+    missing = sink.missing(sealed)
+    if missing:
+        sink.write(missing)
+    engine.acknowledge()
+    summary.republished = len(missing)
+
+
+def _reasons(counts: dict[str, int]) -> str:
+    return f" ({', '.join(f'{name} {n}' for name, n in sorted(counts.items()))})" if counts else ""

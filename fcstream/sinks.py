@@ -1,0 +1,54 @@
+"""Where releases go: the protocol, and sinks made of Python objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from .releases.base import Release
+
+
+class Sink(Protocol):
+    """Takes releases in order. What `write` took has reached the other side when it returns."""
+
+    def write(self, releases: Sequence[Release]) -> None:
+        """Publish them all, or raise `SinkError`; then they are written again later, with the same bytes."""
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        """Those of `releases`, sealed before a crash, that this sink does not hold yet (all, if it cannot tell)."""
+
+    def close(self) -> None:
+        """Let go of what is held. Idempotent."""
+
+
+class ListSink:
+    """Collects releases in a list."""
+
+    def __init__(self, releases: list[Release] | None = None) -> None:
+        self.releases = [] if releases is None else releases
+
+    def write(self, releases: Sequence[Release]) -> None:
+        self.releases.extend(releases)
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        return [release for release in releases if release not in self.releases]
+
+    def close(self) -> None:
+        pass
+
+
+class CallableSink:
+    """Hands each release to a function. At least once: after a crash the last ones may come again, unchanged."""
+
+    def __init__(self, function: Callable[[Release], object]) -> None:
+        self._function = function
+
+    def write(self, releases: Sequence[Release]) -> None:
+        for release in releases:
+            self._function(release)
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        return list(releases)
+
+    def close(self) -> None:
+        pass
