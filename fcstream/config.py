@@ -28,11 +28,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _MILLIS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-class _Section(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    pass
-
-
-class StreamSection(_Section, kw_only=True):
+class StreamSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[stream]``: what the records are."""
 
     name: str
@@ -41,13 +37,13 @@ class StreamSection(_Section, kw_only=True):
     unit: Literal["event", "stream"] = "event"
 
 
-class LatticeSection(_Section, kw_only=True):
+class LatticeSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[lattice]``: one public grid for all coordinates, after scaling."""
 
     step: float
 
 
-class FeatureSection(_Section, kw_only=True):
+class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[[features]]``: one coordinate each, ``(transform(field) - origin) / scale``."""
 
     name: str
@@ -58,7 +54,7 @@ class FeatureSection(_Section, kw_only=True):
     transform: Literal["none", "log1p", "asinh"] = "none"
 
 
-class WindowSection(_Section, kw_only=True):
+class WindowSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[window]``: the public schedule."""
 
     length: str
@@ -70,7 +66,7 @@ class WindowSection(_Section, kw_only=True):
     ahead: str | None = None
 
 
-class ReleaseSection(_Section, kw_only=True):
+class ReleaseSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[release]``: what is released of every window, and for how much."""
 
     kind: Literal["mean", "count"] = "mean"
@@ -83,20 +79,20 @@ class ReleaseSection(_Section, kw_only=True):
     size_hint: int | None = None
 
 
-class BudgetSection(_Section, kw_only=True):
+class BudgetSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[budget]``: the cap, for ever, of what any one record (unit event) or the stream can cost."""
 
     rho: float
     delta: float
 
 
-class UrlSection(_Section, kw_only=True):
+class UrlSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[source]``, ``[sink]``, ``[ledger]``, ``[dead_letter]``: where."""
 
     url: str
 
 
-class Config(_Section, kw_only=True):
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A whole configuration, checked when made. `load` reads a file, `from_mapping` takes nested dictionaries.
 
     Raises
@@ -266,14 +262,18 @@ def mean_mechanism(
 ) -> Mechanism:
     """The mechanism of a mean with unknown center, checked."""
     if size_hint is None or not 1 <= size_hint <= 2**40:
-        raise ConfigError(f"must be a public guess of records per window, at least 1, got {size_hint}", "release.size_hint")
+        raise ConfigError(
+            f"must be a public guess of records per window, at least 1, got {size_hint}", "release.size_hint"
+        )
     radius_squared = lattice.radius_squared(radius, "release.radius")
     if method == "friendly":
         return FriendlyMean(loss, radius_squared, dimension, size_hint)
     steps = None
     if spread != "histogram":
         if isinstance(spread, str) or not (math.isfinite(spread) and 0 < spread <= radius):
-            raise ConfigError(f"must be 'histogram' or a number in (0, radius = {radius:g}], got {spread!r}", "release.spread")
+            raise ConfigError(
+                f"must be 'histogram' or a number in (0, radius = {radius:g}], got {spread!r}", "release.spread"
+            )
         steps = float(spread) / lattice.step
     return RecentredMean(loss, radius_squared, dimension, size_hint, steps)
 

@@ -132,7 +132,9 @@ class ZCDPFilter:
         if self.loss.delta_femto < 2 or self.loss.delta_femto >= DELTA_UNIT:
             raise ConfigError(f"must have delta in [2e-15, 1), got {self.loss.delta:g}", "loss")
         if self._rho1_nano < 1 or not 1 <= self.first_share <= 99:
-            raise ConfigError(f"must have rho of at least {2e-9 * 100 / self.first_share:.3g}, got {self.loss.rho:g}", "loss")
+            raise ConfigError(
+                f"must have rho of at least {2e-9 * 100 / self.first_share:.3g}, got {self.loss.rho:g}", "loss"
+            )
 
     @property
     def delta(self) -> float:

@@ -283,7 +283,7 @@ class Engine:
 
     def _request(self, window: Window) -> Request:
         schedule = self.job.schedule
-        blocks = (STREAM_BLOCK,)
+        blocks: tuple[str, ...] = (STREAM_BLOCK,)
         if self.job.terms.unit == "event":
             blocks = tuple(str(schedule.pane_open_ms(pane)) for pane in schedule.panes(window))
         return Request(WindowKey(window.open_ms, window.close_ms), self.job.mechanism.loss, blocks)
@@ -348,7 +348,7 @@ class Engine:
         lows = np.array([f.minimum for f in features])
         highs = np.array([f.maximum for f in features])
         inside = (values >= lows) & (values <= highs)  # False for NaN
-        bad = ~inside.all(axis=1)
+        bad: NDArray[np.bool_] = np.logical_not(np.all(inside, axis=1))
         if bad.any():
             finite = np.isfinite(values)
             for i in np.flatnonzero(bad).tolist():

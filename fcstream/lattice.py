@@ -7,10 +7,11 @@ float64 arrays (exact below 2**53) because that is what distance kernels are fas
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_COORDINATE = 2**40
 MAX_RADIUS_SQUARED = 2**53 - 1
-TRANSFORMS = {"none": lambda x: x, "log1p": np.log1p, "asinh": np.arcsinh}
+TRANSFORMS: dict[str, Callable[[Any], Any]] = {"none": np.asarray, "log1p": np.log1p, "asinh": np.arcsinh}
 
 
 def exact(value: float | int | str | Fraction) -> Fraction:
@@ -90,7 +91,7 @@ class Lattice:
         worst = max(abs(exact(low)), abs(exact(high))) / exact(self.step)
         if worst > MAX_COORDINATE:
             raise ConfigError(
-                f"range [{low:g}, {high:g}] must lie within 2**40 lattice steps of 0, got {float(worst):.3g} steps: use "
+                f"range [{low:g}, {high:g}] must lie within 2**40 lattice steps of 0, got {float(worst):.3g}: use "
                 "a coarser `lattice.step`, or set `origin`",
                 place,
             )

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 MAX_VARIANCE = 2**80
 TAIL_CUTOFF = 13.06
 """Beyond this many standard deviations a normal tail is below 2**-128 and counts as 0."""
-_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651")
+_PI = Decimal(
+    "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651"
+)
 
 
 class Entropy(Protocol):
@@ -276,9 +278,7 @@ class Noise:
             None,
         )
 
-    def threshold_bits(
-        self, counts: NDArray[np.int64], size: int, threshold: float, sigma: float
-    ) -> NDArray[np.bool_]:
+    def threshold_bits(self, counts: NDArray[np.int64], size: int, threshold: float, sigma: float) -> NDArray[np.bool_]:
         """Bits of counts[i] - size / 2 + N(0, sigma**2) >= threshold, independent, N a CONTINUOUS normal.
 
         Parameters
@@ -323,7 +323,13 @@ class Noise:
         tail = normal_tail(abs(x))
         return _uniform_is_below(first, itertools.repeat((tail, tail)), more) == (x >= 0)
 
-    def _fill(self, out, words_each, kernel, exact_draw):  # type: ignore[no-untyped-def]
+    def _fill(
+        self,
+        out: NDArray[Any],
+        words_each: int,
+        kernel: Callable[[NDArray[np.uint64], int, NDArray[Any]], tuple[int, int, int]],
+        exact_draw: Callable[[Source, Source], int] | None,
+    ) -> NDArray[Any]:
         """Run a kernel to the end: more words when it starves, exact arithmetic where 64 bits do not decide."""
         done, n = 0, len(out)
         words = self._entropy.words(words_each * n + 32)
@@ -332,7 +338,7 @@ class Noise:
             words = words[used:]
             if status == 0:
                 return out
-            if status == 2:
+            if status == 2 and exact_draw is not None:
                 reader = _Reader(self._entropy, words)
                 out[done] = exact_draw(reader, lambda: int(self._entropy.words(1)[0]))
                 words = reader.rest()

@@ -193,7 +193,9 @@ def _warnings(job: Job, probability: float, sigma: float, hint: int | None) -> l
     if job.terms.capacity.rho > 5:
         warnings.append(f"`budget.rho` = {job.terms.capacity.rho:g} protects weakly")
     if job.terms.capacity.delta > 1e-4:
-        warnings.append(f"`budget.delta` = {job.terms.capacity.delta:g} is large: below 1 / (number of people) is usual")
+        warnings.append(
+            f"`budget.delta` = {job.terms.capacity.delta:g} is large: below 1 / (number of people) is usual"
+        )
     if job.mechanism.kind == "mean" and sigma < 1:
         warnings.append("`lattice.step` is coarser than the noise: a finer step costs nothing")
     schedule = job.schedule

@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -35,7 +35,7 @@ REASONS = (
     "duplicate",  # this source position was taken before
 )
 _MAX_TIME_MS = 2**53
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -128,7 +128,7 @@ def parse_iso8601(text: str) -> int:
     """ISO 8601 text -> Unix milliseconds (rounded down); no zone means UTC, a blank may stand for the T."""
     moment = datetime.fromisoformat(text.strip())
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
+        moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // _MILLISECOND
 
 
@@ -183,9 +183,7 @@ def parse_number(value: Any) -> float:
     return number
 
 
-def batch_from_rows(
-    rows: Iterable[Mapping[str, Any] | Rejection], positions: Iterable[int], schema: Schema
-) -> Batch:
+def batch_from_rows(rows: Iterable[Mapping[str, Any] | Rejection], positions: Iterable[int], schema: Schema) -> Batch:
     """The careful path: one record at a time, every reason told apart.
 
     It accepts exactly what `batch_from_columns` accepts, or one record's presence would depend on its neighbors.

@@ -12,8 +12,8 @@ from .engine import Engine
 from .errors import ConfigError
 
 if TYPE_CHECKING:
-    from .connectors.files import DeadLetters
     from .config import Config
+    from .connectors.files import DeadLetters
     from .noise import Noise
     from .releases.base import Release
     from .sinks import Sink

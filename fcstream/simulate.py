@@ -79,15 +79,23 @@ class Fleet:
             yield line
 
     def _spoil(
-        self, device: int, since: int, line: str, chance: object, now: list[tuple[int, str]], later: list[tuple[int, str]]
+        self,
+        device: int,
+        since: int,
+        line: str,
+        chance: object,
+        now: list[tuple[int, str]],
+        later: list[tuple[int, str]],
     ) -> None:
         late, twice, wild, broken = (float(c) < self.faults for c in chance[:4])  # type: ignore[index]
         if wild:
             line = self._line(device, since, '"temp_c": 85.0, "rh_pct": 0.0, "light_lx": 0.0')
         if broken:
-            line = (line[: len(line) // 2], line.replace('"temp_c": ', '"temp_c": "hot'), line.replace("{", '{"rh_pct": NaN, '))[
-                since % 3
-            ]
+            line = (
+                line[: len(line) // 2],
+                line.replace('"temp_c": ', '"temp_c": "hot'),
+                line.replace("{", '{"rh_pct": NaN, '),
+            )[since % 3]
         (later if late else now).append((since + (400_000 if late else 0), line))
         if twice:
             now.append((since + 1, line))

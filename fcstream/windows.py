@@ -69,7 +69,8 @@ class Schedule:
             raise ConfigError("must leave room for at least one window after `start`", "window.end")
         if self.reach > 10_000:
             raise ConfigError(
-                f"must share a larger divisor with window.length: a window would have {self.reach} panes", "window.slide"
+                f"must share a larger divisor with window.length: a window would have {self.reach} panes",
+                "window.slide",
             )
 
     @property

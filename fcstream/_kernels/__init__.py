@@ -1,1 +1,3 @@
-"""Every compiled function, one self-contained file per family: arrays in, arrays out, no randomness, no calls between files."""
+"""Every compiled function, one self-contained file per family: arrays in, arrays out, no
+randomness, no calls between files.
+"""

@@ -97,7 +97,9 @@ class LineSource:
             # A pipe gives what it has; unpacking goes faster in whole blocks.
             block = self._file.read1(BLOCK_BYTES) if self.path == "-" else self._file.read(BLOCK_BYTES)
         except EOFError:
-            raise SourceError(f"{self.path} is truncated: its compressed data ends early; nothing was released") from None
+            raise SourceError(
+                f"{self.path} is truncated: its compressed data ends early; nothing was released"
+            ) from None
         except (OSError, zlib.error) as error:
             what = error.strerror if isinstance(error, OSError) and error.strerror else "not readable as gzip data"
             raise SourceError(f"{self.path} cannot be read to its end: {what}; nothing was released") from None

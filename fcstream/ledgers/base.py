@@ -138,7 +138,7 @@ def grant(window: WindowKey, loss: PrivacyLoss, spent: PrivacyLoss) -> Verdict:
 
 
 class Ledger(Protocol):
-    """One stream's durable journal. Every call either takes effect whole or raises `LedgerError` and changes nothing."""
+    """One stream's durable journal. Every call takes effect whole, or raises and changes nothing."""
 
     terms: Terms
 

@@ -159,7 +159,8 @@ class SQLiteLedger:
         if terms is not None:
             _must_agree(self.path, self.terms, terms)
         row = db.execute("SELECT seq, chain FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
-        self._seq, self._chain = row or (0, _START)
+        self._seq: int = row[0] if row else 0
+        self._chain: bytes = row[1] if row else _START
         if self._meta("head") != f"{self._seq}:{self._chain.hex()}":
             raise LedgerDamaged(f"{self.path} is damaged: the journal's head is not its last row {self._seq}")
 
@@ -217,7 +218,8 @@ class SQLiteLedger:
         for block in request.blocks:
             db.execute("INSERT OR IGNORE INTO blocks VALUES (?, 0, 0)", (block,))
             done = db.execute(
-                "UPDATE blocks SET rho = rho + ?, delta = delta + ? WHERE block = ? AND rho + ? <= ? AND delta + ? <= ?",
+                "UPDATE blocks SET rho = rho + ?, delta = delta + ? "
+                "WHERE block = ? AND rho + ? <= ? AND delta + ? <= ?",
                 (rho, delta, block, rho, capacity.rho_nano, delta, capacity.delta_femto),
             )
             if done.rowcount != 1:
@@ -264,9 +266,7 @@ class SQLiteLedger:
             with _errors(self.path):
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
-                self._db.execute(
-                    "UPDATE meta SET value = ? WHERE key = 'head'", (f"{self._seq}:{self._chain.hex()}",)
-                )
+                self._db.execute("UPDATE meta SET value = ? WHERE key = 'head'", (f"{self._seq}:{self._chain.hex()}",))
                 self._db.execute("COMMIT")
         except BaseException:
             self._seq, self._chain = before
@@ -371,9 +371,13 @@ def _errors(path: str) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         text = str(error)
         if "locked" in text:
-            raise LedgerInUse(f"{path} is in use: one engine at a time; stop the other, or use another ledger") from None
+            raise LedgerInUse(
+                f"{path} is in use: one engine at a time; stop the other, or use another ledger"
+            ) from None
         if "full" in text:
-            raise LedgerError(f"{path} cannot grow: the disk is full; nothing was released under an unwritten charge") from None
+            raise LedgerError(
+                f"{path} cannot grow: the disk is full; nothing was released under an unwritten charge"
+            ) from None
         if "no such" in text or "malformed" in text:
             raise LedgerDamaged(f"{path} is damaged: {text}") from None
         raise LedgerError(f"{path} cannot be used: {text}") from None

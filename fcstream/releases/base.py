@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -64,10 +63,17 @@ class Mechanism(Protocol):
     empty one, and must decide everything by public facts and values it counts as released.
     """
 
-    kind: str
-    loss: PrivacyLoss
-    radius_squared: int | None
-    """The friend counts it needs, in squared lattice steps; None for none."""
+    @property
+    def kind(self) -> str:
+        """Of the release: ``mean``, ``count``."""
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """What one release costs on every block it covers."""
+
+    @property
+    def radius_squared(self) -> int | None:
+        """The friend counts it needs, in squared lattice steps; None for none."""
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         """Answer for one window; uses up the charge."""
@@ -134,5 +140,3 @@ class Release:
     def from_bytes(cls, line: bytes) -> Release:
         """The inverse of `to_bytes`."""
         return msgspec.json.decode(line, type=cls)
-
-

@@ -235,7 +235,8 @@ class RecentredMean:
             (self.final.smallest - 0.5, float(self.final.count_variance)),
         ]
         return Forecast(
-            _release_probability(kept, needs), _chain(self._shares, self.center, self._guess, self.dimension, _mean_size(kept))
+            _release_probability(kept, needs),
+            _chain(self._shares, self.center, self._guess, self.dimension, _mean_size(kept)),
         )
 
     @property
@@ -297,7 +298,9 @@ class RecentredMean:
                 if best is None or predicted < best[0]:
                     best = (predicted, shares)
         if best is None:
-            raise ConfigError(f"must be at least 1e-5, got {self.loss.rho:g}: there is nothing to divide", "release.rho")
+            raise ConfigError(
+                f"must be at least 1e-5, got {self.loss.rho:g}: there is nothing to divide", "release.rho"
+            )
         return best[1]
 
 

@@ -1,0 +1,199 @@
+"""For those who write ledgers, sinks or engines' surroundings: a manual clock and contract suites for pytest.
+
+Subclass a contract in a test module, say how to make the thing, and run pytest::
+
+    class TestMyLedger(LedgerContract):
+        def make(self, terms, tmp_path):
+            return MyLedger(tmp_path / "ledger", terms)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .ledgers.base import Ledger, Request, Terms, WindowKey
+from .releases.base import Release
+from .sinks import Sink
+from .zcdp import PrivacyLoss
+
+
+class ManualClock:
+    """A clock that stands still until told: ``engine.advance(clock.tick(60_000))``."""
+
+    def __init__(self, now_ms: int = 0) -> None:
+        self.now_ms = now_ms
+
+    def tick(self, by_ms: int) -> int:
+        """Move on and return the new time."""
+        self.now_ms += by_ms
+        return self.now_ms
+
+
+def window(index: int, length_ms: int = 60_000) -> WindowKey:
+    """The index-th of a row of tumbling windows."""
+    return WindowKey(index * length_ms, (index + 1) * length_ms)
+
+
+class LedgerContract:
+    """What every ledger must do. Override `make`; a durable ledger sets `durable` and is reopened by the tests."""
+
+    durable = True
+    loss = PrivacyLoss.charge("0.4", "1e-9")
+    terms = Terms("stream", "event", PrivacyLoss.cap("1.0", "1e-6"), "specification")
+
+    def make(self, terms: Terms, tmp_path: Path) -> Ledger:
+        raise NotImplementedError
+
+    def request(self, index: int, *blocks: str) -> Request:
+        return Request(window(index), self.loss, blocks or (str(index),))
+
+    def test_charge_seal_acknowledge(self, tmp_path: Path) -> None:
+        ledger = self.make(self.terms, tmp_path)
+        verdict = ledger.charge([self.request(0)])[0]
+        assert verdict.charge is not None
+        assert verdict.charge.loss == self.loss == verdict.spent == ledger.spent()
+        ledger.seal([(window(0), b"answer")])
+        assert ledger.unacknowledged() == [(window(0), b"answer")]
+        assert ledger.last_sealed() == window(0)
+        ledger.acknowledge([window(0)])
+        assert ledger.unacknowledged() == []
+        assert ledger.last_sealed() == window(0)
+        ledger.close()
+
+    def test_sealed_window_is_done(self, tmp_path: Path) -> None:
+        ledger = self.make(self.terms, tmp_path)
+        ledger.charge([self.request(0)])
+        ledger.seal([(window(0), b"answer")])
+        verdict = ledger.charge([self.request(0)])[0]
+        assert verdict.charge is None
+        assert verdict.refusal is None
+        assert verdict.interrupted is None
+        assert ledger.spent() == self.loss
+        ledger.close()
+
+    def test_sealing_twice_is_an_error_and_changes_nothing(self, tmp_path: Path) -> None:
+        import pytest
+
+        from .errors import LedgerError
+
+        ledger = self.make(self.terms, tmp_path)
+        ledger.charge([self.request(0)])
+        ledger.seal([(window(0), b"answer")])
+        with pytest.raises(LedgerError, match="final"):
+            ledger.seal([(window(0), b"another")])
+        assert ledger.unacknowledged() == [(window(0), b"answer")]
+        ledger.close()
+
+    def test_charged_window_is_granted_once_more_then_interrupted(self, tmp_path: Path) -> None:
+        ledger = self.make(self.terms, tmp_path)
+        assert ledger.charge([self.request(0)])[0].charge is not None
+        again = ledger.charge([self.request(0)])[0]
+        assert again.charge is not None
+        third = ledger.charge([self.request(0)])[0]
+        assert third.charge is None
+        assert third.interrupted == self.loss
+        assert ledger.spent() == self.loss  # one charge for all of them
+        ledger.close()
+
+    def test_refusal_spends_nothing_and_leaves_the_rest_usable(self, tmp_path: Path) -> None:
+        ledger = self.make(self.terms, tmp_path)
+        verdicts = ledger.charge([self.request(i, "shared") for i in range(3)])
+        assert [v.charge is not None for v in verdicts] == [True, True, False]
+        refusal = verdicts[2].refusal
+        assert refusal is not None
+        assert refusal.block == "shared"
+        assert refusal.requested == self.loss
+        assert refusal.remaining == PrivacyLoss.charge("0.2", "9.98e-7")
+        assert ledger.charge([self.request(3, "other")])[0].charge is not None
+        ledger.close()
+
+    def test_blocks_are_charged_all_or_none(self, tmp_path: Path) -> None:
+        ledger = self.make(self.terms, tmp_path)
+        ledger.charge([self.request(0, "a"), self.request(1, "a")])
+        assert ledger.charge([self.request(2, "b", "a")])[0].refusal is not None
+        # "b" was not touched: two more charges fit.
+        assert all(v.charge for v in ledger.charge([self.request(3, "b"), self.request(4, "b")]))
+        ledger.close()
+
+    def test_eleven_shares_of_one_eleventh_fit(self, tmp_path: Path) -> None:
+        ledger = self.make(self.terms, tmp_path)
+        shares = self.terms.capacity.split(11)
+        verdicts = ledger.charge([Request(window(i), share, ("b",)) for i, share in enumerate(shares)])
+        assert all(v.charge for v in verdicts)
+        assert ledger.spent() == self.terms.capacity
+        ledger.close()
+
+    def test_refusals_can_be_sealed_without_a_charge(self, tmp_path: Path) -> None:
+        ledger = self.make(self.terms, tmp_path)
+        ledger.seal([(window(0), b"refused")])
+        assert ledger.unacknowledged() == [(window(0), b"refused")]
+        ledger.close()
+
+    def test_state_survives_reopening(self, tmp_path: Path) -> None:
+        if not self.durable:
+            return
+        ledger = self.make(self.terms, tmp_path)
+        ledger.charge([self.request(i) for i in range(3)])
+        ledger.seal([(window(0), b"one"), (window(1), b"two")])
+        ledger.acknowledge([window(0)])
+        ledger.close()
+        ledger = self.make(self.terms, tmp_path)
+        assert ledger.unacknowledged() == [(window(1), b"two")]
+        assert ledger.last_sealed() == window(1)
+        assert ledger.spent() == self.loss
+        assert ledger.charge([self.request(2)])[0].charge is not None  # the one redraw
+        ledger.close()
+        ledger = self.make(self.terms, tmp_path)
+        assert ledger.charge([self.request(2)])[0].interrupted == self.loss
+        ledger.close()
+
+
+def sample_release(index: int = 0) -> Release:
+    """A release of the index-th window, for sinks."""
+    key = window(index)
+    cost = {"rho": 0.25, "delta": 1e-9}
+    return Release(
+        stream="sample",
+        window_open_ms=key.open_ms,
+        window_close_ms=key.close_ms,
+        status="released",
+        reason=None,
+        kind="mean",
+        value=[20.5 + index, -1.0 / 3.0],
+        sigma=[0.01, 0.02],
+        count=600,
+        core_count=598,
+        rho=0.25,
+        delta=1e-9,
+        guarantee={"rho": 1.0, "delta": 1e-6},
+        spent=cost,
+        private=True,
+    )
+
+
+class SinkContract:
+    """What every sink that can be read back must do. Override `make` and `read`."""
+
+    def make(self, tmp_path: Path) -> Sink:
+        raise NotImplementedError
+
+    def read(self, tmp_path: Path) -> list[Release]:
+        """What reached the other side."""
+        raise NotImplementedError
+
+    def test_order_and_bytes(self, tmp_path: Path) -> None:
+        sink = self.make(tmp_path)
+        sent = [sample_release(i) for i in range(5)]
+        sink.write(sent[:2])
+        sink.write(sent[2:])
+        sink.close()
+        assert self.read(tmp_path) == sent
+
+    def test_missing_names_what_is_not_there(self, tmp_path: Path) -> None:
+        sink = self.make(tmp_path)
+        sent = [sample_release(i) for i in range(3)]
+        sink.write(sent[:1])
+        sink.close()
+        sink = self.make(tmp_path)
+        assert sink.missing(sent)[-2:] == sent[1:]
+        sink.close()

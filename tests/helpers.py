@@ -1,0 +1,64 @@
+"""Small builders that tests share."""
+
+from __future__ import annotations
+
+import copy
+import os
+from typing import Any
+
+import numpy as np
+
+SAMPLE: dict[str, Any] = {
+    "stream": {"name": "t", "time": "ts_ms", "time_unit": "ms", "unit": "event"},
+    "lattice": {"step": 0.001},
+    "features": [
+        {"name": "a", "min": -40.0, "max": 80.0, "origin": 20.0},
+        {"name": "b", "min": 0.0, "max": 100.0, "origin": 50.0, "scale": 2.0},
+    ],
+    "window": {
+        "length": "10s",
+        "clock": "eof",
+        "start": "1970-01-01T00:00:00Z",
+        "end": "1970-01-01T00:01:00Z",
+    },
+    "release": {
+        "kind": "mean",
+        "method": "recentered",
+        "radius": 3.0,
+        "spread": "histogram",
+        "rho": 1.0,
+        "delta": 1e-9,
+        "size_hint": 300,
+    },
+    "budget": {"rho": 4.0, "delta": 1e-6},
+}
+
+
+def sample(**sections: dict[str, Any]) -> dict[str, Any]:
+    """The sample configuration with some keys of some sections changed (None removes a key)."""
+    mapping = copy.deepcopy(SAMPLE)
+    for name, changes in sections.items():
+        section = mapping.setdefault(name, {})
+        for key, value in changes.items():
+            if value is None:
+                section.pop(key, None)
+            else:
+                section[key] = value
+    return mapping
+
+
+def rows(n: int, seed: int = 0, center: tuple[float, float] = (20.5, 49.0)) -> np.ndarray:
+    """Raw feature rows around a center, in the sample's units."""
+    return np.random.default_rng(seed).normal(size=(n, 2)) * [0.3, 0.6] + center
+
+
+def data_file(name: str) -> str:
+    """A file of real data; skips without FCSTREAM_DATA, fails if the variable is set and the file is missing."""
+    import pytest
+
+    folder = os.environ.get("FCSTREAM_DATA")
+    if not folder:
+        pytest.skip("FCSTREAM_DATA does not name the folder with the real data sets")
+    path = os.path.join(folder, name)
+    assert os.path.exists(path), f"{path} is missing"
+    return path

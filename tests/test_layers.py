@@ -1,0 +1,162 @@
+"""The house rules that an import graph can show."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import fcstream
+
+ROOT = Path(fcstream.__file__).parent
+# Top to bottom; imports point strictly downward, none within a row.
+ROWS = [
+    ["__main__"],
+    ["cli"],
+    ["runner", "planning", "simulate", "arrays"],
+    ["engine"],
+    ["config", "testing", "connectors"],
+    ["sinks"],
+    ["releases", "sources"],
+    ["ledgers", "cores"],
+    ["windows", "friends", "budgets"],
+    ["noise", "lattice", "records", "zcdp"],
+    ["errors", "_kernels"],
+]
+# Inside a package, files may use each other in this order only.
+INSIDE = {
+    "releases": ["mean", "count", "averages", "base"],
+    "ledgers": ["__init__", "sqlite", "memory", "base"],
+    "connectors": ["__init__", "files"],
+    "_kernels": [],
+}
+RANK = {name: i for i, row in enumerate(ROWS) for name in row}
+
+
+def modules():
+    return sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+
+
+def place(path):
+    """(top-level module, file within its package)"""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return parts[0], parts[1] if len(parts) > 1 else None
+
+
+def imports(path):
+    """(top-level module, file within its package) for every import of our own, and the foreign roots."""
+    own, foreign = set(), set()
+    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            foreign |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            if node.level == 0:
+                foreign.add(node.module.split(".")[0])
+                continue
+            base = package[: len(package) - node.level + 1]
+            target = [*base, *(node.module.split(".") if node.module else [])]
+            for alias in node.names:
+                full = [*target, alias.name]
+                if full[0] == "__version__":
+                    continue
+                own.add((full[0], full[1] if len(full) > 1 and (ROOT / full[0] / f"{full[1]}.py").exists() else None))
+    return own, foreign
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_downward(path):
+    module, file = place(path)
+    assert module in RANK, f"{module} has no row: give it one in tests/test_layers.py"
+    own, _ = imports(path)
+    for target, inner in own:
+        if target == module:
+            order = INSIDE[module]
+            assert inner is not None
+            assert order.index(inner) > order.index(file), f"{module}/{file} must not import {inner}"
+        else:
+            assert RANK[target] > RANK[module], f"{module} must not import {target}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_doors(path):
+    module, _ = place(path)
+    own, foreign = imports(path)
+    text = path.read_text()
+    assert "click" not in foreign or module == "cli"
+    assert "numba" not in foreign or module == "_kernels"
+    assert "sqlite3" not in foreign or module == "ledgers"
+    assert "secrets" not in foreign
+    assert "urandom" not in text or module == "noise", "only noise touches entropy"
+    assert "np.random" not in text or module in ("noise", "simulate") or "Examples" in text
+    if any(target == "_kernels" for target, _ in own):
+        assert module in ("friends", "cores", "releases", "noise")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "_kernels").glob("[a-z]*.py")), ids=lambda p: p.name)
+def test_kernels_are_self_contained(path):
+    own, foreign = imports(path)
+    assert not own, "a cached kernel goes stale when another file of ours changes"
+    assert foreign <= {"numba", "numpy", "math", "__future__"}
+    assert "np.random" not in path.read_text()
+
+
+def test_modules_can_be_read_in_one_sitting():
+    for path in modules():
+        assert len(path.read_text().splitlines()) <= 600, path
+
+
+def public_callables(name):
+    module = __import__(f"fcstream.{name}", fromlist=["x"])
+    for key, value in vars(module).items():
+        if (
+            not key.startswith("_")
+            and getattr(value, "__module__", "") == module.__name__
+            and (inspect.isfunction(value) or inspect.isclass(value))
+        ):
+            yield f"{name}.{key}", value
+
+
+NEEDS_SECTIONS = ["cores", "zcdp", "budgets", "noise", "releases.averages", "releases.count", "releases.mean"]
+# Values and plumbing that add no privacy statement of their own.
+EXEMPT = {
+    "cores.Core",
+    "zcdp.to_units",
+    "noise.Entropy",
+    "noise.SystemEntropy",
+    "noise.SeededEntropy",
+    "noise.Noise",
+    "noise.normal_tail",
+    "releases.averages.Estimate",
+    "releases.averages.gaussian_variance",
+    "releases.averages.masked_sum",
+    "releases.averages.to_center",
+    "releases.mean.Spread",
+}
+
+
+@pytest.mark.parametrize("name", NEEDS_SECTIONS)
+def test_docstrings_say_what_it_costs_and_where_it_comes_from(name):
+    for full, value in public_callables(name):
+        if full in EXEMPT:
+            continue
+        text = inspect.getdoc(value) or ""
+        assert "Privacy\n-------" in text, full
+        assert "Source\n------" in text, full
+
+
+def test_public_names_resolve_and_are_documented():
+    for name in fcstream.__all__:
+        value = getattr(fcstream, name)
+        assert name == "__version__" or (value.__doc__ and value.__doc__.strip())
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = fcstream.nothing
+
+
+def test_importing_the_package_and_the_command_is_cheap():
+    import subprocess
+    import sys
+
+    code = "import sys, fcstream, fcstream.cli; print([m for m in ('numba', 'scipy', 'numpy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,265 @@
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from fcstream.ledgers import open_ledger
+from fcstream.ledgers.base import Request, Terms
+from fcstream.ledgers.memory import MemoryLedger
+from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.testing import LedgerContract, window
+from fcstream.zcdp import PrivacyLoss
+
+TERMS = LedgerContract.terms
+LOSS = LedgerContract.loss
+
+
+class TestMemory(LedgerContract):
+    durable = False
+
+    def make(self, terms, tmp_path):
+        return MemoryLedger(terms)
+
+
+class TestSQLite(LedgerContract):
+    def make(self, terms, tmp_path):
+        return SQLiteLedger(str(tmp_path / "ledger.db"), terms)
+
+
+def filled(path, n=4):
+    ledger = SQLiteLedger(str(path), TERMS)
+    ledger.charge([Request(window(i), LOSS, (str(i), str(i + 1))) for i in range(n)])
+    ledger.seal([(window(i), b"answer") for i in range(n - 1)])
+    ledger.acknowledge([window(0)])
+    ledger.close()
+
+
+def test_modes_of_the_file(tmp_path):
+    ledger = SQLiteLedger(str(tmp_path / "l.db"), TERMS)
+    assert ledger._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert ledger._db.execute("PRAGMA locking_mode").fetchone() == ("exclusive",)
+    assert os.stat(tmp_path / "l.db").st_mode & 0o777 == 0o600
+    ledger.close()
+    ledger.close()
+
+
+def test_verify_of_a_sound_ledger(tmp_path):
+    filled(tmp_path / "l.db")
+    ledger = SQLiteLedger(str(tmp_path / "l.db"))
+    assert ledger.verify() == 8
+    assert ledger.summary() == {"charged": 1, "sealed": 2, "acknowledged": 1, "blocks": 5}
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("edit", "what"),
+    [
+        ("UPDATE journal SET rho = 1 WHERE seq = 2", "row 2"),
+        ("UPDATE journal SET body = x'00' WHERE seq = 6", "row 6"),
+        ("DELETE FROM journal WHERE seq = 3", "row 4"),
+        ("UPDATE blocks SET rho = rho - 1 WHERE block = '2'", "block 2"),
+        ("DELETE FROM blocks WHERE block = '0'", "missing"),
+        ("UPDATE windows SET state = 'charged', sealed_seq = NULL WHERE open_ms = 60000", "window 60000"),
+        ("DELETE FROM windows WHERE open_ms = 0", "missing"),
+    ],
+)
+def test_edited_ledgers_are_found_out(tmp_path, edit, what):
+    filled(tmp_path / "l.db")
+    with sqlite3.connect(tmp_path / "l.db") as db:
+        db.execute(edit)
+    db.close()
+    ledger = SQLiteLedger(str(tmp_path / "l.db"))
+    with pytest.raises(LedgerDamaged, match=what):
+        ledger.verify()
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("edit", "error", "what"),
+    [
+        ("DELETE FROM journal WHERE seq = (SELECT max(seq) FROM journal)", LedgerDamaged, "head"),
+        ("DELETE FROM meta WHERE key = 'unit'", LedgerDamaged, "unit"),
+        ("UPDATE meta SET value = 'x' WHERE key = 'capacity_rho'", LedgerDamaged, "capacity"),
+        ("UPDATE meta SET value = '99' WHERE key = 'schema'", LedgerMismatch, "schema version 99"),
+        ("DROP TABLE journal", LedgerDamaged, "journal"),
+    ],
+)
+def test_ledgers_that_cannot_be_opened(tmp_path, edit, error, what):
+    filled(tmp_path / "l.db")
+    with sqlite3.connect(tmp_path / "l.db") as db:
+        db.execute(edit)
+    db.close()
+    with pytest.raises(error, match=what):
+        SQLiteLedger(str(tmp_path / "l.db"), TERMS)
+
+
+@pytest.mark.parametrize("content", [b"this is no database at all" * 10, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_files_that_are_no_ledger(tmp_path, content):
+    (tmp_path / "l.db").write_bytes(content)
+    with pytest.raises(LedgerDamaged, match="damaged"):
+        SQLiteLedger(str(tmp_path / "l.db"), TERMS)
+    assert (tmp_path / "l.db").read_bytes() == content
+
+
+def test_overwritten_pages_are_found(tmp_path):
+    filled(tmp_path / "l.db", 300)
+    size = os.path.getsize(tmp_path / "l.db")
+    with open(tmp_path / "l.db", "r+b") as file:
+        file.seek(size // 2 // 4096 * 4096)
+        file.write(b"\xa5" * 8192)
+    with pytest.raises(LedgerDamaged):
+        SQLiteLedger(str(tmp_path / "l.db")).verify()
+
+
+def test_database_of_another_program(tmp_path):
+    with sqlite3.connect(tmp_path / "l.db") as db:
+        db.execute("CREATE TABLE mine (x)")
+    db.close()
+    with pytest.raises(LedgerMismatch, match="another program"):
+        SQLiteLedger(str(tmp_path / "l.db"), TERMS)
+
+
+@pytest.mark.parametrize(
+    ("terms", "what"),
+    [
+        (Terms("other", "event", TERMS.capacity, TERMS.specification), "belongs to stream 'stream'"),
+        (Terms("stream", "stream", TERMS.capacity, TERMS.specification), "unit"),
+        (Terms("stream", "event", PrivacyLoss.cap(2, 1e-6), TERMS.specification), "for ever"),
+        (Terms("stream", "event", TERMS.capacity, "changed"), "another specification"),
+    ],
+)
+def test_ledger_of_another_stream(tmp_path, terms, what):
+    filled(tmp_path / "l.db")
+    with pytest.raises(LedgerMismatch, match=what):
+        SQLiteLedger(str(tmp_path / "l.db"), terms)
+    SQLiteLedger(str(tmp_path / "l.db"), TERMS).close()  # and nothing was harmed
+
+
+def test_places_that_cannot_hold_a_ledger(tmp_path):
+    with pytest.raises(LedgerError, match="directory"):
+        SQLiteLedger(str(tmp_path), TERMS)
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        SQLiteLedger(str(tmp_path / "no" / "such.db"), TERMS)
+    with pytest.raises(LedgerError, match="does not exist"):
+        SQLiteLedger(str(tmp_path / "absent.db"))
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(LedgerMismatch, match="empty"):
+        SQLiteLedger(str(tmp_path / "empty.db"))
+    with pytest.raises(ConfigError, match=r"ledger\.url"):
+        open_ledger("mysql:x", TERMS)
+
+
+def test_one_engine_at_a_time(tmp_path):
+    path = str(tmp_path / "l.db")
+    ledger = SQLiteLedger(path, TERMS)
+    with pytest.raises(LedgerInUse, match="in use"):
+        SQLiteLedger(path, TERMS)
+    code = (
+        "import sys\nfrom fcstream.errors import LedgerInUse\nfrom fcstream.ledgers.sqlite import SQLiteLedger\n"
+        "try:\n    SQLiteLedger(sys.argv[1])\nexcept LedgerInUse:\n    print('in use')"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "in use"
+    ledger.close()
+    SQLiteLedger(path, TERMS).close()
+
+
+def test_a_fork_may_not_use_its_parents_ledger(tmp_path):
+    ledger = SQLiteLedger(str(tmp_path / "l.db"), TERMS)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ledger.charge([Request(window(0), LOSS, ("b",))])
+        except LedgerError as error:
+            os._exit(0 if "fork" in str(error) else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert ledger.charge([Request(window(0), LOSS, ("b",))])[0].charge is not None
+    ledger.close()
+
+
+def test_full_disk_charges_nothing(tmp_path):
+    """A real limit on file size: SQLite's write fails, the group is rolled back, the ledger stays usable and sound."""
+    code = """
+import resource, signal, sys
+from fcstream.errors import LedgerError
+from fcstream.ledgers.base import Request
+from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.testing import LedgerContract, window
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+granted = 0
+try:
+    for start in range(0, 100_000, 50):
+        group = [Request(window(i), LedgerContract.loss, (str(i),)) for i in range(start, start + 50)]
+        granted += sum(v.charge is not None for v in ledger.charge(group))
+except LedgerError as error:
+    print(granted, type(error).__name__)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+ledger.close()
+"""
+    path = str(tmp_path / "l.db")
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    granted, kind = done.stdout.split()
+    assert int(granted) > 0, done.stderr
+    assert kind == "LedgerError"
+    ledger = SQLiteLedger(path, TERMS)
+    ledger.verify()
+    assert ledger.summary()["charged"] == int(granted)
+    ledger.close()
+
+
+def test_copy_taken_at_any_moment_opens_and_verifies(tmp_path):
+    """What power loss leaves, as far as copies between calls show it."""
+    path = tmp_path / "l.db"
+    ledger = SQLiteLedger(str(path), TERMS)
+    for call in range(12):
+        key = window(call // 3)
+        if call % 3 == 0:
+            ledger.charge([Request(key, LOSS, (str(call // 3),))])
+        elif call % 3 == 1:
+            ledger.seal([(key, b"answer")])
+        else:
+            ledger.acknowledge([key])
+        copy = tmp_path / "copy.db"
+        for suffix in ("", "-wal"):
+            if os.path.exists(f"{path}{suffix}"):
+                shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+        other = SQLiteLedger(str(copy), TERMS)
+        other.verify()
+        assert other.spent() == ledger.spent()
+        other.close()
+        for suffix in ("", "-wal"):
+            if os.path.exists(f"{copy}{suffix}"):
+                os.remove(f"{copy}{suffix}")
+    ledger.close()
+
+
+def test_threads_share_one_ledger_through_the_engine_lock(tmp_path):
+    """The connection may be used from any thread, one at a time."""
+    ledger = SQLiteLedger(str(tmp_path / "l.db"), TERMS)
+    lock, errors = threading.Lock(), []
+
+    def work(k):
+        try:
+            for i in range(20):
+                with lock:
+                    ledger.charge([Request(window(100 * k + i), LOSS, (f"{k}-{i}",))])
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert ledger.verify() == 80
+    ledger.close()
