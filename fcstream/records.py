@@ -183,8 +183,10 @@ def parse_number(value: Any) -> float:
     return number
 
 
-def batch_from_rows(rows: Iterable[Mapping[str, Any] | Rejection], positions: Iterable[int], schema: Schema) -> Batch:
-    """The careful path: one record at a time, every reason told apart.
+def batch_from_rows(
+    rows: Iterable[Mapping[str, Any] | Rejection], positions: Iterable[int], schema: Schema, *, texts: bool = False
+) -> Batch:
+    """The careful path: one record at a time, every reason told apart. `texts`: numbers come as text.
 
     It accepts exactly what `batch_from_columns` accepts, or one record's presence would depend on its neighbors.
     """
@@ -201,7 +203,10 @@ def batch_from_rows(rows: Iterable[Mapping[str, Any] | Rejection], positions: It
             time = parse_time(row.get(name), schema.time_unit)
             numbers = []
             for name in schema.features:
-                numbers.append(parse_number(row.get(name)))
+                value = row.get(name)
+                if isinstance(value, str) and not texts:
+                    raise Refused("not_a_number")
+                numbers.append(parse_number(value))
         except Refused as refused:
             rejections.append(Rejection(refused.reason, position, name))
             continue
@@ -379,7 +384,7 @@ class CsvRows:
                 mapped.append(Rejection("broken_record", position))
             else:
                 mapped.append({name: row[k] for name, k in zip(names, self._columns, strict=True)})
-        return batch_from_rows(mapped, kept, self._schema)
+        return batch_from_rows(mapped, kept, self._schema, texts=True)
 
 
 def _stamps(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.float64]:

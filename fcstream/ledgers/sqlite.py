@@ -355,10 +355,14 @@ def _connect(path: str, *, create: bool) -> sqlite3.Connection:
         raise LedgerError(f"{path} must be a file, it is a directory: change `ledger.url`")
     if not create and not os.path.exists(path):
         raise LedgerError(f"{path} does not exist: there is no ledger to look at")
-    try:
-        os.close(os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600))
-    except OSError as error:
-        raise LedgerError(f"{path} cannot be opened for writing: {error.strerror}") from None
+    if not os.path.exists(path):
+        # Never open and close a file that may be a ledger in use: closing any descriptor drops the process's locks.
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise LedgerError(f"{path} cannot be opened for writing: {error.strerror}") from None
     with _errors(path):
         return sqlite3.connect(path, timeout=0.5, isolation_level=None, check_same_thread=False)
 
