@@ -50,8 +50,8 @@ class Engine:
 
     Notes
     -----
-    A release that was returned counts as published when the next call of `push`, `advance` or `acknowledge` comes;
-    what was not acknowledged is kept in the ledger and given again by `unpublished` after a crash.
+    A release that was returned counts as published when the next call of `push`, `advance`, `close` or `acknowledge`
+    comes; what was not acknowledged is kept in the ledger and given again by `unpublished` after a crash.
 
     A crash loses the pushed records of open windows, unless the caller pushes them again: give `positions` and replay
     from the oldest open window. Charges stay. A window that was charged and not sealed is drawn once more.

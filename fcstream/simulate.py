@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -91,11 +92,8 @@ class Fleet:
         if wild:
             line = self._line(device, since, '"temp_c": 85.0, "rh_pct": 0.0, "light_lx": 0.0')
         if broken:
-            line = (
-                line[: len(line) // 2],
-                line.replace('"temp_c": ', '"temp_c": "hot'),
-                line.replace("{", '{"rh_pct": NaN, '),
-            )[since % 3]
+            text = re.sub(r'"temp_c": [-0-9.]+', '"temp_c": "n/a"', line)
+            line = (line[: len(line) // 2], text, line.replace("{", '{"rh_pct": NaN, '))[since % 3]
         (later if late else now).append((since + (400_000 if late else 0), line))
         if twice:
             now.append((since + 1, line))

@@ -1,0 +1,258 @@
+"""The command as a user meets it, in real processes where it matters."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from fcstream.cli import main
+
+SENTINEL = "31415.926535"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(*args, **options):
+    return CliRunner().invoke(main, [str(a) for a in args], **options)
+
+
+def sample_config(**changes):
+    """The packaged sample as text with some values replaced."""
+    from importlib import resources
+
+    text = resources.files("fcstream").joinpath("sample.toml").read_text()
+    for old, new in changes.items():
+        assert old in text or old.replace("_", " ") in text
+        text = text.replace(old, new)
+    return text
+
+
+def write_stream(path, n=1300, seconds=1200):
+    lines = [
+        json.dumps({"ts_ms": 1_458_000_000_000 + i * seconds * 1000 // n, "temp_c": 20 + i % 7 / 10, "rh_pct": 45})
+        for i in range(n)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def short(text):
+    return text.replace('end = "2016-03-16T00:00:00Z"', 'end = "2016-03-15T00:20:00Z"')
+
+
+def test_main_job(folder):
+    assert call("init").exit_code == 0
+    assert call("init").exit_code == 2  # never overwrites
+    made = call("simulate", "--duration", "1h", "--out", "telemetry.jsonl")
+    assert made.exit_code == 0
+    (folder / "rooms.toml").write_text(
+        (folder / "rooms.toml").read_text().replace('end = "2016-03-16T00:00:00Z"', 'end = "2016-03-15T01:00:00Z"')
+    )
+    planned = call("plan", "rooms.toml")
+    assert planned.exit_code == 0
+    assert "releases with probability over 99.9%" in planned.output
+    done = call("run", "rooms.toml", "--dead-letter", "jsonl:dead.jsonl")
+    assert done.exit_code == 0, done.output
+    releases = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(releases) == 6
+    assert {r["status"] for r in releases} == {"released"}
+    expected = {
+        "stream", "window_open_ms", "window_close_ms", "status", "reason", "kind", "value", "sigma", "count",
+        "core_count", "rho", "delta", "guarantee", "spent", "private",
+    }  # fmt: skip
+    assert expected <= set(releases[0])
+    assert releases[0]["private"] is True
+    assert "6 windows: 6 released, 0 refused" in done.stderr
+    letters = [json.loads(line) for line in (folder / "dead.jsonl").read_text().splitlines()]
+    assert {tuple(sorted(letter)) for letter in letters} == {("field", "position", "reason")}
+    assert len(letters) > 5
+    shown = call("budget", "show", "ledger.db", "--json")
+    facts = json.loads(shown.stdout)
+    assert facts["spent"]["rho"] == 0.25
+    assert facts["windows"] == {"charged": 0, "sealed": 0, "acknowledged": 6}
+    assert "guarantee" in call("budget", "show", "sqlite:ledger.db").output
+    assert "all in order" in call("budget", "verify", "ledger.db").output
+    again = call("run", "rooms.toml")
+    assert again.stdout == ""
+    assert "6 windows were answered by an earlier run" in again.stderr
+
+
+def test_simulation_is_seeded_and_messy(folder):
+    one, two = (call("simulate", "--duration", "30m", "--seed", "7").output for _ in range(2))
+    assert one == two
+    assert call("simulate", "--duration", "30m", "--seed", "8").output != one
+    lines = call("simulate", "--duration", "2h", "--faults", "0.05").output.splitlines()
+    parsed, broken = [], 0
+    for line in lines:
+        try:
+            parsed.append(json.loads(line, parse_constant=lambda c: "nan"))
+        except ValueError:
+            broken += 1
+    assert broken > 10
+    assert any(isinstance(r["temp_c"], str) for r in parsed)
+    assert any(r["temp_c"] == 85.0 for r in parsed)
+    stamps = [r["ts_ms"] for r in parsed]
+    assert sorted(stamps) != stamps  # late ones
+    assert len(set(lines)) < len(lines)  # duplicates
+
+
+def test_standard_streams(folder):
+    (folder / "c.toml").write_text(short(sample_config()))
+    write_stream(folder / "in.jsonl")
+    done = subprocess.run(
+        [sys.executable, "-m", "fcstream", "run", "c.toml", "--source", "jsonl:-"],
+        input=(folder / "in.jsonl").read_bytes(),
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2
+    assert b"\r" not in done.stderr  # plain lines when piped
+
+
+def test_csv_and_gzip(folder):
+    (folder / "c.toml").write_text(short(sample_config()))
+    rows = [f"{1_458_000_000_000 + i * 900},{20 + i % 7 / 10},45,room" for i in range(1300)]
+    with gzip.open(folder / "in.csv.gz", "wt") as file:
+        file.write("ts_ms,temp_c,rh_pct,room\n" + "\n".join(rows) + "\n")
+    done = call("run", "c.toml", "--source", "csv:in.csv.gz", "--sink", "jsonl:out.jsonl")
+    assert done.exit_code == 0
+    assert len((folder / "out.jsonl").read_text().splitlines()) == 2
+
+
+def test_budget_exhausted_is_exit_3(folder):
+    text = short(sample_config()).replace('unit = "event"', 'unit = "stream"').replace("rho = 1.0", "rho = 0.25")
+    (folder / "c.toml").write_text(text)
+    write_stream(folder / "telemetry.jsonl")
+    done = call("run", "c.toml")
+    assert done.exit_code == 3
+    assert [json.loads(line)["reason"] for line in done.stdout.splitlines()] == [None, "budget_exhausted"]
+
+
+def test_damaged_ledger_is_exit_4(folder):
+    (folder / "c.toml").write_text(short(sample_config()))
+    write_stream(folder / "telemetry.jsonl")
+    assert call("run", "c.toml").exit_code == 0
+    data = bytearray((folder / "ledger.db").read_bytes())
+    at = data.find(b'"window_open_ms":1458000000000')
+    data[at + 20] ^= 1
+    (folder / "ledger.db").write_bytes(data)
+    assert call("budget", "verify", "ledger.db").exit_code == 4
+    (folder / "ledger.db").write_bytes(b"nothing like a database" * 100)
+    done = call("run", "c.toml")
+    assert done.exit_code == 4
+    assert done.stdout == ""
+
+
+BAD = [
+    ("a configuration that is absent", lambda f: None, ["run", "absent.toml"], 2, "cannot be read"),
+    ("a broken configuration", lambda f: (f / "c.toml").write_text("["), ["run", "c.toml"], 2, "not TOML"),
+    ("an unknown key", lambda f: (f / "c.toml").write_text(sample_config().replace("radius", "raduis")), ["plan", "c.toml"], 2, "did you mean"),
+    ("no source file", lambda f: None, ["run", "ok.toml", "--source", "jsonl:absent"], 1, "cannot be opened"),
+    ("a directory as source", lambda f: None, ["run", "ok.toml", "--source", "csv:."], 1, "directory"),
+    ("a directory as sink", lambda f: None, ["run", "ok.toml", "--sink", "jsonl:."], 1, "must be a file"),
+    ("a directory as ledger", lambda f: None, ["run", "ok.toml", "--ledger", "sqlite:."], 1, "directory"),
+    ("an unknown scheme", lambda f: None, ["run", "ok.toml", "--source", "carrier-pigeon:x"], 2, "must be"),
+    ("a truncated archive", lambda f: (f / "x.gz").write_bytes(gzip.compress(b"{}\n" * 9999)[:-9]), ["run", "ok.toml", "--source", "jsonl:x.gz"], 1, "truncated"),
+    ("a CSV without the column", lambda f: (f / "x.csv").write_text("a,b\n1,2\n"), ["run", "ok.toml", "--source", "csv:x.csv"], 1, "ts_ms"),
+    ("no ledger to show", lambda f: None, ["budget", "show", "absent.db"], 1, "does not exist"),
+    ("a bad start", lambda f: None, ["simulate", "--start", "soon"], 2, "ISO 8601"),
+    ("usage", lambda f: None, ["run"], 2, "Missing argument"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("prepare", "args", "code", "what"), [b[1:] for b in BAD], ids=[b[0] for b in BAD])
+def test_faults_are_one_line_and_an_exit_code(folder, prepare, args, code, what):
+    (folder / "ok.toml").write_text(short(sample_config()))
+    write_stream(folder / "telemetry.jsonl", 50)
+    prepare(folder)
+    done = call(*args)
+    assert done.exit_code == code, done.output
+    assert what in done.stderr
+    assert "Traceback" not in done.stderr
+    if args != ["run"]:
+        last = [line for line in done.stderr.splitlines() if not line.startswith("warning")]
+        assert len(last) == 1
+
+
+def test_a_failed_read_releases_and_charges_nothing(folder):
+    (folder / "c.toml").write_text(short(sample_config()))
+    (folder / "x.gz").write_bytes(gzip.compress(b'{"ts_ms": 1458000000000, "temp_c": 20, "rh_pct": 40}\n' * 9999)[:-9])
+    assert call("run", "c.toml", "--source", "jsonl:x.gz").exit_code == 1
+    facts = json.loads(call("budget", "show", "ledger.db", "--json").stdout)
+    assert facts["spent"]["rho"] == 0
+
+
+def test_hopeless_configurations(folder):
+    (folder / "c.toml").write_text(short(sample_config()).replace("size_hint = 600", "size_hint = 60"))
+    planned = call("plan", "c.toml")
+    assert planned.exit_code == 2
+    assert "needs" in planned.stderr
+    write_stream(folder / "telemetry.jsonl", 100)
+    done = call("run", "c.toml")
+    assert "warning: " in done.stderr
+    assert [json.loads(line)["reason"] for line in done.stdout.splitlines()] == ["too_few", "too_few"]
+
+
+def test_plan_json(folder):
+    (folder / "c.toml").write_text(sample_config())
+    facts = json.loads(call("plan", "c.toml", "--json", "--delta", "1e-5").stdout)
+    assert facts["smallest_size"] < 600
+    assert facts["epsilon_delta"] == 1e-5
+
+
+def test_help_is_quick_and_complete():
+    done = call("--help")
+    assert done.exit_code == 0
+    for name in ("run", "plan", "budget", "simulate", "init"):
+        assert name in done.output
+        assert call(name, "--help").exit_code == 0
+    assert "0.1.0" in call("--version").output
+
+
+def test_reader_that_goes_away(folder):
+    (folder / "c.toml").write_text(short(sample_config()))
+    write_stream(folder / "telemetry.jsonl")
+    shell = f"{sys.executable} -m fcstream run c.toml | true; {sys.executable} -m fcstream simulate | head -1"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+def test_no_record_content_in_any_message(folder, monkeypatch):
+    """A sentinel goes through every failure; nothing we print or store may hold it."""
+    (folder / "c.toml").write_text(short(sample_config()))
+    odd = [
+        f'{{"ts_ms": 1458000000000, "temp_c": {SENTINEL}, "rh_pct": 40}}',
+        f'{{"ts_ms": 1458000000000, "temp_c": "{SENTINEL}", "rh_pct": 40}}',
+        f'{{"ts_ms": {SENTINEL}, "temp_c": 20, "rh_pct": 40}}',
+        f'{{"ts_ms": "{SENTINEL}", "temp_c": 20, "rh_pct": 40}}',
+        f"{SENTINEL}",
+        f'{{"{SENTINEL}": ',
+    ]
+    (folder / "telemetry.jsonl").write_text("\n".join(odd) + "\n")
+    done = call("run", "c.toml", "--dead-letter", "jsonl:dead.jsonl")
+    assert done.exit_code == 0
+    assert len((folder / "dead.jsonl").read_text().splitlines()) == 6
+
+    from fcstream.engine import Engine
+
+    def crash(self, batch, arrivals=None):
+        raise ValueError(f"bad value {SENTINEL}")
+
+    monkeypatch.setattr(Engine, "take", crash)
+    failed = call("run", "c.toml", "--ledger", "sqlite:other.db")
+    assert failed.exit_code == 1
+    assert "internal error (ValueError)" in failed.stderr
+    assert SENTINEL in str(call("--traceback", "run", "c.toml", "--ledger", "sqlite:third.db").exception)
+    text = done.output + failed.output + (folder / "dead.jsonl").read_text()
+    for name in os.listdir(folder):
+        if name.endswith(".db"):
+            text += (folder / name).read_bytes().decode("latin-1")
+    assert SENTINEL not in text

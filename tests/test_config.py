@@ -1,0 +1,205 @@
+import pytest
+from helpers import SAMPLE, sample
+
+from fcstream.config import Config, Job, duration_ms
+from fcstream.errors import ConfigError, UnusablePlan
+from fcstream.planning import plan
+
+ISSUE_SAMPLE = """
+[stream]
+name = "rooms"
+time = "ts_ms"
+time_unit = "ms"
+unit = "event"
+[lattice]
+step = 0.001
+[[features]]
+name = "temp_c"
+scale = 1.0
+origin = 20.0
+min = -40.0
+max = 80.0
+transform = "none"
+[window]
+length = "10m"
+slide = "10m"
+lateness = "0s"
+clock = "eof"
+start = "2016-03-15T00:00:00Z"
+end   = "2016-03-16T00:00:00Z"
+[release]
+kind = "mean"
+method = "recentered"
+radius = 3.0
+spread = "histogram"
+rho = 0.25
+delta = 1e-9
+size_hint = 600
+[budget]
+rho = 1.0
+delta = 1e-6
+[source]
+url = "csv:rooms.csv.gz"
+[sink]
+url = "jsonl:-"
+[ledger]
+url = "sqlite:ledger.db"
+[dead_letter]
+url = "jsonl:dead.jsonl"
+"""
+
+
+def test_every_documented_key_is_read(tmp_path):
+    (tmp_path / "c.toml").write_text(ISSUE_SAMPLE)
+    config = Config.load(tmp_path / "c.toml")
+    assert config.release.size_hint == 600
+    assert config.dead_letter.url == "jsonl:dead.jsonl"
+    found = plan(config)
+    assert found.probability > 0.99
+    assert found.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "near"),
+    [
+        ("release", "raduis", "radius"),
+        ("window", "lenght", "length"),
+        ("stream", "tim", "time"),
+        ("budget", "epsilon", "rho|delta"),
+    ],
+)
+def test_unknown_keys_name_the_nearest(section, key, near):
+    with pytest.raises(ConfigError, match=rf"{section}\.{key}: is not a known key: did you mean '({near})'"):
+        Config.from_mapping(sample(**{section: {key: 1}}))
+
+
+def test_unknown_sections_and_feature_keys():
+    with pytest.raises(ConfigError, match="windows: is not a known key: did you mean 'window'"):
+        Config.from_mapping({**SAMPLE, "windows": {}})
+    mapping = sample()
+    mapping["features"][0]["scales"] = 1
+    with pytest.raises(ConfigError, match=r"features\.scales.*'scale'"):
+        Config.from_mapping(mapping)
+
+
+@pytest.mark.parametrize(
+    ("sections", "what"),
+    [
+        ({"stream": {"name": None}}, "name"),
+        ({"stream": {"name": ""}}, r"stream\.name"),
+        ({"stream": {"unit": "user"}}, "user"),
+        ({"stream": {"time_unit": "us"}}, "us"),
+        ({"stream": {"time": "a"}}, "features"),
+        ({"lattice": {"step": 0}}, r"lattice\.step"),
+        ({"lattice": {"step": "fine"}}, "float"),
+        ({"window": {"length": "ten minutes"}}, r"window\.length"),
+        ({"window": {"length": "0s"}}, r"window\.length"),
+        ({"window": {"slide": "20s"}}, "gaps"),
+        ({"window": {"start": None}}, "start"),
+        ({"window": {"start": "soon"}}, r"window\.start"),
+        ({"window": {"end": None}}, r"window\.end"),
+        ({"window": {"end": "1970-01-01T00:00:05Z"}}, r"window\.end"),
+        ({"window": {"clock": "sun"}}, "sun"),
+        ({"release": {"rho": 0}}, r"release\.rho"),
+        ({"release": {"rho": -1}}, r"release\.rho"),
+        ({"release": {"delta": 0.0}}, r"release\.delta"),
+        ({"release": {"radius": None}}, r"release\.radius"),
+        ({"release": {"radius": 1e-5}}, r"release\.radius"),
+        ({"release": {"size_hint": None}}, r"release\.size_hint"),
+        ({"release": {"size_hint": 0}}, r"release\.size_hint"),
+        ({"release": {"size_hint": 2.5}}, "int"),
+        ({"release": {"spread": 99.0}}, r"release\.spread"),
+        ({"release": {"spread": "wide"}}, "spread"),
+        ({"release": {"center": [1, 2]}}, r"release\.center"),
+        ({"release": {"method": "ball"}}, r"release\.center"),
+        ({"release": {"method": "ball", "center": [1]}}, r"release\.center"),
+        ({"release": {"kind": "sum"}}, "sum"),
+        ({"budget": {"rho": 0.5}}, "budget: must hold one window"),
+        ({"window": {"slide": "5s"}, "budget": {"rho": 1.5}}, "up to 2 windows"),
+        ({"budget": {"delta": 1e-12}}, "budget"),
+        ({"budget": {"rho": -1}}, "negative"),
+    ],
+)
+def test_rules(sections, what):
+    with pytest.raises(ConfigError, match=what):
+        Config.from_mapping(sample(**sections))
+
+
+def test_files_that_are_no_configuration(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Config.load(tmp_path / "absent.toml")
+    (tmp_path / "c.toml").write_text("[stream\n")
+    with pytest.raises(ConfigError, match="not TOML"):
+        Config.load(tmp_path / "c.toml")
+    (tmp_path / "c.toml").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="not TOML"):
+        Config.load(tmp_path / "c.toml")
+    with pytest.raises(ConfigError, match="stream"):
+        Config.from_mapping({"stream": 5})
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("500ms", 500), ("1.5s", 1500), ("10m", 600_000), ("1h", 3_600_000), ("2d", 172_800_000)]
+)
+def test_durations(text, ms):
+    assert duration_ms(text, "x") == ms
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "-5s", "1e3s", "0.5ms", "99999999999999d"])
+def test_bad_durations(text):
+    with pytest.raises(ConfigError):
+        duration_ms(text, "x")
+
+
+def test_specification_covers_what_shapes_a_release_and_nothing_else():
+    base = Job.of(Config.from_mapping(SAMPLE)).terms.specification
+    for same in (
+        {"window": {"end": "1970-01-02T00:00:00Z"}},
+        {"window": {"slide": "10s"}},
+        {"ledger": {"url": "memory:"}},
+    ):
+        assert Job.of(Config.from_mapping(sample(**same))).terms.specification == base
+    for other in (
+        {"lattice": {"step": 0.002}},
+        {"release": {"radius": 2.0}},
+        {"release": {"rho": 0.9}},
+        {"window": {"length": "5s"}},
+        {"window": {"start": "1970-01-01T00:00:01Z"}},
+        {"stream": {"time": "t"}},
+    ):
+        assert Job.of(Config.from_mapping(sample(**other))).terms.specification != base
+
+
+def test_plan_refuses_what_can_never_release():
+    config = Config.from_mapping(sample(release={"size_hint": 60, "rho": 0.25}))
+    with pytest.raises(UnusablePlan, match=r"60 records.*needs \d+ records per window") as refused:
+        plan(config)
+    assert refused.value.exit_code == 2
+
+
+def test_plan_warns_in_between_and_agrees_with_itself():
+    config = Config.from_mapping(sample(release={"size_hint": 600, "rho": 0.25}))
+    smallest = plan(config).smallest_size
+    mechanism = Job.of(config).mechanism
+    assert mechanism.forecast(smallest).probability >= 0.99 > mechanism.forecast(smallest - 1).probability
+    for hint in range(150, 400, 10):  # somewhere the probability lies between 1% and 99%
+        config = Config.from_mapping(sample(release={"size_hint": hint, "rho": 0.25}))
+        try:
+            found = plan(config)
+        except UnusablePlan:
+            continue
+        if found.probability < 0.99:
+            assert "raise `release.rho`" in found.warnings[0]
+            return
+    pytest.fail("no size with a doubtful forecast")
+
+
+def test_plan_of_other_kinds_and_units():
+    found = plan(Config.from_mapping(sample(release={"kind": "count", "rho": 0.1}, stream={"unit": "stream"})))
+    assert found.probability == 1
+    assert found.sigma == {"count": pytest.approx(5**0.5)}
+    assert found.lasting_windows == 40
+    assert any("lasts 40 windows" in line for line in found.lines())
+    tail = plan(Config.from_mapping(sample(window={"end": "1970-01-01T00:01:03Z"})))
+    assert any("3000 ms" in text for text in tail.warnings)
+    assert found.as_dict()["loss"] == {"rho": 0.1, "delta": 0.0}
