@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import wraps
 from importlib import resources
@@ -18,6 +18,7 @@ from .errors import BudgetExhausted, ConfigError, FcstreamError
 
 if TYPE_CHECKING:
     from .config import Config
+    from .records import Rejection
 
 
 def _guarded(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,6 +78,7 @@ def run(config: str, source: str | None, sink: str | None, ledger: str | None, d
     A window that was answered by an earlier run is not charged and not drawn again.
     """
     from .connectors import open_dead_letter, open_sink, open_source
+    from .engine import Engine
     from .runner import run as run_job
 
     job = _load(config, source=source, sink=sink, ledger=ledger, dead_letter=dead_letter)
@@ -84,20 +86,24 @@ def run(config: str, source: str | None, sink: str | None, ledger: str | None, d
         missing = "source" if job.source is None else "sink"
         raise ConfigError(f"is required, in the file or as --{missing}", f"{missing}.url")
     _warn_if_hopeless(job)
-    from .config import Job
-
+    _keep_apart(job)
     with ExitStack() as stack:
-        letters = open_dead_letter(job.dead_letter.url) if job.dead_letter else None
-        if letters:
-            stack.callback(letters.close)
-        reader = open_source(job.source.url, Job.of(job).schema)
+        rejections: list[Callable[[Sequence[Rejection]], object]] = []
+        # The ledger first: without it nothing is read, and a file that another run writes is not touched.
+        engine = Engine(job, on_rejection=lambda found: [write(found) for write in rejections])
+        stack.callback(engine.abort)
+        reader = open_source(job.source.url, engine.job.schema)
         stack.callback(reader.close)
         writer = open_sink(job.sink.url)
         stack.callback(writer.close)
-        summary = run_job(job, reader, writer, letters)
+        if job.dead_letter:
+            letters = open_dead_letter(job.dead_letter.url)
+            stack.callback(letters.close)
+            rejections.append(letters.write)
+        summary = run_job(engine, reader, writer)
     for line in summary.lines():
         click.echo(line, err=True)
-    if summary.rejected and letters is None:
+    if summary.rejected and not rejections:
         click.echo("to see why records were rejected, add [dead_letter] or --dead-letter", err=True)
     if summary.refused.get("budget_exhausted"):
         click.echo("fcstream: some windows were refused: the budget is exhausted", err=True)
@@ -248,6 +254,18 @@ def _warn_if_hopeless(config: Config) -> None:
         warnings = [str(error)]
     for text in warnings:
         click.echo(f"warning: {text}", err=True)
+
+
+def _keep_apart(config: Config) -> None:
+    """Refuse one file in two roles: a sink on the ledger would destroy it."""
+    roles: dict[str, str] = {}
+    for role in ("source", "sink", "ledger", "dead_letter"):
+        section = getattr(config, role)
+        place = section.url.partition(":")[2] if section else ""
+        if place and place != "-":
+            other = roles.setdefault(os.path.realpath(place), role)
+            if other != role:
+                raise ConfigError(f"must not be the file of `{other}`: {place}", f"{role}.url")
 
 
 def _ledger_path(text: str) -> str:

@@ -72,6 +72,8 @@ class BasicFilter:
     def __post_init__(self) -> None:
         if not 0 <= self.alpha < 0.5:
             raise ConfigError(f"must be in [0, 1/2), got {self.alpha}", "alpha")
+        if Fraction(str(self.alpha)).denominator > 2**20:  # so that the coins' integers stay below 2**62 for n < 2**40
+            raise ConfigError(f"must be a fraction with a denominator of at most 2**20, got {self.alpha}", "alpha")
 
     @property
     def gamma(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from .friends import FriendCounts
 from .ledgers import Ledger, Request, Verdict, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK
 from .noise import Noise
-from .records import Batch, Rejection, SeenPositions
+from .records import MAX_TIME_MS, Batch, Refused, Rejection, SeenPositions, parse_number
 from .releases.base import Outcome, Release
 from .windows import Window, group_by_pane
 from .zcdp import PrivacyLoss
@@ -38,7 +39,7 @@ class Engine:
     config : Config or mapping
         The same keys as the configuration file; `Engine.from_config` reads one.
     ledger : Ledger, optional
-        Already open; by default the one of ``[ledger] url`` (or a forgetful one if there is none).
+        Already open; by default the one of ``[ledger] url``.
     noise : Noise, optional
         Exact noise from the operating system by default.
     on_rejection : callable, optional
@@ -57,13 +58,16 @@ class Engine:
     from the oldest open window. Charges stay. A window that was charged and not sealed is drawn once more.
 
     All methods may be called from several threads; kernels release the GIL. Many engines may live in one process, each
-    with its own ledger. Open the engine after a fork, not before.
+    with its own ledger. Open the engine after a fork, not before. A ``with`` block acknowledges what was returned
+    inside it if it ends without an error, and lets go of the ledger; it closes no window by itself.
 
     Privacy
     -------
-    Unit: one record (``event``) or everything (``stream``). Relation: add or remove. Each release costs
-    ``[release] rho, delta`` on every pane it covers, charged durably before any noise is drawn; the ledger's filters
-    keep every block within ``[budget]`` for ever. Not covered: run time, memory, counters of rejected records.
+    Unit: one record (``event``), or any set of records with at most one in each window (``stream``: the plain sum over
+    windows). Relation: add or remove. Each release costs ``[release] rho, delta`` on every block it covers, charged
+    durably before any noise is drawn; the ledger's filters keep every block within ``[budget]`` for ever. Not covered:
+    run time, memory, counters of rejected records, and, with clock ``wall``, the moment of publication if windows are
+    closed by `push`: call `advance` on a timer where that matters.
 
     Source
     ------
@@ -82,7 +86,11 @@ class Engine:
         job = self.job = Job.of(self.config)
         self._noise = noise or Noise()
         self._on_rejection = on_rejection
-        self._ledger = ledger or open_ledger(self.config.ledger.url if self.config.ledger else "memory:", job.terms)
+        if ledger is None and self.config.ledger is None:
+            raise ConfigError(
+                "is required: it keeps the guarantee across runs ('memory:' forgets at exit)", "ledger.url"
+            )
+        self._ledger = ledger or open_ledger(self.config.ledger.url, job.terms)  # type: ignore[union-attr]
         if self._ledger.terms != job.terms:
             raise ConfigError("the ledger given was opened for other terms", "ledger")
         self._friends = FriendCounts(job.grid.dimension, job.mechanism.radius_squared, job.schedule.reach)
@@ -90,6 +98,7 @@ class Engine:
         self._first = self._next = 0 if last is None else job.schedule.index_after(last.open_ms)
         self._held: list[tuple[int, int, NDArray[np.float64]]] = []
         self._seen = SeenPositions()
+        self._outbox: list[Release] = []
         self._returned: list[WindowKey] = []
         self._lock = threading.RLock()
         self._closed = False
@@ -150,33 +159,49 @@ class Engine:
         EngineClosed, LedgerError
         """
         with self._lock:
-            batch = _to_batch(times_ms, points, positions, self.job.grid.dimension)
             if ids is not None:
                 raise ConfigError("belong to the unit 'user', which this version does not have", "ids")
-            arrivals = self._arrivals(arrival_ms, len(batch.times_ms))
+            batch, size, rows = _to_batch(times_ms, points, positions, self.job.grid.dimension)
+            arrivals = self._arrivals(arrival_ms, size)
+            arrivals = None if arrivals is None else arrivals[rows]
             self._settle()
-            releases = self.advance(_now_ms()) if self.job.clock == "wall" else []
-            if positions is not None:
-                fresh = self._only_fresh(batch)
-                batch = Batch(batch.times_ms[fresh], batch.values[fresh], batch.positions[fresh])
-                arrivals = None if arrivals is None else arrivals[fresh]
-            self.take(batch, arrivals)
-            return releases
+            if self.job.clock == "wall":
+                self._close_due(_now_ms())
+            self.take(batch, arrivals, identified=positions is not None)
+            return self._hand_out()
 
-    def take(self, batch: Batch, arrivals: NDArray[np.int64] | None = None) -> None:
-        """Add one batch of decoded records and report its rejections; for runners and sources."""
+    def take(self, batch: Batch, arrivals: NDArray[np.int64] | None = None, *, identified: bool = False) -> None:
+        """Add one batch of decoded records and report its rejections; for runners and sources.
+
+        Parameters
+        ----------
+        batch : Batch
+        arrivals : int64 (n,), optional
+            Arrival time of each row of the batch; None with clock ``eof``.
+        identified : bool
+            Refuse positions that were seen before. Sources that never repeat a position do without.
+
+        Notes
+        -----
+        If the rejection callback raises, nothing of the batch was taken. If counting itself fails, the engine closes:
+        what of the batch was counted is not known, and counting a record twice would break the guarantee.
+        """
         with self._lock:
-            if self._closed:
-                raise EngineClosed("the engine is closed: make a new one to go on")
+            self._must_be_open()
             rejections = list(batch.rejections)
             values, bad = self._check_values(batch, rejections)
-            panes, first, last = self.job.schedule.locate(batch.times_ms)
+            if identified:
+                again = ~self._seen.fresh(batch.positions)
+                self._reject(rejections, again & ~bad, batch, "duplicate")
+                bad = bad | again
+            schedule = self.job.schedule
+            panes, first, last = schedule.locate(batch.times_ms)
             outside = ~bad & self._out_of_schedule(batch.times_ms, first, last, arrivals)
             self._reject(rejections, outside, batch, "time_out_of_range")
             fine = ~(bad | outside)
             open_from = np.maximum(first, self._next)
             if arrivals is not None:
-                first = np.maximum(first, self.job.schedule.first_not_late(arrivals))
+                first = np.maximum(first, schedule.first_not_late(arrivals))
             late = fine & (first > last)
             self._reject(rejections, late, batch, "late")
             answered = fine & ~late & (last < self._next)
@@ -184,9 +209,15 @@ class Engine:
             self._reject(rejections, answered & (last >= self._first), batch, "window_closed")
             fine &= ~(late | answered)
             held = fine & (first > open_from)  # late for an open window, in time for a later one that shares its pane
-            self._hold(held, first, panes, values)
-            self._count(fine & ~held, panes, values)
             self._report(rejections)
+            try:
+                if identified:
+                    self._seen.add(batch.positions)
+                self._hold(held, first, panes, values)
+                self._count(fine & ~held, panes, values)
+            except BaseException:
+                self.abort()
+                raise
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
@@ -198,19 +229,26 @@ class Engine:
         """
         with self._lock:
             self._settle()
-            if self.job.clock == "eof":
-                return []
-            return [release for group in self.closing(now_ms) for release in group]
+            if self.job.clock != "eof":
+                self._close_due(now_ms)
+            return self._hand_out()
 
     def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
         """Close the windows due at `now_ms` (None: all of a schedule with an end), one group of releases at a time."""
-        while (group := self._close_next(now_ms)) is not None:
-            yield group
+        while True:
+            with self._lock:
+                closed = self._close_next(now_ms)
+                group = self._hand_out()
+            if group:
+                yield group
+            if not closed:
+                return
 
     def unpublished(self) -> list[Release]:
         """What was sealed before a crash and may not have reached anyone: ask at the start, publish it again."""
         with self._lock:
             waiting = self._ledger.unacknowledged()
+            self._outbox = []  # it is among them
             self._returned = [window for window, _ in waiting]
             return [Release.from_bytes(body) for _, body in waiting]
 
@@ -225,13 +263,12 @@ class Engine:
         They count as published when `acknowledge` is called or the ``with`` block ends without an error.
         """
         with self._lock:
-            if self._closed:
-                return []
-            self._settle()
-            releases: list[Release] = []
-            if self.job.clock == "eof":
-                releases = [release for group in self.closing() for release in group]
-            self._closed = True
+            if not self._closed:
+                self._settle()
+                if self.job.clock == "eof":
+                    self._close_due(None)
+                self._closed = True
+            releases = self._hand_out()
             if not self._returned:
                 self._ledger.close()
             return releases
@@ -240,6 +277,7 @@ class Engine:
         """Let go of the ledger without closing a window; open records are forgotten, charges stay."""
         with self._lock:
             self._closed = True
+            self._returned = []
             self._ledger.close()
 
     def __enter__(self) -> Engine:
@@ -248,38 +286,50 @@ class Engine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.close()
-            self.acknowledge()
-        self.abort()
+        try:
+            if kind is None:
+                self.acknowledge()
+        finally:
+            self.abort()
 
     # -- the step ----------------------------------------------------------------------------------------------------
 
-    def _close_next(self, now_ms: int | None) -> list[Release] | None:
-        """Charge durably, then draw, then seal: the order that the guarantee rests on. None if no window is due.
+    def _close_next(self, now_ms: int | None) -> bool:
+        """Charge durably, then draw, then seal: the order that the guarantee rests on. False if no window is due.
 
         After an error the windows stay open: another try is charged nothing more and may draw once more.
         """
-        with self._lock:
-            if self._closed:
-                raise EngineClosed("the engine is closed: make a new one to go on")
-            schedule = self.job.schedule
-            due = schedule.count if now_ms is None else schedule.due(now_ms)
-            if due is None or self._next >= due:
-                return None
-            windows = [schedule.window(index) for index in range(self._next, min(self._next + GROUP, due))]
-            verdicts = self._ledger.charge([self._request(window) for window in windows])
-            releases = [
-                self._release(window, verdict)
-                for window, verdict in zip(windows, verdicts, strict=True)
-                if verdict.charge or verdict.refusal or verdict.interrupted
-            ]
-            answers = [(WindowKey(r.window_open_ms, r.window_close_ms), r.to_bytes()) for r in releases]
-            self._ledger.seal(answers)
-            self._returned += [window for window, _ in answers]
-            self._next = windows[-1].index + 1
-            self._forget()
-            return releases
+        self._must_be_open()
+        schedule = self.job.schedule
+        due = schedule.count if now_ms is None else schedule.due(now_ms)
+        if due is None or self._next >= due:
+            return False
+        windows = [schedule.window(index) for index in range(self._next, min(self._next + GROUP, due))]
+        verdicts = self._ledger.charge([self._request(window) for window in windows])
+        releases = [
+            self._release(window, verdict)
+            for window, verdict in zip(windows, verdicts, strict=True)
+            if verdict.charge or verdict.refusal or verdict.interrupted
+        ]
+        self._ledger.seal([(_key(release), release.to_bytes()) for release in releases])
+        self._outbox += releases
+        self._next = windows[-1].index + 1
+        self._forget()
+        return True
+
+    def _close_due(self, now_ms: int | None) -> None:
+        while self._close_next(now_ms):
+            pass
+
+    def _hand_out(self) -> list[Release]:
+        """What was sealed and not returned yet; from now on it is the caller's, and acknowledged with the next call."""
+        releases, self._outbox = self._outbox, []
+        self._returned += [_key(release) for release in releases]
+        return releases
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise EngineClosed("the engine is closed: make a new one to go on")
 
     def _request(self, window: Window) -> Request:
         schedule = self.job.schedule
@@ -380,14 +430,6 @@ class Engine:
         if rejections and self._on_rejection is not None:
             self._on_rejection(sorted(rejections, key=lambda rejection: rejection.position))
 
-    def _only_fresh(self, batch: Batch) -> NDArray[np.bool_]:
-        """Rows whose position was not seen before; the others are reported."""
-        fresh = self._seen.fresh(batch.positions)
-        rejections: list[Rejection] = []
-        self._reject(rejections, ~fresh, batch, "duplicate")
-        self._report(rejections)
-        return fresh
-
     def _count(self, rows: NDArray[np.bool_], panes: NDArray[np.int64], points: NDArray[np.float64]) -> None:
         if not rows.all():
             panes, points = panes[rows], points[rows]
@@ -433,19 +475,69 @@ def _integers(values: ArrayLike, name: str) -> NDArray[np.int64]:
         raise ConfigError("must be whole numbers", name) from None
 
 
-def _to_batch(times_ms: ArrayLike, points: ArrayLike, positions: ArrayLike | None, dimension: int) -> Batch:
-    times = np.atleast_1d(_integers(times_ms, "times_ms"))
-    try:
-        values = np.asarray(points, np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError("must be a rectangular array of numbers", "points") from None
-    if values.ndim == 1 and len(times) == 1:
-        values = values[None, :]
-    if times.ndim != 1 or values.shape != (len(times), dimension):
-        raise ConfigError(f"must have shape ({times.size}, {dimension}), got {values.shape}", "points")
-    if np.abs(times).max(initial=0) > 2**53:
-        raise ConfigError("must be Unix milliseconds below 2**53", "times_ms")
-    where = np.arange(len(times)) if positions is None else np.atleast_1d(_integers(positions, "positions"))
+def _key(release: Release) -> WindowKey:
+    return WindowKey(release.window_open_ms, release.window_close_ms)
+
+
+def _to_batch(
+    times_ms: ArrayLike, points: ArrayLike, positions: ArrayLike | None, dimension: int
+) -> tuple[Batch, int, NDArray[np.int64]]:
+    """The readable rows of a push, how many rows it had, and which of them these are. Only wrong shapes raise."""
+    times, odd = _times(times_ms)
+    n = len(times)
+    where = np.arange(n) if positions is None else np.atleast_1d(_integers(positions, "positions"))
     if where.shape != times.shape:
         raise ConfigError(f"must have shape {times.shape}, got {where.shape}", "positions")
-    return Batch(times, values, where)
+    values, odd_values = _values(points, n, dimension)
+    odd |= odd_values
+    rows = np.array([i for i in range(n) if i not in odd], np.int64) if odd else np.arange(n)
+    rejections = [Rejection(odd[i], int(where[i])) for i in sorted(odd)]
+    return Batch(times[rows], values[rows], where[rows], rejections), n, rows
+
+
+def _times(times_ms: ArrayLike) -> tuple[NDArray[np.int64], dict[int, str]]:
+    """Event times, and which rows have none that can be read."""
+    array = np.atleast_1d(np.asarray(times_ms))
+    if array.ndim != 1:
+        raise ConfigError(f"must have shape (n,), got {array.shape}", "times_ms")
+    if array.dtype.kind not in "iuf":
+        array = np.fromiter((_number_or_nan(value) for value in array.tolist()), np.float64, len(array))
+    with np.errstate(invalid="ignore"):
+        good = (array >= -MAX_TIME_MS) & (array <= MAX_TIME_MS) & (array == np.floor(array))
+    times = np.where(good, array, 0).astype(np.int64)
+    return times, dict.fromkeys(np.flatnonzero(~good).tolist(), "bad_time")
+
+
+def _values(points: ArrayLike, n: int, dimension: int) -> tuple[NDArray[np.float64], dict[int, str]]:
+    """Raw rows, and which of them are none: NaN is left for the range check."""
+    try:
+        values = np.asarray(points, np.float64)
+    except (TypeError, ValueError):  # text or ragged: look at every row by itself
+        return _values_one_by_one(points, n, dimension)
+    if values.ndim == 1 and n == 1:
+        values = values[None, :]
+    if values.shape != (n, dimension):
+        raise ConfigError(f"must have shape ({n}, {dimension}), got {values.shape}", "points")
+    return values, {}
+
+
+def _values_one_by_one(points: Any, n: int, dimension: int) -> tuple[NDArray[np.float64], dict[int, str]]:
+    rows = list(points)
+    if len(rows) != n:
+        raise ConfigError(f"must have {n} rows, got {len(rows)}", "points")
+    values, odd = np.zeros((n, dimension)), {}
+    for i, row in enumerate(rows):
+        if isinstance(row, (str, bytes)) or not hasattr(row, "__len__") or len(row) != dimension:
+            odd[i] = "broken_record"
+            continue
+        values[i] = [_number_or_nan(value) for value in row]
+        if np.isnan(values[i]).any():
+            odd[i] = "not_a_number"
+    return values, odd
+
+
+def _number_or_nan(value: Any) -> float:
+    try:
+        return parse_number(None if isinstance(value, str) else value)
+    except Refused:
+        return math.nan

@@ -245,8 +245,8 @@ class Noise:
         Canonne, Kamath, Steinke 2020, Algorithm 2, with lazily compared uniforms.
         """
         exact = Fraction(scale)
-        if not 0 < exact <= 2**40 or exact.numerator >= 2**62:
-            raise ConfigError(f"must be in (0, 2**40] with a numerator below 2**62, got {exact}", "scale")
+        if not 0 < exact <= 2**40 or exact.numerator >= 2**55:
+            raise ConfigError(f"must be in (0, 2**40] with a numerator below 2**55, got {exact}", "scale")
         from ._kernels import noise as kernels
 
         return self._fill(

@@ -34,7 +34,7 @@ REASONS = (
     "window_closed",  # all its windows were answered already
     "duplicate",  # this source position was taken before
 )
-_MAX_TIME_MS = 2**53
+MAX_TIME_MS = 2**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -76,7 +76,7 @@ class SeenPositions:
         self._ends = np.empty(0, np.int64)  # inclusive
 
     def fresh(self, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """True for every position not seen before (the first of equal ones); all of them count as seen from now on."""
+        """True for every position not seen before, and for the first of equal ones."""
         order = np.argsort(positions, kind="stable")
         ordered = positions[order]
         new = np.ones(len(ordered), np.bool_)
@@ -84,12 +84,13 @@ class SeenPositions:
         run = np.searchsorted(self._starts, ordered, "right") - 1
         if len(self._starts):
             new &= (run < 0) | (ordered > self._ends[run])
-        self._merge(ordered[new])
         fresh = np.empty(len(ordered), np.bool_)
         fresh[order] = new
         return fresh
 
-    def _merge(self, points: NDArray[np.int64]) -> None:
+    def add(self, positions: NDArray[np.int64]) -> None:
+        """From now on they count as seen."""
+        points = np.unique(positions[self.fresh(positions)])
         starts = np.concatenate([self._starts, points])
         ends = np.concatenate([self._ends, points])
         order = np.argsort(starts, kind="stable")
@@ -140,7 +141,7 @@ def parse_time(value: Any, unit: str) -> int:
     Refused
         ``missing`` or ``bad_time``.
     """
-    if value is None or value == "":
+    if value is None or (isinstance(value, str) and not value.strip()):
         raise Refused("missing")
     try:
         if unit == "iso8601":
@@ -150,7 +151,7 @@ def parse_time(value: Any, unit: str) -> int:
         millis = number if unit == "ms" else math.floor(round(number * 1e6) / 1e3)
     except (ValueError, TypeError, AttributeError, OverflowError, Refused):
         raise Refused("bad_time") from None
-    if abs(millis) > _MAX_TIME_MS:
+    if abs(millis) > MAX_TIME_MS:
         raise Refused("bad_time")
     return math.floor(millis)
 
@@ -163,13 +164,11 @@ def parse_number(value: Any) -> float:
     Refused
         ``missing``, ``not_a_number`` or ``not_finite``.
     """
-    if value is None or value == "":
+    if value is None or (isinstance(value, str) and not value.strip()):
         raise Refused("missing")
     if isinstance(value, str):
         if "_" in value:
             raise Refused("not_a_number")
-        if not value.strip():
-            raise Refused("missing")
     elif isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise Refused("not_a_number")
     try:
@@ -232,7 +231,7 @@ def batch_from_columns(
     for k, column in enumerate(columns):
         values[:, k] = column
     with np.errstate(invalid="ignore"):
-        good = np.isfinite(values).all(axis=1) & (np.abs(stamps) <= _MAX_TIME_MS)
+        good = np.isfinite(values).all(axis=1) & (np.abs(stamps) <= MAX_TIME_MS)
     if good.all():
         return Batch(np.floor(stamps).astype(np.int64), values, positions), np.empty(0, np.int64)
     return Batch(np.floor(stamps[good]).astype(np.int64), values[good], positions[good]), np.flatnonzero(~good)
@@ -342,7 +341,10 @@ class CsvRows:
         self._width = len(columns)
         for name in (schema.time, *schema.features):
             if name not in columns:
-                raise SourceError(f"the CSV header must name the column {name!r}, got {columns}: check `features`")
+                raise SourceError(
+                    f"the first line must name the column {name!r} (it has {len(columns)} cells): check the header, "
+                    "`stream.time` and `features`"
+                )
         self._columns = [columns.index(name) for name in (schema.time, *schema.features)]
 
     def decode(self, lines: list[bytes], first_position: int) -> Batch:
@@ -392,7 +394,10 @@ def _stamps(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.floa
     if schema.time_unit == "iso8601":
         return np.fromiter(map(_iso_or_nan, times), np.float64, count)
     stamps = np.fromiter(times, np.float64, count)
-    return stamps if schema.time_unit == "ms" else np.floor(np.round(stamps * 1e6) / 1e3)
+    if schema.time_unit == "ms":
+        return stamps
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.floor(np.round(stamps * 1e6) / 1e3)
 
 
 def _iso_or_nan(text: str | None) -> float:

@@ -12,9 +12,6 @@ from .engine import Engine
 from .errors import ConfigError
 
 if TYPE_CHECKING:
-    from .config import Config
-    from .connectors.files import DeadLetters
-    from .noise import Noise
     from .releases.base import Release
     from .sinks import Sink
     from .sources import Source
@@ -82,40 +79,29 @@ class Progress:
             self._out.flush()
 
 
-def run(
-    config: Config,
-    source: Source,
-    sink: Sink,
-    dead_letters: DeadLetters | None = None,
-    *,
-    noise: Noise | None = None,
-    progress: Progress | None = None,
-) -> Summary:
+def run(engine: Engine, source: Source, sink: Sink, *, progress: Progress | None = None) -> Summary:
     """Run one job to the end of its source.
 
     Parameters
     ----------
-    config : Config
-        Its ledger is opened first: a run that cannot charge reads nothing.
-    source, sink, dead_letters
+    engine : Engine
+        Open: a run that cannot charge reads nothing. Its ledger is let go of at the end.
+    source, sink
         Open; the caller closes them.
 
     Raises
     ------
     FcstreamError
     """
-    if config.ledger is None:
-        raise ConfigError("is required: the ledger keeps the guarantee across runs", "ledger.url")
-    if config.window.clock != "eof":
-        raise ConfigError(
-            f"must be 'eof' for files and pipes, got {config.window.clock!r}: live clocks work through `Engine.push`",
-            "window.clock",
-        )
     progress = progress or Progress()
     started = time.perf_counter()
-    engine = Engine(config, noise=noise, on_rejection=dead_letters.write if dead_letters else None)
     summary = Summary()
     try:
+        if engine.job.clock != "eof":
+            raise ConfigError(
+                f"must be 'eof' for files and pipes, got {engine.job.clock!r}: live clocks work through `Engine.push`",
+                "window.clock",
+            )
         _publish_left_over(engine, sink, summary)
         summary.already_answered = engine.answered
         while (batch := source.poll(POLL_RECORDS)) is not None:

@@ -168,7 +168,7 @@ def delta_tight(rho: float, epsilon: float) -> float:
         alpha = 1 + gap
         return gap * (alpha * rho - epsilon) - t + alpha * (t - math.log1p(gap))
 
-    return min(1.0, math.exp(_minimum(log_delta, -30.0, 40.0)) * (1 + 1e-12))
+    return min(1.0, math.exp(_minimum(log_delta, -30.0, 40.0)) * (1 + 1e-9))
 
 
 def epsilon_tight(rho: float, delta: float) -> float:
@@ -200,7 +200,7 @@ def epsilon_tight(rho: float, delta: float) -> float:
         alpha = 1 + gap
         return alpha * rho + (-math.log(delta) - t + alpha * (t - math.log1p(gap))) / gap
 
-    return max(0.0, min(_minimum(epsilon, -30.0, 40.0) * (1 + 1e-12), epsilon_simple(rho, delta)))
+    return max(0.0, min(_minimum(epsilon, -30.0, 40.0) * (1 + 1e-9), epsilon_simple(rho, delta)))
 
 
 def rho_for_epsilon(epsilon: float, delta: float) -> float:

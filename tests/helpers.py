@@ -31,6 +31,7 @@ SAMPLE: dict[str, Any] = {
         "size_hint": 300,
     },
     "budget": {"rho": 4.0, "delta": 1e-6},
+    "ledger": {"url": "memory:"},
 }
 
 

@@ -150,33 +150,54 @@ def test_damaged_ledger_is_exit_4(folder):
     assert done.stdout == ""
 
 
-BAD = [
-    ("a configuration that is absent", lambda f: None, ["run", "absent.toml"], 2, "cannot be read"),
-    ("a broken configuration", lambda f: (f / "c.toml").write_text("["), ["run", "c.toml"], 2, "not TOML"),
-    ("an unknown key", lambda f: (f / "c.toml").write_text(sample_config().replace("radius", "raduis")), ["plan", "c.toml"], 2, "did you mean"),
-    ("no source file", lambda f: None, ["run", "ok.toml", "--source", "jsonl:absent"], 1, "cannot be opened"),
-    ("a directory as source", lambda f: None, ["run", "ok.toml", "--source", "csv:."], 1, "directory"),
-    ("a directory as sink", lambda f: None, ["run", "ok.toml", "--sink", "jsonl:."], 1, "must be a file"),
-    ("a directory as ledger", lambda f: None, ["run", "ok.toml", "--ledger", "sqlite:."], 1, "directory"),
-    ("an unknown scheme", lambda f: None, ["run", "ok.toml", "--source", "carrier-pigeon:x"], 2, "must be"),
-    ("a truncated archive", lambda f: (f / "x.gz").write_bytes(gzip.compress(b"{}\n" * 9999)[:-9]), ["run", "ok.toml", "--source", "jsonl:x.gz"], 1, "truncated"),
-    ("a CSV without the column", lambda f: (f / "x.csv").write_text("a,b\n1,2\n"), ["run", "ok.toml", "--source", "csv:x.csv"], 1, "ts_ms"),
-    ("no ledger to show", lambda f: None, ["budget", "show", "absent.db"], 1, "does not exist"),
-    ("a bad start", lambda f: None, ["simulate", "--start", "soon"], 2, "ISO 8601"),
-    ("usage", lambda f: None, ["run"], 2, "Missing argument"),
-]  # fmt: skip
+def nothing(folder):
+    pass
 
 
-@pytest.mark.parametrize(("prepare", "args", "code", "what"), [b[1:] for b in BAD], ids=[b[0] for b in BAD])
+def broken_toml(folder):
+    (folder / "c.toml").write_text("[")
+
+
+def misspelled(folder):
+    (folder / "c.toml").write_text(sample_config().replace("radius", "raduis"))
+
+
+def truncated(folder):
+    (folder / "x.gz").write_bytes(gzip.compress(b"{}\n" * 9999)[:-9])
+
+
+def other_columns(folder):
+    (folder / "x.csv").write_text("a,b\n1,2\n")
+
+
+BAD = {
+    "a configuration that is absent": (nothing, "run absent.toml", 2, "cannot be read"),
+    "a broken configuration": (broken_toml, "run c.toml", 2, "not TOML"),
+    "an unknown key": (misspelled, "plan c.toml", 2, "did you mean"),
+    "no source file": (nothing, "run ok.toml --source jsonl:absent", 1, "cannot be opened"),
+    "a directory as source": (nothing, "run ok.toml --source csv:.", 1, "directory"),
+    "a directory as sink": (nothing, "run ok.toml --sink jsonl:.", 1, "must be a file"),
+    "a directory as ledger": (nothing, "run ok.toml --ledger sqlite:.", 1, "directory"),
+    "a sink on the ledger": (nothing, "run ok.toml --sink jsonl:./ledger.db", 2, "must not be the file of"),
+    "an unknown scheme": (nothing, "run ok.toml --source carrier-pigeon:x", 2, "must be"),
+    "a truncated archive": (truncated, "run ok.toml --source jsonl:x.gz", 1, "truncated"),
+    "a CSV without the column": (other_columns, "run ok.toml --source csv:x.csv", 1, "ts_ms"),
+    "no ledger to show": (nothing, "budget show absent.db", 1, "does not exist"),
+    "a bad start": (nothing, "simulate --start soon", 2, "ISO 8601"),
+    "usage": (nothing, "run", 2, "Missing argument"),
+}
+
+
+@pytest.mark.parametrize(("prepare", "args", "code", "what"), BAD.values(), ids=BAD)
 def test_faults_are_one_line_and_an_exit_code(folder, prepare, args, code, what):
     (folder / "ok.toml").write_text(short(sample_config()))
     write_stream(folder / "telemetry.jsonl", 50)
     prepare(folder)
-    done = call(*args)
+    done = call(*args.split())
     assert done.exit_code == code, done.output
     assert what in done.stderr
     assert "Traceback" not in done.stderr
-    if args != ["run"]:
+    if args != "run":
         last = [line for line in done.stderr.splitlines() if not line.startswith("warning")]
         assert len(last) == 1
 

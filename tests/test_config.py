@@ -156,7 +156,7 @@ def test_specification_covers_what_shapes_a_release_and_nothing_else():
     for same in (
         {"window": {"end": "1970-01-02T00:00:00Z"}},
         {"window": {"slide": "10s"}},
-        {"ledger": {"url": "memory:"}},
+        {"ledger": {"url": "sqlite:x"}},
     ):
         assert Job.of(Config.from_mapping(sample(**same))).terms.specification == base
     for other in (

@@ -62,8 +62,9 @@ def test_basic_filter_totals():
     assert epsilon == pytest.approx(2 * (math.e**0.5 - 1))
     assert delta == pytest.approx(2e-9 * math.exp(0.5 + epsilon))
     assert BasicFilter(0.25).gamma == pytest.approx(3.25)
-    with pytest.raises(ConfigError):
-        BasicFilter(0.5)
+    for alpha in (0.5, -0.1, 1 / 3):  # 1/3 as a float has a denominator of 10**16: coins would overflow
+        with pytest.raises(ConfigError):
+            BasicFilter(alpha)
     assert BasicFilter().select_core(np.empty(0, np.int64), Noise()).mask.shape == (0,)
 
 

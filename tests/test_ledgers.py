@@ -63,10 +63,10 @@ def test_verify_of_a_sound_ledger(tmp_path):
         ("UPDATE journal SET rho = 1 WHERE seq = 2", "row 2"),
         ("UPDATE journal SET body = x'00' WHERE seq = 6", "row 6"),
         ("DELETE FROM journal WHERE seq = 3", "row 4"),
-        ("UPDATE blocks SET rho = rho - 1 WHERE block = '2'", "block 2"),
-        ("DELETE FROM blocks WHERE block = '0'", "missing"),
+        ("UPDATE blocks SET rho = rho - 1 + 2 * (block = '2') WHERE block IN ('2', '3')", "block 2"),
+        ("UPDATE blocks SET delta = 0 WHERE block = '1'", "block 1"),
         ("UPDATE windows SET state = 'charged', sealed_seq = NULL WHERE open_ms = 60000", "window 60000"),
-        ("DELETE FROM windows WHERE open_ms = 0", "missing"),
+        ("UPDATE windows SET draws = 0 WHERE open_ms = 0", "window 0"),
     ],
 )
 def test_edited_ledgers_are_found_out(tmp_path, edit, what):
@@ -88,6 +88,9 @@ def test_edited_ledgers_are_found_out(tmp_path, edit, what):
         ("UPDATE meta SET value = 'x' WHERE key = 'capacity_rho'", LedgerDamaged, "capacity"),
         ("UPDATE meta SET value = '99' WHERE key = 'schema'", LedgerMismatch, "schema version 99"),
         ("DROP TABLE journal", LedgerDamaged, "journal"),
+        ("DELETE FROM blocks", LedgerDamaged, "disagree"),
+        ("UPDATE blocks SET rho = 0", LedgerDamaged, "disagree"),
+        ("DELETE FROM windows", LedgerDamaged, "disagree"),
     ],
 )
 def test_ledgers_that_cannot_be_opened(tmp_path, edit, error, what):
@@ -182,6 +185,52 @@ def test_a_fork_may_not_use_its_parents_ledger(tmp_path):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert ledger.charge([Request(window(0), LOSS, ("b",))])[0].charge is not None
     ledger.close()
+
+
+CHILD = """
+import os, signal, sys
+from fcstream.ledgers.base import Request
+from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.testing import LedgerContract, window
+ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)
+ledger.charge([Request(window(0), LedgerContract.loss, ("0",))])
+if sys.argv[2] == "fork":
+    pid = os.fork()
+    if pid == 0:
+        del ledger  # an ordinary end: finalizers run
+        sys.exit(0)
+    os.waitpid(pid, 0)
+ledger.charge([Request(window(1), LedgerContract.loss, ("1",))])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def crashed(path, how):
+    done = subprocess.run([sys.executable, "-c", CHILD, str(path), how], capture_output=True)
+    assert done.returncode == -9, done.stderr
+
+
+def test_a_child_that_drops_the_ledger_takes_nothing_from_its_parent(tmp_path):
+    """A child's finalizer used to delete the write-ahead log; what the parent charged after that was gone."""
+    crashed(tmp_path / "l.db", "fork")
+    ledger = SQLiteLedger(str(tmp_path / "l.db"), TERMS)
+    assert ledger.summary()["charged"] == 2
+    assert ledger.verify() == 2
+    ledger.close()
+
+
+def test_a_ledger_without_its_log_is_refused(tmp_path):
+    """After a crash the charges are in the log: the main file alone must not open as if nothing had been spent."""
+    crashed(tmp_path / "l.db", "")
+    data = (tmp_path / "l.db").read_bytes()
+    (tmp_path / "alone.db").write_bytes(data)
+    with pytest.raises(LedgerDamaged, match="-wal is missing"):
+        SQLiteLedger(str(tmp_path / "alone.db"), TERMS)
+    ledger = SQLiteLedger(str(tmp_path / "l.db"), TERMS)  # with the log all is there
+    assert ledger.summary()["charged"] == 2
+    ledger.close()
+    assert not (tmp_path / "l.db-wal").exists()
+    SQLiteLedger(str(tmp_path / "l.db"), TERMS).close()
 
 
 def test_full_disk_charges_nothing(tmp_path):

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from helpers import rows, sample
 
-from fcstream import Release
-from fcstream.config import Config
+from fcstream import Engine, Release
+from fcstream.config import Config, Job
 from fcstream.connectors import open_sink, open_source
-from fcstream.config import Job
 from fcstream.errors import FcstreamError
 from fcstream.ledgers import sqlite as sqlite_ledger
 from fcstream.ledgers.sqlite import SQLiteLedger
@@ -40,10 +39,11 @@ def job(tmp_path):
 
 
 def run_job(config):
+    engine = Engine(config)
     source = open_source(config.source.url, Job.of(config).schema)
     sink = open_sink(config.sink.url)
     try:
-        return run(config, source, sink)
+        return run(engine, source, sink)
     finally:
         source.close()
         sink.close()

@@ -304,16 +304,16 @@ def test_noisy_count_law():
     ],
 )
 def test_bad_arguments_of_private_mean(changes, what):
-    good = dict(
-        points=np.zeros((10, 2)),
-        radius=2,
-        rho=1,
-        delta=1e-8,
-        size_hint=10,
-        step=0.01,
-        bounds=(-5, 5),
-        method="recentered",
-    )
+    good = {
+        "points": np.zeros((10, 2)),
+        "radius": 2,
+        "rho": 1,
+        "delta": 1e-8,
+        "size_hint": 10,
+        "step": 0.01,
+        "bounds": (-5, 5),
+        "method": "recentered",
+    }
     with pytest.raises(ConfigError, match=what):
         fcstream.private_mean(**{**good, **changes})
 

@@ -15,6 +15,7 @@ from numba import njit
 
 DONE, STARVED, UNDECIDED = 0, 1, 2
 _NO, _YES, _UNSURE = 0, 1, 2
+_LARGEST = 128  # such a draw is left to exact arithmetic: below it, integers stay below 2**63
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -83,6 +84,8 @@ def discrete_laplace(words, first, numerator, denominator, out):
                 if verdict == _NO:
                     break
                 v += 1
+                if v == _LARGEST:
+                    return i, start, UNDECIDED
             y = (u + numerator * v) // denominator
             if p >= used:
                 return i, start, STARVED
@@ -137,6 +140,8 @@ def discrete_gaussian(words, first, scale, variance, out):
                 if verdict == _NO:
                     break
                 v += 1
+                if v == _LARGEST:
+                    return i, start, UNDECIDED
             y = u + scale * v
             if p >= used:
                 return i, start, STARVED

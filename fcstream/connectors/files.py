@@ -138,9 +138,13 @@ class _LineFile:
     def __init__(self, path: str, mode: int) -> None:
         self.path = path
         try:
+            is_new = not os.path.exists(path)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
             self._end = self._whole_lines()
-            os.ftruncate(self._fd, self._end)
+            if self._end < os.fstat(self._fd).st_size:
+                os.ftruncate(self._fd, self._end)
+            if is_new:
+                _sync_folder(path)
         except OSError as error:
             raise SinkError(f"{path} cannot be opened for writing: {error.strerror}") from None
 
@@ -187,6 +191,15 @@ class _LineFile:
             os.ftruncate(self._fd, self._end)
         except OSError:  # the next opening cuts it
             pass
+
+
+def _sync_folder(path: str) -> None:
+    """Make a new file's name durable."""
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 class JsonlSink:

@@ -1,15 +1,20 @@
 """The embedded ledger: one SQLite file, one connection, write-ahead log, synchronous=FULL.
 
 The journal is append-only and chained by hashes; `windows` and `blocks` are its running summary, written in the same
-transactions. One process at a time: the file is held in exclusive locking mode, which also keeps clear of the
-WAL-reset fault of SQLite before 3.51.3 (it needs two connections).
+transactions and compared with the journal's head when the ledger is opened. One process at a time: the file is held in
+exclusive locking mode, which also keeps clear of the WAL-reset fault of SQLite before 3.51.3 (it needs two connections).
+
+While a ledger is open, its newest charges live in PATH-wal. A mark in the main file says so: if the ledger is opened
+after a crash without its PATH-wal, charges are missing, and it is refused.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import sqlite3
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -33,6 +38,16 @@ CREATE INDEX unacknowledged ON windows (sealed_seq) WHERE state = 'sealed';
 CREATE TABLE blocks (block TEXT PRIMARY KEY, rho INTEGER NOT NULL, delta INTEGER NOT NULL) WITHOUT ROWID;
 """
 _START = b"\0" * 32
+_OPEN: weakref.WeakSet[SQLiteLedger] = weakref.WeakSet()
+
+
+def _disown_in_child() -> None:
+    """A forked child must never close its parent's connection: SQLite would delete the write-ahead log under it."""
+    for ledger in _OPEN:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(ledger._db))
+
+
+os.register_at_fork(after_in_child=_disown_in_child)
 
 
 class SQLiteLedger:
@@ -53,10 +68,13 @@ class SQLiteLedger:
     def __init__(self, path: str, terms: Terms | None = None) -> None:
         self.path = path
         self._pid = os.getpid()
+        self._closed = False
+        had_log = os.path.exists(f"{path}-wal")
         self._db = _connect(path, create=terms is not None)
+        _OPEN.add(self)
         try:
             with _errors(path):
-                self._prepare(terms)
+                self._prepare(terms, had_log)
         except BaseException:
             self._db.close()
             raise
@@ -70,14 +88,19 @@ class SQLiteLedger:
     def seal(self, answers: Sequence[tuple[WindowKey, bytes]]) -> None:
         with self._transaction() as db:
             for window, body in answers:
-                seq = self._append("seal", window, PrivacyLoss(), "", body)
-                done = db.execute(
-                    "INSERT INTO windows VALUES (?, ?, 'sealed', 0, 0, 0, '', ?) ON CONFLICT (open_ms, close_ms) "
-                    "DO UPDATE SET state = 'sealed', sealed_seq = excluded.sealed_seq WHERE state = 'charged'",
-                    (window.open_ms, window.close_ms, seq),
-                )
-                if done.rowcount != 1:
+                key = (window.open_ms, window.close_ms)
+                found = db.execute("SELECT state FROM windows WHERE open_ms = ? AND close_ms = ?", key).fetchone()
+                if found is not None and found[0] != "charged":
                     raise LedgerError(f"window {window.open_ms} is sealed in {self.path}: its answer is final")
+                seq = self._append("seal", window, PrivacyLoss(), "", body)
+                if found is None:  # a refusal: nothing was charged
+                    self._windows += 1
+                    db.execute("INSERT INTO windows VALUES (?, ?, 'sealed', 0, 0, 0, '', ?)", (*key, seq))
+                else:
+                    db.execute(
+                        "UPDATE windows SET state = 'sealed', sealed_seq = ? WHERE open_ms = ? AND close_ms = ?",
+                        (seq, *key),
+                    )
 
     def acknowledge(self, windows: Sequence[WindowKey]) -> None:
         with self._transaction() as db:
@@ -110,7 +133,15 @@ class SQLiteLedger:
         return PrivacyLoss(*row)
 
     def close(self) -> None:
-        if self._pid == os.getpid():
+        if self._pid != os.getpid() or self._closed:
+            return
+        self._closed = True
+        try:
+            with _errors(self.path):
+                self._mark("closed")  # closing merges the log into the file and deletes it
+        except LedgerError:
+            pass  # the mark stays: the next opening wants the log, which stays too
+        finally:
             self._db.close()
 
     # -- for those who look ------------------------------------------------------------------------------------------
@@ -138,9 +169,10 @@ class SQLiteLedger:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _prepare(self, terms: Terms | None) -> None:
+    def _prepare(self, terms: Terms | None, had_log: bool) -> None:
         db = self._db
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("PRAGMA fullfsync = ON")  # where the system's fsync stops short of the disk
         tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         application = db.execute("PRAGMA application_id").fetchone()[0]
         if tables and application != _APPLICATION_ID:
@@ -161,8 +193,26 @@ class SQLiteLedger:
         row = db.execute("SELECT seq, chain FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
         self._seq: int = row[0] if row else 0
         self._chain: bytes = row[1] if row else _START
-        if self._meta("head") != f"{self._seq}:{self._chain.hex()}":
-            raise LedgerDamaged(f"{self.path} is damaged: the journal's head is not its last row {self._seq}")
+        if self._meta("log") == "open" and not had_log:
+            raise LedgerDamaged(
+                f"{self.path} was not closed and its {self.path}-wal is missing: charges are lost; restore both files "
+                "together, or end this stream and start one under a new name and budget"
+            )
+        self._windows, self._charged = db.execute("SELECT count(*), coalesce(sum(rho), 0) FROM windows").fetchone()
+        self._spent = db.execute("SELECT coalesce(sum(rho), 0) FROM blocks").fetchone()[0]
+        if self._meta("head") != self._head():
+            raise LedgerDamaged(
+                f"{self.path} is damaged: its tables disagree with the journal's head at row {self._seq}"
+            )
+        self._mark("open")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _head(self) -> str:
+        """What the summary tables and the journal's last row must agree with."""
+        return f"{self._seq}:{self._chain.hex()}:{self._windows}:{self._charged}:{self._spent}"
+
+    def _mark(self, log: str) -> None:
+        self._db.execute("UPDATE meta SET value = ? WHERE key = 'log'", (log,))
 
     def _create(self, terms: Terms) -> None:
         for statement in _TABLES.split(";"):
@@ -174,7 +224,8 @@ class SQLiteLedger:
             "capacity_rho": str(terms.capacity.rho_nano),
             "capacity_delta": str(terms.capacity.delta_femto),
             "specification": terms.specification,
-            "head": f"0:{_START.hex()}",
+            "head": f"0:{_START.hex()}:0:0:0",
+            "log": "closed",
         }
         self._db.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
         self._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -228,6 +279,9 @@ class SQLiteLedger:
             "INSERT INTO windows VALUES (?, ?, 'charged', 1, ?, ?, ?, NULL)",
             (window.open_ms, window.close_ms, rho, delta, names),
         )
+        self._windows += 1
+        self._charged += rho
+        self._spent += rho * len(request.blocks)
         self._append("charge", window, request.loss, names, b"")
         return grant(window, request.loss, self._worst(request.blocks))
 
@@ -261,15 +315,15 @@ class SQLiteLedger:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         if os.getpid() != self._pid:
             raise LedgerError(f"{self.path} was opened before a fork: open the engine in the process that uses it")
-        before = self._seq, self._chain
+        before = self._seq, self._chain, self._windows, self._charged, self._spent
         try:
             with _errors(self.path):
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
-                self._db.execute("UPDATE meta SET value = ? WHERE key = 'head'", (f"{self._seq}:{self._chain.hex()}",))
+                self._db.execute("UPDATE meta SET value = ? WHERE key = 'head'", (self._head(),))
                 self._db.execute("COMMIT")
         except BaseException:
-            self._seq, self._chain = before
+            self._seq, self._chain, self._windows, self._charged, self._spent = before
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise

@@ -126,19 +126,33 @@ class FriendlyMean:
 
 @dataclass(frozen=True)
 class Spread:
-    """Public knowledge of how far points lie from their center: a typical distance, in lattice steps."""
+    """How far nearly all points lie from their center, in lattice steps; public or released.
 
-    typical: float
+    Attributes
+    ----------
+    reach : float
+        Distance that holds nearly all points.
+    across : float
+        Bound of nearly all points along any one direction.
+    """
 
-    def radius(self, center_error: float, dimension: int) -> float:
-        """Ball that holds nearly all points around a center known up to `center_error`, in lattice steps.
+    reach: float
+    across: float
+
+    @classmethod
+    def public(cls, typical: float, dimension: int) -> Spread:
+        """From a typical distance: for N(0, s**2 I) it is s sqrt(d), nearly all lie within 2.3 s more."""
+        per_coordinate = typical / math.sqrt(dimension)
+        return cls(typical + 2.3 * per_coordinate, 3 * per_coordinate)
+
+    def radius(self, center_error: float) -> float:
+        """Ball that holds nearly all points around a center known up to `center_error`.
 
         Noise in high dimension is nearly orthogonal to what points differ by, so errors add like squares but for the
-        1% spread along one direction.
+        spread along one direction.
         """
-        per_coordinate = self.typical / math.sqrt(dimension)
-        g, e, q = self.typical + 2.3 * per_coordinate, center_error, 3 * per_coordinate
-        return min(g + e, math.sqrt(g * g + e * e + 2 * e * q))
+        g, e = self.reach, center_error
+        return min(g + e, math.sqrt(g * g + e * e + 2 * e * self.across))
 
 
 @dataclass(frozen=True)
@@ -242,18 +256,19 @@ class RecentredMean:
     @property
     def _guess(self) -> Spread:
         """The public spread, or half the diameter where the data will tell."""
-        return Spread(self.spread if self.spread is not None else math.sqrt(self.radius_squared) / 2)
+        typical = self.spread if self.spread is not None else math.sqrt(self.radius_squared) / 2
+        return Spread.public(typical, self.dimension)
 
     def _ball(self, spread: Spread, sigma: float) -> int:
         """Squared radius of the ball around a center with noise `sigma` per coordinate."""
-        radius = spread.radius(sigma * norm_quantile(self.dimension, 0.01), self.dimension)
+        radius = spread.radius(sigma * norm_quantile(self.dimension, 0.01))
         # Beyond twice the diameter (plus the error) no two friends lie; a ball past the exact range helps nobody.
         return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
 
     def _spread(self, view: WindowView, mask: NDArray[np.bool_], rough: Estimate, noise: Noise) -> Spread:
-        """Typical distance from the center: public, or the high quantile of a noisy histogram."""
+        """Public, or from a noisy histogram of the core's distances from the rough center."""
         if self.spread is not None:
-            return Spread(self.spread)
+            return Spread.public(self.spread, self.dimension)
         from .._kernels import sums
 
         center, bounds = to_center(rough.value), self._ladder
@@ -263,7 +278,12 @@ class RecentredMean:
             start += used
         variance = RHO_UNIT / (2 * self._shares.histogram)
         bins += noise.discrete_gaussian(_fraction(self._shares.histogram), len(bins))
-        return Spread(_typical_distance(bins, bounds, variance, float(rough.sigma[0]), self.dimension))
+        # Noise that a ball of radius 1 would leave in the final answer, as the length of a vector.
+        unit_noise = math.sqrt(self.dimension) * self.final.sigma(1, rough.count + self.center.offset)
+        reach = _best_reach(bins, np.sqrt(bounds), variance, unit_noise)
+        # The rough center's own error is in those distances: it adds like squares.
+        true = math.sqrt(max(reach**2 - self.dimension * float(rough.sigma[0]) ** 2, (reach / 4) ** 2))
+        return Spread(true, min(true, 3 * true / math.sqrt(self.dimension)))
 
     @cached_property
     def _shares(self) -> _Shares:
@@ -278,8 +298,8 @@ class RecentredMean:
         rest = rho - core
         histogram = 0
         if self.spread is None:
-            # Bins with a deviation of 1% of the points tell a 95% quantile well enough; a tenth of rho at most.
-            histogram = max(1, min(rest // 10, int(RHO_UNIT / (2 * (0.01 * self.size_hint) ** 2))))
+            # Bins with a deviation of 0.3% of the points tell where the tail ends; a tenth of rho at most.
+            histogram = max(1, min(rest // 10, int(RHO_UNIT / (2 * (0.003 * self.size_hint) ** 2))))
             rest -= histogram
         best: tuple[float, _Shares] | None = None
         for to_center_share in np.geomspace(0.01, 0.7, 30):
@@ -314,22 +334,28 @@ def _chain(shares: _Shares, center: FriendlyAverage, spread: Spread, dimension: 
     count = max(size, 1.0)
     for nano in (shares.middle, shares.final):
         average = BallAverage.split(nano, dimension)
-        sigma = average.sigma(spread.radius(sigma * quantile, dimension) ** 2, count)
+        sigma = average.sigma(spread.radius(sigma * quantile) ** 2, count)
     return sigma
 
 
-def _typical_distance(
-    bins: NDArray[np.int64], bounds: NDArray[np.float64], variance: float, center_sigma: float, dimension: int
-) -> float:
-    """Typical distance of points from their true center, from a noisy histogram of distances from a noisy one."""
-    above = np.cumsum(bins[::-1])[::-1]  # above[b]: noisy number beyond bounds[b - 1]
-    allowed = np.maximum(0.05 * above[0], 1.5 * np.sqrt(variance * np.arange(len(bins), 0, -1)))
-    beyond = np.flatnonzero(above > allowed)
-    bin_of_quantile = min(int(beyond[-1]) if len(beyond) else 0, len(bounds) - 1)
-    high = math.sqrt(bounds[bin_of_quantile])
-    # The center's own error is in that distance: it adds like squares. `Spread.radius` puts the tails back.
-    g = math.sqrt(max(high * high - dimension * center_sigma**2, (high / 4) ** 2))
-    return g / (1 + 1.6 / math.sqrt(dimension))
+def _best_reach(bins: NDArray[np.int64], rungs: NDArray[np.float64], variance: float, unit_noise: float) -> float:
+    """The rung where noise (it grows with the ball) and clipping (it falls) are smallest together.
+
+    bins (b + 1,) noisy counts of distances; rungs (b,) their upper ends. Clipping is judged as if all that is cut off
+    lay on one side, so that a lopsided tail is kept where that is cheap.
+    """
+    edges = np.append(rungs, 2 * rungs[-1])
+    above = np.cumsum(bins[::-1])[::-1]
+    # A tail of bins that holds no more than its noise is taken as empty.
+    real = np.flatnonzero(above > 2 * np.sqrt(variance * np.arange(len(bins), 0, -1)))
+    top = int(real[-1]) if len(real) else 0
+    counts = np.maximum(bins[: top + 1], 0)
+    total = max(1, int(counts.sum()))
+    costs = []
+    for b in range(min(top, len(rungs) - 1) + 1):
+        cut = float((counts[b + 1 :] * (edges[b + 1 : top + 1] - edges[b])).sum()) / total
+        costs.append(math.hypot(unit_noise * float(edges[b]), cut))
+    return float(edges[int(np.argmin(costs))])
 
 
 def _fraction(rho_nano: int):  # type: ignore[no-untyped-def]
