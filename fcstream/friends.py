@@ -167,8 +167,8 @@ class FriendCounts:
         """Forget a pane: its points, and what other panes counted in it. Dropping an absent pane does nothing."""
         if self._panes.pop(pane, None) is None:
             return
-        for chunks in self._panes.values():
-            for chunk in chunks:
+        for other in range(pane - self._reach + 1, pane + self._reach):
+            for chunk in self._panes.get(other, ()):
                 chunk.counts.pop(pane, None)
 
     def _new_chunk(self, chunks: Sequence[_Chunk], coming: int) -> _Chunk:
@@ -187,7 +187,7 @@ class FriendCounts:
         if self._radius_squared is None:
             return
         own = chunk.counts_with(pane)
-        pairs.count_within(chunk.tiles, first, last, self._radius_squared, own)
+        pairs.count_within(rows, chunk.tiles, first, self._radius_squared, own)
         for other in range(pane - self._reach + 1, pane + self._reach):
             for neighbor in self._panes.get(other, ()):
                 if neighbor is not chunk:

@@ -6,6 +6,7 @@ float64 arrays (exact below 2**53) because that is what distance kernels are fas
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ def exact(value: float | int | str | Fraction) -> Fraction:
     return value if isinstance(value, Fraction) else Fraction(Decimal(str(value)))
 
 
+@functools.lru_cache(maxsize=256)
 def sqrt_up(value: Fraction | int, bits: int = 64) -> Fraction:
     """A rational at most 2**-bits above the square root of a rational, never below it."""
     exact_value = Fraction(value)

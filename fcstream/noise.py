@@ -7,6 +7,7 @@ inspection, decides the rare draws that 64 bits cannot, and is enough for a smal
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
@@ -188,6 +189,14 @@ def gaussian_draw(variance: Fraction, word: Source, more: Source | None = None) 
             return y
 
 
+@functools.cache
+def _kernels() -> Any:
+    """The compiled twins; imported when first needed, so that a small device can do without."""
+    from ._kernels import noise
+
+    return noise
+
+
 class Noise:
     """Exact noise from one source of entropy.
 
@@ -220,16 +229,16 @@ class Noise:
         ------
         Canonne, Kamath, Steinke 2020, Algorithm 3, with lazily compared uniforms.
         """
-        exact = Fraction(variance)
-        if not 0 < exact <= MAX_VARIANCE:
+        exact = variance if isinstance(variance, Fraction) else Fraction(variance)
+        numerator, denominator = exact.numerator, exact.denominator
+        if not 0 < numerator <= MAX_VARIANCE * denominator:
             raise ConfigError(f"must be in (0, 2**80], got {float(exact):.3g}", "variance")
-        from ._kernels import noise as kernels
-
-        scale = math.isqrt(exact.numerator // exact.denominator) + 1
+        kernels = _kernels()
+        scale, approximate = math.isqrt(numerator // denominator) + 1, numerator / denominator
         return self._fill(
             np.empty(size, np.int64),
             12,
-            lambda words, first, out: kernels.discrete_gaussian(words, first, scale, float(exact), out),
+            lambda words, first, out: kernels.discrete_gaussian(words, first, scale, approximate, out),
             lambda word, more: gaussian_draw(exact, word, more),
         )
 
@@ -247,8 +256,7 @@ class Noise:
         exact = Fraction(scale)
         if not 0 < exact <= 2**40 or exact.numerator >= 2**55:
             raise ConfigError(f"must be in (0, 2**40] with a numerator below 2**55, got {exact}", "scale")
-        from ._kernels import noise as kernels
-
+        kernels = _kernels()
         return self._fill(
             np.empty(size, np.int64),
             8,
@@ -269,8 +277,7 @@ class Noise:
         """
         if not 0 < denominator < 2**62:
             raise ConfigError(f"must be in (0, 2**62), got {denominator}", "denominator")
-        from ._kernels import noise as kernels
-
+        kernels = _kernels()
         return self._fill(
             np.empty(len(numerators), np.bool_),
             2,
@@ -302,15 +309,13 @@ class Noise:
         n = len(counts)
         if n == 0:
             return np.empty(0, np.bool_)
-        from ._kernels import noise as kernels
-
+        kernels = _kernels()
         bits = np.empty(n, np.uint8)
-        words = self._entropy.words((n + 3) // 4)
+        words = self._entropy.words((n + 3) // 4).view(np.uint16)
         if kernels.threshold_bits(words, counts, size, threshold, sigma, TAIL_CUTOFF, bits):
             for i in np.flatnonzero(bits == 2).tolist():
-                first16 = (int(words[i >> 2]) >> (16 * (i & 3))) & 65535
-                bits[i] = self._slow_bit(int(counts[i]), size, threshold, sigma, first16)
-        return bits.astype(np.bool_)
+                bits[i] = self._slow_bit(int(counts[i]), size, threshold, sigma, int(words[i]))
+        return bits.view(np.bool_)
 
     def _slow_bit(self, count: int, size: int, threshold: float, sigma: float, first16: int) -> bool:
         """The bit of one point whose first 16 random bits do not decide."""

@@ -191,53 +191,57 @@ def bernoulli(words, first, numerators, denominator, out):
 
 
 @njit(cache=True, nogil=True)
-def _tail_bound(count, size, threshold, inverse, cutoff):
-    """2**16 times the smaller normal tail of a count (-1 beyond the cutoff), and whether that tail means keep."""
+def _tail_limits(count, size, threshold, inverse, cutoff):
+    """What 16 random bits w say about one count: below the first limit the uniform number lies in the smaller normal
+    tail, from the second on it does not, between them they do not decide; and whether that tail means keep."""
     x = (threshold - (count - 0.5 * size)) * inverse
     if abs(x) > cutoff:
-        return -1.0, x >= 0
-    return 32768.0 * math.erfc(abs(x) * math.sqrt(0.5)), x >= 0
+        return np.int32(0), np.int32(0), np.uint8(x >= 0)
+    bound = 32768.0 * math.erfc(abs(x) * math.sqrt(0.5))
+    # The margin covers the errors of x (2**-46 after growth by x**2 < 171) and of erfc many times over.
+    margin = bound * 1e-9 + 1e-9
+    return np.int32(math.floor(bound - margin)), np.int32(math.ceil(bound + margin)), np.uint8(x >= 0)
 
 
 @njit(cache=True, nogil=True)
 def threshold_bits(words, counts, size, threshold, sigma, cutoff, out):
     """Keep bits of counts[i] - size / 2 + N(0, sigma**2) >= threshold, from 16 random bits a point.
 
-    counts int64, out uint8: 0 drop, 1 keep, 2 left to the caller (16 bits do not decide). Beyond `cutoff` standard
-    deviations from the threshold no randomness is used. words holds 16 bits for every point, near or far. Returns how
-    many are left to the caller.
+    words uint16 (n,), counts int64 (n,), out uint8 (n,): 0 drop, 1 keep, 2 left to the caller (16 bits do not decide).
+    Beyond `cutoff` standard deviations from the threshold randomness does not matter. Returns how many are left.
     """
     n = len(counts)
     inverse = 1.0 / sigma
     middle = threshold + 0.5 * size
     low = max(np.int64(0), np.int64(math.floor(middle - cutoff * sigma)) - 1)
-    high = min(np.int64(size), np.int64(math.ceil(middle + cutoff * sigma)) + 1)
-    # Counts repeat: a table of the near ones is cheaper than a tail for every point, if it is shorter than the points.
-    tabled = high >= low and high - low < n
-    table = np.empty(high - low + 1 if tabled else 0, np.float64)
-    if tabled:
-        for c in range(low, high + 1):
-            table[c - low], _ = _tail_bound(c, size, threshold, inverse, cutoff)
+    high = max(low, min(np.int64(size), np.int64(math.ceil(middle + cutoff * sigma)) + 1))
+    # A coarse table of the counts near the threshold decides most points without a tail of their own. Cells are
+    # 2**shift counts wide; the outermost stand for all beyond. Inside a cell the smaller tail is monotone, so the
+    # limits at its two ends bound those within, unless the threshold lies in it.
+    wanted = min(2048, max(16, n // 4))
+    shift = 0
+    while ((high - low) >> shift) >= wanted:
+        shift += 1
+    cells = ((high - low) >> shift) + 1
+    below, above, keeps = np.empty(cells, np.int32), np.empty(cells, np.int32), np.empty(cells, np.uint8)
+    for c in range(cells):
+        start = low + (c << shift)
+        end = start + (np.int64(1) << shift) - 1
+        first, second, keeps[c] = _tail_limits(start, size, threshold, inverse, cutoff)
+        first_end, second_end, keep_end = _tail_limits(end, size, threshold, inverse, cutoff)
+        mixed = keep_end != keeps[c]
+        below[c] = 0 if mixed else min(first, first_end)
+        above[c] = 65536 if mixed else max(second, second_end)
     undecided = 0
     for i in range(n):
-        c = counts[i]
-        if tabled:
-            tail_keeps = c - 0.5 * size <= threshold
-            bound = table[c - low] if low <= c <= high else -1.0
+        count = counts[i]
+        c = (min(max(count, low), high) - low) >> shift
+        w = np.int32(words[i])
+        if below[c] <= w < above[c]:
+            first, second, keep = _tail_limits(count, size, threshold, inverse, cutoff)
+            unsure = first <= w < second
+            out[i] = np.uint8(2) if unsure else np.uint8(w >= second) ^ keep
+            undecided += unsure
         else:
-            bound, tail_keeps = _tail_bound(c, size, threshold, inverse, cutoff)
-        if bound < 0.0:
-            out[i] = not tail_keeps
-            continue
-        # The margin covers the errors of x (2**-46 after growth by x**2 < 171) and of erfc many times over.
-        margin = bound * 1e-9 + 1e-9
-        w = np.float64((words[i >> 2] >> np.uint64(16 * (i & 3))) & np.uint64(65535))
-        # The uniform number lies in [w, w + 1) / 2**16.
-        if w + 1.0 <= bound - margin:
-            out[i] = tail_keeps
-        elif w >= bound + margin:
-            out[i] = not tail_keeps
-        else:
-            out[i] = 2
-            undecided += 1
+            out[i] = np.uint8(w >= above[c]) ^ keeps[c]
     return undecided

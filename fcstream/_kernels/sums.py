@@ -14,21 +14,32 @@ from numba import njit
 LANES = 64
 
 
+@njit(cache=True, nogil=True)
+def _tile_weights(t, lanes_used, mask, weight):
+    """1.0 for the masked lanes of tile t, else 0.0; returns how many are masked."""
+    wanted = 0
+    for j in range(LANES):
+        g = t * LANES + j
+        inside = g < lanes_used and mask[g]
+        weight[j] = 1.0 if inside else 0.0
+        wanted += inside
+    return wanted
+
+
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def masked_sum(tiles, lanes_used, mask, out):
     """Add the coordinates of the masked lanes to out (d,) int64. mask (lanes_used,) bool."""
     d = tiles.shape[1]
-    weight = np.zeros(LANES, np.bool_)
+    weight = np.empty(LANES, np.float64)
     for t in range((lanes_used + LANES - 1) // LANES):
         tile = tiles[t]
-        for j in range(LANES):
-            g = t * LANES + j
-            weight[j] = g < lanes_used and mask[g]
+        if _tile_weights(t, lanes_used, mask, weight) == 0:
+            continue
         for k in range(d):
             lane = tile[k]
             total = 0.0
             for j in range(LANES):
-                total += lane[j] if weight[j] else 0.0
+                total += lane[j] if weight[j] != 0.0 else 0.0
             out[k] += np.int64(total)
 
 
@@ -52,45 +63,66 @@ def masked_histogram(tiles, lanes_used, mask, center, bounds, out):
     bounds (bins,) float64 ascending integers; out (bins + 1,) int64, the last bin holds the rest.
     """
     norms = np.empty(LANES, np.float64)
-    bins = len(bounds)
+    bins = np.empty(LANES, np.int64)
     for t in range((lanes_used + LANES - 1) // LANES):
         _tile_norms(tiles[t], center, norms)
+        for j in range(LANES):
+            bins[j] = 0
+        for b in range(len(bounds)):
+            bound = bounds[b]
+            for j in range(LANES):
+                bins[j] += norms[j] > bound
         for j in range(min(LANES, lanes_used - t * LANES)):
             if mask[t * LANES + j]:
-                low, high = 0, bins
-                while low < high:
-                    middle = (low + high) // 2
-                    if norms[j] <= bounds[middle]:
-                        high = middle
-                    else:
-                        low = middle + 1
-                out[low] += 1
+                out[bins[j]] += 1
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _add_tile(tile, center, weight, out):
+@njit(cache=True, nogil=True)
+def _factor(norm, radius_squared):
+    """By how much an offset shrinks; just short of the ball, so that rounding seldom leaves it."""
+    return 1.0 if norm <= radius_squared else math.sqrt(radius_squared / norm) * (1.0 - 4e-15)
+
+
+@njit(cache=True, nogil=True)
+def _clip_tile(tile, center, factor, weight, clipped, checks):
+    """Clipped offsets of all lanes, truncated toward the center (0 for lanes not wanted), and their squared norms.
+
+    No fast math. Every offset is below 2**27 in size and the squared norms are exact up to 2**53 and monotone above.
+    """
+    for j in range(LANES):
+        checks[j] = 0.0
+    for k in range(tile.shape[0]):
+        c = center[k]
+        lane = tile[k]
+        row = clipped[k]
+        for j in range(LANES):
+            offset = (lane[j] - c) * factor[j]
+            v = np.float64(np.int32(offset if weight[j] != 0.0 else 0.0))
+            row[j] = v
+            checks[j] += v * v
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc"})
+def _add_rows(clipped, out):
+    """Add each coordinate's sum over the lanes to out; exact, the terms are integers below 2**27."""
+    for k in range(clipped.shape[0]):
+        row = clipped[k]
+        total = 0.0
+        for j in range(LANES):
+            total += row[j]
+        out[k] += np.int64(total)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc"})
+def _add_offsets(tile, center, weight, out):
+    """Add the offsets of the wanted lanes, none of which is clipped; exact, the terms are integers below 2**42."""
     for k in range(tile.shape[0]):
         c = center[k]
         lane = tile[k]
         total = 0.0
         for j in range(LANES):
-            total += lane[j] - c if weight[j] else 0.0
+            total += lane[j] - c if weight[j] != 0.0 else 0.0
         out[k] += np.int64(total)
-
-
-@njit(cache=True, nogil=True)
-def _clip(offsets, norm, radius_squared, clipped):
-    """Integer vector with squared norm <= radius_squared on the ray of offsets: a pure function of its arguments."""
-    factor = math.sqrt(radius_squared / norm)
-    while True:
-        check = 0.0
-        for k in range(len(offsets)):
-            v = float(math.trunc(offsets[k] * factor))
-            clipped[k] = v
-            check += v * v
-        if check <= radius_squared:
-            return
-        factor *= 1.0 - 1e-15
 
 
 @njit(cache=True, nogil=True)
@@ -98,29 +130,36 @@ def clipped_sum(tiles, lanes_used, mask, center, radius_squared, out):
     """Add the offsets from center of the masked lanes, each clipped to the ball, to out (d,) int64.
 
     Offsets beyond the ball are scaled onto it and truncated toward the center, then checked in integers, so every
-    lane adds an integer vector of squared norm <= radius_squared. center (d,) float64 integers. Returns how many lanes
-    were masked in.
+    lane adds an integer vector of squared norm <= radius_squared that depends on that lane alone. center (d,) float64
+    integers, radius_squared below 2**53. Returns how many lanes were masked in.
     """
-    d = tiles.shape[1]
     norms = np.empty(LANES, np.float64)
-    inside = np.zeros(LANES, np.bool_)
-    offsets = np.empty(d, np.float64)
-    clipped = np.empty(d, np.float64)
+    weight = np.empty(LANES, np.float64)
+    factor = np.empty(LANES, np.float64)
+    checks = np.empty(LANES, np.float64)
+    clipped = np.empty((tiles.shape[1], LANES), np.float64)
     count = 0
     for t in range((lanes_used + LANES - 1) // LANES):
         tile = tiles[t]
+        wanted = _tile_weights(t, lanes_used, mask, weight)
+        if wanted == 0:
+            continue
+        count += wanted
         _tile_norms(tile, center, norms)
+        outside = False
         for j in range(LANES):
-            g = t * LANES + j
-            wanted = g < lanes_used and mask[g]
-            inside[j] = wanted and norms[j] <= radius_squared
-            if wanted:
-                count += 1
-                if not inside[j]:
-                    for k in range(d):
-                        offsets[k] = tile[k, j] - center[k]
-                    _clip(offsets, norms[j], radius_squared, clipped)
-                    for k in range(d):
-                        out[k] += np.int64(clipped[k])
-        _add_tile(tile, center, inside, out)
+            outside |= weight[j] != 0.0 and norms[j] > radius_squared
+        if not outside:
+            _add_offsets(tile, center, weight, out)
+            continue
+        for j in range(LANES):
+            factor[j] = _factor(norms[j], radius_squared)
+        while outside:
+            _clip_tile(tile, center, factor, weight, clipped, checks)
+            outside = False
+            for j in range(LANES):
+                if checks[j] > radius_squared:  # seldom: rounding left the ball, shrink that lane once more
+                    factor[j] *= 1.0 - 1e-15
+                    outside = True
+        _add_rows(clipped, out)
     return count

@@ -70,9 +70,11 @@ class LineSource:
         lines, self._pending = self._pending[:max_records], self._pending[max_records:]
         first = self._next
         self._next += len(lines)
-        long = [i for i, line in enumerate(lines) if len(line) > LONGEST_LINE]
-        for i in long:
-            lines[i] = b""
+        long = []
+        if max(map(len, lines)) > LONGEST_LINE:
+            long = [i for i, line in enumerate(lines) if len(line) > LONGEST_LINE]
+            for i in long:
+                lines[i] = b""
         batch = self._decoder.decode(lines, first)
         if long:
             none = np.empty(0, np.int64)

@@ -1,8 +1,8 @@
 """The embedded ledger: one SQLite file, one connection, write-ahead log, synchronous=FULL.
 
 The journal is append-only and chained by hashes; `windows` and `blocks` are its running summary, written in the same
-transactions and compared with the journal's head when the ledger is opened. One process at a time: the file is held in
-exclusive locking mode, which also keeps clear of the WAL-reset fault of SQLite before 3.51.3 (it needs two connections).
+transactions and compared with the journal's head when the ledger is opened. One process at a time: the file is in
+exclusive locking mode, which also keeps clear of the WAL-reset fault of SQLite before 3.51.3 (two connections).
 
 While a ledger is open, its newest charges live in PATH-wal. A mark in the main file says so: if the ledger is opened
 after a crash without its PATH-wal, charges are missing, and it is refused.

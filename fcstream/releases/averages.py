@@ -39,8 +39,8 @@ class Estimate:
 
 def gaussian_variance(sensitivity_squared: Fraction | int, rho_nano: int) -> Fraction:
     """Variance with which a Gaussian of this l2 sensitivity costs `rho_nano`, rounded up to a small fraction."""
-    exact = Fraction(sensitivity_squared) * RHO_UNIT / (2 * rho_nano)
-    return Fraction(math.ceil(exact * 1024), 1024)
+    exact = Fraction(sensitivity_squared)
+    return Fraction(-(-exact.numerator * RHO_UNIT * 1024 // (exact.denominator * 2 * rho_nano)), 1024)
 
 
 def masked_sum(view: WindowView, mask: NDArray[np.bool_]) -> list[int]:
@@ -98,7 +98,7 @@ class FriendlyAverage:
         share = (math.sqrt(math.log(1 / self.loss.delta)) * self.loss.rho / self.size_hint) ** (2 / 3)
         return min(int(share * RHO_UNIT), self.loss.rho_nano // 2)
 
-    @property
+    @cached_property
     def _rho1_nano(self) -> int:
         return self._first_nano * (DELTA_UNIT - self.loss.delta_femto) // DELTA_UNIT
 
@@ -179,7 +179,7 @@ class BallAverage:
         count = int(rho_nano / (1 + math.sqrt(dimension)))
         return cls(rho_nano - count, count)
 
-    @property
+    @cached_property
     def count_variance(self) -> Fraction:
         return Fraction(RHO_UNIT, 2 * self.count_nano)
 
@@ -215,7 +215,8 @@ class BallAverage:
 
 def to_center(value: NDArray[np.float64]) -> NDArray[np.float64]:
     """The lattice point nearest to a released value, within the range every lattice point lies in."""
-    return np.clip(np.rint(value), -float(MAX_COORDINATE), float(MAX_COORDINATE))
+    limit = float(MAX_COORDINATE)
+    return np.minimum(np.maximum(np.rint(value), -limit), limit)
 
 
 def norm_quantile(dimension: int, beta: float) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -277,7 +278,7 @@ class RecentredMean:
             sums.masked_histogram(tiles, used, mask[start : start + used], center, bounds, bins)
             start += used
         variance = RHO_UNIT / (2 * self._shares.histogram)
-        bins += noise.discrete_gaussian(_fraction(self._shares.histogram), len(bins))
+        bins += noise.discrete_gaussian(Fraction(RHO_UNIT, 2 * self._shares.histogram), len(bins))
         # Noise that a ball of radius 1 would leave in the final answer, as the length of a vector.
         unit_noise = math.sqrt(self.dimension) * self.final.sigma(1, rough.count + self.center.offset)
         reach = _best_reach(bins, np.sqrt(bounds), variance, unit_noise)
@@ -287,41 +288,37 @@ class RecentredMean:
 
     @cached_property
     def _shares(self) -> _Shares:
-        """Smallest predicted noise over public numbers."""
-        rho = self.loss.rho_nano
-        core = smallest_rho(
-            self.size_hint,
-            PrivacyLoss(0, self.loss.delta_femto // 2),
-            CORE_MARGIN,
-            max(200, int(MOST_CORE_SHARE * rho)),
-        )
-        rest = rho - core
-        histogram = 0
-        if self.spread is None:
-            # Bins with a deviation of 0.3% of the points tell where the tail ends; a tenth of rho at most.
-            histogram = max(1, min(rest // 10, int(RHO_UNIT / (2 * (0.003 * self.size_hint) ** 2))))
-            rest -= histogram
-        best: tuple[float, _Shares] | None = None
-        for to_center_share in np.geomspace(0.01, 0.7, 30):
-            for to_middle_share in np.geomspace(0.01, 0.5, 16):
-                center, middle = int(rest * to_center_share), int(rest * to_middle_share)
-                final = rest - center - middle
-                if min(final, center, middle) < 1000:
-                    continue
-                shares = _Shares(core, center, histogram, middle, final)
-                average = FriendlyAverage(
-                    PrivacyLoss(center, self.loss.delta_femto - self.loss.delta_femto // 2),
-                    self.radius_squared,
-                    self.size_hint,
-                )
-                predicted = _chain(shares, average, self._guess, self.dimension, self.size_hint)
-                if best is None or predicted < best[0]:
-                    best = (predicted, shares)
-        if best is None:
-            raise ConfigError(
-                f"must be at least 1e-5, got {self.loss.rho:g}: there is nothing to divide", "release.rho"
-            )
-        return best[1]
+        return _divide(self.loss, self.radius_squared, self.dimension, self.size_hint, self._guess, self.spread is None)
+
+
+@lru_cache(maxsize=64)
+def _divide(
+    loss: PrivacyLoss, radius_squared: int, dimension: int, size_hint: int, guess: Spread, with_histogram: bool
+) -> _Shares:
+    """The division of rho with the smallest predicted noise, from public numbers."""
+    delta = PrivacyLoss(0, loss.delta_femto // 2)
+    core = smallest_rho(size_hint, delta, CORE_MARGIN, max(200, int(MOST_CORE_SHARE * loss.rho_nano)))
+    rest, histogram = loss.rho_nano - core, 0
+    if with_histogram:
+        # Bins with a deviation of 0.3% of the points tell where the tail ends; a tenth of rho at most.
+        histogram = max(1, min(rest // 10, int(RHO_UNIT / (2 * (0.003 * size_hint) ** 2))))
+        rest -= histogram
+    best: tuple[float, _Shares] | None = None
+    for center in (rest * np.geomspace(0.01, 0.7, 30)).astype(np.int64).tolist():
+        if center < 1000:
+            continue
+        average = FriendlyAverage(PrivacyLoss(center, loss.delta_femto - delta.delta_femto), radius_squared, size_hint)
+        for middle in (rest * np.geomspace(0.01, 0.5, 16)).astype(np.int64).tolist():
+            final = rest - center - middle
+            if min(final, middle) < 1000:
+                continue
+            shares = _Shares(core, center, histogram, middle, final)
+            predicted = _chain(shares, average, guess, dimension, size_hint)
+            if best is None or predicted < best[0]:
+                best = (predicted, shares)
+    if best is None:
+        raise ConfigError(f"must be at least 1e-5, got {loss.rho:g}: there is nothing to divide", "release.rho")
+    return best[1]
 
 
 def _chain(shares: _Shares, center: FriendlyAverage, spread: Spread, dimension: int, size: float) -> float:
@@ -344,24 +341,27 @@ def _best_reach(bins: NDArray[np.int64], rungs: NDArray[np.float64], variance: f
     bins (b + 1,) noisy counts of distances; rungs (b,) their upper ends. Clipping is judged as if all that is cut off
     lay on one side, so that a lopsided tail is kept where that is cheap.
     """
-    edges = np.append(rungs, 2 * rungs[-1])
-    above = np.cumsum(bins[::-1])[::-1]
+    edges: list[float] = [*rungs.tolist(), 2 * float(rungs[-1])]
+    counts = bins.tolist()
     # A tail of bins that holds no more than its noise is taken as empty.
-    real = np.flatnonzero(above > 2 * np.sqrt(variance * np.arange(len(bins), 0, -1)))
-    top = int(real[-1]) if len(real) else 0
-    counts = np.maximum(bins[: top + 1], 0)
-    total = max(1, int(counts.sum()))
-    costs = []
-    for b in range(min(top, len(rungs) - 1) + 1):
-        cut = float((counts[b + 1 :] * (edges[b + 1 : top + 1] - edges[b])).sum()) / total
-        costs.append(math.hypot(unit_noise * float(edges[b]), cut))
-    return float(edges[int(np.argmin(costs))])
-
-
-def _fraction(rho_nano: int):  # type: ignore[no-untyped-def]
-    from fractions import Fraction
-
-    return Fraction(RHO_UNIT, 2 * rho_nano)
+    top = above = 0
+    for b in range(len(counts) - 1, 0, -1):
+        above += counts[b]
+        if above > 2 * math.sqrt(variance * (len(counts) - b)):
+            top = b
+            break
+    counts = [max(0, count) for count in counts[: top + 1]]
+    total = max(1, sum(counts))
+    best, reach = math.inf, float(edges[0])
+    beyond = moment = 0.0  # number, and sum of distances, of what lies beyond the rung
+    for b in range(top, -1, -1):
+        if b < len(rungs):
+            cost = math.hypot(unit_noise * edges[b], (moment - beyond * edges[b]) / total)
+            if cost < best:
+                best, reach = cost, edges[b]
+        beyond += counts[b]
+        moment += counts[b] * edges[b]
+    return reach
 
 
 def _outcome(estimate: Estimate | None, count: int | None, core_count: int | None) -> Outcome:
