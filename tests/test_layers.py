@@ -97,7 +97,7 @@ def test_doors(path):
 def test_kernels_are_self_contained(path):
     own, foreign = imports(path)
     assert not own, "a cached kernel goes stale when another file of ours changes"
-    assert foreign <= {"numba", "numpy", "math", "__future__"}
+    assert foreign <= {"llvmlite", "numba", "numpy", "math", "__future__"}
     assert "np.random" not in path.read_text()
 
 
