@@ -51,8 +51,8 @@ class Engine:
 
     Notes
     -----
-    A release that was returned counts as published when the next call of `push`, `advance`, `close` or `acknowledge`
-    comes; what was not acknowledged is kept in the ledger and given again by `unpublished` after a crash.
+    A release that was returned counts as published when the same thread next calls `push`, `advance`, `close` or
+    `acknowledge`; what was not acknowledged is kept in the ledger and given again by `unpublished` after a crash.
 
     A crash loses the pushed records of open windows, unless the caller pushes them again: give `positions` and replay
     from the oldest open window. Charges stay. A window that was charged and not sealed is drawn once more.
@@ -99,7 +99,7 @@ class Engine:
         self._held: list[tuple[int, int, NDArray[np.float64]]] = []
         self._seen = SeenPositions()
         self._outbox: list[Release] = []
-        self._returned: list[WindowKey] = []
+        self._returned: dict[int, list[WindowKey]] = {}  # by thread: one cannot speak for another
         self._lock = threading.RLock()
         self._closed = False
         self.rejected: dict[str, int] = {}
@@ -249,11 +249,11 @@ class Engine:
         with self._lock:
             waiting = self._ledger.unacknowledged()
             self._outbox = []  # it is among them
-            self._returned = [window for window, _ in waiting]
+            self._returned = {threading.get_ident(): [window for window, _ in waiting]}
             return [Release.from_bytes(body) for _, body in waiting]
 
     def acknowledge(self) -> None:
-        """Say that all releases returned so far are published. `push` and `advance` say it too."""
+        """Say that all releases returned to this thread are published. `push`, `advance` and `close` say it too."""
         with self._lock:
             self._settle()
 
@@ -277,7 +277,7 @@ class Engine:
         """Let go of the ledger without closing a window; open records are forgotten, charges stay."""
         with self._lock:
             self._closed = True
-            self._returned = []
+            self._returned.clear()
             self._ledger.close()
 
     def __enter__(self) -> Engine:
@@ -288,7 +288,8 @@ class Engine:
     ) -> None:
         try:
             if kind is None:
-                self.acknowledge()
+                for thread in list(self._returned):
+                    self._settle(thread)
         finally:
             self.abort()
 
@@ -324,7 +325,8 @@ class Engine:
     def _hand_out(self) -> list[Release]:
         """What was sealed and not returned yet; from now on it is the caller's, and acknowledged with the next call."""
         releases, self._outbox = self._outbox, []
-        self._returned += [_key(release) for release in releases]
+        if releases:
+            self._returned.setdefault(threading.get_ident(), []).extend(map(_key, releases))
         return releases
 
     def _must_be_open(self) -> None:
@@ -375,11 +377,12 @@ class Engine:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _settle(self) -> None:
-        if self._returned:
-            self._ledger.acknowledge(self._returned)
-            self._returned = []
-        if self._closed:
+    def _settle(self, thread: int | None = None) -> None:
+        """Acknowledge what a thread (this one) was given; a closed engine whose last release is settled lets go."""
+        returned = self._returned.pop(thread or threading.get_ident(), None)
+        if returned:
+            self._ledger.acknowledge(returned)
+        if self._closed and not self._returned:
             self._ledger.close()
 
     def _arrivals(self, arrival_ms: ArrayLike | None, size: int) -> NDArray[np.int64] | None:

@@ -281,6 +281,19 @@ def test_many_threads_push_into_one_engine():
     assert all(abs(a.count - 500) < 3 for a in eng.close())
 
 
+def test_one_thread_does_not_acknowledge_for_another():
+    eng = engine(window=LIVE)
+    worker = threading.Thread(target=lambda: eng.advance(12_001))
+    worker.start()
+    worker.join()
+    eng.push([15_000], rows(1), arrival_ms=15_000)  # this thread knows nothing of the worker's release
+    assert len(eng._ledger.unacknowledged()) == 1
+    ledger = eng._ledger
+    with eng:
+        pass
+    assert ledger.unacknowledged() == []
+
+
 def test_many_engines_side_by_side():
     engines = [engine(seed=k) for k in range(5)]
     for k, eng in enumerate(engines):
