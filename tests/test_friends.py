@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fcstream
+from fcstream import friends as module
 from fcstream.errors import ConfigError
 from fcstream.friends import LANES, FriendCounts
 from fcstream.lattice import MAX_COORDINATE, Lattice
@@ -91,7 +92,55 @@ def test_every_window_over_panes_equals_the_naive_twin():
         view = counter.view(panes)
         assert view.counts.tolist() == expected
         assert view.points().tolist() == [p for pane in panes for p in held.get(pane, [])]
+        assert view.size == len(expected)
     assert counter.panes == sorted(held)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 16])
+@pytest.mark.parametrize("reach", [1, 2])
+@pytest.mark.parametrize("outliers", [0.0, 0.3])
+def test_sorted_panes_equal_the_naive_twin(d, reach, outliers, monkeypatch):
+    """From a size on, points are sorted by distance and most pairs are decided in ranges: not one bit changes."""
+    monkeypatch.setattr(module, "SORT_AT", 75)
+    monkeypatch.setattr(module, "BUCKETS", 12)
+    rng = np.random.default_rng(d)
+    radius_squared = int(2 * 100**2 * (d**0.5 + 2.5) ** 2)
+    counter = FriendCounts(d, radius_squared, reach)
+    held = {0: np.empty((0, d)), 1: np.empty((0, d))}
+    was_sorted = False
+    for step in range(16):
+        pane = step % reach
+        points = lattice_points(rng, 25, d, 100)
+        points[rng.random(25) < outliers] += rng.choice([3000, 10**6])
+        points[:3] = points[0]  # ties
+        counter.add(pane, points)
+        held[pane] = np.concatenate([held[pane], points])
+        was_sorted |= counter._sorting.size > 1
+        if step % 3:
+            continue
+        view = counter.view(range(reach))
+        rows = view.points()
+        everything = np.concatenate([held[0], held[1]])
+        assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, everything.tolist()))
+        assert view.counts.tolist() == naive.friend_counts(rows, radius_squared)
+    assert was_sorted
+    mask = rng.random(view.size) < 0.5
+    chosen = view.select(mask)
+    assert chosen.size == mask.sum() == sum(int(inside.sum()) for _, inside in chosen.parts)
+    counter.drop(0)
+    view = counter.view(range(reach))
+    assert view.counts.tolist() == naive.friend_counts(view.points(), radius_squared)
+
+
+def test_sorting_that_decides_nothing_is_not_done(monkeypatch):
+    monkeypatch.setattr(module, "SORT_AT", 100)
+    points = lattice_points(np.random.default_rng(0), 130, 64, 100)  # all about equally far from each other
+    radius_squared = 2 * 64 * 100**2
+    counter = FriendCounts(64, radius_squared)
+    counter.add(0, points)
+    counter.add(0, points)
+    assert counter._sorting.size == 1
+    assert counter.view([0]).counts.tolist() == naive.friend_counts(np.concatenate([points, points]), radius_squared)
 
 
 def test_dropped_pane_is_gone_from_all_counts():
@@ -122,7 +171,7 @@ def test_memory_is_bounded_by_the_points():
     rng = np.random.default_rng(0)
     for _ in range(10):
         counter.add(0, np.rint(rng.normal(size=(n // 10, d)) * 1000))
-    tiles = sum(tiles.nbytes for tiles, _ in counter.view([0]).chunks)
+    tiles = sum(tiles.nbytes for tiles in counter.view([0]).tiles)
     assert tiles <= 2.5 * n * d * 8
 
 

@@ -129,7 +129,7 @@ EXEMPT = {
     "noise.normal_tail",
     "releases.averages.Estimate",
     "releases.averages.gaussian_variance",
-    "releases.averages.masked_sum",
+    "releases.averages.exact_sums",
     "releases.averages.to_center",
     "releases.mean.Spread",
 }

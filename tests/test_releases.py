@@ -15,7 +15,7 @@ from fcstream.lattice import Lattice, sqrt_up
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import Charge
 from fcstream.noise import Noise, SeededEntropy
-from fcstream.releases.averages import BallAverage, FriendlyAverage, gaussian_variance, masked_sum, norm_quantile
+from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums, gaussian_variance, norm_quantile
 from fcstream.releases.count import NoisyCount
 from fcstream.releases.mean import BallMean, FriendlyMean, RecentredMean
 from fcstream.zcdp import PrivacyLoss
@@ -28,6 +28,17 @@ def view_of(points, radius_squared=None):
     for part in np.array_split(np.asarray(points, np.float64), 3):
         friends.add(0, part)
     return friends.view([0])
+
+
+def everyone(view):
+    return view.select(np.ones(view.size, bool))
+
+
+def clipped_sum(view, center, radius_squared, total):
+    return sum(
+        sums.clipped_sum(tiles, len(inside), inside, center, float(radius_squared), total)
+        for tiles, inside in everyone(view).parts
+    )
 
 
 def charge_for(loss):
@@ -43,19 +54,18 @@ def test_sums_and_histograms_equal_the_naive_twin(n, d, seed):
     mask = rng.random(n) < 0.6
     center = np.rint(rng.normal(size=d) * 10)
     view = view_of(points)
-    assert masked_sum(view, mask) == naive.masked_sum(points, mask)
+    assert exact_sums(view.select(mask)) == naive.masked_sum(points, mask)
     bounds = np.unique(np.floor(rng.uniform(1, 20000, 7)))
-    out, start = np.zeros(len(bounds) + 1, np.int64), 0
-    for tiles, used in view.chunks:
-        sums.masked_histogram(tiles, used, mask[start : start + used], center, bounds, out)
-        start += used
+    out = np.zeros(len(bounds) + 1, np.int64)
+    for tiles, inside in view.select(mask).parts:
+        sums.masked_histogram(tiles, len(inside), inside, center, bounds, out)
     assert out.tolist() == naive.histogram(points, mask, center, bounds)
 
 
 def test_sums_of_the_largest_coordinates_are_exact():
     points = np.full((300, 2), 2.0**40)
     points[::2, 1] = -(2.0**40) + 1
-    assert masked_sum(view_of(points), np.ones(300, bool)) == [300 * 2**40, 150 * (2**40 - 2**40 + 1)]
+    assert exact_sums(everyone(view_of(points))) == [300 * 2**40, 150 * (2**40 - 2**40 + 1)]
 
 
 @settings(max_examples=200, deadline=None)
@@ -70,8 +80,7 @@ def test_clipped_offsets_stay_in_the_ball_and_on_the_ray(d, radius, seed):
     point = np.clip(np.rint(center + direction / np.linalg.norm(direction) * radius * length), -(2**40), 2**40)
     total = np.zeros(d, np.int64)
     view = view_of(point[None, :])
-    count = sum(sums.clipped_sum(t, u, np.ones(u, bool), center, float(radius_squared), total) for t, u in view.chunks)
-    assert count == 1
+    assert clipped_sum(view, center, radius_squared, total) == 1
     offset = [int(p) - int(c) for p, c in zip(point, center, strict=True)]
     moved = total.tolist()
     assert sum(x * x for x in moved) <= radius_squared
@@ -85,14 +94,10 @@ def test_clipped_offsets_stay_in_the_ball_and_on_the_ray(d, radius, seed):
 def test_clipping_does_not_depend_on_the_neighbors():
     rng = np.random.default_rng(5)
     points = np.rint(rng.normal(size=(150, 3)) * 100)
-    center, mask = np.zeros(3), np.ones(150, bool)
-    whole = np.zeros(3, np.int64)
-    for tiles, used in view_of(points).chunks:
-        sums.clipped_sum(tiles, used, mask[:used], center, 90.0**2, whole)
-    single = np.zeros(3, np.int64)
+    whole, single = np.zeros(3, np.int64), np.zeros(3, np.int64)
+    clipped_sum(view_of(points), np.zeros(3), 90**2, whole)
     for row in points:
-        for tiles, used in view_of(row[None, :]).chunks:
-            sums.clipped_sum(tiles, used, mask[:used], center, 90.0**2, single)
+        clipped_sum(view_of(row[None, :]), np.zeros(3), 90**2, single)
     assert whole.tolist() == single.tolist()
 
 
@@ -113,7 +118,7 @@ def test_friendly_average_noise_covers_its_sensitivity():
     points = np.rint(np.random.default_rng(0).normal(size=(400, 4)) * 8)
     noise = Noise(SeededEntropy(1))
     for _ in range(20):
-        estimate = average.release(view_of(points), np.ones(400, bool), noise)
+        estimate = average.release(everyone(view_of(points)), noise)
         assert estimate is not None
         rho2 = average._rho2_nano / 1e9
         assert estimate.sigma[0] >= 2 * 50 / estimate.count / math.sqrt(2 * rho2)
@@ -123,9 +128,9 @@ def test_friendly_average_noise_covers_its_sensitivity():
 
 def test_friendly_average_of_few_points_says_no():
     average = FriendlyAverage(LOSS, 50**2, 400)
-    assert average.release(view_of(np.zeros((0, 2))), np.zeros(0, bool), Noise(SeededEntropy(1))) is None
-    three = view_of(np.zeros((3, 2)))
-    assert all(average.release(three, np.ones(3, bool), Noise(SeededEntropy(s))) is None for s in range(200))
+    assert average.release(everyone(view_of(np.zeros((0, 2)))), Noise(SeededEntropy(1))) is None
+    three = everyone(view_of(np.zeros((3, 2))))
+    assert all(average.release(three, Noise(SeededEntropy(s))) is None for s in range(200))
 
 
 def test_ball_average_splits_all_of_rho_and_has_the_right_noise():
@@ -137,7 +142,7 @@ def test_ball_average_splits_all_of_rho_and_has_the_right_noise():
     average = BallAverage.split(10**9, 1)
     values = []
     for _ in range(3000):
-        estimate, _count = average.release(view, np.ones(1000, bool), center, 100**2, noise)
+        estimate, _count = average.release(everyone(view), center, 100**2, noise)
         values.append(estimate.value[0])
     predicted = average.sigma(100**2, 1000)
     ratio = np.std(values) / predicted

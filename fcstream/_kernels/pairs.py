@@ -134,54 +134,97 @@ def _count_tile(rows, start, stop, tiles, tile, radius2, row_counts, lane_counts
 
 
 @njit(cache=True, nogil=True)
-def count_across(rows, tiles, lanes_used, radius2, row_counts, lane_counts):
-    """Compare every row with every lane; add hits to both sides.
+def sweep(rows, row_starts, ask_first, ask_last, tiles, buckets, radius2, row_counts, lane_counts):
+    """Compare rows with the tiles whose buckets do not decide about them; add hits to both sides.
 
-    rows (m, d) float64; tiles (t, d, LANES) float64; row_counts (m,) int32; lane_counts (t * LANES,) int32.
+    rows (m, d) float64 sorted by bucket, those of bucket a in row_starts[a] : row_starts[a + 1]; tile t belongs to
+    bucket b = buckets[t] and is compared with the rows of the buckets ask_first[b] ... ask_last[b].
+    row_counts (m,) int32; lane_counts (tiles * LANES,) int32.
     """
-    for t in range((lanes_used + LANES - 1) // LANES):
-        _count_tile(rows, 0, len(rows), tiles, t, radius2, row_counts, lane_counts[t * LANES : (t + 1) * LANES])
+    for t in range(len(buckets)):
+        b = buckets[t]
+        start, stop = row_starts[ask_first[b]], row_starts[ask_last[b] + 1]
+        if start < stop:
+            _count_tile(rows, start, stop, tiles, t, radius2, row_counts, lane_counts[t * LANES : (t + 1) * LANES])
 
 
 @njit(cache=True, nogil=True)
-def count_within(rows, tiles, first, radius2, lane_counts):
-    """Compare each row, stored in the lanes `first`, `first` + 1, ..., with all lanes before it and with itself.
+def bucket_rows(rows, pivot, edges, order, row_starts):
+    """Sort rows by bucket: the first b with squared distance from pivot <= edges[b], else the last.
 
-    lane_counts (t * LANES,) int32 is added to on both sides. A pair is decided once, except that two new points of
-    the same tile are decided from either side: a whole tile costs less than half a tile with a mask.
+    Fills order (m,) int64 and row_starts (buckets + 1,) int64.
     """
-    m = len(rows)
-    row_counts = np.zeros(m, np.int32)
-    own_lanes = np.empty(LANES, np.int32)
-    for t in range((first + m + LANES - 1) // LANES):
-        base = t * LANES
-        lane_counts_here = lane_counts[base : base + LANES]
-        own = max(0, base - first)  # rows own..later lie in this tile, rows from later on in tiles after it
-        later = min(m, max(0, base + LANES - first))
-        _count_tile(rows, later, m, tiles, t, radius2, row_counts, lane_counts_here)
-        if own < later:
-            own_lanes[:] = 0
-            _count_tile(rows, own, later, tiles, t, radius2, row_counts, own_lanes)
-            for j in range(min(LANES, first - base)):  # lanes that were there before; new ones count as rows
-                lane_counts_here[j] += own_lanes[j]
-    for i in range(m):
-        lane_counts[first + i] += row_counts[i]
-
-
-@njit(cache=True, nogil=True)
-def store_rows(rows, tiles, first):
-    """Copy rows (m, d) into the lanes `first`, `first` + 1, ... of a tile array."""
     m, d = rows.shape
+    found = np.empty(m, np.int64)
+    row_starts[:] = 0
     for i in range(m):
-        g = first + i
+        norm = 0.0
         for k in range(d):
-            tiles[g // LANES, k, g % LANES] = rows[i, k]
+            diff = rows[i, k] - pivot[k]
+            norm += diff * diff
+        low, high = 0, len(edges)
+        while low < high:
+            middle = (low + high) // 2
+            if norm <= edges[middle]:
+                high = middle
+            else:
+                low = middle + 1
+        found[i] = low
+        row_starts[low + 1] += 1
+    for b in range(len(row_starts) - 1):
+        row_starts[b + 1] += row_starts[b]
+    fill = row_starts.copy()
+    for i in range(m):
+        order[fill[found[i]]] = i
+        fill[found[i]] += 1
 
 
 @njit(cache=True, nogil=True)
-def load_rows(tiles, lanes_used, rows):
-    """Copy the first `lanes_used` lanes into rows (lanes_used, d)."""
-    d = rows.shape[1]
-    for g in range(lanes_used):
-        for k in range(d):
-            rows[g, k] = tiles[g // LANES, k, g % LANES]
+def place_rows(row_starts, open_tile, used, buckets, next_tile, slots):
+    """Give every row of a sorted batch a lane: slots (m,) int64 = tile * LANES + lane.
+
+    open_tile (buckets,) int64 is the tile each bucket fills, -1 for none; used and buckets are per tile. Returns the
+    next free tile. The arrays must have room (see `tiles_needed`).
+    """
+    for b in range(len(open_tile)):
+        for i in range(row_starts[b], row_starts[b + 1]):
+            t = open_tile[b]
+            if t < 0 or used[t] == LANES:
+                t = next_tile
+                next_tile += 1
+                open_tile[b] = t
+                used[t] = 0
+                buckets[t] = b
+            slots[i] = t * LANES + used[t]
+            used[t] += 1
+    return next_tile
+
+
+@njit(cache=True, nogil=True)
+def tiles_needed(row_starts, open_tile, used):
+    """How many new tiles a sorted batch opens."""
+    needed = 0
+    for b in range(len(open_tile)):
+        free = LANES - used[open_tile[b]] if open_tile[b] >= 0 else 0
+        needed += max(0, row_starts[b + 1] - row_starts[b] - free + LANES - 1) // LANES
+    return needed
+
+
+@njit(cache=True, nogil=True)
+def store_rows(rows, slots, first_tile, tiles):
+    """Copy the rows whose slots lie in a tile array, which starts at tile `first_tile`."""
+    for i in range(len(rows)):
+        t = slots[i] // LANES - first_tile
+        if 0 <= t < len(tiles):
+            lane = slots[i] % LANES
+            for k in range(rows.shape[1]):
+                tiles[t, k, lane] = rows[i, k]
+
+
+@njit(cache=True, nogil=True)
+def load_rows(tiles, lanes, rows):
+    """Copy the points in the lanes (n,) int64 of a tile array into rows (n, d)."""
+    for i in range(len(lanes)):
+        t, lane = lanes[i] // LANES, lanes[i] % LANES
+        for k in range(rows.shape[1]):
+            rows[i, k] = tiles[t, k, lane]

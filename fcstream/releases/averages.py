@@ -20,10 +20,9 @@ from ..zcdp import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..friends import WindowView
+    from ..friends import Selection
     from ..noise import Noise
 
-Mask = "NDArray[np.bool_]"
 _UP = 1 + 1e-12
 _CHUNK_POINTS = 2**22  # int64 sums of coordinates below 2**40 stay exact
 
@@ -43,18 +42,18 @@ def gaussian_variance(sensitivity_squared: Fraction | int, rho_nano: int) -> Fra
     return Fraction(-(-exact.numerator * RHO_UNIT * 1024 // (exact.denominator * 2 * rho_nano)), 1024)
 
 
-def masked_sum(view: WindowView, mask: NDArray[np.bool_]) -> list[int]:
-    """Exact coordinate sums of the masked points."""
+def exact_sums(points: Selection) -> list[int]:
+    """Exact coordinate sums of some points."""
     from .._kernels import sums
 
-    totals = [0] * view.dimension
-    part, held, start = np.zeros(view.dimension, np.int64), 0, 0
-    for tiles, used in view.chunks:
-        if held + used > _CHUNK_POINTS:
+    totals = [0] * points.dimension
+    part, held = np.zeros(points.dimension, np.int64), 0
+    for tiles, inside in points.parts:
+        if held + len(inside) > _CHUNK_POINTS:
             totals = [a + b for a, b in zip(totals, part.tolist(), strict=True)]
             part[:], held = 0, 0
-        sums.masked_sum(tiles, used, mask[start : start + used], part)
-        held, start = held + used, start + used
+        sums.masked_sum(tiles, len(inside), inside, part)
+        held += len(inside)
     return [a + b for a, b in zip(totals, part.tolist(), strict=True)]
 
 
@@ -124,18 +123,18 @@ class FriendlyAverage:
         """Noise deviation per coordinate at a size, in lattice steps (without the rounding term)."""
         return float(self._diameter) / n_hat / math.sqrt(2 * self._rho2_nano / RHO_UNIT)
 
-    def release(self, view: WindowView, mask: NDArray[np.bool_], noise: Noise) -> Estimate | None:
-        """The noisy average of the masked points, or None: too few."""
-        size = int(np.count_nonzero(mask))
+    def release(self, points: Selection, noise: Noise) -> Estimate | None:
+        """The noisy average of the points, or None: too few."""
+        size = points.size
         n_hat = size - self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])
         if size == 0 or n_hat <= 0:
             return None
-        d = view.dimension
+        d = points.dimension
         # The grid h = step / 2**bits: fine enough that rounding adds about 1% to the sensitivity, and not finer.
         width = self._diameter / n_hat
         bits = min(20, max(0, math.ceil(math.log2(128 * math.sqrt(d) / float(width)))))
         variance = gaussian_variance((width * 2**bits + sqrt_up(d, 20)) ** 2, self._rho2_nano)
-        average = [_divide(total << bits, size) for total in masked_sum(view, mask)]
+        average = [_divide(total << bits, size) for total in exact_sums(points)]
         noisy = np.array(average, np.int64) + noise.discrete_gaussian(variance, d)
         return Estimate(noisy / 2**bits, np.full(d, math.sqrt(variance) / 2**bits), n_hat)
 
@@ -193,17 +192,16 @@ class BallAverage:
         return math.sqrt(radius_squared * RHO_UNIT / (2 * self.sum_nano)) / count
 
     def release(
-        self, view: WindowView, mask: NDArray[np.bool_], center: NDArray[np.float64], radius_squared: int, noise: Noise
+        self, points: Selection, center: NDArray[np.float64], radius_squared: int, noise: Noise
     ) -> tuple[Estimate | None, int]:
-        """Noisy average of the masked points around integer `center` (None: too few), and the noisy count."""
+        """Noisy average of the points around integer `center` (None: too few), and the noisy count."""
         from .._kernels import sums
 
-        total, size, start = np.zeros(view.dimension, np.int64), 0, 0
-        for tiles, used in view.chunks:
-            size += sums.clipped_sum(tiles, used, mask[start : start + used], center, float(radius_squared), total)
-            start += used
+        total, size = np.zeros(points.dimension, np.int64), 0
+        for tiles, inside in points.parts:
+            size += sums.clipped_sum(tiles, len(inside), inside, center, float(radius_squared), total)
         variance = gaussian_variance(radius_squared, self.sum_nano)
-        total += noise.discrete_gaussian(variance, view.dimension)
+        total += noise.discrete_gaussian(variance, points.dimension)
         count = size + int(noise.discrete_gaussian(self.count_variance, 1)[0])
         if count < self.smallest:
             return None, count

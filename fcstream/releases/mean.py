@@ -19,7 +19,7 @@ from .base import Forecast, Outcome
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..friends import WindowView
+    from ..friends import Selection, WindowView
     from ..ledgers.base import Charge
     from ..noise import Noise
 
@@ -63,9 +63,9 @@ class BallMean:
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.use(self.loss)
-        everyone = np.ones(view.size, np.bool_)
+        everyone = view.select(np.ones(view.size, np.bool_))
         center = np.array(self.center, np.float64)
-        estimate, count = self.average.release(view, everyone, center, self.ball_squared, noise)
+        estimate, count = self.average.release(everyone, center, self.ball_squared, noise)
         return _outcome(estimate, count, count)
 
     def forecast(self, size: int) -> Forecast:
@@ -114,7 +114,7 @@ class FriendlyMean:
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.use(self.loss)
         core = self.core.select_core(view.counts, noise)
-        estimate = self.average.release(view, core.mask, noise)
+        estimate = self.average.release(view.select(core.mask), noise)
         return _outcome(estimate, core.count, estimate.count + self.average.offset if estimate else None)
 
     def forecast(self, size: int) -> Forecast:
@@ -230,17 +230,18 @@ class RecentredMean:
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.use(self.loss)
         core = self.core.select_core(view.counts, noise)
-        rough = self.center.release(view, core.mask, noise)
+        kept = view.select(core.mask)
+        rough = self.center.release(kept, noise)
         if rough is None:
             return Outcome("too_few", count=core.count)
-        center, spread = to_center(rough.value), self._spread(view, core.mask, rough, noise)
+        center, spread = to_center(rough.value), self._spread(kept, rough, noise)
         ball = self._ball(spread, float(rough.sigma[0]))
-        better, count = self.middle.release(view, core.mask, center, ball, noise)
+        better, count = self.middle.release(kept, center, ball, noise)
         if better is not None:
             sigma = self.middle.sigma(ball, better.count)
             if sigma < rough.sigma[0]:
                 center, ball = to_center(better.value), self._ball(spread, sigma)
-        estimate, count = self.final.release(view, core.mask, center, ball, noise)
+        estimate, count = self.final.release(kept, center, ball, noise)
         return _outcome(estimate, core.count, count)
 
     def forecast(self, size: int) -> Forecast:
@@ -266,17 +267,16 @@ class RecentredMean:
         # Beyond twice the diameter (plus the error) no two friends lie; a ball past the exact range helps nobody.
         return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
 
-    def _spread(self, view: WindowView, mask: NDArray[np.bool_], rough: Estimate, noise: Noise) -> Spread:
+    def _spread(self, kept: Selection, rough: Estimate, noise: Noise) -> Spread:
         """Public, or from a noisy histogram of the core's distances from the rough center."""
         if self.spread is not None:
             return Spread.public(self.spread, self.dimension)
         from .._kernels import sums
 
         center, bounds = to_center(rough.value), self._ladder
-        bins, start = np.zeros(len(bounds) + 1, np.int64), 0
-        for tiles, used in view.chunks:
-            sums.masked_histogram(tiles, used, mask[start : start + used], center, bounds, bins)
-            start += used
+        bins = np.zeros(len(bounds) + 1, np.int64)
+        for tiles, inside in kept.parts:
+            sums.masked_histogram(tiles, len(inside), inside, center, bounds, bins)
         variance = RHO_UNIT / (2 * self._shares.histogram)
         bins += noise.discrete_gaussian(Fraction(RHO_UNIT, 2 * self._shares.histogram), len(bins))
         # Noise that a ball of radius 1 would leave in the final answer, as the length of a vector.
