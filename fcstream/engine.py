@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,8 +17,9 @@ from .friends import FriendCounts
 from .ledgers import Ledger, Request, Verdict, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK
 from .noise import Noise
-from .records import MAX_TIME_MS, Batch, Refused, Rejection, SeenPositions, parse_number
+from .records import Batch, Rejection, SeenPositions
 from .releases.base import Outcome, Release
+from .rows import read_column, read_moment, read_rows
 from .windows import Window, group_by_pane
 from .zcdp import PrivacyLoss
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 GROUP = 256
 """Windows charged, sealed and acknowledged in one transaction each."""
+_DAY_MS = 86_400_000
 OnRejection = Callable[[Sequence[Rejection]], object]
 
 
@@ -104,6 +105,8 @@ class Engine:
         self._closed = False
         self.rejected: dict[str, int] = {}
         """How many records were rejected, by reason. Exact, so not private: for the operator only."""
+        self.replayed = 0
+        """How many records lay in windows that were answered before this engine started. For the operator only."""
 
     @classmethod
     def from_config(cls, path: str | Path, **options: Any) -> Engine:
@@ -161,9 +164,7 @@ class Engine:
         with self._lock:
             if ids is not None:
                 raise ConfigError("belong to the unit 'user', which this version does not have", "ids")
-            batch, size, rows = _to_batch(times_ms, points, positions, self.job.grid.dimension)
-            arrivals = self._arrivals(arrival_ms, size)
-            arrivals = None if arrivals is None else arrivals[rows]
+            batch, arrivals = self._read(times_ms, points, arrival_ms, positions)
             self._settle()
             if self.job.clock == "wall":
                 self._close_due(_now_ms())
@@ -206,6 +207,7 @@ class Engine:
             self._reject(rejections, late, batch, "late")
             answered = fine & ~late & (last < self._next)
             # What was answered before this engine started is a replay, not a fault.
+            self.replayed += int(np.count_nonzero(answered & (last < self._first)))
             self._reject(rejections, answered & (last >= self._first), batch, "window_closed")
             fine &= ~(late | answered)
             held = fine & (first > open_from)  # late for an open window, in time for a later one that shares its pane
@@ -228,9 +230,12 @@ class Engine:
         does not close windows, and nothing happens.
         """
         with self._lock:
+            now = read_moment(now_ms, "now_ms")
+            if self.job.clock == "wall" and now > _now_ms() + _DAY_MS:
+                raise ConfigError("must not lie a day ahead of this machine's clock with clock = 'wall'", "now_ms")
             self._settle()
             if self.job.clock != "eof":
-                self._close_due(now_ms)
+                self._close_due(now)
             return self._hand_out()
 
     def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
@@ -385,15 +390,33 @@ class Engine:
         if self._closed and not self._returned:
             self._ledger.close()
 
-    def _arrivals(self, arrival_ms: ArrayLike | None, size: int) -> NDArray[np.int64] | None:
-        if self.job.clock == "eof":
-            return None
-        if arrival_ms is None and self.job.clock == "broker":
-            raise ConfigError("must be given with clock = 'broker'", "arrival_ms")
-        stamps = _integers(_now_ms() if arrival_ms is None else arrival_ms, "arrival_ms")
-        if stamps.ndim > 1 or (stamps.ndim == 1 and len(stamps) != size):
-            raise ConfigError(f"must be one number or {size} of them, got shape {stamps.shape}", "arrival_ms")
-        return np.broadcast_to(stamps, (size,))
+    def _read(
+        self, times_ms: Any, points: Any, arrival_ms: Any, positions: Any
+    ) -> tuple[Batch, NDArray[np.int64] | None]:
+        """The rows of a push that can be read, the others as rejections, and the arrivals. Only wrong shapes raise."""
+        times, good_times = read_column(times_ms, "times_ms")
+        n = len(times)
+        values, odd = read_rows(points, n, self.job.grid.dimension)
+        where, named = (
+            (np.arange(n), np.ones(n, np.bool_)) if positions is None else read_column(positions, "positions", n)
+        )
+        arrivals = None
+        if self.job.clock != "eof":
+            if arrival_ms is None and self.job.clock == "broker":
+                raise ConfigError("must be given with clock = 'broker'", "arrival_ms")
+            if arrival_ms is None or np.ndim(arrival_ms) == 0:
+                arrivals = np.full(n, _now_ms() if arrival_ms is None else read_moment(arrival_ms, "arrival_ms"))
+            else:
+                arrivals, stamped = read_column(arrival_ms, "arrival_ms", n)
+                good_times = good_times & stamped
+        odd |= dict.fromkeys(np.flatnonzero(~good_times).tolist(), "bad_time")
+        odd |= dict.fromkeys(np.flatnonzero(~named).tolist(), "broken_record")
+        if not odd:
+            return Batch(times, values, where), arrivals
+        rejections = [Rejection(odd[i], int(where[i])) for i in sorted(odd)]
+        rows = np.array([i for i in range(n) if i not in odd], np.int64)
+        batch = Batch(times[rows], values[rows], where[rows], rejections)
+        return batch, None if arrivals is None else arrivals[rows]
 
     def _check_values(self, batch: Batch, rejections: list[Rejection]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Lattice points of the batch, and which rows are bad (their points are meaningless)."""
@@ -466,81 +489,5 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _integers(values: ArrayLike, name: str) -> NDArray[np.int64]:
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind not in "iu" and array.size:
-            whole = array.astype(np.float64)
-            if not (np.isfinite(whole).all() and (whole == np.floor(whole)).all()):
-                raise ValueError
-        return array.astype(np.int64)
-    except (TypeError, ValueError, OverflowError):
-        raise ConfigError("must be whole numbers", name) from None
-
-
 def _key(release: Release) -> WindowKey:
     return WindowKey(release.window_open_ms, release.window_close_ms)
-
-
-def _to_batch(
-    times_ms: ArrayLike, points: ArrayLike, positions: ArrayLike | None, dimension: int
-) -> tuple[Batch, int, NDArray[np.int64]]:
-    """The readable rows of a push, how many rows it had, and which of them these are. Only wrong shapes raise."""
-    times, odd = _times(times_ms)
-    n = len(times)
-    where = np.arange(n) if positions is None else np.atleast_1d(_integers(positions, "positions"))
-    if where.shape != times.shape:
-        raise ConfigError(f"must have shape {times.shape}, got {where.shape}", "positions")
-    values, odd_values = _values(points, n, dimension)
-    odd |= odd_values
-    rows = np.array([i for i in range(n) if i not in odd], np.int64) if odd else np.arange(n)
-    rejections = [Rejection(odd[i], int(where[i])) for i in sorted(odd)]
-    return Batch(times[rows], values[rows], where[rows], rejections), n, rows
-
-
-def _times(times_ms: ArrayLike) -> tuple[NDArray[np.int64], dict[int, str]]:
-    """Event times, and which rows have none that can be read."""
-    array = np.atleast_1d(np.asarray(times_ms))
-    if array.ndim != 1:
-        raise ConfigError(f"must have shape (n,), got {array.shape}", "times_ms")
-    if array.dtype.kind not in "iuf":
-        array = np.fromiter((_number_or_nan(value) for value in array.tolist()), np.float64, len(array))
-    with np.errstate(invalid="ignore"):
-        good = (array >= -MAX_TIME_MS) & (array <= MAX_TIME_MS) & (array == np.floor(array))
-    times = np.where(good, array, 0).astype(np.int64)
-    return times, dict.fromkeys(np.flatnonzero(~good).tolist(), "bad_time")
-
-
-def _values(points: ArrayLike, n: int, dimension: int) -> tuple[NDArray[np.float64], dict[int, str]]:
-    """Raw rows, and which of them are none: NaN is left for the range check."""
-    try:
-        values = np.asarray(points, np.float64)
-    except (TypeError, ValueError):  # text or ragged: look at every row by itself
-        return _values_one_by_one(points, n, dimension)
-    if values.ndim == 1 and n == 1:
-        values = values[None, :]
-    if values.shape != (n, dimension):
-        raise ConfigError(f"must have shape ({n}, {dimension}), got {values.shape}", "points")
-    return values, {}
-
-
-def _values_one_by_one(points: Any, n: int, dimension: int) -> tuple[NDArray[np.float64], dict[int, str]]:
-    rows = list(points)
-    if len(rows) != n:
-        raise ConfigError(f"must have {n} rows, got {len(rows)}", "points")
-    values, odd = np.zeros((n, dimension)), {}
-    for i, row in enumerate(rows):
-        if isinstance(row, (str, bytes)) or not hasattr(row, "__len__") or len(row) != dimension:
-            odd[i] = "broken_record"
-            continue
-        values[i] = [_number_or_nan(value) for value in row]
-        if np.isnan(values[i]).any():
-            odd[i] = "not_a_number"
-    return values, odd
-
-
-def _number_or_nan(value: Any) -> float:
-    try:
-        return parse_number(None if isinstance(value, str) else value)
-    except Refused:
-        return math.nan

@@ -306,8 +306,13 @@ def test_many_engines_side_by_side():
     ("call", "what"),
     [
         (lambda e: e.push([1, 2], [[1, 2]]), "points"),
-        (lambda e: e.push([1], [[1, 2, 3]]), "points"),
-        (lambda e: e.push([[1]], [[1, 2]]), "times_ms"),
+        (lambda e: e.push([1, 2], np.zeros((2, 3))), "points"),
+        (lambda e: e.push([1], 5), "points"),
+        (lambda e: e.push(np.array([[1]]), [[1, 2]]), "times_ms"),
+        (lambda e: e.advance(float("nan")), "now_ms"),
+        (lambda e: e.advance(2**60), "now_ms"),
+        (lambda e: e.advance("soon"), "now_ms"),
+        (lambda e: e.advance(None), "now_ms"),
         (lambda e: e.push([1], [[1, 2]], positions=[1, 2]), "positions"),
         (lambda e: e.push([1], [[1, 2]], ids=["x"]), "ids"),
     ],
@@ -327,6 +332,44 @@ def test_one_odd_row_never_decides_about_the_others():
     reasons = ["bad_time"] * 4 + ["bad_time"] * 2 + ["bad_time"] * 2 + ["not_a_number", "broken_record"]
     assert [r.reason for r in rejected] == reasons
     assert eng._friends.size(0) == 4
+
+
+ODD_TIMES = ["n/a", None, [1], 10**400, True, float("nan"), "5"]
+ODD_VALUES = ["n/a", "20.5", True, b"20", None, 10**400, [20.0], object(), float("inf")]
+
+
+@pytest.mark.parametrize("time", [7, *ODD_TIMES], ids=str)
+@pytest.mark.parametrize("value", [20.0, *ODD_VALUES], ids=lambda v: type(v).__name__ + str(v)[:8])
+def test_a_row_is_read_the_same_alone_and_in_any_company(time, value):
+    row = ([time], [[value, 50.0]])
+    alone, beside = [], []
+    one = engine(rejected=alone)
+    one.push(*row)
+    two = engine(rejected=beside)
+    two.push([1, *row[0], 3], [[20.0, 50.0], *row[1], (20, 50)])
+    assert [r.reason for r in alone] == [r.reason for r in beside]
+    assert two._friends.size(0) == one._friends.size(0) + 2
+    accepted = time == 7 and not isinstance(time, bool) and isinstance(value, float) and value == 20.0
+    assert one._friends.size(0) == accepted
+
+
+def test_odd_arrivals_and_positions_are_rejected_by_row():
+    rejected = []
+    eng = engine(rejected=rejected, window=LIVE)
+    good = [20.0, 50.0]
+    eng.push([1, 2, 3], [good] * 3, arrival_ms=[5, None, float("nan")])
+    eng.push([1, 2, 3], [good] * 3, arrival_ms=5, positions=[1, "x", 2])
+    assert [r.reason for r in rejected] == ["bad_time", "bad_time", "broken_record"]
+    assert eng._friends.size(0) == 3
+    with pytest.raises(ConfigError, match="arrival_ms"):
+        eng.push([1], [good], arrival_ms="now")
+
+
+def test_a_wall_clock_does_not_run_a_day_ahead():
+    eng = engine(window={"clock": "wall", "end": None})
+    with pytest.raises(ConfigError, match="day ahead"):
+        eng.advance(2**52)
+    assert eng._ledger.last_sealed() is None
 
 
 def test_a_raising_callback_takes_nothing():
@@ -409,7 +452,7 @@ def test_broker_clock_needs_arrivals():
 def test_single_record_and_empty_pushes():
     eng = engine()
     assert eng.push(5, [20.0, 50.0]) == []
-    assert eng.push([], np.empty((0, 2))) == []
+    assert eng.push([], np.empty((0, 2))) == eng.push([], []) == []
     assert eng._friends.size(0) == 1
 
 

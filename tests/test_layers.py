@@ -19,7 +19,7 @@ ROWS = [
     ["sinks"],
     ["releases", "sources"],
     ["ledgers", "cores"],
-    ["windows", "friends", "budgets"],
+    ["windows", "friends", "budgets", "rows"],
     ["noise", "lattice", "records", "zcdp"],
     ["errors", "_kernels"],
 ]

@@ -1,0 +1,93 @@
+"""What a caller pushes, row by row: what one row holds never decides how another is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import ConfigError
+from .records import MAX_TIME_MS, Refused, parse_number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ROW = (list, tuple, np.ndarray)
+
+
+def read_column(values: Any, name: str, size: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Whole numbers below 2**53 in size, and which rows hold one.
+
+    An array of numbers is read at once, anything else value by value.
+
+    Raises
+    ------
+    ConfigError
+        Not one number a row.
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
+        array = np.atleast_1d(values)
+    else:
+        scalar = isinstance(values, (str, bytes)) or not isinstance(values, Iterable)
+        array = np.array([_number_or_nan(value) for value in ([values] if scalar else values)], np.float64)
+    if array.ndim != 1 or (size is not None and len(array) != size):
+        raise ConfigError(f"must have shape ({'n' if size is None else size},), got {array.shape}", name)
+    with np.errstate(invalid="ignore"):
+        good = (array >= -MAX_TIME_MS) & (array <= MAX_TIME_MS) & (array == np.floor(array))
+    return np.where(good, array, 0).astype(np.int64), good
+
+
+def read_moment(now_ms: Any, name: str) -> int:
+    """A public time given by the caller.
+
+    Raises
+    ------
+    ConfigError
+    """
+    column, good = read_column(now_ms, name)
+    if len(column) != 1 or not good[0]:
+        raise ConfigError("must be Unix milliseconds, a whole number below 2**53 in size", name)
+    return int(column[0])
+
+
+def read_rows(points: Any, n: int, dimension: int) -> tuple[NDArray[np.float64], dict[int, str]]:
+    """Raw rows (n, d), and which of them are none and why. In arrays, NaN and infinity are left to the range check.
+
+    Raises
+    ------
+    ConfigError
+        Another number of rows, or an array of another shape.
+    """
+    if isinstance(points, np.ndarray) and points.dtype.kind in "iuf":
+        values = points.astype(np.float64)
+        if values.ndim == 1 and n == 1:
+            values = values[None, :]
+        if values.shape != (n, dimension):
+            raise ConfigError(f"must have shape ({n}, {dimension}), got {values.shape}", "points")
+        return values, {}
+    if isinstance(points, (str, bytes)) or not isinstance(points, Iterable):
+        raise ConfigError(f"must have {n} rows of {dimension} numbers", "points")
+    rows = list(points)
+    if n == 1 and len(rows) == dimension and not any(isinstance(row, _ROW) for row in rows):
+        rows = [rows]
+    if len(rows) != n:
+        raise ConfigError(f"must have {n} rows, got {len(rows)}", "points")
+    values, odd = np.zeros((n, dimension)), {}
+    for i, row in enumerate(rows):
+        if not isinstance(row, _ROW) or getattr(row, "ndim", 1) != 1 or len(row) != dimension:
+            odd[i] = "broken_record"
+            continue
+        try:
+            values[i] = [parse_number(None if isinstance(value, str) else value) for value in row]
+        except Refused as refused:
+            odd[i] = "not_a_number" if refused.reason == "missing" else refused.reason
+    return values, odd
+
+
+def _number_or_nan(value: Any) -> float:
+    try:
+        return parse_number(None if isinstance(value, str) else value)
+    except Refused:
+        return math.nan
