@@ -100,7 +100,15 @@ def private_mean(
         raise ConfigError("must be a rectangular array of numbers", "points") from None
     if rows.ndim != 2 or rows.shape[1] < 1:
         raise ConfigError(f"must have shape (n, d) with d >= 1, got {rows.shape}", "points")
-    low, high = bounds
+    try:
+        low, high = map(float, bounds)
+        radius, rho, delta = float(radius), float(rho), float(delta)
+    except (TypeError, ValueError):
+        raise ConfigError("bounds must be two numbers, and radius, rho and delta one each") from None
+    if not (0 < rho < 1e9 and 0 <= delta < 1):
+        raise ConfigError(
+            f"must be positive and below 1e9 (rho) and in [0, 1) (delta), got {rho:g}, {delta:g}", "rho, delta"
+        )
     grid = Grid(Lattice(step), tuple(Feature(f"x{k}", low, high) for k in range(rows.shape[1])))
     mechanism = _mechanism(method, rho, delta, grid, radius, size_hint, spread, center)
     inside = ((rows >= low) & (rows <= high)).all(axis=1)
@@ -150,7 +158,8 @@ def _mechanism(
         return mean_mechanism(method, loss, grid.lattice, grid.dimension, radius, size_hint, spread)
     if center is None or len(center) != grid.dimension or not all(map(math.isfinite, center)):
         raise ConfigError(f"must list {grid.dimension} finite numbers for method 'ball'", "center")
-    for value in center:
-        grid.lattice.check_range(value, value, "center")
+    low, high = grid.features[0].minimum, grid.features[0].maximum
+    if not all(low <= value <= high for value in center):
+        raise ConfigError(f"must lie in bounds = ({low:g}, {high:g}), got {list(center)}", "center")
     point = tuple(int(x) for x in grid.lattice.coordinates(np.asarray(center, np.float64)))
     return BallMean(PrivacyLoss.charge(rho), point, grid.lattice.radius_squared(radius))

@@ -36,6 +36,8 @@ def _guarded(command: Callable[..., Any]) -> Callable[..., Any]:
             # The reader went away; keep the interpreter from complaining when it flushes.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             message, code = "standard output was closed by its reader", 1
+        except OSError as error:
+            message, code = f"the system refused: {error.strerror or type(error).__name__}", 1
         except MemoryError:
             message, code = "out of memory: use shorter windows or a shorter schedule", 1
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -87,6 +89,9 @@ def run(config: str, source: str | None, sink: str | None, ledger: str | None, d
         raise ConfigError(f"is required, in the file or as --{missing}", f"{missing}.url")
     _warn_if_hopeless(job)
     _keep_apart(job)
+    if job.window.clock != "eof":
+        raise ConfigError(f"must be 'eof' for files and pipes, got {job.window.clock!r}", "window.clock")
+    is_new = job.ledger is not None and not os.path.exists(_ledger_path(job.ledger.url))
     with ExitStack() as stack:
         rejections: list[Callable[[Sequence[Rejection]], object]] = []
         # The ledger first: without it nothing is read, and a file that another run writes is not touched.
@@ -101,6 +106,8 @@ def run(config: str, source: str | None, sink: str | None, ledger: str | None, d
             stack.callback(letters.close)
             rejections.append(letters.write)
         summary = run_job(engine, reader, writer)
+    if is_new and job.ledger:
+        click.echo(f"made a new ledger: {job.ledger.url}", err=True)
     for line in summary.lines():
         click.echo(line, err=True)
     if summary.rejected and not rejections:
@@ -122,7 +129,8 @@ def plan(config: str, delta: float | None, as_json: bool) -> None:
     """
     from .planning import plan as forecast
 
-    found = forecast(_load(config), delta)
+    job = _load(config)
+    found = forecast(job, _at_delta(delta, job.budget.delta))
     click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(found.lines()))
 
 
@@ -145,7 +153,7 @@ def show(ledger: str, delta: float | None, as_json: bool) -> None:
         terms, spent, states = book.terms, book.spent(), book.summary()
     finally:
         book.close()
-    at = max(1e-6, 2 * terms.capacity.delta) if delta is None else delta
+    at = _at_delta(delta, terms.capacity.delta)
     remaining = terms.capacity - spent
     facts = {
         "stream": terms.stream,
@@ -185,6 +193,22 @@ def verify(ledger: str) -> None:
     click.echo(f"{_ledger_path(ledger)}: {rows} journal rows, all in order")
 
 
+@budget.command()
+@click.argument("ledger")
+@_guarded
+def releases(ledger: str) -> None:
+    """Print every release that was sealed, byte for byte as it was published; costs nothing."""
+    from .ledgers.sqlite import SQLiteLedger
+
+    book = SQLiteLedger(_ledger_path(ledger))
+    try:
+        lines = book.releases()
+    finally:
+        book.close()
+    for line in lines:
+        click.echo(line)
+
+
 @main.command()
 @click.option("--devices", default=50, show_default=True, help="Devices in the fleet.")
 @click.option("--start", default="2016-03-15T00:00:00Z", show_default=True, help="First moment, ISO 8601.")
@@ -199,6 +223,8 @@ def simulate(devices: int, start: str, duration: str, interval: str, faults: flo
 
     Sensors drift, burst, get stuck and go wild; some records are late, duplicate or malformed.
     """
+    import gzip
+
     from .config import duration_ms
     from .records import parse_iso8601
     from .simulate import Fleet
@@ -211,7 +237,7 @@ def simulate(devices: int, start: str, duration: str, interval: str, faults: flo
         devices, start_ms, duration_ms(duration, "--duration"), duration_ms(interval, "--interval"), seed, faults
     )
     try:
-        with click.open_file(out, "w", encoding="utf-8") as file:
+        with gzip.open(out, "wt") if out.endswith(".gz") else click.open_file(out, "w", encoding="utf-8") as file:
             for line in fleet.lines():
                 file.write(line + "\n")
     except BrokenPipeError:
@@ -263,9 +289,19 @@ def _keep_apart(config: Config) -> None:
         section = getattr(config, role)
         place = section.url.partition(":")[2] if section else ""
         if place and place != "-":
-            other = roles.setdefault(os.path.realpath(place), role)
-            if other != role:
-                raise ConfigError(f"must not be the file of `{other}`: {place}", f"{role}.url")
+            for name in (place, f"{place}-wal") if role == "ledger" else (place,):
+                other = roles.setdefault(os.path.realpath(name), role)
+                if other != role:
+                    raise ConfigError(f"must not be the file of `{other}`: {place}", f"{role}.url")
+
+
+def _at_delta(delta: float | None, spent: float) -> float:
+    """At which delta epsilons are told."""
+    if delta is None:
+        return max(1e-6, 2 * spent)
+    if not 0 < delta < 1:
+        raise ConfigError(f"must be in (0, 1), got {delta}", "--delta")
+    return delta
 
 
 def _ledger_path(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import hashlib
 import math
@@ -132,7 +133,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Check nested dictionaries of the same shape as the file."""
         _check_keys(cls, sections, "")
         try:
-            return msgspec.convert(dict(sections), cls)
+            return msgspec.convert(_dates_as_text(sections), cls)
         except msgspec.ValidationError as error:
             if isinstance(error.__cause__, ConfigError):
                 raise error.__cause__ from None
@@ -176,7 +177,7 @@ class Job:
         )
         schedule = _schedule(window)
         mechanism = _mechanism(config, grid)
-        capacity = PrivacyLoss.cap(config.budget.rho, config.budget.delta)
+        capacity = _capacity(config.budget)
         times = schedule.overlap if stream.unit == "event" else 1
         if not (mechanism.loss * times).fits(capacity):
             what = f"a record lies in up to {times} windows" if times > 1 else "one window"
@@ -186,6 +187,15 @@ class Job:
         terms = Terms(stream.name, stream.unit, capacity, _specification(config))
         ahead = schedule.length_ms if window.ahead is None else duration_ms(window.ahead, "window.ahead")
         return cls(schema, grid, schedule, mechanism, terms, window.clock, ahead)
+
+
+def _dates_as_text(values: Any) -> Any:
+    """TOML dates without quotes are as good as their text."""
+    if isinstance(values, Mapping):
+        return {key: _dates_as_text(value) for key, value in values.items()}
+    if isinstance(values, list):
+        return [_dates_as_text(value) for value in values]
+    return values.isoformat() if isinstance(values, (datetime.date, datetime.time)) else values
 
 
 def duration_ms(text: str, place: str) -> int:
@@ -285,9 +295,19 @@ def _ball_center(center: list[float], grid: Grid) -> tuple[int, ...]:
         if not math.isfinite(value):
             raise ConfigError(f"must be finite, got {value}", "release.center")
         scaled = (value - feature.origin) / feature.scale
-        grid.lattice.check_range(scaled, scaled, "release.center")
+        low, high = float(feature.scaled(feature.minimum)), float(feature.scaled(feature.maximum))
+        if not low <= scaled <= high:
+            raise ConfigError(f"must lie in the range of {feature.name!r}, got {value:g}", "release.center")
         point.append(int(grid.lattice.coordinates(scaled)))
     return tuple(point)
+
+
+def _capacity(budget: BudgetSection) -> PrivacyLoss:
+    if not (math.isfinite(budget.rho) and budget.rho > 0):
+        raise ConfigError(f"must be a positive number, got {budget.rho!r}", "budget.rho")
+    if not 0 <= budget.delta < 1:
+        raise ConfigError(f"must be in [0, 1), got {budget.delta!r}", "budget.delta")
+    return PrivacyLoss.cap(budget.rho, budget.delta)
 
 
 def _loss(release: ReleaseSection, *, with_delta: bool) -> PrivacyLoss:

@@ -129,6 +129,11 @@ class Engine:
         """How many windows of the schedule were answered before this engine started."""
         return self._first
 
+    @property
+    def next_open_ms(self) -> int:
+        """Opening of the first window that is not answered."""
+        return self.job.schedule.window(self._next).open_ms
+
     # -- in ----------------------------------------------------------------------------------------------------------
 
     def push(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+import time
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .config import Config, Job
@@ -26,7 +27,7 @@ class Plan:
     sigma : list of float
         Expected noise deviation per coordinate, in the features' own (transformed) units.
     smallest_size : int or None
-        Records from which a window releases with 99%; None if no size up to 2**40 does.
+        Records from which a window releases with 99% if `size_hint` says so; None if no size up to 2**40 does.
     """
 
     stream: str
@@ -67,7 +68,7 @@ class Plan:
         ]
         if self.kind == "mean":
             smallest = "no size" if self.smallest_size is None else f"{self.smallest_size} records that are all friends"
-            lines.append(f"smallest usable window (99%): {smallest}")
+            lines.append(f"smallest usable window (99%, with that `size_hint`): {smallest}")
         delta = f"{self.epsilon_delta:g}"
         lines += [
             f"one release costs {self.loss}, epsilon {_short(self.epsilon_release)} at delta {delta}",
@@ -123,8 +124,8 @@ def plan(config: Config, delta: float | None = None) -> Plan:
         needed = f"{smallest} records per window" if smallest else "a larger `release.rho`"
         raise UnusablePlan(
             f"a window of {hint} records that are all friends would release with probability "
-            f"{_percent(forecast.probability)} at {mechanism.loss}: it needs {needed}; use longer windows, or raise "
-            "`release.rho` or `release.delta`",
+            f"{_percent(forecast.probability)} at {mechanism.loss}: it needs {needed}; use longer windows (and set "
+            "`size_hint` to what they hold), or raise `release.rho` or `release.delta`",
             "release",
         )
     delta = max(1e-6, 2 * job.terms.capacity.delta) if delta is None else delta
@@ -166,16 +167,21 @@ def _sigma(job: Job, steps: float) -> dict[str, float]:
 
 
 def _smallest_size(mechanism: Mechanism) -> int | None:
-    """Smallest n that releases with 99%, the budget's shares kept."""
+    """Smallest n whose windows release with 99%, if n is also the size hint that the budget is divided by."""
+
+    def usable(n: int) -> bool:
+        planned = replace(mechanism, size_hint=n) if hasattr(mechanism, "size_hint") else mechanism  # type: ignore[type-var]
+        return planned.forecast(n).probability >= RARELY
+
     high = 1
-    while mechanism.forecast(high).probability < RARELY:
+    while not usable(high):
         high *= 2
         if high > 2**40:
             return None
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if mechanism.forecast(middle).probability >= RARELY else (middle, high)
+        low, high = (low, middle) if usable(middle) else (middle, high)
     return high
 
 
@@ -198,7 +204,18 @@ def _warnings(job: Job, probability: float, sigma: float, hint: int | None) -> l
         )
     if job.mechanism.kind == "mean" and sigma < 1:
         warnings.append("`lattice.step` is coarser than the noise: a finer step costs nothing")
+    if job.mechanism.radius_squared and sigma**2 > job.mechanism.radius_squared:
+        warnings.append("the noise is larger than `release.radius`: such a release says nothing; raise `release.rho`")
     schedule = job.schedule
+    now = time.time_ns() // 1_000_000
+    if job.clock == "eof" and schedule.end_ms is not None and schedule.end_ms > now:
+        warnings.append(
+            "`window.end` lies in the future: a run answers its windows for ever, before their records come"
+        )
+    if job.clock != "eof" and schedule.due(now) > 10_000:
+        warnings.append(f"{schedule.due(now)} windows since `window.start` are over: the first call answers them all")
+    if (schedule.count or 0) > 10**6:
+        warnings.append(f"the schedule has {schedule.count} windows: is `window.end` right?")
     if schedule.end_ms is not None and schedule.count is not None:
         rest = schedule.end_ms - schedule.window(schedule.count - 1).close_ms
         if rest:
@@ -213,4 +230,4 @@ def _percent(probability: float) -> str:
 
 
 def _short(value: float) -> str:
-    return "unbounded" if math.isinf(value) else f"{value:.3g}"
+    return "unbounded (delta is used up)" if math.isinf(value) else f"{value:.3g}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 from .engine import Engine
-from .errors import ConfigError
+from .errors import ConfigError, LedgerMismatch
 
 if TYPE_CHECKING:
     from .releases.base import Release
@@ -28,6 +28,7 @@ class Summary:
     refused: dict[str, int] = field(default_factory=dict)
     republished: int = 0
     already_answered: int = 0
+    replayed: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     spent: str = ""
@@ -51,6 +52,12 @@ class Summary:
             text.append(f"{self.republished} releases sealed by an earlier run were published again, unchanged")
         if self.already_answered:
             text.append(f"{self.already_answered} windows were answered by an earlier run and stay as they are")
+        if self.replayed:
+            text.append(f"{self.replayed} records lie in those windows and changed nothing")
+        if self.records == 0:
+            text.append("warning: the source held no records; its windows are answered all the same, for ever")
+        elif sum(self.rejected.values()) == self.records:
+            text.append("warning: every record was rejected; the windows are answered all the same, for ever")
         return text
 
 
@@ -102,6 +109,7 @@ def run(engine: Engine, source: Source, sink: Sink, *, progress: Progress | None
                 f"must be 'eof' for files and pipes, got {engine.job.clock!r}: live clocks work through `Engine.push`",
                 "window.clock",
             )
+        _refuse_strange_sink(engine, sink)
         _publish_left_over(engine, sink, summary)
         summary.already_answered = engine.answered
         while (batch := source.poll(POLL_RECORDS)) is not None:
@@ -113,13 +121,24 @@ def run(engine: Engine, source: Source, sink: Sink, *, progress: Progress | None
             engine.acknowledge()
             summary.add(group)
             progress.show(f"{summary.released + sum(summary.refused.values()):,} windows answered")
-        summary.rejected = engine.rejected
+        summary.rejected, summary.replayed = engine.rejected, engine.replayed
         summary.spent, summary.guarantee = str(engine.spent), str(engine.guarantee)
     finally:
         progress.clear()
         engine.abort()
     summary.seconds = time.perf_counter() - started
     return summary
+
+
+def _refuse_strange_sink(engine: Engine, sink: Sink) -> None:
+    """A sink that holds windows the ledger has not sealed shows that the ledger was lost or exchanged: answering them
+    again would spend their budget twice."""
+    last = sink.last()
+    if last is not None and last.stream == engine.job.terms.stream and last.window_open_ms >= engine.next_open_ms:
+        raise LedgerMismatch(
+            f"the sink holds the release of window {last.window_open_ms}, the ledger does not know it: the ledger was "
+            "lost or exchanged; restore it, or start a stream under a new name"
+        )
 
 
 def _publish_left_over(engine: Engine, sink: Sink, summary: Summary) -> None:

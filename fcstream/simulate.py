@@ -41,6 +41,8 @@ class Fleet:
     def __post_init__(self) -> None:
         if self.devices < 1 or self.interval_ms < 1 or self.duration_ms < 1:
             raise ConfigError("devices, interval and duration must be positive", "simulate")
+        if self.seed < 0 or self.devices > 10**6:
+            raise ConfigError("seed must not be negative, and devices at most a million", "simulate")
         if not 0 <= self.faults <= 0.2:
             raise ConfigError(f"must be in [0, 0.2], got {self.faults}", "faults")
 

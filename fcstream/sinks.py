@@ -17,6 +17,9 @@ class Sink(Protocol):
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         """Those of `releases`, sealed before a crash, that this sink does not hold yet (all, if it cannot tell)."""
 
+    def last(self) -> Release | None:
+        """The last release that it holds, None if it holds none or cannot tell."""
+
     def close(self) -> None:
         """Let go of what is held. Idempotent."""
 
@@ -32,6 +35,9 @@ class ListSink:
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         return [release for release in releases if release not in self.releases]
+
+    def last(self) -> Release | None:
+        return self.releases[-1] if self.releases else None
 
     def close(self) -> None:
         pass
@@ -49,6 +55,9 @@ class CallableSink:
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         return list(releases)
+
+    def last(self) -> Release | None:
+        return None
 
     def close(self) -> None:
         pass

@@ -135,6 +135,54 @@ def test_budget_exhausted_is_exit_3(folder):
     assert [json.loads(line)["reason"] for line in done.stdout.splitlines()] == [None, "budget_exhausted"]
 
 
+def test_a_lost_ledger_does_not_buy_second_answers(folder):
+    """The sink knows windows that the ledger does not: they would be drawn and paid for twice."""
+    (folder / "c.toml").write_text(short(sample_config()))
+    write_stream(folder / "telemetry.jsonl")
+    first = call("run", "c.toml", "--sink", "jsonl:out.jsonl")
+    assert "made a new ledger" in first.stderr
+    before = (folder / "out.jsonl").read_bytes()
+    assert call("budget", "releases", "ledger.db").stdout.encode() == before
+    (folder / "ledger.db").unlink()
+    again = call("run", "c.toml", "--sink", "jsonl:out.jsonl")
+    assert again.exit_code == 2
+    assert "the ledger was lost or exchanged" in again.stderr
+    assert (folder / "out.jsonl").read_bytes() == before
+    assert json.loads(call("budget", "show", "ledger.db", "--json").stdout)["spent"]["rho"] == 0
+
+
+def test_useless_input_is_said_loudly(folder):
+    (folder / "c.toml").write_text(short(sample_config()))
+    (folder / "telemetry.jsonl").write_text("junk\njunk\n")
+    assert "every record was rejected" in call("run", "c.toml").stderr
+    (folder / "telemetry.jsonl").write_text("")
+    assert "held no records" in call("run", "c.toml", "--ledger", "sqlite:b.db").stderr
+    write_stream(folder / "telemetry.jsonl")
+    assert "1300 records lie in those windows" in call("run", "c.toml").stderr
+
+
+def test_a_user_without_a_cache_folder_can_run(folder):
+    """Numba finds no place to keep compiled code: a warning and a private folder, not a failure."""
+    import shutil
+
+    import fcstream
+
+    copy = folder / "site" / "fcstream"
+    shutil.copytree(os.path.dirname(fcstream.__file__), copy, ignore=shutil.ignore_patterns("__pycache__"))
+    code = (
+        "import numba.core.caching as c\n"
+        "c.CacheImpl._locator_classes = [c.UserProvidedCacheLocator]\n"
+        "import fcstream, warnings\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        "    print(fcstream.friend_counts([[0.0]], 1, step=0.1).tolist(), [str(w.message)[:8] for w in seen])\n"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
+    env["PYTHONPATH"] = str(folder / "site")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.stdout.strip() == "[1] ['compiled']", done.stderr
+
+
 def test_damaged_ledger_is_exit_4(folder):
     (folder / "c.toml").write_text(short(sample_config()))
     write_stream(folder / "telemetry.jsonl")

@@ -117,7 +117,9 @@ def test_unknown_sections_and_feature_keys():
         ({"budget": {"rho": 0.5}}, "budget: must hold one window"),
         ({"window": {"slide": "5s"}, "budget": {"rho": 1.5}}, "up to 2 windows"),
         ({"budget": {"delta": 1e-12}}, "budget"),
-        ({"budget": {"rho": -1}}, "negative"),
+        ({"budget": {"rho": -1}}, r"budget\.rho"),
+        ({"budget": {"delta": 2}}, r"budget\.delta"),
+        ({"release": {"method": "ball", "center": [500, 50]}}, r"release\.center"),
     ],
 )
 def test_rules(sections, what):
@@ -151,6 +153,14 @@ def test_bad_durations(text):
         duration_ms(text, "x")
 
 
+def test_a_toml_date_needs_no_quotes(tmp_path):
+    text = ISSUE_SAMPLE.replace('"2016-03-15T00:00:00Z"', "2016-03-15T00:00:00Z").replace(
+        '"2016-03-16T00:00:00Z"', "2016-03-16"
+    )
+    (tmp_path / "c.toml").write_text(text)
+    assert Job.of(Config.load(tmp_path / "c.toml")).schedule.count == 144
+
+
 def test_specification_covers_what_shapes_a_release_and_nothing_else():
     base = Job.of(Config.from_mapping(SAMPLE)).terms.specification
     for same in (
@@ -180,8 +190,9 @@ def test_plan_refuses_what_can_never_release():
 def test_plan_warns_in_between_and_agrees_with_itself():
     config = Config.from_mapping(sample(release={"size_hint": 600, "rho": 0.25}))
     smallest = plan(config).smallest_size
-    mechanism = Job.of(config).mechanism
-    assert mechanism.forecast(smallest).probability >= 0.99 > mechanism.forecast(smallest - 1).probability
+    assert plan(Config.from_mapping(sample(release={"size_hint": smallest, "rho": 0.25}))).probability >= 0.99
+    below = Config.from_mapping(sample(release={"size_hint": smallest - 1, "rho": 0.25}))
+    assert Job.of(below).mechanism.forecast(smallest - 1).probability < 0.99
     for hint in range(150, 400, 10):  # somewhere the probability lies between 1% and 99%
         config = Config.from_mapping(sample(release={"size_hint": hint, "rho": 0.25}))
         try:

@@ -65,7 +65,8 @@ def test_verify_of_a_sound_ledger(tmp_path):
         ("DELETE FROM journal WHERE seq = 3", "row 4"),
         ("UPDATE blocks SET rho = rho - 1 + 2 * (block = '2') WHERE block IN ('2', '3')", "block 2"),
         ("UPDATE blocks SET delta = 0 WHERE block = '1'", "block 1"),
-        ("UPDATE windows SET state = 'charged', sealed_seq = NULL WHERE open_ms = 60000", "window 60000"),
+        ("UPDATE windows SET sealed_seq = 1 WHERE open_ms = 60000", "window 60000"),
+        ("UPDATE meta SET value = 'mine' WHERE key = 'stream'", "row 1"),
         ("UPDATE windows SET draws = 0 WHERE open_ms = 0", "window 0"),
     ],
 )
@@ -89,6 +90,9 @@ def test_edited_ledgers_are_found_out(tmp_path, edit, what):
         ("UPDATE meta SET value = '99' WHERE key = 'schema'", LedgerMismatch, "schema version 99"),
         ("DROP TABLE journal", LedgerDamaged, "journal"),
         ("DELETE FROM blocks", LedgerDamaged, "disagree"),
+        ("UPDATE windows SET state = 'charged'", LedgerDamaged, "disagree"),
+        ("UPDATE windows SET state = 'bogus'", LedgerDamaged, "disagree"),
+        ("UPDATE blocks SET rho = 'much'", LedgerDamaged, "damaged"),
         ("UPDATE blocks SET rho = 0", LedgerDamaged, "disagree"),
         ("DELETE FROM windows", LedgerDamaged, "disagree"),
     ],
@@ -231,6 +235,14 @@ def test_a_ledger_without_its_log_is_refused(tmp_path):
     ledger.close()
     assert not (tmp_path / "l.db-wal").exists()
     SQLiteLedger(str(tmp_path / "l.db"), TERMS).close()
+
+
+def test_a_log_without_its_ledger_is_refused(tmp_path):
+    crashed(tmp_path / "l.db", "")
+    (tmp_path / "l.db").unlink()
+    with pytest.raises(LedgerDamaged, match="is missing, its log"):
+        SQLiteLedger(str(tmp_path / "l.db"), TERMS)
+    assert (tmp_path / "l.db-wal").exists()
 
 
 def test_full_disk_charges_nothing(tmp_path):

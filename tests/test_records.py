@@ -268,9 +268,27 @@ def test_torn_line_is_cut_off(tmp_path):
         assert whole.startswith(kept)
         assert sink.missing([sample_release(0), sample_release(1)]) == [sample_release(1)]
         sink.close()
-    path.write_bytes(b"x" * 200_000)  # one endless torn line
+    path.write_bytes(b'{"stream":' + b"x" * 200_000)  # one endless torn line
     JsonlSink(str(path)).close()
     assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("content", [b'{"all": "my data"}', b"[stream]\nname = 1\n", b'{"stream":"a"}\nmine', b"x"])
+@pytest.mark.parametrize("opener", [open_sink, open_dead_letter])
+def test_files_of_others_are_not_touched(tmp_path, opener, content):
+    path = tmp_path / "mine"
+    path.write_bytes(content)
+    with pytest.raises(SinkError, match="something else"):
+        opener(f"jsonl:{path}")
+    assert path.read_bytes() == content
+
+
+def test_last_release_of_a_sink(tmp_path):
+    sink = JsonlSink(str(tmp_path / "out.jsonl"))
+    assert sink.last() is None
+    sink.write([sample_release(i) for i in range(50)])
+    assert sink.last() == sample_release(49)
+    sink.close()
 
 
 def test_sink_on_a_full_disk_leaves_whole_lines(tmp_path, monkeypatch):

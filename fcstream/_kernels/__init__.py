@@ -1,3 +1,31 @@
-"""Every compiled function, one self-contained file per family: arrays in, arrays out, no
-randomness, no calls between files.
+"""Every compiled function, one self-contained file per family: arrays in, arrays out, no randomness, no calls between
+files.
+
+Compiled code is kept where Numba keeps it: beside these files, in the user's cache folder, or in NUMBA_CACHE_DIR. Where
+none of them can be written, it goes to a private folder that ends with the process, and a warning says so.
 """
+
+import atexit
+import shutil
+import tempfile
+import warnings
+
+from numba import config, njit
+
+
+def _identity(x):  # type: ignore[no-untyped-def]
+    return x
+
+
+try:
+    njit(cache=True)(_identity)
+except RuntimeError:
+    _folder = tempfile.mkdtemp(prefix="fcstream-")
+    atexit.register(shutil.rmtree, _folder, ignore_errors=True)
+    config.CACHE_DIR = _folder
+    warnings.warn(
+        "compiled code cannot be kept, so every start takes some seconds longer: set NUMBA_CACHE_DIR to a folder that "
+        "this user can write",
+        RuntimeWarning,
+        stacklevel=2,
+    )

@@ -121,6 +121,8 @@ class LineSource:
 
 def _open(path: str) -> BufferedIOBase:
     if path == "-":
+        if sys.stdin is None:
+            raise SourceError("standard input is closed: open it, or give a file as `source.url`")
         return cast(BufferedIOBase, sys.stdin.buffer)
     try:
         if os.path.isdir(path):
@@ -135,15 +137,27 @@ def _open(path: str) -> BufferedIOBase:
 
 
 class _LineFile:
-    """A file of whole lines, appended to; a torn last line is cut off when it is opened."""
+    """A file of our own whole lines, appended to; a torn last line is cut off when it is opened.
 
-    def __init__(self, path: str, mode: int) -> None:
+    Every line starts with `marker`; a file that holds anything else belongs to somebody else and is not touched.
+    """
+
+    def __init__(self, path: str, mode: int, marker: bytes) -> None:
         self.path = path
+        self._marker = marker
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise SinkError(f"{path} must be a file: choose another")
         try:
             is_new = not os.path.exists(path)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+        except OSError as error:
+            raise SinkError(f"{path} cannot be opened for writing: {error.strerror}") from None
+        try:
             self._end = self._whole_lines()
-            if self._end < os.fstat(self._fd).st_size:
+            torn = os.pread(self._fd, len(marker), self._end)
+            if not marker.startswith(torn) or not marker.startswith(os.pread(self._fd, len(marker), 0)):
+                raise SinkError(f"{path} holds something else than lines of fcstream: choose another file")
+            if torn:
                 os.ftruncate(self._fd, self._end)
             if is_new:
                 _sync_folder(path)
@@ -162,8 +176,8 @@ class _LineFile:
         except OSError as error:
             self._cut()
             raise SinkError(
-                f"{self.path} cannot be written: {error.strerror}; what was sealed stays in the ledger and is written "
-                "by the next run"
+                f"{self.path} cannot be written: {error.strerror}; make room and run again: what was sealed is in the "
+                "ledger and is written then"
             ) from None
         self._end += len(data)
 
@@ -171,6 +185,11 @@ class _LineFile:
         """What the file holds."""
         with open(self.path, "rb") as file:
             return {line.rstrip(b"\n") for line in file}
+
+    def last_line(self) -> bytes:
+        """The last whole line, without its end; empty if there is none."""
+        start = max(0, self._end - LONGEST_LINE)
+        return os.pread(self._fd, self._end - start, start).rstrip(b"\n").rpartition(b"\n")[2]
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -208,12 +227,15 @@ class JsonlSink:
     """Releases as JSON lines in a file, on disk (fsync) before they count as written. Never a partial line."""
 
     def __init__(self, path: str) -> None:
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise SinkError(f"{path} must be a file: change `sink.url`")
-        self._file = _LineFile(path, 0o644)
+        self._file = _LineFile(path, 0o644, b'{"stream":')
 
     def write(self, releases: Sequence[Release]) -> None:
         self._file.append([release.to_bytes() for release in releases], durable=True)
+
+    def last(self) -> Release | None:
+        """The last release the file holds."""
+        line = self._file.last_line()
+        return Release.from_bytes(line) if line else None
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         held = self._file.lines() if releases else set()
@@ -224,7 +246,14 @@ class JsonlSink:
 
 
 class StandardOutput:
-    """Releases as JSON lines on standard output. A reader may see a torn line after a crash, then all of it again."""
+    """Releases as JSON lines on standard output. A reader may see a torn line after a crash, then all of it again.
+
+    What the system took counts as published: ``fcstream budget releases`` prints it again if the reader lost it.
+    """
+
+    def __init__(self) -> None:
+        if sys.stdout is None:
+            raise SinkError("standard output is closed: open it, or give a file as `sink.url`")
 
     def write(self, releases: Sequence[Release]) -> None:
         try:
@@ -236,6 +265,9 @@ class StandardOutput:
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         return list(releases)
 
+    def last(self) -> Release | None:
+        return None
+
     def close(self) -> None:
         pass
 
@@ -244,9 +276,7 @@ class DeadLetters:
     """Rejections as JSON lines ``{"reason", "position", "field"}``, mode 0600: where and why, never what."""
 
     def __init__(self, path: str) -> None:
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise SinkError(f"{path} must be a file: change `dead_letter.url`")
-        self._file = _LineFile(path, 0o600)
+        self._file = _LineFile(path, 0o600, b'{"reason":')
 
     def write(self, rejections: Sequence[Rejection]) -> None:
         if rejections:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from ..errors import BudgetExhausted, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from ..zcdp import PrivacyLoss
 from .base import Request, Terms, Verdict, WindowKey, grant
 
@@ -37,7 +37,6 @@ CREATE TABLE windows (
 CREATE INDEX unacknowledged ON windows (sealed_seq) WHERE state = 'sealed';
 CREATE TABLE blocks (block TEXT PRIMARY KEY, rho INTEGER NOT NULL, delta INTEGER NOT NULL) WITHOUT ROWID;
 """
-_START = b"\0" * 32
 _OPEN: weakref.WeakSet[SQLiteLedger] = weakref.WeakSet()
 
 
@@ -93,6 +92,7 @@ class SQLiteLedger:
                 if found is not None and found[0] != "charged":
                     raise LedgerError(f"window {window.open_ms} is sealed in {self.path}: its answer is final")
                 seq = self._append("seal", window, PrivacyLoss(), "", body)
+                self._sealed += 1
                 if found is None:  # a refusal: nothing was charged
                     self._windows += 1
                     db.execute("INSERT INTO windows VALUES (?, ?, 'sealed', 0, 0, 0, '', ?)", (*key, seq))
@@ -153,6 +153,12 @@ class SQLiteLedger:
             states["blocks"] = self._db.execute("SELECT count(*) FROM blocks").fetchone()[0]
         return states
 
+    def releases(self) -> list[bytes]:
+        """All sealed releases, in order of sealing: the exact bytes that were published."""
+        with _errors(self.path):
+            rows = self._db.execute("SELECT body FROM journal WHERE kind = 'seal' ORDER BY seq").fetchall()
+        return [bytes(body) for (body,) in rows]
+
     def verify(self) -> int:
         """Check the whole ledger against itself; returns how many journal rows it has.
 
@@ -192,13 +198,16 @@ class SQLiteLedger:
             _must_agree(self.path, self.terms, terms)
         row = db.execute("SELECT seq, chain FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
         self._seq: int = row[0] if row else 0
-        self._chain: bytes = row[1] if row else _START
+        self._chain: bytes = row[1] if row else _start(self.terms)
         if self._meta("log") == "open" and not had_log:
             raise LedgerDamaged(
                 f"{self.path} was not closed and its {self.path}-wal is missing: charges are lost; restore both files "
                 "together, or end this stream and start one under a new name and budget"
             )
         self._windows, self._charged = db.execute("SELECT count(*), coalesce(sum(rho), 0) FROM windows").fetchone()
+        self._sealed = db.execute("SELECT count(*) FROM windows WHERE state IN ('sealed', 'acknowledged')").fetchone()[
+            0
+        ]
         self._spent = db.execute("SELECT coalesce(sum(rho), 0) FROM blocks").fetchone()[0]
         if self._meta("head") != self._head():
             raise LedgerDamaged(
@@ -209,7 +218,7 @@ class SQLiteLedger:
 
     def _head(self) -> str:
         """What the summary tables and the journal's last row must agree with."""
-        return f"{self._seq}:{self._chain.hex()}:{self._windows}:{self._charged}:{self._spent}"
+        return f"{self._seq}:{self._chain.hex()}:{self._windows}:{self._sealed}:{self._charged}:{self._spent}"
 
     def _mark(self, log: str) -> None:
         self._db.execute("UPDATE meta SET value = ? WHERE key = 'log'", (log,))
@@ -224,7 +233,7 @@ class SQLiteLedger:
             "capacity_rho": str(terms.capacity.rho_nano),
             "capacity_delta": str(terms.capacity.delta_femto),
             "specification": terms.specification,
-            "head": f"0:{_START.hex()}:0:0:0",
+            "head": f"0:{_start(terms).hex()}:0:0:0:0",
             "log": "closed",
         }
         self._db.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
@@ -315,7 +324,7 @@ class SQLiteLedger:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         if os.getpid() != self._pid:
             raise LedgerError(f"{self.path} was opened before a fork: open the engine in the process that uses it")
-        before = self._seq, self._chain, self._windows, self._charged, self._spent
+        before = self._seq, self._chain, self._windows, self._sealed, self._charged, self._spent
         try:
             with _errors(self.path):
                 self._db.execute("BEGIN IMMEDIATE")
@@ -323,13 +332,13 @@ class SQLiteLedger:
                 self._db.execute("UPDATE meta SET value = ? WHERE key = 'head'", (self._head(),))
                 self._db.execute("COMMIT")
         except BaseException:
-            self._seq, self._chain, self._windows, self._charged, self._spent = before
+            self._seq, self._chain, self._windows, self._sealed, self._charged, self._spent = before
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
 
     def _verify_journal(self) -> int:
-        chain, count = _START, 0
+        chain, count = _start(self.terms), 0
         windows: dict[tuple[int, int], list[Any]] = {}
         blocks: dict[str, list[int]] = {}
         rows = self._db.execute(
@@ -380,6 +389,13 @@ def _step(entry: list[Any], kind: str, seq: int, rho: int, delta: int, names: st
     return True
 
 
+def _start(terms: Terms) -> bytes:
+    """The chain's first link: it binds the journal to what the ledger is about."""
+    capacity = terms.capacity
+    text = "|".join((terms.stream, terms.unit, str(capacity.rho_nano), str(capacity.delta_femto), terms.specification))
+    return hashlib.sha256(text.encode()).digest()
+
+
 def _link(chain: bytes, row: tuple[Any, ...]) -> bytes:
     head = "|".join(map(str, row[:-1])).encode()
     return hashlib.sha256(chain + hashlib.sha256(head).digest() + hashlib.sha256(row[-1]).digest()).digest()
@@ -410,6 +426,8 @@ def _connect(path: str, *, create: bool) -> sqlite3.Connection:
     if not create and not os.path.exists(path):
         raise LedgerError(f"{path} does not exist: there is no ledger to look at")
     if not os.path.exists(path):
+        if os.path.exists(f"{path}-wal"):
+            raise LedgerDamaged(f"{path} is missing, its log {path}-wal is there: charges are lost; restore both files")
         # Never open and close a file that may be a ledger in use: closing any descriptor drops the process's locks.
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -441,3 +459,7 @@ def _errors(path: str) -> Iterator[None]:
         raise LedgerError(f"{path} cannot be used: {text}") from None
     except sqlite3.DatabaseError as error:
         raise LedgerDamaged(f"{path} is damaged: {error}") from None
+    except (TypeError, ValueError) as error:  # a column of another type than we write
+        if isinstance(error, FcstreamError):
+            raise
+        raise LedgerDamaged(f"{path} is damaged: a value has the wrong type") from None
