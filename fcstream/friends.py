@@ -245,7 +245,7 @@ class FriendCounts:
 
     Notes
     -----
-    A pair of points is compared once, however many windows hold both (new points of one batch from either side). The
+    A pair of points is compared once, however many windows hold both (a few new ones from either side). The
     pair's bit is the exact integer predicate sum((x-y)**2) <= radius_squared, so counts do not depend on order or
     batching. From 4,096 points in a pane on, points are sorted by distance from a pivot, and whole ranges of pairs
     are decided by the triangle inequality; those are added when a view is made.
@@ -342,8 +342,10 @@ class FriendCounts:
                 self._panes[other].counts.pop(pane, None)
 
     def _batch_size(self, held: int) -> int:
-        """Rows swept at once. New points of one batch are compared from both sides, so a batch is short against what
+        """Rows swept at once. New points of one sorted batch are compared from both sides, so it is short against what
         is held; and long enough that the calls (about 30 microseconds) cost less than those comparisons."""
+        if self._sorting.size == 1:
+            return 4096
         fair = math.isqrt(600_000 // self.dimension)
         return max(32, min(fair, 512), min(held // 16, 4096))
 
@@ -353,10 +355,12 @@ class FriendCounts:
         sorting = self._sorting
         order, row_starts = np.empty(len(rows), np.int64), np.empty(sorting.size + 1, np.int64)
         pairs.bucket_rows(rows, sorting.pivot, sorting.edges, order, row_starts)
-        if sorting.size > 1:
+        in_order = sorting.size == 1
+        if not in_order:
             rows = rows[order]
         slots = held.insert(rows, row_starts)
-        if self._radius_squared is None:
+        radius_squared = self._radius_squared
+        if radius_squared is None:
             return
         for other in range(pane - self._reach + 1, pane + self._reach):
             neighbor = self._panes.get(other)
@@ -365,19 +369,19 @@ class FriendCounts:
             row_counts = np.zeros(len(rows), np.int32)
             lane_counts = neighbor.counts_with(pane)
             for tiles, first, last in neighbor.parts():
-                pairs.sweep(
-                    rows,
-                    row_starts,
-                    sorting.ask_first,
-                    sorting.ask_last,
-                    tiles,
-                    neighbor.buckets[first:last],
-                    self._radius_squared,
-                    row_counts,
-                    lane_counts[first * LANES : last * LANES],
-                )
-            # Within one pane the new lanes have been counted as rows: what was added to them as lanes is replaced.
-            held.counts_with(other)[slots] = row_counts
+                hits = lane_counts[first * LANES : last * LANES]
+                if in_order and neighbor is held:
+                    start = int(slots[0]) - first * LANES
+                    pairs.sweep_within(rows, start, tiles, last - first, radius_squared, row_counts, hits)
+                else:
+                    asks = sorting.ask_first, sorting.ask_last
+                    buckets = neighbor.buckets[first:last]
+                    pairs.sweep(rows, row_starts, *asks, tiles, buckets, radius_squared, row_counts, hits)
+            counts = held.counts_with(other)
+            if in_order:
+                counts[slots] += row_counts
+            else:  # within one pane the new lanes have been counted as rows: what they got as lanes is replaced
+                counts[slots] = row_counts
 
     def _sort(self, crowded: _Pane) -> None:
         """Sort all panes by distance from a pivot of the crowded one, if that decides enough."""

@@ -149,6 +149,29 @@ def sweep(rows, row_starts, ask_first, ask_last, tiles, buckets, radius2, row_co
 
 
 @njit(cache=True, nogil=True)
+def sweep_within(rows, first, tiles, count, radius2, row_counts, lane_counts):
+    """Compare each row, stored in the lanes `first`, `first` + 1, ... of a pane, with all lanes before it and itself.
+
+    tiles is any run of the pane's tiles, `count` of them in use, and `first` counts lanes from its start (it may be
+    negative or beyond). Hits are added to both sides: row_counts (m,) and lane_counts (count * LANES,) int32. Two new
+    points of one tile are decided from either side: a whole tile costs less than half a tile with a mask.
+    """
+    m = len(rows)
+    own_lanes = np.empty(LANES, np.int32)
+    for t in range(count):
+        base = t * LANES
+        lane_counts_here = lane_counts[base : base + LANES]
+        own = min(m, max(0, base - first))  # rows own..later lie in this tile, rows from later on in tiles after it
+        later = min(m, max(0, base + LANES - first))
+        _count_tile(rows, later, m, tiles, t, radius2, row_counts, lane_counts_here)
+        if own < later:
+            own_lanes[:] = 0
+            _count_tile(rows, own, later, tiles, t, radius2, row_counts, own_lanes)
+            for j in range(min(LANES, first - base)):  # lanes that were there before; new ones count as rows
+                lane_counts_here[j] += own_lanes[j]
+
+
+@njit(cache=True, nogil=True)
 def bucket_rows(rows, pivot, edges, order, row_starts):
     """Sort rows by bucket: the first b with squared distance from pivot <= edges[b], else the last.
 
