@@ -272,10 +272,10 @@ def _load(path: str, **urls: str | None) -> Config:
 
 def _warn_if_hopeless(config: Config) -> None:
     from .errors import UnusablePlan
-    from .planning import plan as forecast
+    from .planning import doubts
 
     try:
-        warnings = forecast(config).warnings
+        warnings = doubts(config)
     except UnusablePlan as error:
         warnings = [str(error)]
     for text in warnings:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .config import Config, Job
 from .errors import UnusablePlan
-from .releases.base import Mechanism
+from .releases.base import Forecast, Mechanism
 from .zcdp import PrivacyLoss, epsilon_tight
 
 NEVER, RARELY = 0.01, 0.99
@@ -118,16 +118,7 @@ def plan(config: Config, delta: float | None = None) -> Plan:
     job = Job.of(config)
     mechanism, schedule = job.mechanism, job.schedule
     hint = config.release.size_hint
-    forecast = mechanism.forecast(hint or 1000)
-    smallest = _smallest_size(mechanism)
-    if hint is not None and forecast.probability < NEVER:
-        needed = f"{smallest} records per window" if smallest else "a larger `release.rho`"
-        raise UnusablePlan(
-            f"a window of {hint} records that are all friends would release with probability "
-            f"{_percent(forecast.probability)} at {mechanism.loss}: it needs {needed}; use longer windows (and set "
-            "`size_hint` to what they hold), or raise `release.rho` or `release.delta`",
-            "release",
-        )
+    forecast = _usable_forecast(job, hint)
     delta = max(1e-6, 2 * job.terms.capacity.delta) if delta is None else delta
     per_day = DAY_MS / schedule.slide_ms
 
@@ -143,7 +134,7 @@ def plan(config: Config, delta: float | None = None) -> Plan:
         size_hint=hint,
         probability=forecast.probability,
         sigma=_sigma(job, forecast.sigma),
-        smallest_size=smallest,
+        smallest_size=_smallest_size(mechanism),
         loss=mechanism.loss,
         per_record=mechanism.loss * (schedule.overlap if is_event else 1),
         capacity=job.terms.capacity,
@@ -157,6 +148,33 @@ def plan(config: Config, delta: float | None = None) -> Plan:
         lasting_windows=None if is_event else _lasting(mechanism.loss, job.terms.capacity),
         warnings=_warnings(job, forecast.probability, forecast.sigma, hint),
     )
+
+
+def doubts(config: Config) -> list[str]:
+    """The warnings of `plan`, quickly, for a run.
+
+    Raises
+    ------
+    UnusablePlan
+    """
+    job, hint = Job.of(config), config.release.size_hint
+    forecast = _usable_forecast(job, hint)
+    return _warnings(job, forecast.probability, forecast.sigma, hint)
+
+
+def _usable_forecast(job: Job, hint: int | None) -> Forecast:
+    mechanism = job.mechanism
+    forecast = mechanism.forecast(hint or 1000)
+    if hint is not None and forecast.probability < NEVER:
+        smallest = _smallest_size(mechanism)
+        needed = f"{smallest} records per window" if smallest else "a larger `release.rho`"
+        raise UnusablePlan(
+            f"a window of {hint} records that are all friends would release with probability "
+            f"{_percent(forecast.probability)} at {mechanism.loss}: it needs {needed}; use longer windows (and set "
+            "`size_hint` to what they hold), or raise `release.rho` or `release.delta`",
+            "release",
+        )
+    return forecast
 
 
 def _sigma(job: Job, steps: float) -> dict[str, float]:
