@@ -45,58 +45,61 @@ def _mask_for(bound):
 
 
 @njit(cache=True, nogil=True)
+def _geometric(words, p, scale, mask):
+    """One draw x >= 0 with P(x) proportional to exp(-x / scale) from words[p:]; returns (status, x, next p)."""
+    used = len(words)
+    while True:
+        while True:
+            if p >= used:
+                return STARVED, np.int64(0), p
+            u = np.int64(words[p] & mask)
+            p += 1
+            if u < scale:
+                break
+        if p >= used:
+            return STARVED, np.int64(0), p
+        verdict = _below_exp(words[p], u / scale)
+        p += 1
+        if verdict == _UNSURE:
+            return UNDECIDED, np.int64(0), p
+        if verdict == _NO:
+            continue
+        v = np.int64(0)
+        while True:
+            if p >= used:
+                return STARVED, np.int64(0), p
+            verdict = _below_exp(words[p], 1.0)
+            p += 1
+            if verdict == _NO:
+                return DONE, u + scale * v, p
+            v += 1
+            if verdict == _UNSURE or v == _LARGEST:
+                return UNDECIDED, np.int64(0), p
+
+
+@njit(cache=True, nogil=True)
 def discrete_laplace(words, first, numerator, denominator, out):
     """Draw out[first:] with P(y) proportional to exp(-|y| * denominator / numerator).
 
     Returns (how many are done, first word of the unfinished draw, status). words uint64, out int64.
     """
-    used = len(words)
     mask = _mask_for(numerator)
     p = 0
-    i = first
-    while i < len(out):
+    for i in range(first, len(out)):
         start = p
         while True:
-            u = np.int64(0)
-            while True:
-                if p >= used:
-                    return i, start, STARVED
-                u = np.int64(words[p] & mask)
-                p += 1
-                if u < numerator:
-                    break
-            if p >= used:
-                return i, start, STARVED
-            verdict = _below_exp(words[p], u / numerator)
-            p += 1
-            if verdict == _UNSURE:
-                return i, start, UNDECIDED
-            if verdict == _NO:
-                continue
-            v = np.int64(0)
-            while True:
-                if p >= used:
-                    return i, start, STARVED
-                verdict = _below_exp(words[p], 1.0)
-                p += 1
-                if verdict == _UNSURE:
-                    return i, start, UNDECIDED
-                if verdict == _NO:
-                    break
-                v += 1
-                if v == _LARGEST:
-                    return i, start, UNDECIDED
-            y = (u + numerator * v) // denominator
-            if p >= used:
-                return i, start, STARVED
+            status, x, p = _geometric(words, p, numerator, mask)
+            if status == DONE and p >= len(words):
+                status = STARVED
+            if status != DONE:
+                return i, start, status
+            y = x // denominator
             negative = words[p] & np.uint64(1)
             p += 1
-            if negative and y == 0:
-                continue
-            out[i] = -y if negative else y
-            break
-        i += 1
-    return i, p, DONE
+            if not negative or y != 0:  # minus zero is drawn again
+                break
+        out[i] = -y if negative else y
+    return len(out), p, DONE
 
 
 @njit(cache=True, nogil=True)
@@ -105,63 +108,32 @@ def discrete_gaussian(words, first, scale, variance, out):
 
     Returns (how many are done, first word of the unfinished draw, status). words uint64, out int64.
     """
-    used = len(words)
     mask = _mask_for(scale)
     shift = variance / scale
     p = 0
-    i = first
-    while i < len(out):
+    for i in range(first, len(out)):
         start = p
         while True:
-            u = np.int64(0)
-            while True:
-                if p >= used:
-                    return i, start, STARVED
-                u = np.int64(words[p] & mask)
-                p += 1
-                if u < scale:
-                    break
-            if p >= used:
-                return i, start, STARVED
-            verdict = _below_exp(words[p], u / scale)
-            p += 1
-            if verdict == _UNSURE:
-                return i, start, UNDECIDED
-            if verdict == _NO:
-                continue
-            v = np.int64(0)
-            while True:
-                if p >= used:
-                    return i, start, STARVED
-                verdict = _below_exp(words[p], 1.0)
-                p += 1
-                if verdict == _UNSURE:
-                    return i, start, UNDECIDED
-                if verdict == _NO:
-                    break
-                v += 1
-                if v == _LARGEST:
-                    return i, start, UNDECIDED
-            y = u + scale * v
-            if p >= used:
-                return i, start, STARVED
+            status, y, p = _geometric(words, p, scale, mask)
+            if status == DONE and p >= len(words):
+                status = STARVED
+            if status != DONE:
+                return i, start, status
             negative = words[p] & np.uint64(1)
             p += 1
-            if negative and y == 0:
+            if negative and y == 0:  # minus zero is drawn again
                 continue
-            if p >= used:
+            if p >= len(words):
                 return i, start, STARVED
             gap = y - shift
             verdict = _below_exp(words[p], gap * gap / (2.0 * variance))
             p += 1
             if verdict == _UNSURE:
                 return i, start, UNDECIDED
-            if verdict == _NO:
-                continue
-            out[i] = -y if negative else y
-            break
-        i += 1
-    return i, p, DONE
+            if verdict == _YES:
+                break
+        out[i] = -y if negative else y
+    return len(out), p, DONE
 
 
 @njit(cache=True, nogil=True)
