@@ -315,7 +315,10 @@ class Engine:
         due = schedule.count if now_ms is None else schedule.due(now_ms)
         if due is None or self._next >= due:
             return False
-        windows = [schedule.window(index) for index in range(self._next, min(self._next + GROUP, due))]
+        # Records held back enter when the windows they were late for are sealed; a group ends before the next of them.
+        self._enter_held(self._next)
+        stop = min([self._next + GROUP, due, *(first for first, _, _ in self._held)])
+        windows = [schedule.window(index) for index in range(self._next, stop)]
         verdicts = self._ledger.charge([self._request(window) for window in windows])
         releases = [
             self._release(window, verdict)
@@ -352,8 +355,6 @@ class Engine:
 
     def _release(self, window: Window, verdict: Verdict) -> Release:
         if verdict.charge is not None:
-            # Records held back for later windows enter when the windows they were late for have closed.
-            self._enter_held(window.index)
             view = self._friends.view(self.job.schedule.panes(window))
             outcome = self.job.mechanism.release(view, verdict.charge, self._noise)
             return self._as_release(window, outcome, verdict.charge.loss, verdict.spent)
@@ -403,13 +404,13 @@ class Engine:
         n = len(times)
         values, odd = read_rows(points, n, self.job.grid.dimension)
         where, named = (
-            (np.arange(n), np.ones(n, np.bool_)) if positions is None else read_column(positions, "positions", n)
+            (np.arange(n), np.ones(n, np.bool_)) if positions is None else read_column(positions, "positions", n, 2**62)
         )
         arrivals = None
         if self.job.clock != "eof":
             if arrival_ms is None and self.job.clock == "broker":
                 raise ConfigError("must be given with clock = 'broker'", "arrival_ms")
-            if arrival_ms is None or np.ndim(arrival_ms) == 0:
+            if arrival_ms is None or isinstance(arrival_ms, (int, float, str, np.generic)):
                 arrivals = np.full(n, _now_ms() if arrival_ms is None else read_moment(arrival_ms, "arrival_ms"))
             else:
                 arrivals, stamped = read_column(arrival_ms, "arrival_ms", n)
@@ -475,12 +476,14 @@ class Engine:
 
     def _enter_held(self, index: int) -> None:
         """Count the held records that are in time for window `index`."""
-        if not self._held:
-            return
-        for first, pane, point in self._held:
-            if first <= index:
-                self._friends.add(pane, point)
+        due = [entry for entry in self._held if entry[0] <= index]
         self._held = [entry for entry in self._held if entry[0] > index]
+        try:
+            for _, pane, point in due:
+                self._friends.add(pane, point)
+        except BaseException:
+            self.abort()  # which of them were counted is not known
+            raise
 
     def _forget(self) -> None:
         """Drop panes that no later window covers."""

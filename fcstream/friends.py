@@ -70,7 +70,7 @@ class _Sorting:
         strangers |= strangers.T
         friends = (high[:, None] + high[None, :]) <= radius * (1 - _SLACK)
         asked = ~(strangers | friends)
-        if asked[:-1, :-1].mean() > 1 - _WORTH:
+        if len(asked) > 2 and asked[:-1, :-1].mean() > 1 - _WORTH:
             return None
         some = asked.any(axis=1)
         first = np.where(some, asked.argmax(axis=1), 0)

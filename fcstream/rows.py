@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 _ROW = (list, tuple, np.ndarray)
 
 
-def read_column(values: Any, name: str, size: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Whole numbers below 2**53 in size, and which rows hold one.
+def read_column(
+    values: Any, name: str, size: int | None = None, limit: int = MAX_TIME_MS
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Whole numbers below `limit` in size (floats: below 2**53), and which rows hold one.
 
     An array of numbers is read at once, anything else value by value.
 
@@ -28,15 +30,35 @@ def read_column(values: Any, name: str, size: int | None = None) -> tuple[NDArra
         Not one number a row.
     """
     if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
-        array = np.atleast_1d(values)
+        array = np.atleast_1d(_unmasked(values) if values.dtype.kind == "f" or np.ma.isMA(values) else values)
+        if array.dtype.kind == "f":
+            limit = min(limit, MAX_TIME_MS)
+        with np.errstate(invalid="ignore"):
+            good = (array > -limit) & (array < limit) & (array == np.floor(array))
+        column = np.where(good, array, 0).astype(np.int64)
     else:
         scalar = isinstance(values, (str, bytes)) or not isinstance(values, Iterable)
-        array = np.array([_number_or_nan(value) for value in ([values] if scalar else values)], np.float64)
-    if array.ndim != 1 or (size is not None and len(array) != size):
-        raise ConfigError(f"must have shape ({'n' if size is None else size},), got {array.shape}", name)
-    with np.errstate(invalid="ignore"):
-        good = (array >= -MAX_TIME_MS) & (array <= MAX_TIME_MS) & (array == np.floor(array))
-    return np.where(good, array, 0).astype(np.int64), good
+        whole = [_whole(value, limit) for value in ([values] if scalar else values)]
+        good = np.array([value is not None for value in whole], np.bool_)
+        column = np.array([value or 0 for value in whole], np.int64)
+    if column.ndim != 1 or (size is not None and len(column) != size):
+        raise ConfigError(f"must have shape ({'n' if size is None else size},), got {column.shape}", name)
+    return column, good
+
+
+def _whole(value: Any, limit: int) -> int | None:
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return int(value) if abs(int(value)) < limit else None
+    try:
+        number = parse_number(None if isinstance(value, str) else value)
+    except Refused:
+        return None
+    return int(number) if number == math.floor(number) and abs(number) < min(limit, MAX_TIME_MS) else None
+
+
+def _unmasked(values: NDArray[Any]) -> NDArray[np.float64]:
+    """As float64, masked cells as NaN."""
+    return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
 
 
 def read_moment(now_ms: Any, name: str) -> int:
@@ -61,13 +83,13 @@ def read_rows(points: Any, n: int, dimension: int) -> tuple[NDArray[np.float64],
         Another number of rows, or an array of another shape.
     """
     if isinstance(points, np.ndarray) and points.dtype.kind in "iuf":
-        values = points.astype(np.float64)
+        values = _unmasked(points)
         if values.ndim == 1 and n == 1:
             values = values[None, :]
         if values.shape != (n, dimension):
             raise ConfigError(f"must have shape ({n}, {dimension}), got {values.shape}", "points")
         return values, {}
-    if isinstance(points, (str, bytes)) or not isinstance(points, Iterable):
+    if isinstance(points, (str, bytes)) or not isinstance(points, Iterable) or getattr(points, "ndim", 1) == 0:
         raise ConfigError(f"must have {n} rows of {dimension} numbers", "points")
     rows = list(points)
     if n == 1 and len(rows) == dimension and not any(isinstance(row, _ROW) for row in rows):
@@ -84,10 +106,3 @@ def read_rows(points: Any, n: int, dimension: int) -> tuple[NDArray[np.float64],
         except Refused as refused:
             odd[i] = "not_a_number" if refused.reason == "missing" else refused.reason
     return values, odd
-
-
-def _number_or_nan(value: Any) -> float:
-    try:
-        return parse_number(None if isinstance(value, str) else value)
-    except Refused:
-        return math.nan

@@ -101,6 +101,65 @@ def test_late_for_one_sliding_window_in_time_for_the_next():
     assert abs(answers[2].count) < 3
 
 
+def with_held_records():
+    shape = {"window": {"slide": "5s", **LIVE}, "release": {"kind": "count", "rho": 50.0}, "budget": {"rho": 200.0}}
+    eng = engine(**shape)
+    eng.push([6_000] * 100, rows(100), arrival_ms=7_000)
+    eng.push([6_001] * 50, rows(50), arrival_ms=12_001)  # late for the first window
+    return eng
+
+
+def test_a_retry_after_a_failed_seal_sees_the_same_records(monkeypatch):
+    eng = with_held_records()
+    real, calls = type(eng._ledger).seal, []
+
+    def failing(self, answers):
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError("disk")
+        return real(self, answers)
+
+    monkeypatch.setattr(type(eng._ledger), "seal", failing)
+    with pytest.raises(OSError):
+        eng.advance(100_000)
+    answers = eng.advance(100_000)
+    assert abs(answers[0].count - 100) < 3
+    assert abs(answers[1].count - 150) < 3
+
+
+def test_an_interrupt_while_held_records_enter_counts_none_twice(monkeypatch):
+    eng = with_held_records()
+    real, calls = type(eng._friends).add, []
+
+    def interrupted(self, pane, points):
+        calls.append(1)
+        if len(calls) == 20:
+            raise KeyboardInterrupt
+        return real(self, pane, points)
+
+    monkeypatch.setattr(type(eng._friends), "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        eng.advance(100_000)
+    monkeypatch.undo()
+    with pytest.raises(EngineClosed):
+        eng.advance(100_000)
+
+
+def test_odd_arrays():
+    rejected = []
+    eng = engine(rejected=rejected)
+    good = np.array([[20.0, 50.0]] * 3)
+    masked = np.ma.array(good.copy(), mask=[[0, 0], [1, 0], [0, 0]])
+    masked.data[1, 0] = 1e30
+    eng.push([1, 2, 3], masked)
+    eng.push(np.array([np.inf, 1, 2], np.float16), good)
+    eng.push([1, 2], good[:2], positions=[2**53, 2**53 + 1])
+    assert [r.reason for r in rejected] == ["not_finite", "bad_time"]
+    assert eng._friends.size(0) == 6
+    with pytest.raises(ConfigError, match="points"):
+        eng.push([1], np.array(None, object))
+
+
 def test_sliding_windows_count_each_pane_and_charge_each_pane():
     shape = {"window": {"slide": "5s"}, "release": {"kind": "count", "rho": 20.0}, "budget": {"rho": 40.0}}
     eng = engine(**shape)
@@ -359,8 +418,9 @@ def test_odd_arrivals_and_positions_are_rejected_by_row():
     good = [20.0, 50.0]
     eng.push([1, 2, 3], [good] * 3, arrival_ms=[5, None, float("nan")])
     eng.push([1, 2, 3], [good] * 3, arrival_ms=5, positions=[1, "x", 2])
-    assert [r.reason for r in rejected] == ["bad_time", "bad_time", "broken_record"]
-    assert eng._friends.size(0) == 3
+    eng.push([1, 2], [good] * 2, arrival_ms=[5, [5]])
+    assert [r.reason for r in rejected] == ["bad_time", "bad_time", "broken_record", "bad_time"]
+    assert eng._friends.size(0) == 4
     with pytest.raises(ConfigError, match="arrival_ms"):
         eng.push([1], [good], arrival_ms="now")
 

@@ -237,6 +237,79 @@ def test_a_ledger_without_its_log_is_refused(tmp_path):
     SQLiteLedger(str(tmp_path / "l.db"), TERMS).close()
 
 
+def test_a_refused_opening_after_a_crash_harms_nothing(tmp_path):
+    """Wrong terms, then the right ones: the first opening merged the log and must have said so."""
+    crashed(tmp_path / "l.db", "")
+    with pytest.raises(LedgerMismatch):
+        SQLiteLedger(str(tmp_path / "l.db"), Terms("other", "event", TERMS.capacity, TERMS.specification))
+    ledger = SQLiteLedger(str(tmp_path / "l.db"), TERMS)
+    assert ledger.verify() == 2
+    ledger.close()
+
+
+def test_a_ledger_that_is_dropped_or_left_open_can_be_opened_again(tmp_path):
+    path = str(tmp_path / "l.db")
+    SQLiteLedger(path, TERMS).charge([Request(window(0), LOSS, ("0",))])  # dropped, never closed
+    code = (
+        "import sys\nfrom fcstream.ledgers.base import Request\nfrom fcstream.ledgers.sqlite import SQLiteLedger\n"
+        "from fcstream.testing import LedgerContract, window\n"
+        "ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)\n"
+        "ledger.charge([Request(window(1), LedgerContract.loss, ('1',))])\nkeep = [ledger]\nkeep.append(keep)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, path], check=True)  # left open at the interpreter's end
+    ledger = SQLiteLedger(path, TERMS)
+    assert ledger.verify() == 2
+    ledger.close()
+
+
+def test_an_interrupted_opening_harms_nothing(tmp_path, monkeypatch):
+    path = str(tmp_path / "l.db")
+    filled(path)
+
+    def interrupt(self, log, real=SQLiteLedger._mark):
+        real(self, log)
+        if log == "open":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(SQLiteLedger, "_mark", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        SQLiteLedger(path, TERMS)
+    monkeypatch.undo()
+    ledger = SQLiteLedger(path, TERMS)
+    assert ledger.verify() == 8
+    ledger.close()
+
+
+def test_a_full_disk_while_closing_keeps_the_log(tmp_path):
+    code = """
+import os, resource, signal, sys
+from fcstream.ledgers.base import Request
+from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.testing import LedgerContract, window
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)
+ledger.charge([Request(window(i), LedgerContract.loss, (str(i),)) for i in range(40)])
+size = os.path.getsize(sys.argv[1] + "-wal")
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+ledger.close()
+"""
+    path = str(tmp_path / "l.db")
+    subprocess.run([sys.executable, "-c", code, path], check=True)
+    ledger = SQLiteLedger(path, TERMS)
+    assert ledger.summary()["charged"] == 40
+    ledger.close()
+
+
+def test_a_killed_refusal_does_not_hide_the_loss(tmp_path):
+    """The look at the mark comes before SQLite can make a new, empty log."""
+    crashed(tmp_path / "l.db", "")
+    (tmp_path / "l.db-wal").unlink()
+    for _ in range(2):
+        with pytest.raises(LedgerDamaged, match="-wal is missing"):
+            SQLiteLedger(str(tmp_path / "l.db"), TERMS)
+        assert not (tmp_path / "l.db-wal").exists()
+
+
 def test_a_log_without_its_ledger_is_refused(tmp_path):
     crashed(tmp_path / "l.db", "")
     (tmp_path / "l.db").unlink()

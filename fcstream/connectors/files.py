@@ -6,6 +6,7 @@ whole lines only: a line torn by a crash is cut off when the file is opened agai
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import os
 import sys
@@ -153,7 +154,13 @@ class _LineFile:
         except OSError as error:
             raise SinkError(f"{path} cannot be opened for writing: {error.strerror}") from None
         try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._fd)
+            raise SinkError(f"{path} is in use: one writer at a time; choose another file") from None
+        try:
             self._end = self._whole_lines()
+            self._end_last_line()
             torn = os.pread(self._fd, len(marker), self._end)
             if not marker.startswith(torn) or not marker.startswith(os.pread(self._fd, len(marker), 0)):
                 raise SinkError(f"{path} holds something else than lines of fcstream: choose another file")
@@ -206,6 +213,16 @@ class _LineFile:
                 return start + cut + 1
             end = start
         return 0
+
+    def _end_last_line(self) -> None:
+        """A whole line that lacks only its end (an editor took it) is no torn line."""
+        tail = os.pread(self._fd, LONGEST_LINE, self._end)
+        if tail.startswith(self._marker):
+            try:
+                msgspec.json.decode(tail)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                return
+            self._end += os.pwrite(self._fd, b"\n", self._end + len(tail)) + len(tail)
 
     def _cut(self) -> None:
         try:

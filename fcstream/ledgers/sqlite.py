@@ -10,10 +10,13 @@ after a crash without its PATH-wal, charges are missing, and it is refused.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import hashlib
 import os
 import sqlite3
+import urllib.parse
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -40,13 +43,23 @@ CREATE TABLE blocks (block TEXT PRIMARY KEY, rho INTEGER NOT NULL, delta INTEGER
 _OPEN: weakref.WeakSet[SQLiteLedger] = weakref.WeakSet()
 
 
-def _disown_in_child() -> None:
-    """A forked child must never close its parent's connection: SQLite would delete the write-ahead log under it."""
+def _disown(ledger: SQLiteLedger) -> None:
+    """Never close this connection: closing it would make SQLite merge and delete the write-ahead log."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(ledger._db))
+
+
+def _disown_all() -> None:
     for ledger in _OPEN:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(ledger._db))
+        _disown(ledger)
 
 
-os.register_at_fork(after_in_child=_disown_in_child)
+def _close_all() -> None:
+    for ledger in list(_OPEN):
+        ledger.close()
+
+
+os.register_at_fork(after_in_child=_disown_all)  # a child must not touch its parent's log
+atexit.register(_close_all)
 
 
 class SQLiteLedger:
@@ -68,14 +81,14 @@ class SQLiteLedger:
         self.path = path
         self._pid = os.getpid()
         self._closed = False
-        had_log = os.path.exists(f"{path}-wal")
+        _refuse_lost_log(path)
         self._db = _connect(path, create=terms is not None)
         _OPEN.add(self)
         try:
             with _errors(path):
-                self._prepare(terms, had_log)
+                self._prepare(terms)
         except BaseException:
-            self._db.close()
+            self.close()
             raise
 
     # -- the contract ------------------------------------------------------------------------------------------------
@@ -136,13 +149,23 @@ class SQLiteLedger:
         if self._pid != os.getpid() or self._closed:
             return
         self._closed = True
+        _OPEN.discard(self)
         try:
-            with _errors(self.path):
-                self._mark("closed")  # closing merges the log into the file and deletes it
-        except LedgerError:
-            pass  # the mark stays: the next opening wants the log, which stays too
-        finally:
+            # A clean close merges the log into the file and deletes it: the mark must say so first.
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if self._db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]:
+                self._mark("closed")
+        except sqlite3.OperationalError:
+            _disown(self)  # held by another process, or no room for the mark: leave the log where it is
+        except sqlite3.DatabaseError:
+            self._db.close()  # no ledger at all
+        else:
             self._db.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_db"):
+            self.close()
 
     # -- for those who look ------------------------------------------------------------------------------------------
 
@@ -175,7 +198,7 @@ class SQLiteLedger:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _prepare(self, terms: Terms | None, had_log: bool) -> None:
+    def _prepare(self, terms: Terms | None) -> None:
         db = self._db
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("PRAGMA fullfsync = ON")  # where the system's fsync stops short of the disk
@@ -199,11 +222,6 @@ class SQLiteLedger:
         row = db.execute("SELECT seq, chain FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
         self._seq: int = row[0] if row else 0
         self._chain: bytes = row[1] if row else _start(self.terms)
-        if self._meta("log") == "open" and not had_log:
-            raise LedgerDamaged(
-                f"{self.path} was not closed and its {self.path}-wal is missing: charges are lost; restore both files "
-                "together, or end this stream and start one under a new name and budget"
-            )
         self._windows, self._charged = db.execute("SELECT count(*), coalesce(sum(rho), 0) FROM windows").fetchone()
         self._sealed = db.execute("SELECT count(*) FROM windows WHERE state IN ('sealed', 'acknowledged')").fetchone()[
             0
@@ -417,6 +435,26 @@ def _must_agree(path: str, found: Terms, wanted: Terms) -> None:
         raise LedgerMismatch(
             f"{path} was made with another specification of lattice, features, window or release: charged windows "
             "cannot change theirs; restore it, or start a new stream with a new ledger"
+        )
+
+
+def _refuse_lost_log(path: str) -> None:
+    """If the main file says that its newest charges are in a log, the log must be there.
+
+    Looked at before SQLite can make a new log. Without a log nobody has the ledger open, so reading the file is safe.
+    """
+    if not os.path.isfile(path) or os.path.exists(f"{path}-wal"):
+        return
+    name = urllib.parse.quote(os.path.abspath(path))
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{name}?immutable=1", uri=True)) as db:
+            row = db.execute("SELECT value FROM meta WHERE key = 'log'").fetchone()
+    except sqlite3.Error:
+        return  # no ledger of ours, or damaged: found out when it is opened
+    if row == ("open",):
+        raise LedgerDamaged(
+            f"{path} was not closed and its {path}-wal is missing: charges are lost; restore both files together, or "
+            "end this stream and start one under a new name and budget"
         )
 
 
