@@ -16,14 +16,14 @@ from io import BufferedIOBase
 from typing import cast
 
 import msgspec
-import numpy as np
 
 from ..errors import SinkError, SourceError
-from ..records import Batch, CsvRows, JsonLines, LineDecoder, Rejection, Schema, merge
+from ..records import Batch, CsvRows, JsonLines, LineDecoder, Rejection, Schema
 from ..releases.base import Release
 
 BLOCK_BYTES = 1 << 20
 LONGEST_LINE = 1 << 20
+_NO_RECORD = b"\0"  # stands for a line that is too long to look at
 
 
 class LineSource:
@@ -71,17 +71,7 @@ class LineSource:
         lines, self._pending = self._pending[:max_records], self._pending[max_records:]
         first = self._next
         self._next += len(lines)
-        long = []
-        if max(map(len, lines)) > LONGEST_LINE:
-            long = [i for i, line in enumerate(lines) if len(line) > LONGEST_LINE]
-            for i in long:
-                lines[i] = b""
-        batch = self._decoder.decode(lines, first)
-        if long:
-            none = np.empty(0, np.int64)
-            rejected = [Rejection("broken_record", first + i) for i in long]
-            batch = merge(batch, Batch(none, np.empty((0, batch.values.shape[1])), none, rejected))
-        return batch
+        return self._decoder.decode(lines, first)
 
     def close(self) -> None:
         if self.path != "-":
@@ -109,11 +99,13 @@ class LineSource:
         if not block:
             self._ended = True
             if self._tail:
-                self._pending.append(self._tail)
+                self._pending.append(self._tail if len(self._tail) <= LONGEST_LINE else _NO_RECORD)
                 self._tail = b""
             return
         lines = block.split(b"\n")
         lines[0] = self._tail + lines[0]
+        if len(lines[0]) > LONGEST_LINE:  # only a line that began in an earlier block can be
+            lines[0] = _NO_RECORD
         self._tail = lines.pop()
         if len(self._tail) > LONGEST_LINE:  # keep just enough to know that it is too long
             self._tail = self._tail[: LONGEST_LINE + 1]
