@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 BIT_DELTA = PrivacyLoss(0, 1)
 """What the finite precision of all keep bits of one core costs: 1e-15 of delta."""
-_UP = 1 + 1e-12
+ROUND_UP = 1 + 1e-12
+"""Factor that makes a float computed in a few steps an upper bound of the real number it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,77 @@ class BasicFilter:
 
 
 @dataclass(frozen=True)
+class NoisySize:
+    """First stage of every threshold filter: a released size n-hat that is hardly ever below the true one.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        (rho, delta) of the whole filter; delta of at least 2e-15.
+    first_share : int
+        Percent of rho that goes to n-hat.
+    tails : int
+        n-hat < n has at most a `tails`-th of delta.
+
+    Privacy
+    -------
+    Unit: one point. Relation: add or remove. Sensitivity 1. n-hat costs `first_share` percent of rho and counts as
+    released; what is left is `rho2`, and `delta` less a `tails`-th.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), zCDPFilter (4.2). Errata followed here: n-hat has one more than printed and rho1 carries
+    a factor 1 - delta (the printed proof conditions on n-hat >= n without paying for it).
+    """
+
+    loss: PrivacyLoss
+    first_share: int
+    tails: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.first_share <= 99:
+            raise ConfigError(f"must be in [1, 99], got {self.first_share}", "first_share")
+        if self.loss.delta_femto < 2 or self.loss.delta_femto >= DELTA_UNIT:
+            raise ConfigError(f"must have delta in [2e-15, 1), got {self.loss.delta:g}", "loss")
+        if self._rho1_nano < 1:
+            raise ConfigError(
+                f"must have rho of at least {2e-9 * 100 / self.first_share:.3g}, got {self.loss.rho:g}", "loss"
+            )
+
+    @property
+    def delta(self) -> float:
+        """What the filter's own tail bounds may use."""
+        return (self.loss - BIT_DELTA).delta
+
+    @property
+    def rho2(self) -> float:
+        """What n-hat leaves for the keep bits."""
+        return (self.loss.rho_nano - self._first_nano) / RHO_UNIT
+
+    @property
+    def _first_nano(self) -> int:
+        return self.loss.rho_nano * self.first_share // 100
+
+    @cached_property
+    def _rho1_nano(self) -> int:
+        """rho of the noisy size, times 1 - delta, rounded down."""
+        return self._first_nano * (DELTA_UNIT - self.loss.delta_femto) // DELTA_UNIT
+
+    @cached_property
+    def variance(self) -> Fraction:
+        return Fraction(RHO_UNIT, 2 * self._rho1_nano)
+
+    @cached_property
+    def offset(self) -> int:
+        """Public shift of n-hat: 1 + sqrt(ln(tails/delta) / rho1), rounded up."""
+        return math.ceil((1 + math.sqrt(math.log(self.tails / self.delta) * RHO_UNIT / self._rho1_nano)) * ROUND_UP)
+
+    def draw(self, n: int, noise: Noise) -> int:
+        """n-hat of `n` points, with its offset."""
+        return n + self.offset + int(noise.discrete_gaussian(self.variance, 1)[0])
+
+
+@dataclass(frozen=True)
 class ZCDPFilter:
     """Keep each point whose noisy friend count passes a threshold made of a noisy size.
 
@@ -122,8 +194,7 @@ class ZCDPFilter:
 
     Source
     ------
-    FriendlyCore (ICML 2022), zCDPFilter (4.2) and Theorem 4.1. Errata followed here: n-hat has one more than printed
-    and rho1 carries a factor 1 - delta (the printed proof conditions on n-hat >= n without paying for it); an n-hat
+    FriendlyCore (ICML 2022), zCDPFilter (4.2) and Theorem 4.1. Errata followed here: those of `NoisySize`; an n-hat
     of 0 or less gives the empty core; only the keep bit is drawn, with the exact tail of a continuous normal.
     """
 
@@ -131,41 +202,30 @@ class ZCDPFilter:
     first_share: int = 10
 
     def __post_init__(self) -> None:
-        if self.loss.delta_femto < 2 or self.loss.delta_femto >= DELTA_UNIT:
-            raise ConfigError(f"must have delta in [2e-15, 1), got {self.loss.delta:g}", "loss")
-        if self._rho1_nano < 1 or not 1 <= self.first_share <= 99:
-            raise ConfigError(
-                f"must have rho of at least {2e-9 * 100 / self.first_share:.3g}, got {self.loss.rho:g}", "loss"
-            )
+        _ = self.size  # refuses a loss that cannot be split
+
+    @cached_property
+    def size(self) -> NoisySize:
+        return NoisySize(self.loss, self.first_share, tails=2)
 
     @property
     def delta(self) -> float:
         """What the filter's own tail bounds may use."""
-        return (self.loss - BIT_DELTA).delta
+        return self.size.delta
 
     @property
-    def _first_nano(self) -> int:
-        return self.loss.rho_nano * self.first_share // 100
-
-    @cached_property
-    def _rho1_nano(self) -> int:
-        """rho of the noisy size, times 1 - delta, rounded down."""
-        return self._first_nano * (DELTA_UNIT - self.loss.delta_femto) // DELTA_UNIT
-
-    @cached_property
     def size_variance(self) -> Fraction:
-        return Fraction(RHO_UNIT, 2 * self._rho1_nano)
+        return self.size.variance
 
-    @cached_property
+    @property
     def offset(self) -> int:
         """Public shift of n-hat: 1 + sqrt(ln(2/delta) / rho1), rounded up."""
-        return math.ceil((1 + math.sqrt(math.log(2 / self.delta) * RHO_UNIT / self._rho1_nano)) * _UP)
+        return self.size.offset
 
     def bar(self, n_hat: float) -> tuple[float, float]:
         """Threshold on count - n/2, and noise deviation, at a released size; both rounded up, deviation at least 1."""
-        rho2 = (self.loss.rho_nano - self._first_nano) / RHO_UNIT
-        sigma = max(math.sqrt(n_hat / (8 * rho2)) * _UP, 1.0)
-        return (sigma * math.sqrt(2 * math.log(2 * n_hat / self.delta)) + 0.5) * _UP, sigma
+        sigma = max(math.sqrt(n_hat / (8 * self.size.rho2)) * ROUND_UP, 1.0)
+        return (sigma * math.sqrt(2 * math.log(2 * n_hat / self.delta)) + 0.5) * ROUND_UP, sigma
 
     def margin(self, n: int) -> float:
         """By how many noise deviations a point befriended by all n clears the bar, at the typical n-hat."""
@@ -175,7 +235,7 @@ class ZCDPFilter:
     def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
         """Draw a core from the friend counts of all n points (itself included)."""
         n = len(counts)
-        n_hat = n + self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])
+        n_hat = self.size.draw(n, noise)
         if n_hat <= 0:
             return Core(np.zeros(n, np.bool_), n_hat - self.offset)
         threshold, sigma = self.bar(n_hat)

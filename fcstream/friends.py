@@ -2,169 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from . import pool
 from .errors import ConfigError
 from .lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
+from .tiles import LANES, Batch, Chunk, Frame, Pane, may_screen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LANES = 64
-"""Points per tile: the kernels' vector length."""
-SORT_AT = 4096
-"""Size of a pane from which points are sorted by their distance from a pivot."""
-BUCKETS = 64
-_FIRST_TILES, _MOST_TILES = 4, 1024
-_SAMPLE = 2048
-_WORTH = 0.2
-_SLACK = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class _Sorting:
-    """How points fall into buckets by their distance from a pivot, and what that decides about pairs.
-
-    The triangle inequality decides most pairs of buckets without looking at points: sure strangers, sure friends. What
-    it leaves is asked of the kernel. All of it is a matter of speed: the pivot and the edges come from data and no
-    count depends on them. Distances are compared with a slack far above their rounding.
-
-    Attributes
-    ----------
-    pivot : float64 (d,)
-    edges : float64 (k - 1,)
-        Squared distances: bucket b ends at edges[b], the last one never.
-    ask_first, ask_last : int64 (k,)
-        Buckets that bucket b must be compared with (none if ask_last < ask_first).
-    sure : int64 (k,)
-        All buckets below sure[b] are friends of bucket b.
-    """
-
-    pivot: NDArray[np.float64]
-    edges: NDArray[np.float64]
-    ask_first: NDArray[np.int64]
-    ask_last: NDArray[np.int64]
-    sure: NDArray[np.int64]
-
-    @classmethod
-    def none(cls, dimension: int) -> _Sorting:
-        """One bucket that is compared with itself."""
-        zero = np.zeros(1, np.int64)
-        return cls(np.zeros(dimension), np.empty(0), zero, zero, zero)
-
-    @classmethod
-    def of(cls, points: NDArray[np.float64], radius_squared: float) -> _Sorting | None:
-        """Buckets that hold equally many of some points; None if they would decide too few pairs."""
-        pivot = np.rint(np.median(points[:: max(1, len(points) // _SAMPLE)], axis=0))
-        norms = np.sort(((points - pivot) ** 2).sum(axis=1))
-        edges = np.unique(norms[np.linspace(0, len(norms) - 1, BUCKETS).astype(np.int64)[1:]])
-        high = np.append(np.sqrt(edges), np.inf) * (1 + _SLACK)
-        low = np.append(0.0, np.sqrt(edges)) * (1 - _SLACK)
-        radius = float(np.sqrt(radius_squared))
-        strangers = low[None, :] - high[:, None] > radius * (1 + _SLACK)
-        strangers |= strangers.T
-        friends = (high[:, None] + high[None, :]) <= radius * (1 - _SLACK)
-        asked = ~(strangers | friends)
-        if len(asked) > 2 and asked[:-1, :-1].mean() > 1 - _WORTH:
-            return None
-        some = asked.any(axis=1)
-        first = np.where(some, asked.argmax(axis=1), 0)
-        last = np.where(some, len(asked) - 1 - asked[:, ::-1].argmax(axis=1), -1)
-        return cls(pivot, edges, first.astype(np.int64), last.astype(np.int64), friends.sum(axis=1).astype(np.int64))
-
-    @property
-    def size(self) -> int:
-        return len(self.sure)
-
-    def sure_friends(self, population: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Friends that a point of each bucket surely has among points spread over the buckets like this."""
-        return np.append(0, np.cumsum(population))[self.sure]
-
-
-class _Chunk:
-    """A run of tiles with fixed capacity: coordinates (tiles, d, LANES), from tile `first` of its pane on."""
-
-    __slots__ = ("first", "tiles")
-
-    def __init__(self, first: int, tiles: int, dimension: int) -> None:
-        self.first = first
-        self.tiles = np.empty((tiles, dimension, LANES), np.float64)
-
-
-class _Pane:
-    """Points of one pane in tiles of one bucket each, and their counts with every pane in reach."""
-
-    def __init__(self, dimension: int, buckets: int) -> None:
-        self._dimension = dimension
-        self.chunks: list[_Chunk] = []
-        self.tiles = 0
-        self.used = np.zeros(_FIRST_TILES, np.int32)  # lanes, per tile
-        self.buckets = np.zeros(_FIRST_TILES, np.int32)
-        self.open_tile = np.full(buckets, -1, np.int64)
-        self.population = np.zeros(buckets, np.int64)
-        self.counts: dict[int, NDArray[np.int32]] = {}
-
-    @property
-    def size(self) -> int:
-        return int(self.population.sum())
-
-    def counts_with(self, pane: int) -> NDArray[np.int32]:
-        """Explicit counts with one pane, a number per lane; made when first asked for."""
-        lanes = len(self.used) * LANES
-        found = self.counts.get(pane)
-        if found is None or len(found) < lanes:
-            grown = np.zeros(lanes, np.int32)
-            if found is not None:
-                grown[: len(found)] = found
-            found = self.counts[pane] = grown
-        return found
-
-    def insert(self, rows: NDArray[np.float64], row_starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Store rows sorted by bucket; returns their lanes."""
-        from ._kernels import pairs
-
-        self._make_room(self.tiles + pairs.tiles_needed(row_starts, self.open_tile, self.used))
-        slots = np.empty(len(rows), np.int64)
-        before = self.tiles
-        self.tiles = pairs.place_rows(row_starts, self.open_tile, self.used, self.buckets, before, slots)
-        for chunk in self.chunks:
-            fresh = slice(max(0, before - chunk.first), max(0, self.tiles - chunk.first))
-            chunk.tiles[fresh] = np.inf  # lanes not used yet are nobody's friends
-            pairs.store_rows(rows, slots, chunk.first, chunk.tiles)
-        self.population += np.diff(row_starts)
-        return slots
-
-    def reserve(self, points: int) -> None:
-        """Make room for points that are coming, so that they share a tile array."""
-        self._make_room(self.tiles + -(-points // LANES))
-
-    def parts(self) -> Iterator[tuple[NDArray[np.float64], int, int]]:
-        """Tile arrays in use, with their first and last tile in the pane."""
-        for chunk in self.chunks:
-            last = min(self.tiles, chunk.first + len(chunk.tiles))
-            if last > chunk.first:
-                yield chunk.tiles[: last - chunk.first], chunk.first, last
-
-    def lanes(self, first: int, last: int) -> NDArray[np.int64]:
-        """Lanes that hold points, counted from tile `first`."""
-        inside = np.arange(LANES)[None, :] < self.used[first:last, None]
-        return np.flatnonzero(inside.ravel())
-
-    def _make_room(self, tiles: int) -> None:
-        if tiles > len(self.used):
-            grow = max(tiles, 2 * len(self.used)) - len(self.used)
-            self.used = np.append(self.used, np.zeros(grow, np.int32))
-            self.buckets = np.append(self.buckets, np.zeros(grow, np.int32))
-        held = self.chunks[-1].first + len(self.chunks[-1].tiles) if self.chunks else 0
-        if tiles > held:
-            # Chunks double, so there are few; tiles that are not used yet are not touched and cost no memory.
-            more = min(max(_FIRST_TILES, held, tiles - held), max(_MOST_TILES, tiles - held))
-            self.chunks.append(_Chunk(held, more, self._dimension))
+STAGED = 4096
+"""Most points of a pane that wait to be counted together."""
+_LEAST_STAGED = 64
+_WORK = 1_000_000_000  # coordinates that staged points may need compared: about 3 ms with 8-bit products
+_SLOW_WORK = 200_000_000  # without
+_ALONE = 100_000_000  # coordinates below which another thread does not pay
+_WORTH = 0.9  # share of pairs left from which buckets are not worth their half-filled tiles
+_FEW = 128  # points that are not worth a frame of their own making
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +56,15 @@ class WindowView:
         Lanes of each tile array that hold points, ascending.
     counts : int64 (n,)
         Friends of every point within the window, itself included, in the order of the lanes; empty if no radius.
+    arrivals : tuple of int32 (t * LANES,)
+        When the point of each lane came, counted from 0 within its pane.
     dimension : int
     """
 
     tiles: tuple[NDArray[np.float64], ...]
     lanes: tuple[NDArray[np.int64], ...]
     counts: NDArray[np.int64]
+    arrivals: tuple[NDArray[np.int32], ...]
     dimension: int
 
     @property
@@ -219,14 +81,23 @@ class WindowView:
             parts.append((tiles, inside))
         return Selection(tuple(parts), int(np.count_nonzero(mask)), self.dimension)
 
+    def in_order(self) -> NDArray[np.int64]:
+        """The counts of a window of one pane in the order in which its points came."""
+        ordered = np.empty_like(self.counts)
+        start = 0
+        for arrivals, lanes in zip(self.arrivals, self.lanes, strict=True):
+            ordered[arrivals[lanes]] = self.counts[start : start + len(lanes)]
+            start += len(lanes)
+        return ordered
+
     def points(self) -> NDArray[np.float64]:
         """The window's lattice points as rows (n, d), copied."""
-        from ._kernels import pairs
+        from ._kernels import tiles as kernels
 
         rows = np.empty((self.size, self.dimension))
         start = 0
         for tiles, lanes in zip(self.tiles, self.lanes, strict=True):
-            pairs.load_rows(tiles, lanes, rows[start : start + len(lanes)])
+            kernels.load(tiles, lanes, rows[start : start + len(lanes)])
             start += len(lanes)
         return rows
 
@@ -245,15 +116,20 @@ class FriendCounts:
 
     Notes
     -----
-    A pair of points is compared once, however many windows hold both (a few new ones from either side). The
-    pair's bit is the exact integer predicate sum((x-y)**2) <= radius_squared, so counts do not depend on order or
-    batching. From 4,096 points in a pane on, points are sorted by distance from a pivot, and whole ranges of pairs
-    are decided by the triangle inequality; those are added when a view is made.
+    A pair of points is compared at most once, however many windows hold both. The pair's bit is the exact integer
+    predicate sum((x-y)**2) <= radius_squared, so counts do not depend on order, batches, threads or processor. Points
+    wait until enough of them are there to be compared together (at most 4,096 and a few milliseconds' work, done by the
+    `view` at the latest). A batch is sorted by distance from a pivot: the triangle inequality decides ranges of pairs
+    without looking at points, 8-bit products decide most others, and the exact kernel the rest. Run time depends on
+    data; counts do not depend on how they were found.
+
+    Not safe for use by several threads at once; different counters are independent of each other.
 
     Complexity
     ----------
-    `add` of m points costs at most m * n * d on the panes in reach, in kernels that release the GIL; `view` is
-    O(n * reach); `drop` is O(n). Memory: 8 * d bytes a point and 4 bytes per pane in reach, and a tile for each bucket.
+    `add` of m points costs at most m * n * d on the panes in reach, in kernels that release the GIL and share long
+    sweeps with `pool.threads()` threads; `view` is O(n * reach) and counts what waits; `drop` is O(n). Memory per point:
+    8 * d bytes, d more for codes where d >= 9, 4 per pane in reach and about 10.
     """
 
     def __init__(self, dimension: int, radius_squared: int | None, reach: int = 1) -> None:
@@ -266,21 +142,23 @@ class FriendCounts:
         self.dimension = dimension
         self._radius_squared = None if radius_squared is None else float(radius_squared)
         self._reach = reach
-        self._panes: dict[int, _Pane] = {}
-        self._sorting = _Sorting.none(dimension)
-        self._sort_at = SORT_AT
+        self._panes: dict[int, Pane] = {}
+        self._staged: dict[int, _Stage] = {}
+        self._screened: bool | None = None
+        self._state = np.zeros(4, np.int64)  # see `pairs.sweep`
 
     @property
     def panes(self) -> list[int]:
         """Panes that hold points, ascending."""
-        return sorted(self._panes)
+        return sorted(self._panes.keys() | self._staged.keys())
 
     def size(self, pane: int) -> int:
         """Points in one pane."""
-        return self._panes[pane].size if pane in self._panes else 0
+        held, stage = self._panes.get(pane), self._staged.get(pane)
+        return (held.size if held else 0) + (stage.size if stage else 0)
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
-        """Add lattice points to a pane and count their friends.
+        """Add lattice points to a pane and count their friends, now or with later ones.
 
         Parameters
         ----------
@@ -295,138 +173,212 @@ class FriendCounts:
         """
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")
-        if len(points) == 0:
+        stage = self._staged.get(pane)
+        if stage is None:
+            if len(points) == 0:
+                return
+            stage = self._staged[pane] = _Stage(self.dimension, self._room(pane))
+        end = stage.size + len(points)
+        if end < stage.limit and end <= len(stage.points):
+            stage.points[stage.size : end] = points
+            stage.size = end
             return
-        points = np.ascontiguousarray(points, np.float64)
-        if pane not in self._panes:
-            self._panes[pane] = _Pane(self.dimension, self._sorting.size)
-        held = self._panes[pane]
-        held.reserve(len(points))
         start = 0
-        while start < len(points):
-            if self._radius_squared is not None and held.size >= self._sort_at:
-                self._sort(held)
-                held = self._panes[pane]
-            stop = start + self._batch_size(held.size)
-            self._add_batch(pane, held, points[start:stop])
-            start = stop
+        while len(points) - start >= stage.limit - stage.size:
+            if stage.size == 0:
+                self._count(pane, np.ascontiguousarray(points[start : start + stage.limit], np.float64))
+                start += stage.limit
+            else:
+                start += stage.take(points[start:])
+                self._flush(pane)
+            stage.limit = self._room(pane)
+        stage.take(points[start:])
 
     def view(self, panes: Iterable[int]) -> WindowView:
         """The window made of `panes` (present or not), with counts summed over them."""
-        wanted = [pane for pane in panes if pane in self._panes]
-        tiles, lanes, counts = [], [], []
-        population = sum((self._panes[pane].population for pane in wanted), np.zeros(self._sorting.size, np.int64))
-        sure = self._sorting.sure_friends(population)
+        wanted = list(panes)
+        for pane in wanted:
+            self._flush(pane)
+        wanted = [pane for pane in wanted if pane in self._panes]
+        tiles, lanes, counts, arrivals = [], [], [], []
         for pane in wanted:
             held = self._panes[pane]
-            for array, first, last in held.parts():
-                here = held.lanes(first, last)
-                tiles.append(array)
-                lanes.append(here)
+            for chunk, here in held.parts():
+                inside = held.lanes(here)
+                tiles.append(chunk.tiles[: here.stop - here.start])
+                lanes.append(inside)
+                arrivals.append(held.columns.arrivals[here].reshape(-1))
                 if self._radius_squared is not None:
-                    total = sure[held.buckets[first:last]][here // LANES]
-                    for other in wanted:
-                        if other in held.counts:
-                            total += held.counts[other][first * LANES : last * LANES][here]
-                    counts.append(total)
+                    counts.append(_totals(held, here, len(inside), wanted))
         return WindowView(
-            tuple(tiles), tuple(lanes), np.concatenate(counts) if counts else np.empty(0, np.int64), self.dimension
+            tuple(tiles),
+            tuple(lanes),
+            np.concatenate(counts) if counts else np.empty(0, np.int64),
+            tuple(arrivals),
+            self.dimension,
         )
 
     def drop(self, pane: int) -> None:
         """Forget a pane: its points, and what other panes counted in it. Dropping an absent pane does nothing."""
+        self._staged.pop(pane, None)
         if self._panes.pop(pane, None) is None:
             return
-        for other in range(pane - self._reach + 1, pane + self._reach):
-            if other in self._panes:
-                self._panes[other].counts.pop(pane, None)
+        for other in self._neighbors(pane):
+            self._panes[other].counts.pop(pane, None)
+            self._panes[other].sure.pop(pane, None)
 
-    def _batch_size(self, held: int) -> int:
-        """Rows swept at once. New points of one sorted batch are compared from both sides, so it is short against what
-        is held; and long enough that the calls (about 30 microseconds) cost less than those comparisons."""
-        if self._sorting.size == 1:
-            return 4096
-        fair = math.isqrt(600_000 // self.dimension)
-        return max(32, min(fair, 512), min(held // 16, 4096))
+    def _neighbors(self, pane: int) -> list[int]:
+        """Panes with counted points that may share a window with one."""
+        return [other for other in range(pane - self._reach + 1, pane + self._reach) if other in self._panes]
 
-    def _add_batch(self, pane: int, held: _Pane, rows: NDArray[np.float64]) -> None:
+    def _room(self, pane: int) -> int:
+        """How many points of a pane may wait, so that counting them does not take long."""
+        if self._radius_squared is None:
+            return STAGED
+        if self._screened is None:
+            self._screened = may_screen(self.dimension)
+        held = sum(self._panes[other].size for other in self._neighbors(pane))
+        fair = (_WORK if self._screened else _SLOW_WORK) / (max(0.01, self._asked()) * self.dimension)
+        return int(max(_LEAST_STAGED, min(STAGED, fair / max(held, 1), fair**0.5)))
+
+    def _asked(self) -> float:
+        """The share of pairs that distances from a pivot do not decide, so far."""
+        return float(self._state[2] / self._state[3]) if self._state[3] else 1.0
+
+    def _flush(self, pane: int) -> None:
+        """Count what waits in a pane."""
+        stage = self._staged.get(pane)
+        if stage is not None and stage.size:
+            points, stage.size = stage.points[: stage.size], 0
+            self._count(pane, points)
+
+    def _count(self, pane: int, points: NDArray[np.float64]) -> None:
+        """Store points and compare them with all in reach."""
+        held = self._panes.get(pane)
+        if held is None:
+            frame = None if self._radius_squared is None else self._frame(pane, points)
+            held = self._panes[pane] = Pane(self.dimension, frame)
+        if self._asked() < _WORTH:
+            held.split_buckets(len(points))
+        if held.frame is None:
+            held.append(points)
+            return
+        batch = held.frame.encode(points)
+        batches = {id(held.frame): batch}
+        held.insert(batch)
+        for other in self._neighbors(pane):
+            neighbor = self._panes[other]
+            assert neighbor.frame is not None
+            rows = batches.get(id(neighbor.frame))
+            if rows is None:
+                rows = batches[id(neighbor.frame)] = neighbor.frame.encode(points)
+                rows.take_slots(batch)
+            self._compare(pane, held, other, neighbor, rows)
+        held.settle(batch)
+
+    def _compare(self, pane: int, held: Pane, other: int, neighbor: Pane, batch: Batch) -> None:
+        """Count a batch of one pane against the tiles of another or the same."""
+        from ._kernels import tiles as kernels
+
+        counts, sure = held.counts_with(other)
+        kernels.open_lanes(batch.slots, sure, counts)
+        row_counts, row_sure = self._sweep(batch, neighbor, *neighbor.counts_with(pane))
+        kernels.settle(batch.slots, row_counts, row_sure, counts)
+
+    def _sweep(
+        self, batch: Batch, neighbor: Pane, lane_counts: NDArray[np.int32], sure: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Compare a batch with all tiles of a pane, by several threads if that takes long: counts of its rows."""
         from ._kernels import pairs
 
-        sorting = self._sorting
-        order, row_starts = np.empty(len(rows), np.int64), np.empty(sorting.size + 1, np.int64)
-        pairs.bucket_rows(rows, sorting.pivot, sorting.edges, order, row_starts)
-        in_order = sorting.size == 1
-        if not in_order:
-            rows = rows[order]
-        slots = held.insert(rows, row_starts)
-        radius_squared = self._radius_squared
-        if radius_squared is None:
-            return
-        for other in range(pane - self._reach + 1, pane + self._reach):
-            neighbor = self._panes.get(other)
-            if neighbor is None:
-                continue
-            row_counts = np.zeros(len(rows), np.int32)
-            lane_counts = neighbor.counts_with(pane)
-            for tiles, first, last in neighbor.parts():
-                hits = lane_counts[first * LANES : last * LANES]
-                if in_order and neighbor is held:
-                    start = int(slots[0]) - first * LANES
-                    pairs.sweep_within(rows, start, tiles, last - first, radius_squared, row_counts, hits)
-                else:
-                    asks = sorting.ask_first, sorting.ask_last
-                    buckets = neighbor.buckets[first:last]
-                    pairs.sweep(rows, row_starts, *asks, tiles, buckets, radius_squared, row_counts, hits)
-            counts = held.counts_with(other)
-            if in_order:
-                counts[slots] += row_counts
-            else:  # within one pane the new lanes have been counted as rows: what they got as lanes is replaced
-                counts[slots] = row_counts
+        assert self._radius_squared is not None and neighbor.frame is not None
+        limits = np.array([neighbor.frame.radius, self._radius_squared, neighbor.frame.scale])
+        columns = neighbor.columns
+        state = self._state
 
-    def _sort(self, crowded: _Pane) -> None:
-        """Sort all panes by distance from a pivot of the crowded one, if that decides enough."""
+        def sweep(
+            parts: list[tuple[Chunk, slice]], row_counts: NDArray[np.int32], row_sure: NDArray[np.int32],
+            state: NDArray[np.int64],
+        ) -> None:  # fmt: skip
+            for chunk, here in parts:
+                inside = slice(here.start - chunk.first, here.stop - chunk.first)
+                pairs.sweep(
+                    batch.rows, batch.codes, batch.bars, batch.classes, batch.ranks,
+                    chunk.tiles[inside], chunk.codes[inside], chunk.starts[inside],
+                    columns.spans[here], columns.shape[here], columns.own[here], limits, row_counts, row_sure,
+                    lane_counts[here.start * LANES : here.stop * LANES], sure[here], state,
+                )  # fmt: skip
+
+        parts = list(neighbor.parts())
+        helpers = pool.helpers(batch.size * neighbor.size * self.dimension * self._asked() / _ALONE)
+        shares = _deal(parts, helpers + 1)
+        found = [(np.zeros(batch.room, np.int32), np.zeros(batch.room + 1, np.int32), state.copy()) for _ in shares]
+        pool.run([lambda share=share, own=own: sweep(share, *own) for share, own in zip(shares, found, strict=True)])
+        before = state.copy()
+        for row_counts, row_sure, seen in found[1:]:
+            found[0][0][:] += row_counts
+            found[0][1][:] += row_sure
+            found[0][2][:] += seen - before
+        state[:] = found[0][2]
+        if state[3] > 1 << 40:
+            state[2:] >>= 1
+        return found[0][0], found[0][1]
+
+    def _frame(self, pane: int, points: NDArray[np.float64]) -> Frame:
+        """A frame for a new pane: a neighbor's if it suits the points."""
         assert self._radius_squared is not None
-        self._sort_at = 2**62  # tried once
-        sample = self._rows_of(crowded)[0]
-        sorting = _Sorting.of(sample, self._radius_squared)
-        if sorting is None:
-            return
-        old, self._panes, self._sorting = self._panes, {}, sorting
-        for pane, held in old.items():
-            self._panes[pane] = self._sorted(held, sorting)
-        # Explicit counts hold all pairs so far; a view adds the sure ones again, so they are taken out here.
-        for held in self._panes.values():
-            for other, counts in held.counts.items():
-                sure = sorting.sure_friends(self._panes[other].population)
-                for _, first, last in held.parts():
-                    lanes = held.lanes(first, last)
-                    counts[first * LANES + lanes] -= sure[held.buckets[first:last]][lanes // LANES].astype(np.int32)
+        for other in self._neighbors(pane):
+            frame = self._panes[other].frame
+            if frame is not None and frame.suits(points):
+                return frame
+        screened = len(points) >= _FEW and may_screen(self.dimension)
+        return Frame(points, self._radius_squared, screened)
 
-    def _rows_of(self, held: _Pane) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """All points of a pane as rows, and their lanes."""
-        from ._kernels import pairs
 
-        rows, slots = np.empty((held.size, self.dimension)), np.empty(held.size, np.int64)
-        start = 0
-        for tiles, first, last in held.parts():
-            lanes = held.lanes(first, last)
-            pairs.load_rows(tiles, lanes, rows[start : start + len(lanes)])
-            slots[start : start + len(lanes)] = lanes + first * LANES
-            start += len(lanes)
-        return rows, slots
+class _Stage:
+    """Points of a pane that wait."""
 
-    def _sorted(self, held: _Pane, sorting: _Sorting) -> _Pane:
-        """The same points and explicit counts in tiles of one bucket each."""
-        from ._kernels import pairs
+    __slots__ = ("limit", "points", "size")
 
-        rows, old_slots = self._rows_of(held)
-        order, row_starts = np.empty(len(rows), np.int64), np.empty(sorting.size + 1, np.int64)
-        pairs.bucket_rows(rows, sorting.pivot, sorting.edges, order, row_starts)
-        fresh = _Pane(self.dimension, sorting.size)
-        slots = fresh.insert(rows[order], row_starts)
-        for other in held.counts:
-            fresh.counts_with(other)[slots] = held.counts_with(other)[old_slots[order]]
-        return fresh
+    def __init__(self, dimension: int, limit: int) -> None:
+        self.points = np.empty((min(64, limit), dimension))
+        self.size = 0
+        self.limit = limit
+
+    def take(self, points: NDArray[np.float64]) -> int:
+        """Copy as many as there is room for; returns how many."""
+        taken = min(len(points), self.limit - self.size)
+        end = self.size + taken
+        if end > len(self.points):
+            grown = np.empty((max(end, min(self.limit, 2 * len(self.points))), self.points.shape[1]))
+            grown[: self.size] = self.points[: self.size]
+            self.points = grown
+        self.points[self.size : end] = points[:taken]
+        self.size = end
+        return taken
+
+
+def _totals(held: Pane, here: slice, size: int, panes: list[int]) -> NDArray[np.int64]:
+    """Counts of some tiles' points, summed over panes."""
+    from ._kernels import tiles as kernels
+
+    total = np.zeros(size, np.int64)
+    for other in panes:
+        if other in held.counts:
+            lanes = slice(here.start * LANES, here.stop * LANES)
+            kernels.totals(held.columns.shape[here], held.counts[other][lanes], held.sure[other][here], total)
+    return total
+
+
+def _deal(parts: list[tuple[Chunk, slice]], hands: int) -> list[list[tuple[Chunk, slice]]]:
+    """Deal out the tiles of all chunks: every hand gets an equal run of each."""
+    dealt: list[list[tuple[Chunk, slice]]] = [[] for _ in range(hands)]
+    for chunk, here in parts:
+        cuts = [here.start + (here.stop - here.start) * i // hands for i in range(hands + 1)]
+        for hand, first, last in zip(dealt, cuts, cuts[1:], strict=False):
+            if last > first:
+                hand.append((chunk, slice(first, last)))
+    return dealt
 
 
 def friend_counts(points: NDArray[np.float64], radius: float, *, step: float) -> NDArray[np.int64]:
@@ -463,7 +415,7 @@ def friend_counts(points: NDArray[np.float64], radius: float, *, step: float) ->
     lattice_points, lattice = to_points(points, step)
     counter = FriendCounts(lattice_points.shape[1], lattice.radius_squared(radius))
     counter.add(0, lattice_points)
-    return counter.view([0]).counts
+    return counter.view([0]).in_order()
 
 
 def to_points(points: object, step: float):  # type: ignore[no-untyped-def]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import mpmath
+
 
 def friend_counts(points, radius_squared: int) -> list[int]:
     """Exact integers, every pair of rows looked at."""
@@ -64,3 +66,60 @@ def laplace_pmf(scale: float, reach: int) -> dict[int, float]:
     weights = {y: math.exp(-abs(y) / scale) for y in range(-reach, reach + 1)}
     total = math.fsum(weights.values())
     return {y: w / total for y, w in weights.items()}
+
+
+def sparse_bar(n_hat: int, rate: Fraction, rho2: Fraction, delta: Fraction, parameter_sets: int | None = None):
+    """(threshold, sigma) of SparseZCDPFilter, as specified, in 40 digits."""
+    with mpmath.workdps(40):
+        n, q, d = mpmath.mpf(n_hat), _real(rate), _real(delta)
+        sigma = _plain_sigma(n, q, _real(rho2), d)
+        if parameter_sets is None:
+            return _tight_threshold(n, q, d, sigma), sigma
+        v, log = n * q * (1 - q), mpmath.log(4 * n * parameter_sets / d)
+        s = log / 6 + mpmath.sqrt(log**2 / 36 + v * log / 2)
+        return mpmath.mpf(1) / 2 + s + sigma * mpmath.sqrt(2 * log), sigma
+
+
+def hidden_bar(n_hat: int, rate: Fraction, rho2: Fraction, delta: Fraction):
+    """(threshold, sigma) of HiddenCoinFilter, as specified, in 40 digits."""
+    with mpmath.workdps(40):
+        n, q, r, d = mpmath.mpf(n_hat), _real(rate), _real(rho2), _real(delta)
+
+        def costs(sigma):
+            a = 1 / (2 * sigma)
+            x = a + mpmath.sqrt(2 * mpmath.log(2 * n / d))
+            return n * q**2 * mpmath.exp(2 * a * (x + a)) / (8 * sigma**2)
+
+        low = high = mpmath.mpf(1)
+        while costs(high) > r:
+            low, high = high, 2 * high
+        for _ in range(110):
+            middle = (low + high) / 2
+            low, high = (low, middle) if costs(middle) <= r else (middle, high)
+        sigma = min(high, _plain_sigma(n, q, r, d))
+        return _tight_threshold(n, q, d, sigma), sigma
+
+
+def _real(x: Fraction):
+    return mpmath.mpf(x.numerator) / x.denominator
+
+
+def _plain_sigma(n, q, rho2, delta):
+    v, log = n * q * (1 - q), mpmath.log(4 / delta)
+    most = min(n, n * q + log / 3 + mpmath.sqrt(log**2 / 9 + 2 * log * v))
+    return max(mpmath.sqrt(most / (8 * rho2)), mpmath.mpf(1))
+
+
+def _tight_threshold(n, q, delta, sigma):
+    """Ternary search over ln(lambda); the function has one valley."""
+    v, log = n * q * (1 - q), mpmath.log(2 * n / delta)
+
+    def height(t):
+        x = mpmath.exp(t)
+        return (sigma**2 * x**2 / 2 + v * (mpmath.cosh(x / 2) - 1) + log) / x
+
+    low, high = mpmath.mpf(-25), mpmath.mpf(4)
+    for _ in range(80):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, b) if height(a) < height(b) else (a, high)
+    return mpmath.mpf(1) / 2 + height((low + high) / 2)

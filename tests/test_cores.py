@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fcstream.cores import BasicFilter, ZCDPFilter, smallest_rho
+from fcstream.cores import BasicFilter, NoisySize, ZCDPFilter, smallest_rho
 from fcstream.errors import ConfigError
 from fcstream.noise import Noise, SeededEntropy
 from fcstream.zcdp import PrivacyLoss
@@ -140,3 +140,20 @@ def test_smallest_rho_gives_the_margin():
 def test_budgets_that_cannot_be_split_are_refused(loss):
     with pytest.raises(ConfigError):
         ZCDPFilter(loss)
+
+
+@pytest.mark.parametrize("share", [0, -1, 100])
+def test_shares_of_the_size_outside_their_range_are_refused(share):
+    with pytest.raises(ConfigError, match=rf"first_share: must be in \[1, 99\], got {share}"):
+        ZCDPFilter(PrivacyLoss(10**9, 10**6), share)
+
+
+def test_size_falls_short_no_more_often_than_its_part_of_delta():
+    """n-hat must reach n in the smaller of two neighbors' worlds too, hence the 1 in the offset."""
+    for tails in (2, 4):
+        size = NoisySize(PrivacyLoss.charge(0.02, 0.02), 10, tails)
+        pmf = naive.gaussian_pmf(float(size.variance), 400)
+        short = sum(p for y, p in pmf.items() if y < 1 - size.offset)
+        assert 0 < short <= size.delta / tails
+        drawn = size.draw(7, Noise(SeededEntropy(1)))
+        assert abs(drawn - 7 - size.offset) < 6 * math.sqrt(size.variance)

@@ -1,11 +1,13 @@
 import naive
 import numpy as np
 import pytest
+from helpers import exact_counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fcstream
 from fcstream import friends as module
+from fcstream import tiles
 from fcstream.errors import ConfigError
 from fcstream.friends import LANES, FriendCounts
 from fcstream.lattice import MAX_COORDINATE, Lattice
@@ -26,7 +28,7 @@ def test_counts_equal_the_naive_twin_after_every_step(n, d):
     while done < n:
         done = min(n, done + int(rng.integers(1, 90)))
         counter.add(0, points[counter.size(0) : done])
-        assert counter.view([0]).counts.tolist() == naive.friend_counts(points[:done], radius_squared)
+        assert counter.view([0]).in_order().tolist() == naive.friend_counts(points[:done], radius_squared)
     assert counter.size(0) == n
 
 
@@ -42,7 +44,7 @@ def test_batches_and_order_change_no_bit(n, d, seed):
     pieces = FriendCounts(d, radius_squared)
     for part in np.array_split(order, int(rng.integers(1, n + 1))):
         pieces.add(5, points[part])
-    assert (pieces.view([5]).counts == whole.view([5]).counts[order]).all()
+    assert (pieces.view([5]).in_order() == whole.view([5]).in_order()[order]).all()
 
 
 @pytest.mark.parametrize("scale", [1, 1000, 2**20])
@@ -70,7 +72,7 @@ def test_sums_beyond_the_exact_range_are_still_decided_right():
     radius_squared = 2**53 - 1
     counter = FriendCounts(4, radius_squared)
     counter.add(0, points)
-    assert counter.view([0]).counts.tolist() == naive.friend_counts(points, radius_squared)
+    assert counter.view([0]).in_order().tolist() == naive.friend_counts(points, radius_squared)
 
 
 def test_every_window_over_panes_equals_the_naive_twin():
@@ -88,59 +90,56 @@ def test_every_window_over_panes_equals_the_naive_twin():
             held.pop(2, None)
         first = int(rng.integers(0, 8))
         panes = range(first, first + reach)
-        expected = naive.friend_counts([p for pane in panes for p in held.get(pane, [])], radius_squared)
         view = counter.view(panes)
-        assert view.counts.tolist() == expected
-        assert view.points().tolist() == [p for pane in panes for p in held.get(pane, [])]
-        assert view.size == len(expected)
+        rows = view.points().tolist()
+        assert view.counts.tolist() == naive.friend_counts(rows, radius_squared)
+        assert sorted(rows) == sorted(p for pane in panes for p in held.get(pane, []))
+        assert view.size == len(rows)
     assert counter.panes == sorted(held)
 
 
-@pytest.mark.parametrize("d", [1, 2, 5, 16])
+@pytest.mark.parametrize("d", [1, 2, 5, 16, 33])
 @pytest.mark.parametrize("reach", [1, 2])
 @pytest.mark.parametrize("outliers", [0.0, 0.3])
-def test_sorted_panes_equal_the_naive_twin(d, reach, outliers, monkeypatch):
-    """From a size on, points are sorted by distance and most pairs are decided in ranges: not one bit changes."""
-    monkeypatch.setattr(module, "SORT_AT", 75)
-    monkeypatch.setattr(module, "BUCKETS", 12)
+def test_buckets_and_screens_equal_the_naive_twin(d, reach, outliers, monkeypatch):
+    """Ranges of pairs decided by distance, 8-bit codes, half-filled tiles of many buckets: not one bit changes."""
+    monkeypatch.setattr(module, "STAGED", 60)
+    monkeypatch.setattr(module, "_FEW", 20)
+    monkeypatch.setattr(tiles, "_POINTS_PER_BUCKET", 8)
+    monkeypatch.setattr(tiles, "_COMING_PER_BUCKET", 1)
     rng = np.random.default_rng(d)
     radius_squared = int(2 * 100**2 * (d**0.5 + 2.5) ** 2)
     counter = FriendCounts(d, radius_squared, reach)
     held = {0: np.empty((0, d)), 1: np.empty((0, d))}
-    was_sorted = False
     for step in range(16):
         pane = step % reach
-        points = lattice_points(rng, 25, d, 100)
-        points[rng.random(25) < outliers] += rng.choice([3000, 10**6])
+        points = lattice_points(rng, 41, d, 100)
+        points[rng.random(41) < outliers] += rng.choice([3000, 10**6])
         points[:3] = points[0]  # ties
         counter.add(pane, points)
         held[pane] = np.concatenate([held[pane], points])
-        was_sorted |= counter._sorting.size > 1
         if step % 3:
             continue
         view = counter.view(range(reach))
         rows = view.points()
         everything = np.concatenate([held[0], held[1]])
         assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, everything.tolist()))
-        assert view.counts.tolist() == naive.friend_counts(rows, radius_squared)
-    assert was_sorted
+        assert (view.counts == exact_counts(rows, radius_squared)).all()
+    assert counter._panes[0]._open.shape[1] > 1 or counter._asked() >= module._WORTH
     mask = rng.random(view.size) < 0.5
     chosen = view.select(mask)
     assert chosen.size == mask.sum() == sum(int(inside.sum()) for _, inside in chosen.parts)
     counter.drop(0)
     view = counter.view(range(reach))
-    assert view.counts.tolist() == naive.friend_counts(view.points(), radius_squared)
+    assert (view.counts == exact_counts(view.points(), radius_squared)).all()
 
 
-def test_sorting_that_decides_nothing_is_not_done(monkeypatch):
-    monkeypatch.setattr(module, "SORT_AT", 100)
-    points = lattice_points(np.random.default_rng(0), 130, 64, 100)  # all about equally far from each other
-    radius_squared = 2 * 64 * 100**2
-    counter = FriendCounts(64, radius_squared)
-    counter.add(0, points)
-    counter.add(0, points)
-    assert counter._sorting.size == 1
-    assert counter.view([0]).counts.tolist() == naive.friend_counts(np.concatenate([points, points]), radius_squared)
+def test_the_public_function_answers_in_the_order_of_its_points():
+    rng = np.random.default_rng(4)
+    points = np.rint(rng.normal(size=(9000, 2)) * 1000)
+    counts = fcstream.friend_counts(points, 700.0, step=1.0)
+    for i in rng.integers(0, 9000, 50):
+        assert counts[i] == (((points - points[i]) ** 2).sum(axis=1) <= 700**2).sum()
 
 
 def test_dropped_pane_is_gone_from_all_counts():
@@ -224,4 +223,4 @@ def test_fuzz_against_the_naive_twin_near_the_boundary():
         for radius_squared in {max(1, r2 - 1), r2, r2 + 1}:
             counter = FriendCounts(d, radius_squared)
             counter.add(0, points)
-            assert counter.view([0]).counts.tolist() == naive.friend_counts(points, radius_squared)
+            assert counter.view([0]).in_order().tolist() == naive.friend_counts(points, radius_squared)

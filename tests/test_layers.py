@@ -18,8 +18,9 @@ ROWS = [
     ["config", "testing", "connectors"],
     ["sinks"],
     ["releases", "sources"],
+    ["sampled"],
     ["ledgers", "cores"],
-    ["windows", "friends", "budgets", "rows"],
+    ["windows", "friends", "predicates", "budgets", "rows"],
     ["noise", "lattice", "records", "zcdp"],
     ["errors", "_kernels"],
 ]
@@ -28,6 +29,7 @@ INSIDE = {
     "releases": ["mean", "count", "averages", "base"],
     "ledgers": ["__init__", "sqlite", "memory", "base"],
     "connectors": ["__init__", "files"],
+    "predicates": ["__init__", "tuples", "matrices", "bits", "users", "base"],
     "_kernels": [],
 }
 RANK = {name: i for i, row in enumerate(ROWS) for name in row}
@@ -90,7 +92,7 @@ def test_doors(path):
     assert "urandom" not in text or module == "noise", "only noise touches entropy"
     assert "np.random" not in text or module in ("noise", "simulate") or "Examples" in text
     if any(target == "_kernels" for target, _ in own):
-        assert module in ("friends", "cores", "releases", "noise")
+        assert module in ("friends", "predicates", "cores", "releases", "noise")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "_kernels").glob("[a-z]*.py")), ids=lambda p: p.name)
@@ -117,10 +119,20 @@ def public_callables(name):
             yield f"{name}.{key}", value
 
 
-NEEDS_SECTIONS = ["cores", "zcdp", "budgets", "noise", "releases.averages", "releases.count", "releases.mean"]
+NEEDS_SECTIONS = [
+    "cores",
+    "sampled",
+    "zcdp",
+    "budgets",
+    "noise",
+    "releases.averages",
+    "releases.count",
+    "releases.mean",
+]
 # Values and plumbing that add no privacy statement of their own.
 EXEMPT = {
     "cores.Core",
+    "sampled.Choice",
     "zcdp.to_units",
     "noise.Entropy",
     "noise.SystemEntropy",

@@ -1,75 +1,53 @@
-"""Pair counting on tiles of lattice points.
+"""Pair counting: rows of lattice points against tiles of them.
 
 A tile array has shape (tiles, d, LANES): one point per lane, coordinates are integers held as float64, unused lanes
 hold +inf. All coordinate differences and the squared radius are below 2**53, so a sum of squares is exact up to
 2**53 and monotone above it, whatever the order and with or without fused multiply-add: ``sum <= radius2`` is the
 exact integer predicate. That is the only reason why contraction is allowed here.
 
-The inner block is written as LLVM vector code: a few rows against a few vectors of lanes with all sums in registers.
-Loops that LLVM vectorizes by itself keep their sums in memory and are five to ten times slower.
+The inner blocks are written as LLVM vector code: a few rows against a few vectors of lanes with all sums in registers.
+Loops that LLVM vectorizes by itself keep their sums in memory and are two to four times slower.
+
+Where the processor has 8-bit dot products (VNNI), a block is screened first: coordinates rounded to 8 bits decide all
+pairs that are not close to the radius, in exact integers, and only vectors of lanes with an undecided pair are looked
+at again. Which path decides a pair changes no bit.
 """
 
 from __future__ import annotations
 
+import functools
+
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-LANES = 64
+
+def _target_features() -> set[str]:
+    """Features of the processor that Numba compiles for."""
+    if config.CPU_NAME is None and config.CPU_FEATURES is None:
+        return {name for name, present in llvm.get_host_cpu_features().items() if present}
+    return {part[1:] for part in (config.CPU_FEATURES or "").split(",") if part.startswith("+")}
+
+
+LANES = 32
+SCREEN_ROWS = 8
+"""Rows of a screened block; arrays of rows have this many neutral rows behind the last one of each class."""
+_FEATURES = _target_features()
+SCREENS = {"avx512f", "avx512bw", "avx512vnni"} <= _FEATURES
+"""Whether this processor screens pairs with 8-bit dot products."""
 _WIDTH = 8  # float64 in a vector; on narrower machines LLVM splits it
-_ROWS = 4
-# Vectors of lanes held at once, by the number of registers: 4 x 4 sums fill AVX-512, 4 x 1 AVX2.
-_VECTORS = 4 if llvm.get_host_cpu_features().get("avx512f", False) else 1
-
-
-def _block(rows: int):  # type: ignore[no-untyped-def]
-    """An intrinsic that counts `rows` consecutive rows against one whole tile.
-
-    Arguments: points (m, d) float64 C, first row, tiles (t, d, LANES) float64 C, tile, squared radius,
-    row_counts (m,) int32, lane_counts (LANES,) int32. Adds hits to both counts.
-    """
-
-    @intrinsic
-    def block(typing_context, points, row, tiles, tile, radius2, row_counts, lane_counts):
-        signature = types.void(points, row, tiles, tile, radius2, row_counts, lane_counts)
-
-        def codegen(context, builder, signature, arguments):
-            f64, i32, i64 = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
-            vector, hits = ir.VectorType(f64, _WIDTH), ir.VectorType(i32, _WIDTH)
-            arrays = {k: context.make_array(signature.args[k])(context, builder, arguments[k]) for k in (0, 2, 5, 6)}
-            dimension = cgutils.unpack_tuple(builder, arrays[0].shape)[1]
-            first_row, tile_index = arguments[1], arguments[3]
-            row_at = [
-                builder.gep(arrays[0].data, [builder.mul(builder.add(first_row, i64(r)), dimension)])
-                for r in range(rows)
-            ]
-            tile_at = builder.gep(arrays[2].data, [builder.mul(tile_index, builder.mul(dimension, i64(LANES)))])
-            limit = _splat(builder, arguments[4], vector)
-            found = [i32(0)] * rows
-            for start in range(0, LANES, _WIDTH * _VECTORS):
-                sums = _sum_loop(builder, row_at, tile_at, dimension, start, vector)
-                for v in range(_VECTORS):
-                    lane_at = builder.bitcast(builder.gep(arrays[6].data, [i64(start + v * _WIDTH)]), hits.as_pointer())
-                    counted = builder.load(lane_at)
-                    counted.align = 4
-                    for r in range(rows):
-                        friends = builder.fcmp_ordered("<=", sums[r][v], limit)
-                        counted = builder.add(counted, builder.zext(friends, hits))
-                        bits = builder.bitcast(friends, ir.IntType(_WIDTH))
-                        found[r] = builder.add(found[r], builder.zext(builder.ctpop(bits), i32))
-                    store = builder.store(counted, lane_at)
-                    store.align = 4
-            for r in range(rows):
-                count_at = builder.gep(arrays[5].data, [builder.add(first_row, i64(r))])
-                builder.store(builder.add(builder.load(count_at), found[r]), count_at)
-            return context.get_dummy_value()
-
-        return signature, codegen
-
-    return block
+# Rows and vectors of lanes held at once, by the number of registers: 6 x 4 sums fill AVX-512, 4 x 1 (8 halves) AVX2.
+_ROWS, _VECTORS = (6, 4) if "avx512f" in _FEATURES else (4, 1)
+_CELLS_PER_OCTAVE = 128
+_OCTAVES = 16
+CELLS = _CELLS_PER_OCTAVE * _OCTAVES
+"""Cells of a table of ranks."""
+_SLACK = 1e-9
+_HOPELESS = 0.75  # share of undecided vectors from which screening costs more than it saves
+_PROBE = 16  # then every 16th tile is screened, to notice when it pays again
 
 
 def _splat(builder, value, vector):  # type: ignore[no-untyped-def]
@@ -81,33 +59,48 @@ def _splat(builder, value, vector):  # type: ignore[no-untyped-def]
     )
 
 
-def _sum_loop(builder, row_at, tile_at, dimension, start, vector):  # type: ignore[no-untyped-def]
-    """Squared distances of the rows from _VECTORS vectors of lanes: sums[row][vector], kept in registers."""
+def _load(builder, base, offset, vector, align):  # type: ignore[no-untyped-def]
+    loaded = builder.load(builder.bitcast(builder.gep(base, [offset]), vector.as_pointer()))
+    loaded.align = align
+    return loaded
+
+
+def _store(builder, value, base, offset, align):  # type: ignore[no-untyped-def]
+    stored = builder.store(value, builder.bitcast(builder.gep(base, [offset]), value.type.as_pointer()))
+    stored.align = align
+
+
+def _add_to(builder, base, offset, value):  # type: ignore[no-untyped-def]
+    at = builder.gep(base, [offset])
+    builder.store(builder.add(builder.load(at), value), at)
+
+
+def _sum_loop(builder, row_at, tile_at, dimension, start, vectors, step):  # type: ignore[no-untyped-def]
+    """In registers: step(sums, row value, lanes) over all coordinates, for some rows and vectors of lanes from `start`.
+
+    `step` has the vector types: see `_squares` and `_products`. Returns sums[row][vector].
+    """
     i64 = ir.IntType(64)
     before = builder.block
     loop = builder.append_basic_block("coordinates")
-    after = builder.append_basic_block("counted")
+    after = builder.append_basic_block("summed")
     builder.branch(loop)
     builder.position_at_end(loop)
     k = builder.phi(i64)
     k.add_incoming(i64(0), before)
-    sums = [[builder.phi(vector) for _ in range(_VECTORS)] for _ in row_at]
-    zero = ir.Constant(vector, [0.0] * vector.count)
-    lane_at = builder.gep(tile_at, [builder.add(builder.mul(k, i64(LANES)), i64(start))])
-    lanes = []
-    for v in range(_VECTORS):
-        lane = builder.load(builder.bitcast(builder.gep(lane_at, [i64(v * _WIDTH)]), vector.as_pointer()))
-        lane.align = 8
-        lanes.append(lane)
+    sums = [[builder.phi(step.vector) for _ in range(vectors)] for _ in row_at]
+    offset = builder.add(builder.mul(k, i64(LANES)), start)
+    lanes = [
+        _load(builder, tile_at, builder.add(offset, i64(v * step.vector.count)), step.vector, step.align)
+        for v in range(vectors)
+    ]
     results = []
     for row, phis in zip(row_at, sums, strict=True):
-        x = _splat(builder, builder.load(builder.gep(row, [k])), vector)
+        x = _splat(builder, builder.load(builder.gep(row, [k])), step.vector)
         results.append([])
-        for lane, phi in zip(lanes, phis, strict=True):
-            phi.add_incoming(zero, before)
-            diff = builder.fsub(lane, x)
-            square = builder.fmul(diff, diff, flags=("contract",))
-            total = builder.fadd(phi, square, flags=("contract",))
+        for v, (lane, phi) in enumerate(zip(lanes, phis, strict=True)):
+            phi.add_incoming(step.first(v), before)
+            total = step(builder, phi, x, lane)
             phi.add_incoming(total, loop)
             results[-1].append(total)
     following = builder.add(k, i64(1))
@@ -117,137 +110,414 @@ def _sum_loop(builder, row_at, tile_at, dimension, start, vector):  # type: igno
     return results
 
 
-_count_rows = _block(_ROWS)
-_count_row = _block(1)
+class _Squares:
+    """sum + (lane - x)**2 in float64."""
+
+    vector, align = ir.VectorType(ir.DoubleType(), _WIDTH), 8
+
+    def first(self, _v):  # type: ignore[no-untyped-def]
+        return ir.Constant(self.vector, [0.0] * _WIDTH)
+
+    def __call__(self, builder, total, x, lane):  # type: ignore[no-untyped-def]
+        diff = builder.fsub(lane, x)
+        return builder.fadd(total, builder.fmul(diff, diff, flags=("contract",)), flags=("contract",))
+
+
+class _Products:
+    """sum + four 8-bit products, unsigned rows with signed lanes, in int32."""
+
+    vector, align = ir.VectorType(ir.IntType(32), 16), 4
+
+    def __init__(self, first):  # type: ignore[no-untyped-def]
+        self._first = first
+
+    def first(self, v):  # type: ignore[no-untyped-def]
+        return self._first[v]
+
+    def __call__(self, builder, total, x, lane):  # type: ignore[no-untyped-def]
+        if SCREENS:
+            quarters = ir.VectorType(ir.IntType(8), 64)
+            kind = ir.FunctionType(self.vector, [self.vector, quarters, quarters])
+            dot = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.vpdpbusd.512")
+            return builder.call(dot, [total, builder.bitcast(x, quarters), builder.bitcast(lane, quarters)])
+        # The same numbers on any processor; too slow to be worth it, but tests can take this path everywhere.
+        for shift in range(0, 32, 8):
+            unsigned = builder.and_(builder.lshr(x, self._all(shift)), self._all(255))
+            signed = builder.ashr(builder.shl(lane, self._all(24 - shift)), self._all(24))
+            total = builder.add(total, builder.mul(unsigned, signed))
+        return total
+
+    def _all(self, value):  # type: ignore[no-untyped-def]
+        return ir.Constant(self.vector, [value] * self.vector.count)
+
+
+def _arrays(context, builder, signature, arguments, *which):  # type: ignore[no-untyped-def]
+    return [context.make_array(signature.args[k])(context, builder, arguments[k]) for k in which]
+
+
+def _rows_at(builder, array, first, rows):  # type: ignore[no-untyped-def]
+    """Pointers to consecutive rows of a two-dimensional array, and its width."""
+    i64 = ir.IntType(64)
+    width = cgutils.unpack_tuple(builder, array.shape)[1]
+    return [builder.gep(array.data, [builder.mul(builder.add(first, i64(r)), width)]) for r in range(rows)], width
+
+
+def _tally(builder, masks, row_counts, first_row, lane_counts, lane):  # type: ignore[no-untyped-def]
+    """Add hits masks[row][vector] to the counts of rows and, from `lane` on, of lanes."""
+    i32, i64 = ir.IntType(32), ir.IntType(64)
+    width = masks[0][0].type.count
+    hits = ir.VectorType(i32, width)
+    found = [i32(0)] * len(masks)
+    for v in range(len(masks[0])):
+        at = builder.add(lane, i64(v * width))
+        counted = _load(builder, lane_counts, at, hits, 4)
+        for r, row in enumerate(masks):
+            counted = builder.add(counted, builder.zext(row[v], hits))
+            bits = builder.bitcast(row[v], ir.IntType(width))
+            found[r] = builder.add(found[r], builder.zext(builder.ctpop(bits), i32))
+        _store(builder, counted, lane_counts, at, 4)
+    for r, number in enumerate(found):
+        _add_to(builder, row_counts, builder.add(first_row, i64(r)), number)
+
+
+def _counting_block(rows: int, vectors: int, lanes: int):  # type: ignore[no-untyped-def]
+    """An intrinsic that counts `rows` consecutive rows against `lanes` lanes of one tile.
+
+    Arguments: points (m, d) float64 C, first row, tiles (t, d, LANES) float64 C, tile, first lane, squared radius,
+    row_counts (m,) int32, lane_counts (n * LANES,) int32, which LANES of these. Adds hits to both counts.
+    """
+
+    @intrinsic
+    def block(typing_context, points, row, tiles, tile, lane, radius2, row_counts, lane_counts, target):
+        signature = types.void(points, row, tiles, tile, lane, radius2, row_counts, lane_counts, target)
+
+        def codegen(context, builder, signature, arguments):
+            i64, step = ir.IntType(64), _Squares()
+            _, first_row, _, tile_index, first_lane, limit, _, _, target = arguments
+            points, tiles, by_row, by_lane = _arrays(context, builder, signature, arguments, 0, 2, 6, 7)
+            row_at, dimension = _rows_at(builder, points, first_row, rows)
+            tile_at = builder.gep(tiles.data, [builder.mul(tile_index, builder.mul(dimension, i64(LANES)))])
+            limit = _splat(builder, limit, step.vector)
+            counts = builder.gep(by_lane.data, [builder.mul(target, i64(LANES))])
+            for start in range(0, lanes, _WIDTH * vectors):
+                at = builder.add(first_lane, i64(start))
+                sums = _sum_loop(builder, row_at, tile_at, dimension, at, vectors, step)
+                masks = [[builder.fcmp_ordered("<=", s, limit) for s in row] for row in sums]
+                _tally(builder, masks, by_row.data, first_row, counts, at)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return block
+
+
+@intrinsic
+def _sums_block(typing_context, points, row, tiles, tile, sums):
+    """Squared distances of _ROWS consecutive rows from all lanes of one tile, into sums (_ROWS, LANES)."""
+    signature = types.void(points, row, tiles, tile, sums)
+
+    def codegen(context, builder, signature, arguments):
+        i64, step = ir.IntType(64), _Squares()
+        points, tiles, out = _arrays(context, builder, signature, arguments, 0, 2, 4)
+        row_at, dimension = _rows_at(builder, points, arguments[1], _ROWS)
+        tile_at = builder.gep(tiles.data, [builder.mul(arguments[3], builder.mul(dimension, i64(LANES)))])
+        for start in range(0, LANES, _WIDTH * _VECTORS):
+            results = _sum_loop(builder, row_at, tile_at, dimension, i64(start), _VECTORS, step)
+            for r, row in enumerate(results):
+                for v, value in enumerate(row):
+                    _store(builder, value, out.data, i64(r * LANES + start + v * _WIDTH), 8)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def _screen_block(typing_context, codes, row, tile_codes, tile, starts, bars, row_counts, lane_counts, target):
+    """Count the pairs of SCREEN_ROWS rows with one tile that 8 bits decide; returns which vectors of lanes they do not.
+
+    codes (m, words) int32, four unsigned bytes each; tile_codes (t, words, LANES) int32, four signed bytes each; starts
+    (t, LANES) int32. A product sum of at least bars[0, row] is a friend, one below bars[1, row] a stranger (int32).
+    Bit g of the result: lanes g * 8 ... g * 8 + 7 hold an undecided pair, and none of their pairs has been counted.
+    """
+    signature = types.int64(codes, row, tile_codes, tile, starts, bars, row_counts, lane_counts, target)
+
+    def codegen(context, builder, signature, arguments):
+        i64 = ir.IntType(64)
+        first_row, tile_index, target = arguments[1], arguments[3], arguments[8]
+        rows, tiles, starts, bars, by_row, by_lane = _arrays(context, builder, signature, arguments, 0, 2, 4, 5, 6, 7)
+        row_at, words = _rows_at(builder, rows, first_row, SCREEN_ROWS)
+        tile_at = builder.gep(tiles.data, [builder.mul(tile_index, builder.mul(words, i64(LANES)))])
+        vector = _Products.vector
+        base = builder.mul(tile_index, i64(LANES))
+        first = [_load(builder, starts.data, builder.add(base, i64(16 * v)), vector, 4) for v in range(2)]
+        sums = _sum_loop(builder, row_at, tile_at, words, i64(0), 2, _Products(first))
+        friends, maybes, bar_rows = [], [], cgutils.unpack_tuple(builder, bars.shape)[1]
+        for r, row in enumerate(sums):
+            at = builder.add(first_row, i64(r))
+            for masks, bar in ((friends, at), (maybes, builder.add(at, bar_rows))):
+                splat = _splat(builder, builder.load(builder.gep(bars.data, [bar])), vector)
+                masks.append([builder.icmp_signed(">=", value, splat) for value in row])
+        counts = builder.gep(by_lane.data, [builder.mul(target, i64(LANES))])
+        result = cgutils.alloca_once_value(builder, i64(0))
+        some = [functools.reduce(builder.or_, [row[v] for row in maybes]) for v in range(2)]
+        some = builder.bitcast(builder.or_(*some), ir.IntType(16))
+        # Most blocks are far inside or far outside the radius: nothing, or everything, is added at once.
+        with builder.if_then(builder.icmp_unsigned("!=", some, ir.IntType(16)(0))):
+            every = [functools.reduce(builder.and_, [row[v] for row in friends]) for v in range(2)]
+            every = builder.bitcast(builder.and_(*every), ir.IntType(16))
+            with builder.if_else(builder.icmp_unsigned("==", every, ir.IntType(16)(-1))) as (then, otherwise):
+                with then:
+                    _add_all(builder, by_row.data, first_row, counts)
+                with otherwise:
+                    doubts = [
+                        functools.reduce(
+                            builder.or_, [builder.xor(f[v], m[v]) for f, m in zip(friends, maybes, strict=True)]
+                        )
+                        for v in range(2)
+                    ]
+                    undecided = [_part(builder, doubts[g // 2], g % 2) for g in range(4)]
+                    clean = [_spread(builder, undecided[2 * v : 2 * v + 2]) for v in range(2)]
+                    masks = [[builder.and_(row[v], clean[v]) for v in range(2)] for row in friends]
+                    _tally(builder, masks, by_row.data, first_row, counts, i64(0))
+                    for g, bit in enumerate(undecided):
+                        bit = builder.shl(builder.zext(bit, i64), i64(g))
+                        builder.store(builder.or_(builder.load(result), bit), result)
+        return builder.load(result)
+
+    return signature, codegen
+
+
+def _add_all(builder, row_counts, first_row, lane_counts):  # type: ignore[no-untyped-def]
+    """Count all pairs of a screened block as friends."""
+    i32, i64, vector = ir.IntType(32), ir.IntType(64), _Products.vector
+    for lane in range(0, LANES, vector.count):
+        counted = _load(builder, lane_counts, i64(lane), vector, 4)
+        _store(
+            builder, builder.add(counted, ir.Constant(vector, [SCREEN_ROWS] * vector.count)), lane_counts, i64(lane), 4
+        )
+    for r in range(SCREEN_ROWS):
+        _add_to(builder, row_counts, builder.add(first_row, i64(r)), i32(LANES))
+
+
+def _part(builder, mask, half):  # type: ignore[no-untyped-def]
+    """Whether one half of a 16-lane mask has a bit."""
+    pick = ir.Constant(ir.VectorType(ir.IntType(32), 8), list(range(8 * half, 8 * half + 8)))
+    part = builder.shuffle_vector(mask, ir.Constant(mask.type, ir.Undefined), pick)
+    return builder.icmp_unsigned("!=", builder.bitcast(part, ir.IntType(8)), ir.IntType(8)(0))
+
+
+def _spread(builder, halves):  # type: ignore[no-untyped-def]
+    """A 16-lane mask of the halves that are NOT set."""
+    eight = ir.VectorType(ir.IntType(1), 8)
+    ends = [_splat(builder, builder.not_(half), eight) for half in halves]
+    return builder.shuffle_vector(*ends, ir.Constant(ir.VectorType(ir.IntType(32), 16), list(range(16))))
+
+
+@intrinsic
+def _bits(typing_context, value):
+    """The bits of a float64; ascending with the value from 0 on."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(types.float64), codegen
+
+
+_count_rows = _counting_block(_ROWS, _VECTORS, LANES)
+_count_row = _counting_block(1, min(_VECTORS, 4), LANES)
+_count_part = _counting_block(SCREEN_ROWS, 1, _WIDTH)
 
 
 @njit(cache=True, nogil=True)
-def _count_tile(rows, start, stop, tiles, tile, radius2, row_counts, lane_counts):
-    """Rows start..stop against one tile; adds hits to row_counts and to the tile's lane_counts (LANES,) int32."""
+def _count_exactly(rows, start, stop, tiles, tile, radius2, row_counts, lane_counts, target):
+    """Rows start..stop, no other, against one tile; adds hits to row_counts and to LANES of lane_counts."""
     i = start
     while i + _ROWS <= stop:
-        _count_rows(rows, i, tiles, tile, radius2, row_counts, lane_counts)
+        _count_rows(rows, i, tiles, tile, 0, radius2, row_counts, lane_counts, target)
         i += _ROWS
     while i < stop:
-        _count_row(rows, i, tiles, tile, radius2, row_counts, lane_counts)
+        _count_row(rows, i, tiles, tile, 0, radius2, row_counts, lane_counts, target)
         i += 1
 
 
 @njit(cache=True, nogil=True)
-def sweep(rows, row_starts, ask_first, ask_last, tiles, buckets, radius2, row_counts, lane_counts):
-    """Compare rows with the tiles whose buckets do not decide about them; add hits to both sides.
-
-    rows (m, d) float64 sorted by bucket, those of bucket a in row_starts[a] : row_starts[a + 1]; tile t belongs to
-    bucket b = buckets[t] and is compared with the rows of the buckets ask_first[b] ... ask_last[b].
-    row_counts (m,) int32; lane_counts (tiles * LANES,) int32.
-    """
-    for t in range(len(buckets)):
-        b = buckets[t]
-        start, stop = row_starts[ask_first[b]], row_starts[ask_last[b] + 1]
-        if start < stop:
-            _count_tile(rows, start, stop, tiles, t, radius2, row_counts, lane_counts[t * LANES : (t + 1) * LANES])
-
-
-@njit(cache=True, nogil=True)
-def sweep_within(rows, first, tiles, count, radius2, row_counts, lane_counts):
-    """Compare each row, stored in the lanes `first`, `first` + 1, ... of a pane, with all lanes before it and itself.
-
-    tiles is any run of the pane's tiles, `count` of them in use, and `first` counts lanes from its start (it may be
-    negative or beyond). Hits are added to both sides: row_counts (m,) and lane_counts (count * LANES,) int32. Two new
-    points of one tile are decided from either side: a whole tile costs less than half a tile with a mask.
-    """
-    m = len(rows)
-    own_lanes = np.empty(LANES, np.int32)
-    for t in range(count):
-        base = t * LANES
-        lane_counts_here = lane_counts[base : base + LANES]
-        own = min(m, max(0, base - first))  # rows own..later lie in this tile, rows from later on in tiles after it
-        later = min(m, max(0, base + LANES - first))
-        _count_tile(rows, later, m, tiles, t, radius2, row_counts, lane_counts_here)
-        if own < later:
-            own_lanes[:] = 0
-            _count_tile(rows, own, later, tiles, t, radius2, row_counts, own_lanes)
-            for j in range(min(LANES, first - base)):  # lanes that were there before; new ones count as rows
-                lane_counts_here[j] += own_lanes[j]
+def _screen(rows, codes, bars, start, stop, tiles, tile_codes, starts, tile, radius2, row_counts, lane_counts, target):
+    """Rows start..stop and up to 7 strangers behind them against one tile, screened; returns undecided vectors."""
+    again = 0
+    i = start
+    while i < stop:
+        doubts = _screen_block(codes, i, tile_codes, tile, starts, bars, row_counts, lane_counts, target)
+        lane = 0
+        while doubts:
+            if doubts & 1:
+                _count_part(rows, i, tiles, tile, lane, radius2, row_counts, lane_counts, target)
+                again += 1
+            doubts >>= 1
+            lane += _WIDTH
+        i += SCREEN_ROWS
+    return again
 
 
 @njit(cache=True, nogil=True)
-def bucket_rows(rows, pivot, edges, order, row_starts):
-    """Sort rows by bucket: the first b with squared distance from pivot <= edges[b], else the last.
+def _cell(distance, unit):
+    """Cell of a distance: ascending, relative width 1/128 from unit = bits of the shortest distance told apart."""
+    if distance <= 0.0:
+        return 0
+    return min(max((_bits(distance) >> 45) - unit, 0), CELLS - 1)
 
-    Fills order (m,) int64 and row_starts (buckets + 1,) int64.
+
+@njit(cache=True, nogil=True)
+def unit_of(radius):
+    """The `unit` of `_cell` for a radius: 1/64 of it is the shortest distance told apart."""
+    return _bits(radius / 64.0) >> 45
+
+
+@njit(cache=True, nogil=True)
+def sort_rows(distances, wide, radius, gap, order, positions, ranks, classes):
+    """Sort rows by cell of distance, those not marked in wide (m,) bool first: row order[i] shall stand at positions[i].
+
+    ranks (2, CELLS + 1) int64: the position from which on a class's rows lie in a cell or behind it; classes (2, 2): see
+    `sweep`. Classes are `gap` positions apart.
     """
-    m, d = rows.shape
-    found = np.empty(m, np.int64)
-    row_starts[:] = 0
+    m = len(distances)
+    unit = unit_of(radius)
+    cells = np.empty(m, np.int64)
+    ranks[:] = 0
     for i in range(m):
-        norm = 0.0
-        for k in range(d):
-            diff = rows[i, k] - pivot[k]
-            norm += diff * diff
-        low, high = 0, len(edges)
-        while low < high:
-            middle = (low + high) // 2
-            if norm <= edges[middle]:
-                high = middle
-            else:
-                low = middle + 1
-        found[i] = low
-        row_starts[low + 1] += 1
-    for b in range(len(row_starts) - 1):
-        row_starts[b + 1] += row_starts[b]
-    fill = row_starts.copy()
+        c = np.int64(wide[i])
+        cells[i] = c * (CELLS + 1) + _cell(distances[i], unit)
+        ranks[c, cells[i] - c * (CELLS + 1)] += 1
+    at = 0
+    for c in range(2):
+        classes[c, 0] = at
+        for cell in range(CELLS + 1):
+            here = ranks[c, cell]
+            ranks[c, cell] = at
+            at += here
+        classes[c, 1] = at
+        at += gap
+    fill = ranks.copy().reshape(-1)
+    narrow = classes[0, 1]
     for i in range(m):
-        order[fill[found[i]]] = i
-        fill[found[i]] += 1
+        position = fill[cells[i]]
+        fill[cells[i]] += 1
+        place = position if position < narrow else position - gap
+        order[place] = i
+        positions[place] = position
 
 
 @njit(cache=True, nogil=True)
-def place_rows(row_starts, open_tile, used, buckets, next_tile, slots):
-    """Give every row of a sorted batch a lane: slots (m,) int64 = tile * LANES + lane.
+def _ask(
+    rows, codes, bars, start, stop, hard, tiles, tile_codes, starts, tile, screened, radius2, row_counts, lane_counts,
+    target, state,
+):  # fmt: skip
+    """Rows start..stop against one tile, by products or exactly. Rows behind are not looked at if `hard`."""
+    end = stop
+    if screened:
+        if hard:
+            end = start + (stop - start) // SCREEN_ROWS * SCREEN_ROWS
+        state[1] += _screen(
+            rows, codes, bars, start, end, tiles, tile_codes, starts, tile, radius2, row_counts, lane_counts, target
+        )
+        state[0] += (end - start + SCREEN_ROWS - 1) // SCREEN_ROWS * (LANES // _WIDTH)
+        if state[0] > 1 << 16:
+            state[0] >>= 1
+            state[1] >>= 1
+    else:
+        if hard:
+            end = start + (stop - start) // _ROWS * _ROWS
+        i = start
+        while i < end:
+            _count_rows(rows, i, tiles, tile, 0, radius2, row_counts, lane_counts, target)
+            i += _ROWS
+    if end < stop:
+        _count_exactly(rows, end, stop, tiles, tile, radius2, row_counts, lane_counts, target)
 
-    open_tile (buckets,) int64 is the tile each bucket fills, -1 for none; used and buckets are per tile. Returns the
-    next free tile. The arrays must have room (see `tiles_needed`).
+
+@njit(cache=True, nogil=True)
+def _hide(tiles, starts, tile, kept, hidden, hidden_starts):
+    """Copy a tile without its lanes from `kept` on."""
+    hidden[0] = tiles[tile]
+    hidden[0, :, kept:] = np.inf
+    if len(starts):
+        for j in range(LANES):
+            hidden_starts[0, j] = starts[tile, j] if j < kept else -1000000000
+
+
+@njit(cache=True, nogil=True)
+def sweep(
+    rows, codes, bars, classes, ranks, tiles, tile_codes, starts, spans, shape, own, limits, row_counts, row_sure,
+    lane_counts, sure, state,
+):  # fmt: skip
+    """Compare a batch of rows with tiles; every pair is decided, by distances from a pivot, by 8 bits or exactly.
+
+    rows (m, d) float64, sorted by cell of distance from the pivot within each class; class 0 rows have codes (m, words) int32
+    and bars (2, m) int32 (see `_screen_block`), class 1 rows need none. classes (2, 2) int64: first and last row; behind
+    the last follow SCREEN_ROWS neutral ones. ranks (2, CELLS + 1): see `sort_rows`.
+    tiles, tile_codes, starts: see `_screen_block`; spans (t, 2) float64 least and largest distance of a tile's points from
+    the pivot; shape (t, 2) int32 used lanes and class; own (t, 2) int32 the rows that are stored in the tile's last
+    lanes themselves, first and last (or first = -1). Two rows of the batch meet once, the later with the lane of the
+    earlier, except in one tile, where both count as rows. limits float64 (radius, squared radius, more than 0 to screen).
+    Adds hits to row_counts (m,) int32 and lane_counts (t * LANES,) int32. Sure friends: rows from a first to a last add
+    the used lanes at row_sure[first], take them away at row_sure[last] (m + 1,), and are added to sure (t,) int32 for
+    all lanes. state (4,) int64: vectors screened, vectors undecided, pairs asked, pairs.
     """
-    for b in range(len(open_tile)):
-        for i in range(row_starts[b], row_starts[b + 1]):
-            t = open_tile[b]
-            if t < 0 or used[t] == LANES:
-                t = next_tile
-                next_tile += 1
-                open_tile[b] = t
-                used[t] = 0
-                buckets[t] = b
-            slots[i] = t * LANES + used[t]
-            used[t] += 1
-    return next_tile
-
-
-@njit(cache=True, nogil=True)
-def tiles_needed(row_starts, open_tile, used):
-    """How many new tiles a sorted batch opens."""
-    needed = 0
-    for b in range(len(open_tile)):
-        free = LANES - used[open_tile[b]] if open_tile[b] >= 0 else 0
-        needed += max(0, row_starts[b + 1] - row_starts[b] - free + LANES - 1) // LANES
-    return needed
-
-
-@njit(cache=True, nogil=True)
-def store_rows(rows, slots, first_tile, tiles):
-    """Copy the rows whose slots lie in a tile array, which starts at tile `first_tile`."""
-    for i in range(len(rows)):
-        t = slots[i] // LANES - first_tile
-        if 0 <= t < len(tiles):
-            lane = slots[i] % LANES
-            for k in range(rows.shape[1]):
-                tiles[t, k, lane] = rows[i, k]
-
-
-@njit(cache=True, nogil=True)
-def load_rows(tiles, lanes, rows):
-    """Copy the points in the lanes (n,) int64 of a tile array into rows (n, d)."""
-    for i in range(len(lanes)):
-        t, lane = lanes[i] // LANES, lanes[i] % LANES
-        for k in range(rows.shape[1]):
-            rows[i, k] = tiles[t, k, lane]
+    near, far, radius2 = limits[0] * (1.0 - _SLACK), limits[0] * (1.0 + _SLACK), limits[1]
+    unit = unit_of(limits[0])
+    scratch = np.zeros(LANES, np.int32)
+    hidden, hidden_starts = np.empty((1, rows.shape[1], LANES)), np.empty((1, LANES), np.int32)
+    for t in range(len(shape)):
+        low, high = spans[t, 0] * (1.0 - _SLACK), spans[t, 1] * (1.0 + _SLACK)
+        # rows in cells before these are: friends of all lanes; strangers; those from the last on are strangers again
+        cells = _cell((near - high) * (1.0 - _SLACK), unit), _cell((low - far) * (1.0 - _SLACK), unit)
+        beyond = _cell((high + far) * (1.0 + _SLACK), unit) + 1
+        used = shape[t, 0]
+        may_screen = limits[2] > 0.0 and shape[t, 1] == 0
+        if may_screen and state[1] > _HOPELESS * state[0]:
+            may_screen = t % _PROBE == 0
+        for c in range(2):
+            start, stop = classes[c, 0], classes[c, 1]
+            if start == stop:
+                continue
+            screened = may_screen and c == 0
+            surely, first, last = ranks[c, cells[0]], ranks[c, cells[1]], ranks[c, beyond]
+            if own[t, 0] >= 0:
+                mine, later = own[t, 0], own[t, 1]
+                kept = used - (later - mine)
+                end = min(stop, mine)
+                if kept > 0 and start < end:  # earlier rows meet the tile's old lanes; its new ones meet them as rows
+                    state[3] += (end - start) * kept
+                    friends = min(surely, end)
+                    if friends > start:
+                        row_sure[start] += kept
+                        row_sure[friends] -= kept
+                        for j in range(kept):
+                            lane_counts[t * LANES + j] += friends - start
+                    if max(friends, first) < min(last, end):
+                        state[2] += (min(last, end) - max(friends, first)) * kept
+                        _hide(tiles, starts, t, kept, hidden, hidden_starts)
+                        _ask(
+                            rows, codes, bars, max(friends, first), min(last, end), True, hidden, tile_codes[t : t + 1],
+                            hidden_starts, 0, screened, radius2, row_counts, lane_counts[t * LANES :], 0, state,
+                        )  # fmt: skip
+                if start <= mine < stop:
+                    _count_exactly(rows, mine, later, tiles, t, radius2, row_counts, scratch, 0)
+                    for j in range(LANES):
+                        lane_counts[t * LANES + j] += scratch[j] if j < kept else 0
+                        scratch[j] = 0
+                start = max(start, min(later, stop)) if mine < stop else stop
+                if start == stop:
+                    continue
+            state[3] += (stop - start) * used
+            friends = max(start, surely)
+            if friends > start:
+                row_sure[start] += used
+                row_sure[friends] -= used
+                sure[t] += friends - start
+            first = max(friends, first)
+            if first < last:
+                state[2] += (last - first) * used
+                _ask(
+                    rows, codes, bars, first, last, False, tiles, tile_codes, starts, t, screened, radius2, row_counts,
+                    lane_counts, t, state,
+                )  # fmt: skip

@@ -1,6 +1,6 @@
 """Sums, norms and histograms over tiles of lattice points (see `pairs` for the layout).
 
-Coordinates are integers below 2**40 in size, so sums over one tile of 64 lanes are exact in float64 in any order; that
+Coordinates are integers below 2**40 in size, so sums over one tile of 32 lanes are exact in float64 in any order; that
 is why reassociation is allowed. Tile sums go on in int64.
 """
 
@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
-LANES = 64
+LANES = 32
 
 
 @njit(cache=True, nogil=True)

@@ -1,0 +1,338 @@
+"""The match of two tuples of lattice points, decided in full for 64 tuples at once.
+
+Tuples lie in tiles as in `tuples`. match(X, Y): every point, of either tuple, has a nearest point in the other one; it
+is so much nearer than the second nearest that p * D1 < q * D2 for the squared distances (gamma**2 = q / p); and the
+choices are mutual. That is the definition with a permutation, for gamma <= 1.
+
+Coordinates are at most 2**40 in size: differences are exact, a float64 sum of d squares has a relative error of at most
+d * 2**-53 and none below 2**53. An inequality that this leaves open is decided in integers modulo 2**64: its sides are
+then known to differ by less than 2**63.
+"""
+
+from __future__ import annotations
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+LANES = 64
+_WIDTH = 8  # float64 in a vector; on narrower machines LLVM splits it
+# Vectors of lanes held at once, by the number of registers (AVX-512 or AVX2): against one point, and against some
+# points; two more numbers are kept for each sum.
+_WIDE = llvm.get_host_cpu_features().get("avx512f", False)
+_ALONE = 8 if _WIDE else 2
+_POINTS, _TOGETHER = (4, 2) if _WIDE else (2, 1)
+_COLUMNS = 4 if _WIDE else 1
+
+
+def _splat(builder, value):  # type: ignore[no-untyped-def]
+    """A vector whose lanes all hold `value`."""
+    vector, i32 = ir.VectorType(ir.DoubleType(), _WIDTH), ir.IntType(32)
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, i32(0))
+    return builder.shuffle_vector(
+        one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(i32, _WIDTH), [0] * _WIDTH)
+    )
+
+
+def _vector_at(builder, address, offset):  # type: ignore[no-untyped-def]
+    """Pointer to the vector that starts `offset` numbers after an address."""
+    return builder.bitcast(builder.gep(address, [offset]), ir.VectorType(ir.DoubleType(), _WIDTH).as_pointer())
+
+
+def _add_bits(builder, word, bits, shift):  # type: ignore[no-untyped-def]
+    """A word with the bits of a vector put in from bit `shift` on."""
+    i64 = ir.IntType(64)
+    return builder.or_(word, builder.shl(builder.zext(builder.bitcast(bits, ir.IntType(_WIDTH)), i64), shift))
+
+
+def _sum_loop(builder, points_at, tile_at, dimension, vectors):  # type: ignore[no-untyped-def]
+    """Squared distances of some points from some vectors of lanes: sums[point][vector], kept in registers."""
+    i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
+    before = builder.block
+    loop, after = builder.append_basic_block("coordinates"), builder.append_basic_block("summed")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    c = builder.phi(i64)
+    c.add_incoming(i64(0), before)
+    sums = [[builder.phi(vector) for _ in range(vectors)] for _ in points_at]
+    base = builder.mul(c, i64(LANES))
+    lanes = []
+    for v in range(vectors):
+        lanes.append(builder.load(_vector_at(builder, tile_at, builder.add(base, i64(v * _WIDTH)))))
+        lanes[-1].align = 8
+    totals = []
+    for point_at, phis in zip(points_at, sums, strict=True):
+        x = _splat(builder, builder.load(builder.gep(point_at, [c])))
+        totals.append([])
+        for lane, phi in zip(lanes, phis, strict=True):
+            diff = builder.fsub(lane, x)
+            square = builder.fmul(diff, diff, flags=("contract",))
+            total = builder.fadd(phi, square, flags=("contract",))
+            phi.add_incoming(ir.Constant(vector, [0.0] * _WIDTH), before)
+            phi.add_incoming(total, loop)
+            totals[-1].append(total)
+    following = builder.add(c, i64(1))
+    c.add_incoming(following, loop)
+    builder.cbranch(builder.icmp_signed("<", following, dimension), loop, after)
+    builder.position_at_end(after)
+    return totals
+
+
+def _judge(builder, low, high, arguments):  # type: ignore[no-untyped-def]
+    """Two bit vectors: p * low < q * high fails; is not sure.
+
+    Below 2**52 both sides are exact, above they are compared with a slack.
+    """
+    vector = low.type
+    p, q, eps = (_splat(builder, argument) for argument in arguments)
+    left, right = builder.fmul(p, low), builder.fmul(q, high)
+    exact = builder.fcmp_ordered("<", right, ir.Constant(vector, [2.0**52] * _WIDTH))
+    slack = builder.select(exact, ir.Constant(vector, [0.0] * _WIDTH), builder.fmul(right, eps))
+    fails = builder.fcmp_ordered(">=", left, builder.fadd(right, slack))
+    return fails, builder.fcmp_ordered(">=", left, builder.fsub(right, slack))
+
+
+def _minimum(builder, a, b):  # type: ignore[no-untyped-def]
+    return builder.select(builder.fcmp_ordered("<", a, b), a, b)
+
+
+def _two_smallest(builder, value, low, high):  # type: ignore[no-untyped-def]
+    """The two smallest of low <= high and a further value."""
+    smaller = builder.fcmp_ordered("<", value, low)
+    between = builder.select(smaller, low, value)
+    return builder.select(smaller, value, low), _minimum(builder, between, high), smaller
+
+
+def _nearest_points(points: int, vectors: int):  # type: ignore[no-untyped-def]
+    """An intrinsic for `points` consecutive points of one tuple against all points of some lanes' tuples.
+
+    Arguments: tuples (m, k * d) float64, row, i, k, d, tiles, tile, first lane, distances (k * k, LANES),
+    nearest (k, LANES), p, q, eps, radius2. Fills distances[(i + n) * k + j] and nearest[i + n], the smallest of them;
+    returns the lanes where p * smallest < q * second smallest fails (or smallest > radius2), and where it is in doubt.
+    """
+
+    @intrinsic
+    def nearest_points(
+        typing_context, tuples, row, i, k, d, tiles, tile, start, distances, nearest, p, q, eps, radius2
+    ):
+        words = types.UniTuple(types.uint64, 2)
+        signature = words(tuples, row, i, k, d, tiles, tile, start, distances, nearest, p, q, eps, radius2)
+
+        def codegen(context, builder, signature, arguments):
+            i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
+            data = {n: context.make_array(signature.args[n])(context, builder, arguments[n]).data for n in (0, 5, 8, 9)}
+            row, i, k, d, tile, start = (arguments[n] for n in (1, 2, 3, 4, 6, 7))
+            width = builder.mul(k, d)
+            point_at = builder.add(builder.mul(row, width), builder.mul(i, d))
+            points_at = [builder.gep(data[0], [builder.add(point_at, builder.mul(d, i64(n)))]) for n in range(points)]
+
+            def cell(array, line, v):
+                lane = builder.add(start, i64(v * _WIDTH))
+                return _vector_at(builder, data[array], builder.add(builder.mul(line, i64(LANES)), lane))
+
+            before = builder.block
+            loop, after = builder.append_basic_block("partners"), builder.append_basic_block("ranked")
+            builder.branch(loop)
+            builder.position_at_end(loop)
+            j = builder.phi(i64)
+            phis = [[(builder.phi(vector), builder.phi(vector)) for _ in range(vectors)] for _ in range(points)]
+            lane_row = builder.add(builder.mul(tile, width), builder.mul(j, d))
+            tile_at = builder.gep(data[5], [builder.add(builder.mul(lane_row, i64(LANES)), start)])
+            totals = _sum_loop(builder, points_at, tile_at, d, vectors)
+            ranked = []
+            for n in range(points):
+                line = builder.add(builder.mul(builder.add(i, i64(n)), k), j)
+                for v in range(vectors):
+                    builder.store(totals[n][v], cell(8, line, v)).align = 8
+                ranked.append([_two_smallest(builder, totals[n][v], *phis[n][v])[:2] for v in range(vectors)])
+            following = builder.add(j, i64(1))
+            j.add_incoming(i64(0), before)
+            j.add_incoming(following, builder.block)
+            for n in range(points):
+                for v in range(vectors):
+                    for phi, value in zip(phis[n][v], ranked[n][v], strict=True):
+                        phi.add_incoming(ir.Constant(vector, [float("inf")] * _WIDTH), before)
+                        phi.add_incoming(value, builder.block)
+            builder.cbranch(builder.icmp_signed("<", following, k), loop, after)
+            builder.position_at_end(after)
+            failed, doubted, beyond = i64(0), i64(0), _splat(builder, arguments[13])
+            for n in range(points):
+                for v in range(vectors):
+                    low, high = ranked[n][v]
+                    builder.store(low, cell(9, builder.add(i, i64(n)), v)).align = 8
+                    fails, doubts = _judge(builder, low, high, arguments[10:13])
+                    fails = builder.or_(fails, builder.fcmp_ordered(">", low, beyond))
+                    shift = builder.add(start, i64(v * _WIDTH))
+                    failed, doubted = (
+                        _add_bits(builder, failed, fails, shift),
+                        _add_bits(builder, doubted, doubts, shift),
+                    )
+            return context.make_tuple(builder, signature.return_type, [failed, doubted])
+
+        return signature, codegen
+
+    return nearest_points
+
+
+@intrinsic
+def _nearest_partners(typing_context, distances, nearest, j, k, start, p, q, eps):
+    """The same for point j of the tuples in _COLUMNS vectors of lanes, from distances and nearest filled before.
+
+    Returns three words: the lanes where p * smallest < q * second smallest fails, or is in doubt, and those where the
+    point nearest to j has a nearer partner.
+    """
+    words = types.UniTuple(types.uint64, 3)
+    signature = words(distances, nearest, j, k, start, p, q, eps)
+
+    def codegen(context, builder, signature, arguments):
+        i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
+        data = [context.make_array(signature.args[n])(context, builder, arguments[n]).data for n in (0, 1)]
+        j, k, start = arguments[2], arguments[3], arguments[4]
+
+        def cell(array, line, v):
+            lane = builder.add(start, i64(v * _WIDTH))
+            found = builder.load(_vector_at(builder, data[array], builder.add(builder.mul(line, i64(LANES)), lane)))
+            found.align = 8
+            return found
+
+        before = builder.block
+        loop, after = builder.append_basic_block("points"), builder.append_basic_block("ranked")
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        i = builder.phi(i64)
+        phis = [[builder.phi(vector) for _ in range(3)] for _ in range(_COLUMNS)]
+        ranked = []
+        for v in range(_COLUMNS):
+            value = cell(0, builder.add(builder.mul(i, k), j), v)
+            low, high, smaller = _two_smallest(builder, value, phis[v][0], phis[v][1])
+            ranked.append((low, high, builder.select(smaller, cell(1, i, v), phis[v][2])))
+        following = builder.add(i, i64(1))
+        i.add_incoming(i64(0), before)
+        i.add_incoming(following, loop)
+        for v in range(_COLUMNS):
+            for phi, value in zip(phis[v], ranked[v], strict=True):
+                phi.add_incoming(ir.Constant(vector, [float("inf")] * _WIDTH), before)
+                phi.add_incoming(value, loop)
+        builder.cbranch(builder.icmp_signed("<", following, k), loop, after)
+        builder.position_at_end(after)
+        found = [i64(0), i64(0), i64(0)]
+        for v in range(_COLUMNS):
+            low, high, best = ranked[v]
+            bits = *_judge(builder, low, high, arguments[5:8]), builder.fcmp_ordered(">", low, best)
+            shift = builder.add(start, i64(v * _WIDTH))
+            found = [_add_bits(builder, word, some, shift) for word, some in zip(found, bits, strict=True)]
+        return context.make_tuple(builder, signature.return_type, found)
+
+    return signature, codegen
+
+
+_nearest_alone = _nearest_points(1, _ALONE)
+_nearest_together = _nearest_points(_POINTS, _TOGETHER)
+
+
+@njit(cache=True, nogil=True)
+def _less(a, a_rest, p, b, b_rest, q, eps):
+    """p * a < q * b for exact integers a, b: floats with a relative error, and the values modulo 2**64."""
+    left, right = np.float64(p) * a, np.float64(q) * b
+    if left * (1.0 + eps) < right:
+        return True
+    if left > right * (1.0 + eps):
+        return False
+    return np.int64(q * b_rest - p * a_rest) > 0
+
+
+@njit(cache=True, nogil=True)
+def _match_exactly(x, tile, lane, k, p, q, eps, radius2):
+    """The match of a flat tuple and one lane, in exact integers. p = denominator**2, q = numerator**2, uint64."""
+    d = len(x) // k
+    value = np.empty((k, k), np.float64)
+    rest = np.zeros((k, k), np.uint64)
+    for i in range(k):
+        for j in range(k):
+            total = 0.0
+            for c in range(d):
+                diff = x[i * d + c] - tile[j * d + c, lane]
+                total += diff * diff
+                whole = np.uint64(np.int64(diff))
+                rest[i, j] += whole * whole
+            value[i, j] = total
+    one = np.uint64(1)
+    for i in range(k):
+        n = 0
+        for j in range(1, k):
+            if _less(value[i, j], rest[i, j], one, value[i, n], rest[i, n], one, eps):
+                n = j
+        if value[i, n] > radius2:
+            return False
+        for j in range(k):
+            if j != n and not _less(value[i, n], rest[i, n], p, value[i, j], rest[i, j], q, eps):
+                return False
+            if j != i and not _less(value[i, n], rest[i, n], p, value[j, n], rest[j, n], q, eps):
+                return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _some(word, start, vectors):
+    """Whether any of some vectors' lanes is wanted."""
+    return (word >> np.uint64(start)) << np.uint64(LANES - vectors * _WIDTH) != 0
+
+
+@njit(cache=True, nogil=True)
+def _match_lanes(tuples, row, tiles, tile, k, wanted, p, q, eps, radius2, distances, nearest):
+    """Which of the wanted lanes of a tile match a row, and which floats cannot tell: two words of bits.
+
+    A match needs: every point, of either tuple, has one partner that is near enough, and the choices are mutual.
+    distances (k * k, LANES) and nearest (k, LANES) are overwritten.
+    """
+    d = tuples.shape[1] // k
+    doubts, lonely = np.uint64(0), np.uint64(0)
+    for i in range(k if k <= _POINTS else 1):  # the first point alone: most strangers end there
+        for start in range(0, LANES, _ALONE * _WIDTH):
+            if _some(wanted, start, _ALONE):
+                fails, doubt = _nearest_alone(
+                    tuples, row, i, k, d, tiles, tile, start, distances, nearest, p, q, eps, radius2
+                )
+                wanted, doubts = wanted & ~fails, doubts | doubt
+    for start in range(0, LANES, _TOGETHER * _WIDTH):
+        i = 1 if k > _POINTS else k
+        while i < k and _some(wanted, start, _TOGETHER):
+            i = min(i, k - _POINTS)  # the last ones overlap the ones before
+            fails, doubt = _nearest_together(
+                tuples, row, i, k, d, tiles, tile, start, distances, nearest, p, q, eps, radius2
+            )
+            wanted, doubts = wanted & ~fails, doubts | doubt
+            i += _POINTS
+    for start in range(0, LANES, _COLUMNS * _WIDTH):
+        j = 0
+        while j < k and _some(wanted, start, _COLUMNS):
+            fails, doubt, unreturned = _nearest_partners(distances, nearest, j, k, start, p, q, eps)
+            wanted, doubts, lonely = wanted & ~fails, doubts | doubt, lonely | unreturned
+            j += 1
+    return wanted & ~doubts & ~lonely, wanted & doubts
+
+
+@njit(cache=True, nogil=True)
+def match(tuples, tiles, used, first, k, p, q, eps, radius2, undecided, masks):
+    """Add the undecided friends to masks, both (tiles, m) uint64, for tuples (m, k * d) and the first `used` lanes.
+
+    Row i needs the lanes below first + i only. Friends match with gamma**2 = q / p (uint64), all pairs within radius2;
+    eps is the relative slack for sums in float64.
+    """
+    m = len(tuples)
+    distances, nearest = np.empty((k * k, LANES), np.float64), np.empty((k, LANES), np.float64)
+    ratio = np.float64(p), np.float64(q)
+    for t in range((used + LANES - 1) // LANES):
+        for i in range(max(0, t * LANES - first + 1), m):
+            if undecided[t, i] == 0:
+                continue
+            friends, doubtful = _match_lanes(
+                tuples, i, tiles, t, k, undecided[t, i], ratio[0], ratio[1], eps, radius2, distances, nearest
+            )
+            for lane in range(LANES if doubtful != 0 else 0):
+                bit = np.uint64(1) << np.uint64(lane)
+                if doubtful & bit and _match_exactly(tuples[i], tiles[t], lane, k, p, q, eps, radius2):
+                    friends |= bit
+            masks[t, i] |= friends

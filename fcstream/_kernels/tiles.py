@@ -1,0 +1,211 @@
+"""Putting rows of lattice points into tiles and taking them out again (see `pairs` for the layout)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+LANES = 32
+TOP = 127.0  # largest code
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def distances_from(rows, pivot, out):
+    """Distance of every row (m, d) from pivot; rounding is far below the slack that its readers allow."""
+    for i in range(len(rows)):
+        row = rows[i]
+        total = 0.0
+        for k in range(len(pivot)):
+            diff = row[k] - pivot[k]
+            total += diff * diff
+        out[i] = np.sqrt(total)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def encode(rows, pivot, scale, codes, errors, wide):
+    """Round each row's offset from the pivot to multiples of scale, as signed bytes codes (m, 4 * words) int8.
+
+    errors (m,): distance between a row and what its code stands for, with room for rounding; rows out of range are
+    marked in wide (m,) bool and have no use for code or error.
+    """
+    inverse = 1.0 / scale
+    room = scale * np.sqrt(np.float64(len(pivot))) * 1e-12
+    for i in range(len(rows)):
+        row, code = rows[i], codes[i]
+        error = 0.0
+        beyond = 0
+        for k in range(len(pivot)):
+            offset = row[k] - pivot[k]
+            scaled = offset * inverse
+            beyond += abs(scaled) > TOP + 0.5
+            # truncation of a positive number rounds to nearest; the bound keeps the cast defined
+            near = np.int32(min(max(scaled, -TOP), TOP) + 128.5) - 128
+            rest = offset - scale * near
+            error += rest * rest
+            code[k] = np.int8(near)
+        errors[i] = np.sqrt(error) * (1.0 + 1e-9) + room
+        wide[i] = beyond > 0
+
+
+@njit(cache=True, nogil=True)
+def arrange(rows, order, positions, out):
+    """Copy row order[i] to out[positions[i]]."""
+    for i in range(len(order)):
+        source, target = rows[order[i]], out[positions[i]]
+        for k in range(rows.shape[1]):
+            target[k] = source[k]
+
+
+@njit(cache=True, nogil=True)
+def arrange_codes(codes, order, positions, count, low, high, out, bars, starts):
+    """The first `count` codes of an order as rows for screening: unsigned bytes out (m, 4 * words) and bars (2, m).
+
+    A squared code distance of at most `low` is a friend, one above `high` a stranger. starts (m,) int32: where the
+    product sums of such a row begin when it has become a lane. Rows that are not written keep their bars.
+    """
+    for i in range(count):
+        source, target = codes[order[i]], out[positions[i]]
+        norm, total = np.int32(0), np.int32(0)
+        for k in range(codes.shape[1]):
+            value = np.int32(source[k])
+            norm += value * value
+            total += value
+            target[k] = np.uint8(value + 128)
+        starts[positions[i]] = -128 * total - ((norm + 1) >> 1)
+        # product sum p, lane start -(norm of the lane + 1) // 2: the squared distance is norm - 2 p or 1 less
+        bars[0, positions[i]] = (norm - low + 1) >> 1
+        bars[1, positions[i]] = (norm - 1 - high) >> 1
+
+
+@njit(cache=True, nogil=True)
+def place(distances, classes, edges, open_tile, next_tile, shape, spans, own, slots):
+    """Give every row a lane: slots (m,) int64 = tile * LANES + lane. Rows are about sorted by distance within a class.
+
+    Row i of class c goes to the tile that bucket b fills, about the first with distances[i] <= edges[b]:
+    open_tile (2, buckets) int64, -1 for none. Updates shape, spans and own (see `pairs.sweep`); own must be -1 where no
+    row has gone yet. Returns the next free tile; `tiles_needed` says how many there must be.
+    """
+    for c in range(2):
+        b = 0
+        for i in range(classes[c, 0], classes[c, 1]):
+            distance = distances[i]
+            while b < len(edges) and distance > edges[b]:
+                b += 1
+            t = open_tile[c, b]
+            if t < 0 or shape[t, 0] == LANES:
+                t = next_tile
+                next_tile += 1
+                open_tile[c, b] = t
+                shape[t, 0] = 0
+                shape[t, 1] = c
+                spans[t, 0] = distance
+                spans[t, 1] = distance
+            slots[i] = t * LANES + shape[t, 0]
+            shape[t, 0] += 1
+            spans[t, 0] = min(spans[t, 0], distance)
+            spans[t, 1] = max(spans[t, 1], distance)
+            if own[t, 0] < 0:
+                own[t, 0] = i
+            own[t, 1] = i + 1
+    return next_tile
+
+
+@njit(cache=True, nogil=True)
+def store(rows, slots, shape, own, first_tile, tiles):
+    """Copy rows to their lanes in a tile array that starts at tile first_tile; own says which rows a tile gets.
+
+    A tile that is new gets +inf in its free lanes.
+    """
+    d = rows.shape[1]
+    for t in range(len(own)):
+        first, last = own[t, 0], own[t, 1]
+        if first < 0:
+            continue
+        tile = tiles[t]
+        lane = slots[first] - (first_tile + t) * LANES
+        for k in range(0, d, 8):  # a cache line of every row at a time
+            for i in range(last - first):
+                for kk in range(k, min(k + 8, d)):
+                    tile[kk, lane + i] = rows[first + i, kk]
+        if lane == 0 and last - first < LANES:
+            for k in range(d):
+                for j in range(last - first, LANES):
+                    tile[k, j] = np.inf
+
+
+@njit(cache=True, nogil=True)
+def store_codes(words, row_starts, slots, shape, own, first_tile, tile_codes, starts):
+    """Copy rows of unsigned bytes, as int32 words (m, w), to their lanes as signed bytes; starts: see `arrange_codes`."""
+    width = words.shape[1]
+    flip = np.int32(-2139062144)  # 0x80808080: unsigned to signed
+    for t in range(len(own)):
+        first, last = own[t, 0], own[t, 1]
+        if first < 0 or shape[t, 1] != 0:
+            continue
+        lane = slots[first] - (first_tile + t) * LANES
+        if lane == 0:
+            for j in range(LANES):
+                starts[t, j] = -1000000000  # no product sum of a free lane is a friend's
+            tile_codes[t, :, :] = 0
+        for k in range(0, width, 16):
+            for i in range(last - first):
+                for kk in range(k, min(k + 16, width)):
+                    tile_codes[t, kk, lane + i] = words[first + i, kk] ^ flip
+        for i in range(last - first):
+            starts[t, lane + i] = row_starts[first + i]
+
+
+@njit(cache=True, nogil=True)
+def open_lanes(slots, sure, counts):
+    """Let the counts of new lanes make up for what their tiles have been surely given so far."""
+    for i in range(len(slots)):
+        if slots[i] >= 0:
+            counts[slots[i]] = -sure[slots[i] // LANES]
+
+
+@njit(cache=True, nogil=True)
+def settle(slots, row_counts, row_sure, counts):
+    """Add what a batch's rows found to their lanes."""
+    surely = 0
+    for i in range(len(slots)):
+        surely += row_sure[i]
+        if slots[i] >= 0:
+            counts[slots[i]] += row_counts[i] + surely
+
+
+@njit(cache=True, nogil=True)
+def disown(slots, own):
+    """No row of the batch at hand is in any tile any more."""
+    for i in range(len(slots)):
+        if slots[i] >= 0:
+            own[slots[i] // LANES] = -1
+
+
+@njit(cache=True, nogil=True)
+def used_lanes(shape, lanes):
+    """The lanes (n,) int64 that hold points, ascending; returns how many."""
+    at = 0
+    for t in range(len(shape)):
+        for j in range(shape[t, 0]):
+            lanes[at] = t * LANES + j
+            at += 1
+    return at
+
+
+@njit(cache=True, nogil=True)
+def load(tiles, lanes, rows):
+    """Copy the points in the lanes (n,) int64 of a tile array into rows (n, d)."""
+    for i in range(len(lanes)):
+        t, lane = lanes[i] // LANES, lanes[i] % LANES
+        for k in range(rows.shape[1]):
+            rows[i, k] = tiles[t, k, lane]
+
+
+@njit(cache=True, nogil=True)
+def totals(shape, counts, sure, out):
+    """Add counts (t * LANES,) and sure (t,) of the used lanes to out (n,) int64, in the order of the lanes."""
+    at = 0
+    for t in range(len(shape)):
+        for j in range(shape[t, 0]):
+            out[at] += counts[t * LANES + j] + sure[t]
+            at += 1

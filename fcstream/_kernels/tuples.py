@@ -1,0 +1,294 @@
+"""Tuples of lattice points in lanes: which pairs are sure friends by distances between points of the same number.
+
+A tile array has shape (tiles, k * d, LANES): one tuple per lane, coordinate c of its point j in row j * d + c,
+integers held as float64. Coordinates are at most 2**40 in size, so differences are exact; a sum of squares is exact up
+to 2**53 and monotone above it, in any order and with or without fused multiply-add.
+
+Two steps, the second for the pairs that the first leaves open:
+
+1. distances from a pivot tuple and the triangle inequality: sure friends, sure strangers, no coordinate is read;
+2. distances between points of the same number. Points are numbered by their nearest pivot point, so that close tuples
+   are numbered alike. For ordered tuples that is the predicate; for a match it shows sure friends, and what it leaves
+   open is decided in `matches`.
+
+Pivot and numbering are a matter of speed: both steps keep a slack far above rounding, so no bit depends on them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+LANES = 64
+_WIDTH = 8  # float64 in a vector; on narrower machines LLVM splits it
+_ROWS = 4
+# Vectors of lanes held at once, by the number of registers: 4 x 4 sums fill AVX-512, 4 x 1 AVX2.
+_VECTORS = 4 if llvm.get_host_cpu_features().get("avx512f", False) else 1
+_SLACK = 1e-9  # relative; rounding stays below 1e-11 for d < 2**16
+UPPER, LOWER, OUTER, ROOM = 0, 1, 2, 3  # columns of bounds, see `number`
+
+
+def _splat(builder, value):  # type: ignore[no-untyped-def]
+    """A vector whose lanes all hold `value`."""
+    vector, i32 = ir.VectorType(ir.DoubleType(), _WIDTH), ir.IntType(32)
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, i32(0))
+    return builder.shuffle_vector(
+        one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(i32, _WIDTH), [0] * _WIDTH)
+    )
+
+
+def _vector_at(builder, address, offset):  # type: ignore[no-untyped-def]
+    """Pointer to the vector that starts `offset` numbers after an address."""
+    return builder.bitcast(builder.gep(address, [offset]), ir.VectorType(ir.DoubleType(), _WIDTH).as_pointer())
+
+
+def _add_bits(builder, word, bits, shift):  # type: ignore[no-untyped-def]
+    """A word with the bits of a vector put in from bit `shift` on."""
+    i64 = ir.IntType(64)
+    return builder.or_(word, builder.shl(builder.zext(builder.bitcast(bits, ir.IntType(_WIDTH)), i64), shift))
+
+
+def _sum_loop(builder, points_at, tile_at, dimension):  # type: ignore[no-untyped-def]
+    """Squared distances of some points from _VECTORS vectors of lanes: sums[point][vector], kept in registers."""
+    i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
+    before = builder.block
+    loop, after = builder.append_basic_block("coordinates"), builder.append_basic_block("summed")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    c = builder.phi(i64)
+    c.add_incoming(i64(0), before)
+    sums = [[builder.phi(vector) for _ in range(_VECTORS)] for _ in points_at]
+    base = builder.mul(c, i64(LANES))
+    lanes = []
+    for v in range(_VECTORS):
+        lanes.append(builder.load(_vector_at(builder, tile_at, builder.add(base, i64(v * _WIDTH)))))
+        lanes[-1].align = 8
+    totals = []
+    for point_at, phis in zip(points_at, sums, strict=True):
+        x = _splat(builder, builder.load(builder.gep(point_at, [c])))
+        totals.append([])
+        for lane, phi in zip(lanes, phis, strict=True):
+            diff = builder.fsub(lane, x)
+            square = builder.fmul(diff, diff, flags=("contract",))
+            total = builder.fadd(phi, square, flags=("contract",))
+            phi.add_incoming(ir.Constant(vector, [0.0] * _WIDTH), before)
+            phi.add_incoming(total, loop)
+            totals[-1].append(total)
+    following = builder.add(c, i64(1))
+    c.add_incoming(following, loop)
+    builder.cbranch(builder.icmp_signed("<", following, dimension), loop, after)
+    builder.position_at_end(after)
+    return totals
+
+
+def _within(rows: int):  # type: ignore[no-untyped-def]
+    """An intrinsic that compares point j of some tuples with point j of a tile's tuples.
+
+    Arguments: tuples (m, k * d) float64, chosen (n,) int64 and a position in it: the rows are chosen[at], ...; j, d,
+    tiles, tile, limits (m, k) float64, close (m,) uint64. Lanes beyond limits[row, j] are taken out of close[row].
+    """
+
+    @intrinsic
+    def within(typing_context, tuples, chosen, at, j, d, tiles, tile, limits, close):
+        signature = types.void(tuples, chosen, at, j, d, tiles, tile, limits, close)
+
+        def codegen(context, builder, signature, arguments):
+            i64 = ir.IntType(64)
+            data, shape = {}, {}
+            for k in (0, 1, 5, 7, 8):
+                array = context.make_array(signature.args[k])(context, builder, arguments[k])
+                data[k], shape[k] = array.data, cgutils.unpack_tuple(builder, array.shape)
+            at, j, d, tile = arguments[2], arguments[3], arguments[4], arguments[6]
+            width, offset = shape[0][1], builder.mul(j, d)
+            chosen = [builder.load(builder.gep(data[1], [builder.add(at, i64(r))])) for r in range(rows)]
+            points_at = [builder.gep(data[0], [builder.add(builder.mul(row, width), offset)]) for row in chosen]
+            tile_at = builder.gep(data[5], [builder.mul(builder.add(builder.mul(tile, width), offset), i64(LANES))])
+            limits = [
+                builder.load(builder.gep(data[7], [builder.add(builder.mul(row, shape[7][1]), j)])) for row in chosen
+            ]
+            found = [i64(0)] * rows
+            for start in range(0, LANES, _WIDTH * _VECTORS):
+                totals = _sum_loop(builder, points_at, builder.gep(tile_at, [i64(start)]), d)
+                for r in range(rows):
+                    limit = _splat(builder, limits[r])
+                    for v in range(_VECTORS):
+                        bits = builder.fcmp_ordered("<=", totals[r][v], limit)
+                        found[r] = _add_bits(builder, found[r], bits, i64(start + v * _WIDTH))
+            for r in range(rows):
+                close_at = builder.gep(data[8], [chosen[r]])
+                builder.store(builder.and_(builder.load(close_at), found[r]), close_at)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return within
+
+
+def _lanes_that_are(comparison: str):  # type: ignore[no-untyped-def]
+    """An intrinsic that gives one bit per lane: table[which, lane] < (or >) value, for table (rows, LANES) float64."""
+
+    @intrinsic
+    def lanes_that_are(typing_context, table, which, value):
+        signature = types.uint64(table, which, value)
+
+        def codegen(context, builder, signature, arguments):
+            i64 = ir.IntType(64)
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            row_at = builder.gep(array.data, [builder.mul(arguments[1], i64(LANES))])
+            limit, found = _splat(builder, arguments[2]), i64(0)
+            for start in range(0, LANES, _WIDTH):
+                lanes = builder.load(_vector_at(builder, row_at, i64(start)))
+                lanes.align = 8
+                found = _add_bits(builder, found, builder.fcmp_ordered(comparison, lanes, limit), i64(start))
+            return found
+
+        return signature, codegen
+
+    return lanes_that_are
+
+
+_within_rows = _within(_ROWS)
+_within_row = _within(1)
+_lanes_below = _lanes_that_are("<")
+_lanes_above = _lanes_that_are(">")
+
+
+@njit(cache=True, nogil=True)
+def _squared_distance(x, i, y, j, d):
+    """Of the points i and j of two flat tuples."""
+    total = 0.0
+    for c in range(d):
+        diff = x[i * d + c] - y[j * d + c]
+        total += diff * diff
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _reaches(x, gamma, radius2, near, far):
+    """How far point i of a flat tuple may be from its partner: surely matched below near[i], surely not above far[i].
+
+    With s the distance of x_i from the tuple's nearest other point and a_i that of its partner: a_i < s * gamma /
+    (1 + gamma) for all i makes a match (each stranger is at least s - a away), and in a match a_i < s * gamma /
+    (1 - gamma) (each stranger is at most s + a away).
+    """
+    k = len(near)
+    radius = math.sqrt(radius2)
+    for i in range(k):
+        closest = math.inf
+        for j in range(k):
+            if j != i:
+                closest = min(closest, _squared_distance(x, i, x, j, len(x) // k))
+        closest = math.sqrt(closest)
+        near[i] = min(closest * (gamma / (1.0 + gamma)), radius) * (1.0 - _SLACK)
+        far[i] = (min(closest * (gamma / (1.0 - gamma)), radius) if gamma < 1.0 else radius) * (1.0 + _SLACK)
+
+
+@njit(cache=True, nogil=True)
+def _numbers(x, pivot, units, ordered, numbers, away):
+    """Number of the pivot point nearest to each point, in that point's unit, and how near: away (k,)."""
+    k = len(units)
+    for i in range(k):
+        away[i] = math.inf
+        for j in range(i if ordered else 0, i + 1 if ordered else k):
+            distance = math.sqrt(_squared_distance(x, i, pivot, j, len(x) // k)) / units[j]
+            if distance < away[i]:
+                away[i], numbers[i] = distance, j
+
+
+@njit(cache=True, nogil=True)
+def number(tuples, pivot, radii2, gamma, radius2, bounds, limits):
+    """Prepare new tuples (m, k * d): number their points like the pivot's (k * d,) and bound their distance from it.
+
+    gamma > 0 for a match (then every matched pair must be within radius2, may be inf, and points are moved), 0 for
+    ordered tuples (point j within radii2[j], nothing is moved). Fills bounds (m, 4) and limits (m, k): two tuples are
+    friends if UPPER of one < ROOM of the other, strangers if LOWER of one > OUTER of the other, and friends if all
+    points of the same number are within the limits of one (ordered: exactly then).
+    """
+    k, width = len(radii2), tuples.shape[1]
+    near, far, units, away = np.sqrt(radii2), np.sqrt(radii2), np.sqrt(radii2), np.empty(k, np.float64)
+    numbers, copy = np.empty(k, np.int64), np.empty(width, np.float64)
+    if gamma > 0.0:
+        _reaches(pivot, gamma, radius2, units, far)
+        units = np.maximum(units, 1.0)
+    for t in range(len(tuples)):
+        x = tuples[t]
+        if gamma > 0.0:
+            _reaches(x, gamma, radius2, near, far)
+        _numbers(x, pivot, units, gamma == 0.0, numbers, away)
+        like = len(np.unique(numbers)) == k
+        bounds[t, UPPER] = bounds[t, LOWER] = bounds[t, OUTER] = 0.0
+        bounds[t, ROOM] = math.inf
+        copy[:] = x
+        for i in range(k):
+            j = numbers[i]
+            bounds[t, UPPER] = max(bounds[t, UPPER], away[i] * (1.0 + _SLACK))
+            bounds[t, LOWER] = max(bounds[t, LOWER], away[i] * (1.0 - _SLACK))
+            bounds[t, OUTER] = max(bounds[t, OUTER], (away[i] + far[i] / units[j]) * (1.0 + _SLACK))
+            bounds[t, ROOM] = min(bounds[t, ROOM], near[i] / units[j] * (1.0 - _SLACK))
+            limits[t, j] = radii2[j] if gamma == 0.0 else near[i] * near[i] if near[i] > 0.0 else -1.0
+            if like:
+                x[j * (width // k) : (j + 1) * (width // k)] = copy[i * (width // k) : (i + 1) * (width // k)]
+        bounds[t, ROOM] -= bounds[t, UPPER]
+        if not like:
+            bounds[t, UPPER], bounds[t, ROOM], limits[t, 0] = math.inf, -math.inf, -1.0
+
+
+@njit(cache=True, nogil=True)
+def _by_pivot(bounds, row, tile_bounds, tile, lanes):
+    """Sure friends among the first `lanes` of a tile, and its undecided lanes: two words of bits."""
+    table = tile_bounds[tile]
+    friends = _lanes_below(table, UPPER, bounds[row, ROOM])
+    strangers = _lanes_above(table, LOWER, bounds[row, OUTER]) | _lanes_below(table, OUTER, bounds[row, LOWER])
+    valid = ~np.uint64(0) if lanes >= LANES else (np.uint64(1) << np.uint64(lanes)) - np.uint64(1)
+    return friends, valid & ~(friends | strangers)
+
+
+@njit(cache=True, nogil=True)
+def _by_number(tuples, limits, tiles, tile, asked, count, close):
+    """Take out of close (m,) the lanes that have a point beyond the limit of the asked rows' point of that number."""
+    k = limits.shape[1]
+    d = tuples.shape[1] // k
+    at = 0
+    while at + _ROWS <= count:
+        for j in range(k):
+            _within_rows(tuples, asked, at, j, d, tiles, tile, limits, close)
+            if close[asked[at]] | close[asked[at + 1]] | close[asked[at + 2]] | close[asked[at + 3]] == 0:
+                break
+        at += _ROWS
+    while at < count:
+        for j in range(k):
+            _within_row(tuples, asked, at, j, d, tiles, tile, limits, close)
+            if close[asked[at]] == 0:
+                break
+        at += 1
+
+
+@njit(cache=True, nogil=True)
+def compare(tuples, bounds, limits, tiles, tile_bounds, used, first, masks, undecided):
+    """Fill masks and undecided, both (tiles, m) uint64, for numbered tuples (m, k * d) against the first `used` lanes.
+
+    Row i needs the lanes below first + i only; tiles that lie beyond are left as they are. bounds (m, 4) and limits
+    (m, k): see `number`; tile_bounds (tiles, 4, LANES) are those of the lanes. A bit of masks is a sure friend, one of
+    undecided an open pair; for ordered tuples an open pair is no friend.
+    """
+    m = len(tuples)
+    close, asked = np.empty(m, np.uint64), np.empty(m, np.int64)
+    for t in range((used + LANES - 1) // LANES):
+        count = 0
+        for i in range(max(0, t * LANES - first + 1), m):
+            masks[t, i], rest = _by_pivot(bounds, i, tile_bounds, t, min(used, first + i) - t * LANES)
+            undecided[t, i] = rest
+            if rest != 0 and limits[i, 0] >= 0.0:
+                close[i], asked[count] = rest, i
+                count += 1
+        _by_number(tuples, limits, tiles, t, asked, count, close)
+        for n in range(count):
+            i = asked[n]
+            masks[t, i] |= close[i]
+            undecided[t, i] &= ~close[i]

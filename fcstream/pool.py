@@ -1,0 +1,75 @@
+"""Threads that share long sweeps over tiles: our own, because Numba's abort on use from two threads or after a fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from .errors import ConfigError
+
+_lock = threading.Lock()
+_wanted: int | None = None
+_executor: tuple[int, ThreadPoolExecutor] | None = None  # the process that made it
+
+
+def threads() -> int:
+    """How many threads a long sweep may use: what was set, FCSTREAM_THREADS, or the processors this process may use."""
+    if _wanted is not None:
+        return _wanted
+    given = os.environ.get("FCSTREAM_THREADS", "")
+    if given:
+        if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= 1024:
+            raise ConfigError(f"must be an integer in [1, 1024], got {given!r}", "FCSTREAM_THREADS")
+        return int(given)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def set_threads(count: int | None) -> None:
+    """Let long sweeps of this process use `count` threads in [1, 1024]; None goes back to the default."""
+    global _wanted, _executor
+    if count is not None and not 1 <= count <= 1024:
+        raise ConfigError(f"must be in [1, 1024], got {count}", "count")
+    with _lock:
+        _wanted = count
+        if _executor is not None and _executor[0] == os.getpid():
+            _executor[1].shutdown(wait=False)
+        _executor = None
+
+
+def helpers(shares: float) -> int:
+    """Threads beside the caller's own for work that is worth `shares` of them."""
+    return max(0, min(threads(), int(shares)) - 1) if shares >= 2 else 0
+
+
+def run(tasks: Sequence[Callable[[], None]]) -> None:
+    """Run all tasks, the first in this thread, and wait for them."""
+    futures = [_pool().submit(task) for task in tasks[1:]]
+    try:
+        tasks[0]()
+    finally:
+        for future in futures:
+            future.exception()
+    for future in futures:
+        future.result()
+
+
+def _pool() -> ThreadPoolExecutor:
+    """This process's executor; after a fork the child makes its own."""
+    global _executor
+    with _lock:
+        if _executor is None or _executor[0] != os.getpid():
+            _executor = os.getpid(), ThreadPoolExecutor(max(1, threads() - 1), "fcstream-sweep")
+        return _executor[1]
+
+
+def _forget() -> None:
+    """In a forked child: the parent's threads and lock are not there."""
+    global _lock, _executor
+    _lock = threading.Lock()
+    _executor = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,297 @@
+"""Friend counts under any predicate, kept while items arrive."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays = tuple[NDArray[Any], ...]
+
+LANES = 64
+"""Items per tile: a kernel's answer about one item and one tile is a word of bits."""
+BATCH = 256
+"""Items compared at once."""
+_FIRST_TILES, _MOST_TILES = 4, 1024
+_EVERY_LANE = 2**62
+_LEAD_AT, _LEAD_AGAIN = 64, 8
+
+
+class Predicate(ABC):
+    """Whether two items are friends: a pure, symmetric function of the pair, for items that arrive as array rows."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _family(self) -> Family:
+        """What counts under this predicate: one object for each counter."""
+
+    def __call__(self, x: object, y: object) -> bool:
+        """Decide one pair of items, by the kernel that counts.
+
+        Raises
+        ------
+        ConfigError
+            Items of another shape or type than the predicate's.
+        """
+        counter = PredicateCounts(self)
+        counter.add(0, np.stack([np.asarray(x), np.asarray(y)]))
+        return int(counter.counts([0])[0]) == 2
+
+
+class Family(ABC):
+    """How one kind of items is stored in lanes and compared. Internal."""
+
+    led = False  # whether counting gets faster when `lead` is told of a typical item
+
+    @abstractmethod
+    def check(self, items: object) -> NDArray[Any]:
+        """Items (n, ...) as this family takes them, or a ConfigError that does not show them."""
+
+    @abstractmethod
+    def rows(self, items: NDArray[Any]) -> Arrays:
+        """New items, ready to be compared and stored: arrays of equal length."""
+
+    @abstractmethod
+    def room(self, tiles: int) -> Arrays:
+        """Arrays for that many tiles."""
+
+    @abstractmethod
+    def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:
+        """Copy rows into the lanes first, first + 1, ..., as far as the arrays have them."""
+
+    @abstractmethod
+    def compare(self, rows: Arrays, arrays: Arrays, used: int, first: int, masks: NDArray[np.uint64]) -> None:
+        """Fill masks (tiles, rows): bit j of masks[t, i] says whether row i and lane t * LANES + j are friends.
+
+        Only lanes below min(used, first + i) matter.
+        """
+
+    def items(self, arrays: Arrays, used: int) -> NDArray[Any]:
+        """The first `used` items, for a family that is led."""
+        raise NotImplementedError
+
+    def lead(self, item: NDArray[Any]) -> None:
+        """Take a typical item as the pivot; rows made before must be made and stored again."""
+        raise NotImplementedError
+
+
+class _Chunk:
+    """A run of tiles with fixed capacity, from lane `first` of its pane on."""
+
+    __slots__ = ("arrays", "first", "lanes")
+
+    def __init__(self, first: int, tiles: int, family: Family) -> None:
+        self.first = first
+        self.lanes = tiles * LANES
+        self.arrays = family.room(tiles)
+
+
+class _Pane:
+    """Items of one pane in order of arrival, and their counts with every pane in reach."""
+
+    def __init__(self) -> None:
+        self.chunks: list[_Chunk] = []
+        self.size = 0
+        self.lanes = 0
+        self.counts: dict[int, NDArray[np.int32]] = {}
+        self.lead_at = _LEAD_AT
+
+    def counts_with(self, pane: int) -> NDArray[np.int32]:
+        """Counts with one pane, a number per lane; made when first asked for."""
+        found = self.counts.get(pane)
+        if found is None or len(found) < self.lanes:
+            grown = np.zeros(self.lanes, np.int32)
+            if found is not None:
+                grown[: len(found)] = found
+            found = self.counts[pane] = grown
+        return found
+
+    def insert(self, rows: Arrays, family: Family) -> int:
+        """Store rows behind the others; returns the first one's lane."""
+        first = self.size
+        while self.lanes < first + len(rows[0]):
+            # Chunks double, so there are few; lanes that are not used yet are not touched and cost no memory.
+            tiles = min(max(_FIRST_TILES, self.lanes // LANES), _MOST_TILES)
+            self.chunks.append(_Chunk(self.lanes, tiles, family))
+            self.lanes += tiles * LANES
+        self.size += len(rows[0])
+        self.refill(rows, first, family)
+        return first
+
+    def refill(self, rows: Arrays, first: int, family: Family) -> None:
+        """Store rows in lanes that they have."""
+        for chunk in self.chunks:
+            if chunk.first + chunk.lanes > first:
+                family.store(rows, first - chunk.first, chunk.arrays)
+
+
+class PredicateCounts:
+    """How many friends each item has, itself included, per pane, incrementally.
+
+    Parameters
+    ----------
+    predicate : Predicate
+    reach : int
+        Panes at a distance below `reach` share a window and are compared; 1 for tumbling windows.
+
+    Raises
+    ------
+    ConfigError
+        Not a predicate, or a reach below 1.
+
+    Notes
+    -----
+    A pair of items is compared once, however the items are batched and however many windows hold both. Its bit is a
+    function of the two items alone, so counts do not depend on order or batching. An item counts itself whatever the
+    predicate says of it and an equal one. The counts are exact and NOT private.
+
+    A counter may be used by one thread at a time; different counters by different threads, in kernels that release the
+    GIL.
+
+    Complexity
+    ----------
+    `add` of m items costs at most m * n comparisons with the panes in reach; `counts` is O(n * reach); `drop` O(n).
+    Memory: the items, 4 bytes for each item and pane in reach, and up to 2 MiB of working space.
+    """
+
+    def __init__(self, predicate: Predicate, reach: int = 1) -> None:
+        if not isinstance(predicate, Predicate):
+            raise ConfigError(
+                f"must be a predicate of fcstream.predicates, got {type(predicate).__name__}", "predicate"
+            )
+        if reach < 1:
+            raise ConfigError(f"must be at least 1, got {reach}", "reach")
+        self.predicate = predicate
+        self._family = predicate._family()
+        self._reach = reach
+        self._panes: dict[int, _Pane] = {}
+        self._masks = np.empty(0, np.uint64)
+        self._torn = False
+
+    @property
+    def panes(self) -> list[int]:
+        """Panes that hold items, ascending."""
+        return sorted(self._panes)
+
+    def size(self, pane: int) -> int:
+        """Items in one pane."""
+        return self._panes[pane].size if pane in self._panes else 0
+
+    def add(self, pane: int, items: object) -> None:
+        """Add items to a pane and count their friends.
+
+        Parameters
+        ----------
+        pane : int
+        items : array (m, ...)
+            Of the shape and type that the predicate names; copied, not changed.
+
+        Raises
+        ------
+        ConfigError
+            Items that the predicate does not take: nothing has changed then. Or the counter was torn by an earlier
+            error in the middle of an `add`.
+        """
+        self._whole()
+        checked = self._family.check(items)
+        start = 0
+        while start < len(checked):
+            held = self._panes.setdefault(pane, _Pane())
+            if self._family.led and held.size >= held.lead_at:
+                self._lead(pane, held)
+            stop = start + (LANES if self._family.led and held.size < _LEAD_AT else BATCH)
+            self._torn = True
+            self._add_batch(pane, held, self._family.rows(checked[start:stop]))
+            self._torn = False
+            start = stop
+
+    def counts(self, panes: Iterable[int]) -> NDArray[np.int64]:
+        """Friends of every item of a window, itself included.
+
+        Parameters
+        ----------
+        panes : iterable of int
+            The window's panes, present or not, less than `reach` apart.
+
+        Returns
+        -------
+        int64 (n,)
+            In order of arrival, pane by pane ascending.
+
+        Raises
+        ------
+        ConfigError
+            Panes too far apart to have been compared.
+        """
+        self._whole()
+        asked = sorted(set(panes))
+        if asked and asked[-1] - asked[0] >= self._reach:
+            raise ConfigError(f"must be less than reach={self._reach} apart, got {asked[0]} to {asked[-1]}", "panes")
+        wanted = [pane for pane in asked if pane in self._panes]
+        parts = []
+        for pane in wanted:
+            held = self._panes[pane]
+            total = np.zeros(held.size, np.int64)
+            for other in wanted:
+                if other in held.counts:
+                    some = held.counts[other][: held.size]
+                    total[: len(some)] += some
+            parts.append(total)
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def drop(self, pane: int) -> None:
+        """Forget a pane: its items, and what other panes counted in it. Dropping an absent pane does nothing."""
+        if self._panes.pop(pane, None) is None:
+            return
+        for other in self._in_reach(pane):
+            self._panes[other].counts.pop(pane, None)
+
+    def _in_reach(self, pane: int) -> list[int]:
+        return [other for other in range(pane - self._reach + 1, pane + self._reach) if other in self._panes]
+
+    def _whole(self) -> None:
+        if self._torn:
+            raise ConfigError("must not be used after an error in the middle of `add`: make a new one", "counter")
+
+    def _add_batch(self, pane: int, held: _Pane, rows: Arrays) -> None:
+        from .._kernels import hits
+
+        m = len(rows[0])
+        start = held.insert(rows, self._family)
+        for other in self._in_reach(pane):
+            neighbor = self._panes[other]
+            row_counts, lane_counts = np.zeros(m, np.int32), neighbor.counts_with(pane)
+            for chunk in neighbor.chunks:
+                used = min(chunk.lanes, neighbor.size - chunk.first)
+                first = start - chunk.first if neighbor is held else _EVERY_LANE
+                tiles = -(-used // LANES)
+                masks = self._room(tiles, m)
+                self._family.compare(rows, chunk.arrays, used, first, masks)
+                hits.book(masks, tiles, first, used, row_counts, lane_counts[chunk.first : chunk.first + chunk.lanes])
+            held.counts_with(other)[start : start + m] += row_counts
+        held.counts_with(pane)[start : start + m] += 1
+
+    def _room(self, tiles: int, m: int) -> NDArray[np.uint64]:
+        if tiles * m > self._masks.size:
+            self._masks = np.empty(tiles * m, np.uint64)
+        return self._masks[: tiles * m].reshape(tiles, m)
+
+    def _lead(self, pane: int, held: _Pane) -> None:
+        """Take the item with most friends so far as the pivot, and store all items anew."""
+        held.lead_at = _LEAD_AGAIN * held.size
+        best = int(np.argmax(held.counts_with(pane)[: held.size]))
+        chunk = next(chunk for chunk in reversed(held.chunks) if chunk.first <= best)
+        self._family.lead(self._family.items(chunk.arrays, best - chunk.first + 1)[-1])
+        for other in self._panes.values():
+            for chunk in other.chunks:
+                used = min(chunk.lanes, other.size - chunk.first)
+                if used > 0:
+                    self._family.store(self._family.rows(self._family.items(chunk.arrays, used)), 0, chunk.arrays)

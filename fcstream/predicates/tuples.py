@@ -1,0 +1,258 @@
+"""Tuples of lattice points: matched by nearest neighbors, compared number by number, or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
+from .base import LANES, Family, Predicate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .base import Arrays
+
+_NO_RADIUS = float("inf")
+_ANY_DISTANCE = 2.0**200  # above every squared distance
+
+
+class _TupleFamily(Family):
+    """Tuples in lanes, numbered like a pivot tuple; gamma None compares number by number."""
+
+    led = True
+
+    def __init__(
+        self, dimension: int, radii_squared: list[float], gamma: Fraction | None, radius_squared: float
+    ) -> None:
+        self._k, self._d = len(radii_squared), dimension
+        self._radii2 = np.array(radii_squared, np.float64)
+        self._gamma = 0.0 if gamma is None else float(gamma)
+        self._radius2 = radius_squared
+        if gamma is not None:
+            self._ratio = np.uint64(gamma.denominator**2), np.uint64(gamma.numerator**2)
+        self._pivot: NDArray[np.float64] | None = None
+
+    def check(self, items: object) -> NDArray[np.float64]:
+        shape = self._k, self._d
+        try:
+            tuples = np.ascontiguousarray(items, np.float64)
+        except (TypeError, ValueError):
+            raise ConfigError("must be a rectangular array of numbers", "items") from None
+        if tuples.ndim != 3 or tuples.shape[1:] != shape:
+            raise ConfigError(f"must have shape (n, {shape[0]}, {shape[1]}), got {tuples.shape}", "items")
+        if not ((np.rint(tuples) == tuples) & (np.abs(tuples) <= MAX_COORDINATE)).all():
+            raise ConfigError("must hold lattice coordinates: integers up to 2**40 in size", "items")
+        return tuples.reshape(len(tuples), -1)
+
+    def rows(self, items: NDArray[np.float64]) -> Arrays:
+        from .._kernels import tuples
+
+        if self._pivot is None:
+            self._pivot = items[0].copy()
+        numbered, bounds, limits = items.copy(), np.empty((len(items), 4)), np.empty((len(items), self._k))
+        tuples.number(numbered, self._pivot, self._radii2, self._gamma, self._radius2, bounds, limits)
+        return numbered, bounds, limits
+
+    def room(self, tiles: int) -> Arrays:
+        return np.zeros((tiles, self._k * self._d, LANES)), np.zeros((tiles, 4, LANES))
+
+    def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:
+        from .._kernels import hits
+
+        hits.store(rows[0], first, arrays[0])
+        hits.store(rows[1], first, arrays[1])
+
+    def items(self, arrays: Arrays, used: int) -> NDArray[np.float64]:
+        from .._kernels import hits
+
+        flat = np.empty((used, self._k * self._d))
+        hits.load(arrays[0], used, flat)
+        return flat
+
+    def lead(self, item: NDArray[np.float64]) -> None:
+        self._pivot = item.copy()
+
+    def compare(self, rows: Arrays, arrays: Arrays, used: int, first: int, masks: NDArray[np.uint64]) -> None:
+        from .._kernels import matches, tuples
+
+        (flat, bounds, limits), (tiles, tile_bounds), undecided = rows, arrays, np.empty_like(masks)
+        tuples.compare(flat, bounds, limits, tiles, tile_bounds, used, first, masks, undecided)
+        if self._gamma > 0.0:
+            (p, q), slack = self._ratio, (self._d + 8) * 2.0**-52
+            matches.match(flat, tiles, used, first, self._k, p, q, slack, self._radius2, undecided, masks)
+
+
+def _check_sizes(k: int, dimension: int) -> None:
+    if k < 1:
+        raise ConfigError(f"must be at least 1, got {k}", "k")
+    if not 1 <= dimension < 2**16:
+        raise ConfigError(f"must be in [1, 2**16), got {dimension}", "dimension")
+
+
+def _check_gamma(gamma: Fraction, dimension: int) -> Fraction:
+    if isinstance(gamma, float) or not 0 < gamma <= 1:
+        raise ConfigError(f"must be a Fraction in (0, 1], got {gamma!r}", "gamma")
+    gamma = Fraction(gamma)
+    if gamma.denominator >= 2**26 or gamma.numerator**2 * dimension * (dimension + 8) >= 2**32:
+        raise ConfigError(
+            f"must keep numerator**2 * dimension * (dimension + 8) below 2**32 and the denominator below 2**26, got "
+            f"{gamma} at dimension {dimension}: comparisons would not be exact; use a simpler fraction",
+            "gamma",
+        )
+    return gamma
+
+
+def _check_radius(radius_squared: int, place: str) -> float:
+    if not 1 <= radius_squared <= MAX_RADIUS_SQUARED:
+        raise ConfigError(f"must be in [1, 2**53), got {radius_squared}", place)
+    return float(radius_squared)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchTuples(Predicate):
+    """match_gamma: the points of two k-tuples pair off, each pair much closer than either point to the others.
+
+    X and Y are friends iff a permutation p exists with, for all i and all j != i,
+    ``|x_i - y_p(i)| < gamma * min(|x_i - y_p(j)|, |x_j - y_p(i)|)``. For gamma <= 1 it is the nearest-neighbor map.
+
+    Parameters
+    ----------
+    k : int
+        Points in a tuple, >= 1; single points are all friends.
+    dimension : int
+        Coordinates of a point, in [1, 2**16).
+    gamma : Fraction
+        In (0, 1], with numerator**2 * dimension * (dimension + 8) < 2**32 and denominator < 2**26.
+
+    Raises
+    ------
+    ConfigError
+        A parameter out of range.
+
+    Notes
+    -----
+    Items are float64 (n, k, dimension), lattice coordinates: integers up to 2**40 in size. Each inequality is decided
+    in exact integers, ``denominator**2 * D1 < numerator**2 * D2`` for squared distances, so equality is no match. The
+    order of the points of a tuple does not matter.
+
+    A tuple with two equal points has no nearest-neighbor map that is one to one: it matches no tuple, not even an equal
+    one, and counts itself only.
+
+    Complexity
+    ----------
+    A pair costs O(1) if distances from a pivot tuple decide it, O(k * dimension) if distances of points with the same
+    nearest pivot point do (well separated friends), at most O(k**2 * dimension).
+
+    Source
+    ------
+    Tsfadia et al., FriendlyCore (ICML 2022), section 5.2.1.
+    """
+
+    k: int
+    dimension: int
+    gamma: Fraction = Fraction(1, 7)
+
+    def __post_init__(self) -> None:
+        _check_sizes(self.k, self.dimension)
+        object.__setattr__(self, "gamma", _check_gamma(self.gamma, self.dimension))
+
+    def _family(self) -> Family:
+        if self.k == 1:
+            return _TupleFamily(self.dimension, [_ANY_DISTANCE], None, _NO_RADIUS)
+        return _TupleFamily(self.dimension, [_ANY_DISTANCE] * self.k, self.gamma, _NO_RADIUS)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedTuples(Predicate):
+    """dist_{r1..rk}: point j of one tuple is within radius r_j of point j of the other, for every j.
+
+    Parameters
+    ----------
+    radii_squared : tuple of int
+        Squared radii in lattice steps, each in [1, 2**53), inclusive; as many as a tuple has points.
+    dimension : int
+        Coordinates of a point, in [1, 2**16).
+
+    Raises
+    ------
+    ConfigError
+        A parameter out of range.
+
+    Notes
+    -----
+    Items are float64 (n, k, dimension), lattice coordinates: integers up to 2**40 in size; compared in exact integers.
+
+    Complexity
+    ----------
+    A pair costs O(1) if distances from a pivot tuple decide it, at most O(k * dimension).
+
+    Source
+    ------
+    Tsfadia et al., FriendlyCore (ICML 2022), section 5.2.3.
+    """
+
+    radii_squared: tuple[int, ...]
+    dimension: int
+
+    def __post_init__(self) -> None:
+        _check_sizes(len(self.radii_squared), self.dimension)
+        object.__setattr__(self, "radii_squared", tuple(self.radii_squared))
+        for radius_squared in self.radii_squared:
+            _check_radius(radius_squared, "radii_squared")
+
+    def _family(self) -> Family:
+        return _TupleFamily(self.dimension, [float(r2) for r2 in self.radii_squared], None, _NO_RADIUS)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchWithin(Predicate):
+    """match_gamma, and every matched pair of points is within one radius.
+
+    One core under it serves both steps of clustering: it is friendly for reordering and, once ordered, for dist_r in
+    every coordinate.
+
+    Parameters
+    ----------
+    k, dimension, gamma
+        As for `MatchTuples`; single points only have to be within the radius.
+    radius_squared : int
+        In lattice steps, in [1, 2**53), inclusive.
+
+    Raises
+    ------
+    ConfigError
+        A parameter out of range.
+
+    Notes
+    -----
+    Items, exactness and tuples with equal points: as for `MatchTuples`.
+
+    Complexity
+    ----------
+    As for `MatchTuples`.
+
+    Source
+    ------
+    Tsfadia et al., FriendlyCore (ICML 2022), sections 5.2.1 and 5.2.3, fused (ours).
+    """
+
+    k: int
+    dimension: int
+    radius_squared: int
+    gamma: Fraction = Fraction(1, 7)
+
+    def __post_init__(self) -> None:
+        _check_sizes(self.k, self.dimension)
+        _check_radius(self.radius_squared, "radius_squared")
+        object.__setattr__(self, "gamma", _check_gamma(self.gamma, self.dimension))
+
+    def _family(self) -> Family:
+        radius_squared = float(self.radius_squared)
+        if self.k == 1:
+            return _TupleFamily(self.dimension, [radius_squared], None, _NO_RADIUS)
+        return _TupleFamily(self.dimension, [_ANY_DISTANCE] * self.k, self.gamma, radius_squared)

@@ -1,0 +1,128 @@
+"""A user's own predicate."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ConfigError
+from .base import LANES, Family, Predicate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .base import Arrays
+
+_SAMPLE = 16
+_TYPES = (np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.uint64))
+
+
+@functools.lru_cache(maxsize=64)
+def _kernels(function: Callable[[Any, Any], bool]) -> tuple[Callable[..., None], Callable[..., int]]:
+    """The function's kernels: compiled once in a process, whatever the number of counters."""
+    from .._kernels import users
+
+    compare, check = users.kernels(function)  # type: ignore[no-untyped-call]
+    return compare, check
+
+
+class _UserFamily(Family):
+    """Items as they are, one after the other."""
+
+    def __init__(self, function: Callable[[Any, Any], bool]) -> None:
+        self._compare, self._check = _kernels(function)
+        self._shape: tuple[int, ...] = ()
+        self._dtype: np.dtype[Any] | None = None
+
+    def check(self, items: object) -> NDArray[Any]:
+        array = np.asarray(items)
+        if array.dtype not in _TYPES or array.ndim < 1:
+            raise ConfigError(f"must be float64, int64 or uint64 of shape (n, ...), got {array.dtype}", "items")
+        if self._dtype is not None and (array.dtype, array.shape[1:]) != (self._dtype, self._shape):
+            raise ConfigError(
+                f"must be {self._dtype} items of shape {self._shape} like the first ones, got {array.dtype} of "
+                f"{array.shape[1:]}",
+                "items",
+            )
+        rows = np.ascontiguousarray(array)
+        sample = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLE)).astype(np.int64))
+        wrong = self._run(self._check, rows, sample)
+        if wrong:
+            rule = ("reflexive: f(x, x)", "symmetric: f(x, y) == f(y, x)")[wrong - 1]
+            raise ConfigError(f"must be {rule}, but it was not on a sample of the items", "function")
+        self._dtype, self._shape = array.dtype, array.shape[1:]
+        return rows
+
+    def rows(self, items: NDArray[Any]) -> Arrays:
+        return (items,)
+
+    def room(self, tiles: int) -> Arrays:
+        return (np.zeros((tiles * LANES, *self._shape), self._dtype),)
+
+    def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:
+        (items,) = arrays
+        start, stop = max(0, -first), min(len(rows[0]), len(items) - first)
+        items[first + start : first + stop] = rows[0][start:stop]
+
+    def compare(self, rows: Arrays, arrays: Arrays, used: int, first: int, masks: NDArray[np.uint64]) -> None:
+        self._run(self._compare, *rows, *arrays, used, first, masks)
+
+    @staticmethod
+    def _run(kernel: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a kernel; its errors may quote items, so only their type is shown."""
+        try:
+            return kernel(*arguments)
+        except Exception as error:
+            raise ConfigError(
+                f"must compile with numba.njit for two items and must not raise, got {type(error).__name__}: try it on "
+                "two invented items",
+                "function",
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class UserPredicate(Predicate):
+    """A predicate of your own: ``function(x, y) -> bool`` on two items, compiled by Numba.
+
+    Parameters
+    ----------
+    function : callable
+        An `njit` function, or a plain Python function, which is then compiled by `njit`. It gets two rows x[i], y[j] of
+        arrays (n, ...) and must not write to them.
+
+    Raises
+    ------
+    ConfigError
+        Not callable. When items are added: the function does not compile for them, raises, or is not reflexive or
+        symmetric on a sample of up to 16 items of the call.
+
+    Notes
+    -----
+    Items are float64, int64 or uint64 (n, ...); the first call fixes type and shape.
+
+    You vouch that the function is symmetric, reflexive and pure: privacy rests on it, and a sample proves nothing.
+    Floating point sums must not depend on anything but the two items (no `fastmath`).
+
+    Compiled code around a function cannot be kept: every process that uses it compiles for about a second.
+
+    Complexity
+    ----------
+    One call a pair, inlined where LLVM likes; no vectors across pairs.
+
+    Source
+    ------
+    Ours: FriendlyCore (ICML 2022), section 4, takes any reflexive predicate.
+    """
+
+    function: Callable[[Any, Any], bool]
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ConfigError(f"must be a function of two items, got {type(self.function).__name__}", "function")
+
+    def _family(self) -> Family:
+        return _UserFamily(self.function)

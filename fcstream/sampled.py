@@ -1,0 +1,385 @@
+"""Core selection from sampled pairs: what `ZCDPFilter` does, at a cost far below all pairs of a window.
+
+Each record is compared with a random part of the others, and the threshold pays for the sampling. `SparseZCDPFilter`
+needs sampled neighbors that may become known (pair coins or blocks), `HiddenCoinFilter` needs secret ones and far
+fewer. `smallest_rate` and `choose` plan with public numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from .cores import ROUND_UP, Core, NoisySize
+from .errors import ConfigError
+from .zcdp import PrivacyLoss
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .noise import Noise
+
+Kind = Literal["exact", "blocks", "hidden"]
+
+RATE_PARTS = 2**32
+"""Planned rates are multiples of one part: a coin is 32 random bits."""
+WORTHWHILE = 2.0
+"""A sampled filter must be cheaper than exact counts by this factor: it clears its bar less easily."""
+_POINTS_PER_BLOCK = 32
+
+
+@dataclass(frozen=True)
+class _Sampled(ABC):
+    """What both filters share: a noisy size, then bits of noisy sums over sampled partners."""
+
+    loss: PrivacyLoss
+    rate: Fraction
+    first_share: int = 10
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rate, Fraction) or not 0 < self.rate <= 1:
+            raise ConfigError(f"must be a Fraction in (0, 1], got {self.rate!r}", "rate")
+        _ = self.size  # refuses a loss that cannot be split
+
+    @cached_property
+    def size(self) -> NoisySize:
+        return NoisySize(self.loss, self.first_share, tails=4)
+
+    @property
+    def delta(self) -> float:
+        """What the filter's own tail bounds may use."""
+        return self.size.delta
+
+    @property
+    def size_variance(self) -> Fraction:
+        return self.size.variance
+
+    @property
+    def offset(self) -> int:
+        """Public shift of n-hat: 1 + sqrt(ln(4/delta) / rho1), rounded up."""
+        return self.size.offset
+
+    @cached_property
+    def _rate(self) -> float:
+        return float(self.rate)
+
+    @cached_property
+    def _coin_variance(self) -> float:
+        # from the exact rate: 1 - q of a rounded q near 1 would be off by more than ROUND_UP
+        return float(self.rate * (1 - self.rate))
+
+    @abstractmethod
+    def bar(self, n_hat: float) -> tuple[float, float]:
+        """Threshold on z and noise deviation at a released size; both rounded up, deviation at least 1."""
+
+    def margin(self, n: int) -> float:
+        """By how many deviations a point befriended by all n clears the bar, at the typical n-hat.
+
+        The deviation is that of the noise and of the number of sampled partners together.
+        """
+        threshold, sigma = self.bar(n + self.offset)
+        others = max(n - 1, 0)
+        return ((1 + others * self._rate) / 2 - threshold) / math.sqrt(sigma**2 + others * self._coin_variance / 4)
+
+    def select_core(self, doubled: NDArray[np.int64], noise: Noise) -> Core:
+        """Draw a core.
+
+        Parameters
+        ----------
+        doubled : int64 (n,)
+            2 z = 1 + 2 * (sampled partners that are friends) - (sampled partners) of every point, itself no partner;
+            so in [2 - n, n].
+        noise : Noise
+        """
+        n = len(doubled)
+        n_hat = self.size.draw(n, noise)
+        if n_hat <= 0:
+            return Core(np.zeros(n, np.bool_), n_hat - self.offset)
+        threshold, sigma = self.bar(n_hat)
+        # The kernel takes counts in [0, size] less size / 2: n + 2z with size 2n is 2z. Doubling floats is exact.
+        bits = noise.threshold_bits(doubled + n, 2 * n, 2 * threshold, 2 * sigma)
+        return Core(bits, n_hat - self.offset)
+
+    def _plain_sigma(self, n_hat: float) -> float:
+        """sqrt(K / (8 rho2)), K a bound of how many bits one record's pairs reach; rounded up, at least 1."""
+        log, variance = math.log(4 / self.delta), n_hat * self._coin_variance
+        most = min(n_hat, n_hat * self._rate + log / 3 + math.sqrt(log * log / 9 + 2 * log * variance))
+        return max(math.sqrt(most / (8 * self.size.rho2)) * ROUND_UP, 1.0)
+
+    def _log_tail(self, n_hat: float) -> float:
+        """L2: a bad point may pass with probability exp(-L2) = delta / (2 n-hat)."""
+        return math.log(2 * n_hat / self.delta)
+
+    def _tight_threshold(self, n_hat: float, sigma: float) -> float:
+        """1/2 + [sigma**2 lambda**2 / 2 + v (cosh(lambda/2) - 1) + L2] / lambda, rounded up.
+
+        Any lambda > 0 is valid. It starts where the minimum is for small lambda (from above, as cosh grows faster
+        than its parabola) and takes a few Newton steps down to it.
+        """
+        variance, log = n_hat * self._coin_variance, self._log_tail(n_hat)
+
+        def exponent(x: float) -> float:
+            # 2 sinh(x/4)**2 = cosh(x/2) - 1 without its cancellation
+            return sigma**2 * x * x / 2 + 2 * variance * math.sinh(x / 4) ** 2
+
+        x = math.sqrt(2 * log / (sigma**2 + variance / 4))
+        for _ in range(4):
+            slope = sigma**2 * x + variance * math.sinh(x / 2) / 2
+            curvature = sigma**2 + variance * math.cosh(x / 2) / 4
+            x -= (x * slope - exponent(x) - log) / (x * curvature)
+        return (0.5 + (exponent(x) + log) / x) * ROUND_UP
+
+
+@dataclass(frozen=True)
+class SparseZCDPFilter(_Sampled):
+    """Keep each point whose noisy friend sum over sampled partners passes a threshold made of a noisy size.
+
+    Every unordered pair of records is sampled with probability `rate`, so that the sampled partners of any one record
+    are independent coins: one coin per pair, or blocks (every record draws one of B blocks by an independent uniform
+    coin, and each block is compared with a fixed symmetric set of c blocks, itself included; `rate` = c / B).
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        (rho, delta) of the filter; delta of at least 2e-15.
+    rate : Fraction
+        In (0, 1]; one number for all pairs of a window, from public facts and earlier releases only.
+    first_share : int
+        Percent of rho that goes to the noisy size.
+    parameter_sets : int, optional
+        Given if other releases use the same coins: the size of the fixed finite set that everything chosen from
+        earlier releases (radius, participants) ranges over; 1 if nothing is. By default coins are fresh and used once.
+
+    Privacy
+    -------
+    Unit: one point. Relation: add or remove. Followed by an f-friendly (rho', delta')-zCDP algorithm on the core the
+    whole costs (rho + rho', delta + delta'), even if all coins become known. Sensitivity: size 1, and 1/2 for each
+    sampled partner of the point. The noisy size n-hat counts as released. 1e-15 of delta pays for the finite
+    precision of the keep bits (n < 2**40, sigma >= 1). Coins must not depend on data, a fixed number of partners
+    will not do, and without `parameter_sets` the radius must not come from the same coins. Not covered: the core
+    itself, block sizes, run time.
+
+    Complexity
+    ----------
+    O(n) after the counting; points far from the threshold need no random bits, the others 16 each.
+
+    Source
+    ------
+    Ours, in place of FriendlyCore (ICML 2022) Appendix B, whose one sample shared by all points moves all counts
+    together when it holds the removed record. Design notes 1.2 (shared coins: Bernstein's bound of the sampling and
+    the normal tail apart), 1.3 (fresh coins: one Chernoff bound for both) and 1.7 (blocks).
+    """
+
+    parameter_sets: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.parameter_sets is not None and self.parameter_sets < 1:
+            raise ConfigError(f"must be at least 1, got {self.parameter_sets}", "parameter_sets")
+
+    def bar(self, n_hat: float) -> tuple[float, float]:
+        sigma = self._plain_sigma(n_hat)
+        if self.parameter_sets is None:
+            return self._tight_threshold(n_hat, sigma), sigma
+        log = math.log(4 * n_hat / self.delta) + math.log(self.parameter_sets)
+        sampling = log / 6 + math.sqrt(log * log / 36 + n_hat * self._coin_variance * log / 2)
+        return (0.5 + sampling + sigma * math.sqrt(2 * log)) * ROUND_UP, sigma
+
+
+@dataclass(frozen=True)
+class HiddenCoinFilter(_Sampled):
+    """Keep each point whose noisy friend sum over secretly sampled partners passes a threshold made of a noisy size.
+
+    Every ORDERED pair (i uses j) has an independent coin of its own. Only i's keep bit depends on it, which leaves
+    the amplification by sampling whole; so the noise is far smaller than in `SparseZCDPFilter`.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        (rho, delta) of the filter; delta of at least 2e-15.
+    rate : Fraction
+        In (0, 1]; one number for all pairs of a window, from public facts and earlier releases only.
+    first_share : int
+        Percent of rho that goes to the noisy size.
+
+    Privacy
+    -------
+    Unit: one point. Relation: add or remove. Followed by an f-friendly (rho', delta')-zCDP algorithm on the core the
+    whole costs (rho + rho', delta + delta'), provided that the coins stay secret, never shown or logged, and serve
+    one release of one window. Blocks will not do: one block decides all coins of a record. The noisy size n-hat
+    counts as released. 1e-15 of delta pays for the finite precision of the keep bits (n < 2**40, sigma >= 1). Not
+    covered: the core itself, run time.
+
+    Complexity
+    ----------
+    O(n) after the counting; points far from the threshold need no random bits, the others 16 each.
+
+    Source
+    ------
+    Ours; design note 1.5. With the smaller of two valid deviations: the one of `SparseZCDPFilter`, and the one that
+    amplification allows.
+    """
+
+    def bar(self, n_hat: float) -> tuple[float, float]:
+        sigma = self._amplified_sigma(n_hat, self._plain_sigma(n_hat))
+        return self._tight_threshold(n_hat, sigma), sigma
+
+    def _amplified_sigma(self, n_hat: float, most: float) -> float:
+        """Smallest sigma in [1, most] with n-hat q**2 exp(2a(X+a)) / (8 sigma**2) <= rho2, or `most`; rounded up."""
+        root = math.sqrt(2 * self._log_tail(n_hat))
+
+        def enough(sigma: float) -> bool:
+            a = 1 / (2 * sigma)
+            rho = n_hat * self._rate**2 * math.exp(2 * a * (root + 2 * a)) / (8 * sigma**2)
+            return rho * ROUND_UP <= self.size.rho2
+
+        if enough(1.0):
+            return 1.0
+        low, high = 1.0, most
+        if not enough(high):
+            return high
+        while high - low > 1e-12 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return high
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How the pairs of a window are to be compared; a function of public numbers.
+
+    Attributes
+    ----------
+    kind : str
+        ``exact`` (`ZCDPFilter`), ``blocks`` (`SparseZCDPFilter`) or ``hidden`` (`HiddenCoinFilter`).
+    rate : Fraction
+        Share of pairs that is compared; 1 if exact, `partners` / `blocks` for blocks.
+    blocks, partners : int
+        How many blocks there are, and with how many of them each is compared, itself included; 0 unless ``blocks``.
+        `partners` is odd, for offsets 0, +-1 .. +-k around a circle, or all blocks.
+    seconds : float
+        Expected time to compare the pairs.
+    """
+
+    kind: Kind
+    rate: Fraction
+    blocks: int
+    partners: int
+    seconds: float
+
+
+def smallest_rate(kind: Kind, size: int, loss: PrivacyLoss, margin: float = 3.0) -> Fraction | None:
+    """Smallest sampling rate with which a point befriended by all `size` clears the bar by `margin` deviations.
+
+    Parameters
+    ----------
+    kind : str
+        ``blocks`` or ``hidden``; coins are used once.
+    size : int
+        Public guess of the number of points.
+    loss : PrivacyLoss
+        (rho, delta) of the filter.
+    margin : float
+
+    Returns
+    -------
+    Fraction or None
+        A multiple of 2**-32, rounded up; None if even the rate 1 does not suffice.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    Ours; design note 1.4 (c). Bisection: the margin grows with the rate.
+    """
+    if kind not in ("blocks", "hidden"):
+        raise ConfigError(f"must be 'blocks' or 'hidden', got {kind!r}", "kind")
+    if size < 1:
+        raise ConfigError(f"must be at least 1, got {size}", "size")
+    make = SparseZCDPFilter if kind == "blocks" else HiddenCoinFilter
+
+    def clears(parts: int) -> bool:
+        return make(loss, Fraction(parts, RATE_PARTS)).margin(size) >= margin
+
+    if not clears(RATE_PARTS):
+        return None
+    low, high = 0, RATE_PARTS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if clears(middle) else (middle, high)
+    return Fraction(high, RATE_PARTS)
+
+
+def choose(size: int, dimension: int, loss: PrivacyLoss, costs: Mapping[str, float], tumbling: bool = True) -> Choice:
+    """The cheapest way to count friends that still finds a core, in favor of exact counts.
+
+    Parameters
+    ----------
+    size : int
+        Public guess of the number of points.
+    dimension : int
+        Of the points: the one that `costs` were measured at.
+    loss : PrivacyLoss
+        (rho, delta) of the filter.
+    costs : mapping of str to float
+        Seconds per compared pair of ``exact``, ``blocks`` and ``hidden`` (ordered pairs); a sampled kind without a
+        cost is not considered. Measured beforehand, never on the window's data.
+    tumbling : bool
+        False for sliding windows: they take exact counts, as coins must be fresh for every release.
+
+    Returns
+    -------
+    Choice
+        A sampled kind only if it is at least twice as fast as exact counts.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    Ours; design note 1.7 (blocks against hidden coins by measured speed).
+    """
+    if dimension < 1:
+        raise ConfigError(f"must be at least 1, got {dimension}", "dimension")
+    for name in ("exact", *costs):
+        if name not in get_args(Kind):
+            raise ConfigError(f"must have keys 'exact', 'blocks' and 'hidden', got {name!r}", "costs")
+        if not 0 < costs.get(name, 0) < math.inf:
+            raise ConfigError(f"must be seconds per pair above 0, got {costs.get(name)}", f"costs.{name}")
+    exact = Choice("exact", Fraction(1), 0, 0, size * size / 2 * costs["exact"])
+    if not tumbling:
+        return exact
+    sampled = [
+        choice
+        for choice in (_blocks(size, loss, costs), _hidden(size, loss, costs))
+        if choice is not None and choice.seconds * WORTHWHILE <= exact.seconds
+    ]
+    return min(sampled, key=lambda choice: choice.seconds, default=exact)
+
+
+def _blocks(size: int, loss: PrivacyLoss, costs: Mapping[str, float]) -> Choice | None:
+    needed = smallest_rate("blocks", size, loss) if "blocks" in costs else None
+    if needed is None:
+        return None
+    # The power of two with 32 to 63 points a block on average.
+    blocks = max(2, 1 << max(size // _POINTS_PER_BLOCK, 1).bit_length() - 1)
+    partners = min(math.ceil(needed * blocks) | 1, blocks)
+    rate = Fraction(partners, blocks)
+    return Choice("blocks", rate, blocks, partners, size * size * float(rate) / 2 * costs["blocks"])
+
+
+def _hidden(size: int, loss: PrivacyLoss, costs: Mapping[str, float]) -> Choice | None:
+    rate = smallest_rate("hidden", size, loss) if "hidden" in costs else None
+    if rate is None:
+        return None
+    return Choice("hidden", rate, 0, 0, size * size * float(rate) * costs["hidden"])
