@@ -9,12 +9,11 @@ import numpy as np
 
 from .config import mean_mechanism
 from .errors import ConfigError
-from .friends import FriendCounts
 from .lattice import Feature, Grid, Lattice
 from .ledgers import Request, Terms, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK
 from .noise import Noise
-from .releases.base import Mechanism, Release
+from .releases.base import Mechanism, Release, counter_for
 from .releases.mean import BallMean
 from .zcdp import PrivacyLoss
 
@@ -112,10 +111,9 @@ def private_mean(
     grid = Grid(Lattice(step), tuple(Feature(f"x{k}", low, high) for k in range(rows.shape[1])))
     mechanism = _mechanism(method, rho, delta, grid, radius, size_hint, spread, center)
     inside = ((rows >= low) & (rows <= high)).all(axis=1)
-    friends = FriendCounts(grid.dimension, mechanism.radius_squared)
-    friends.add(0, grid.points(rows[inside]))
-
     noise = noise or Noise()
+    friends = counter_for(mechanism, grid.dimension, 1, noise)
+    friends.add(0, grid.points(rows[inside]))
     ledger = open_ledger("memory:", Terms("array", "stream", mechanism.loss, ""))
     verdict = ledger.charge([Request(WindowKey(0, 0), mechanism.loss, (STREAM_BLOCK,))])[0]
     assert verdict.charge is not None

@@ -22,6 +22,7 @@ from .records import Refused, Schema, parse_iso8601
 from .releases.base import Mechanism
 from .releases.count import NoisyCount
 from .releases.mean import BallMean, FriendlyMean, RecentredMean
+from .speeds import cheapest_pairs
 from .windows import Schedule
 from .zcdp import PrivacyLoss
 
@@ -78,6 +79,7 @@ class ReleaseSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     rho: float
     delta: float = 0.0
     size_hint: int | None = None
+    pairs: Literal["exact", "blocks", "hidden", "auto"] = "exact"
 
 
 class BudgetSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -176,7 +178,9 @@ class Job:
             tuple(Feature(f.name, f.min, f.max, f.scale, f.origin, f.transform) for f in config.features),
         )
         schedule = _schedule(window)
-        mechanism = _mechanism(config, grid)
+        mechanism = _mechanism(config, grid, tumbling=schedule.reach == 1)
+        if schedule.reach > 1 and mechanism.pairs.kind != "exact":
+            raise ConfigError("must be 'exact' for sliding windows: coins serve one release", "release.pairs")
         capacity = _capacity(config.budget)
         times = schedule.overlap if stream.unit == "event" else 1
         if not (mechanism.loss * times).fits(capacity):
@@ -235,7 +239,7 @@ def _schedule(window: WindowSection) -> Schedule:
     )
 
 
-def _mechanism(config: Config, grid: Grid) -> Mechanism:
+def _mechanism(config: Config, grid: Grid, *, tumbling: bool) -> Mechanism:
     release = config.release
     if release.kind == "count":
         return NoisyCount(_loss(release, with_delta=False))
@@ -258,6 +262,7 @@ def _mechanism(config: Config, grid: Grid) -> Mechanism:
         release.radius,
         release.size_hint,
         release.spread,
+        "exact" if release.pairs == "auto" and not tumbling else release.pairs,
     )
 
 
@@ -269,6 +274,7 @@ def mean_mechanism(
     radius: float,
     size_hint: int | None,
     spread: float | str,
+    pairs: str = "exact",
 ) -> Mechanism:
     """The mechanism of a mean with unknown center, checked."""
     if size_hint is None or not 1 <= size_hint <= 2**40:
@@ -277,7 +283,7 @@ def mean_mechanism(
         )
     radius_squared = lattice.radius_squared(radius, "release.radius")
     if method == "friendly":
-        return FriendlyMean(loss, radius_squared, dimension, size_hint)
+        return FriendlyMean(loss, radius_squared, dimension, size_hint, _sampling(pairs, loss, dimension, size_hint))
     steps = None
     if spread != "histogram":
         if isinstance(spread, str) or not (math.isfinite(spread) and 0 < spread <= radius):
@@ -285,7 +291,16 @@ def mean_mechanism(
                 f"must be 'histogram' or a number in (0, radius = {radius:g}], got {spread!r}", "release.spread"
             )
         steps = float(spread) / lattice.step
-    return RecentredMean(loss, radius_squared, dimension, size_hint, steps)
+    sampling = _sampling(pairs, loss, dimension, size_hint)
+    return RecentredMean(loss, radius_squared, dimension, size_hint, steps, sampling)
+
+
+def _sampling(pairs: str, loss: PrivacyLoss, dimension: int, size_hint: int) -> str:
+    """``auto``: what measured speed and public numbers say."""
+    if pairs != "auto":
+        return pairs
+    core = PrivacyLoss(loss.rho_nano // 10, loss.delta_femto // 2)
+    return cheapest_pairs(size_hint, dimension, core).kind
 
 
 def _ball_center(center: list[float], grid: Grid) -> tuple[int, ...]:
@@ -322,12 +337,15 @@ def _loss(release: ReleaseSection, *, with_delta: bool) -> PrivacyLoss:
 
 def _specification(config: Config) -> str:
     """Hash of everything that shapes a release. The end of the schedule may move, its start and steps may not."""
+    release = msgspec.to_builtins(config.release)
+    if release["pairs"] == "exact":
+        del release["pairs"]  # as in ledgers from before there was a choice
     shape = {
         "stream": config.stream,
         "lattice": config.lattice,
         "features": config.features,
         "window": [config.window.start, config.window.length, config.window.slide or config.window.length],
-        "release": config.release,
+        "release": release,
     }
     return hashlib.sha256(msgspec.json.encode(shape, order="deterministic")).hexdigest()
 

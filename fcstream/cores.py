@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -44,6 +44,19 @@ class Core:
 
     mask: NDArray[np.bool_]
     count: int | None
+
+
+class Counted(Protocol):
+    """What filters read of a window: exact counts, or scores sampled with a rate."""
+
+    @property
+    def counts(self) -> NDArray[np.int64]: ...
+
+    @property
+    def scores(self) -> NDArray[np.int64] | None: ...
+
+    @property
+    def rate(self) -> Fraction | None: ...
 
 
 @dataclass(frozen=True)
@@ -231,6 +244,16 @@ class ZCDPFilter:
         """By how many noise deviations a point befriended by all n clears the bar, at the typical n-hat."""
         threshold, sigma = self.bar(n + self.offset)
         return (n / 2 - threshold) / sigma
+
+    def friend_of_all(self, n: int) -> tuple[float, float]:
+        """Mean and variance of count - n/2 of a point befriended by all n."""
+        return n / 2, 0.0
+
+    def select_from(self, view: Counted, noise: Noise) -> Core:
+        """Draw a core from a window's exact counts."""
+        if view.scores is not None:
+            raise ConfigError(f"must hold exact counts, got scores sampled with rate {view.rate}", "view")
+        return self.select_core(view.counts, noise)
 
     def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
         """Draw a core from the friend counts of all n points (itself included)."""

@@ -13,12 +13,11 @@ import numpy as np
 
 from .config import Config, Job
 from .errors import ConfigError, EngineClosed
-from .friends import FriendCounts
 from .ledgers import Ledger, Request, Verdict, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK
 from .noise import Noise
 from .records import Batch, Rejection, SeenPositions
-from .releases.base import Outcome, Release
+from .releases.base import Outcome, Release, counter_for
 from .rows import read_column, read_moment, read_rows
 from .windows import Window, group_by_pane
 from .zcdp import PrivacyLoss
@@ -94,7 +93,7 @@ class Engine:
         self._ledger = ledger or open_ledger(self.config.ledger.url, job.terms)  # type: ignore[union-attr]
         if self._ledger.terms != job.terms:
             raise ConfigError("the ledger given was opened for other terms", "ledger")
-        self._friends = FriendCounts(job.grid.dimension, job.mechanism.radius_squared, job.schedule.reach)
+        self._friends = counter_for(job.mechanism, job.grid.dimension, job.schedule.reach, self._noise)
         last = self._ledger.last_sealed()
         self._first = self._next = 0 if last is None else job.schedule.index_after(last.open_ms)
         self._held: list[tuple[int, int, NDArray[np.float64]]] = []

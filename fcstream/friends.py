@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +13,7 @@ import numpy as np
 from . import pool
 from .errors import ConfigError
 from .lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
-from .tiles import LANES, Batch, Chunk, Frame, Pane, may_screen
+from .tiles import LANES, Batch, Chunk, Frame, Pane, Stage, may_screen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,6 +61,10 @@ class WindowView:
     arrivals : tuple of int32 (t * LANES,)
         When the point of each lane came, counted from 0 within its pane.
     dimension : int
+    scores : int64 (n,) or None
+        In place of counts, from a sampled counter: 1 + friends - strangers among the sampled partners of every point.
+    rate : Fraction or None
+        With which partners were sampled.
     """
 
     tiles: tuple[NDArray[np.float64], ...]
@@ -66,6 +72,8 @@ class WindowView:
     counts: NDArray[np.int64]
     arrivals: tuple[NDArray[np.int32], ...]
     dimension: int
+    scores: NDArray[np.int64] | None = None
+    rate: Fraction | None = None
 
     @property
     def size(self) -> int:
@@ -102,37 +110,10 @@ class WindowView:
         return rows
 
 
-class FriendCounts:
-    """Exact counts of points within a radius of each point, per pane, incrementally.
+class PointCounts:
+    """Points of panes, stored in tiles and staged: what all counters of pairs within a radius share."""
 
-    Parameters
-    ----------
-    dimension : int
-        Number of coordinates, >= 1.
-    radius_squared : int or None
-        Squared radius in lattice steps, in [1, 2**53); None keeps points without counting.
-    reach : int
-        Panes at a distance below `reach` share a window and are compared; 1 for tumbling windows.
-
-    Notes
-    -----
-    A pair of points is compared at most once, however many windows hold both. The pair's bit is the exact integer
-    predicate sum((x-y)**2) <= radius_squared, so counts do not depend on order, batches, threads or processor. Points
-    wait until enough of them are there to be compared together (at most 4,096 and a few milliseconds' work, done by the
-    `view` at the latest). A batch is sorted by distance from a pivot: the triangle inequality decides ranges of pairs
-    without looking at points, 8-bit products decide most others, and the exact kernel the rest. Run time depends on
-    data; counts do not depend on how they were found.
-
-    Not safe for use by several threads at once; different counters are independent of each other.
-
-    Complexity
-    ----------
-    `add` of m points costs at most m * n * d on the panes in reach, in kernels that release the GIL and share long
-    sweeps with `pool.threads()` threads; `view` is O(n * reach) and counts what waits; `drop` is O(n). Memory per point:
-    8 * d bytes, d more for codes where d >= 9, 4 per pane in reach and about 10.
-    """
-
-    def __init__(self, dimension: int, radius_squared: int | None, reach: int = 1) -> None:
+    def __init__(self, dimension: int, radius_squared: int | None, reach: int, width: int = 1) -> None:
         if dimension < 1:
             raise ConfigError(f"must be at least 1, got {dimension}", "dimension")
         if radius_squared is not None and not 1 <= radius_squared <= MAX_RADIUS_SQUARED:
@@ -142,10 +123,9 @@ class FriendCounts:
         self.dimension = dimension
         self._radius_squared = None if radius_squared is None else float(radius_squared)
         self._reach = reach
+        self._width = width
         self._panes: dict[int, Pane] = {}
-        self._staged: dict[int, _Stage] = {}
-        self._screened: bool | None = None
-        self._state = np.zeros(4, np.int64)  # see `pairs.sweep`
+        self._staged: dict[int, Stage] = {}
 
     @property
     def panes(self) -> list[int]:
@@ -177,7 +157,7 @@ class FriendCounts:
         if stage is None:
             if len(points) == 0:
                 return
-            stage = self._staged[pane] = _Stage(self.dimension, self._room(pane))
+            stage = self._staged[pane] = Stage(self.dimension, self._room(pane))
         end = stage.size + len(points)
         if end < stage.limit and end <= len(stage.points):
             stage.points[stage.size : end] = points
@@ -194,12 +174,118 @@ class FriendCounts:
             stage.limit = self._room(pane)
         stage.take(points[start:])
 
-    def view(self, panes: Iterable[int]) -> WindowView:
-        """The window made of `panes` (present or not), with counts summed over them."""
+    def drop(self, pane: int) -> None:
+        """Forget a pane: its points, and what other panes counted in it. Dropping an absent pane does nothing."""
+        self._staged.pop(pane, None)
+        if self._panes.pop(pane, None) is None:
+            return
+        for other in self._neighbors(pane):
+            self._panes[other].counts.pop(pane, None)
+            self._panes[other].sure.pop(pane, None)
+
+    def _counted(self, panes: Iterable[int]) -> list[int]:
+        """Those of some panes that hold points, all counted by now."""
         wanted = list(panes)
         for pane in wanted:
             self._flush(pane)
-        wanted = [pane for pane in wanted if pane in self._panes]
+        return [pane for pane in wanted if pane in self._panes]
+
+    def _neighbors(self, pane: int) -> list[int]:
+        """Panes with counted points that may share a window with one."""
+        return [other for other in range(pane - self._reach + 1, pane + self._reach) if other in self._panes]
+
+    def _room(self, pane: int) -> int:
+        """How many points of a pane may wait, so that counting them does not take long."""
+        raise NotImplementedError
+
+    def _flush(self, pane: int) -> None:
+        """Count what waits in a pane."""
+        stage = self._staged.get(pane)
+        if stage is not None and stage.size:
+            points, stage.size = stage.points[: stage.size], 0
+            self._count(pane, points)
+
+    def _count(self, pane: int, points: NDArray[np.float64]) -> None:
+        """Store points and compare them with all in reach."""
+        held = self._panes.get(pane)
+        if held is None:
+            frame = None if self._radius_squared is None else self._frame(pane, points)
+            held = self._panes[pane] = Pane(self.dimension, frame, self._width)
+        if held.frame is None:
+            held.append(points)
+            return
+        self._split(held, len(points))
+        batch = held.frame.encode(points)
+        batches = {id(held.frame): batch}
+        held.insert(batch)
+        for other in self._neighbors(pane):
+            neighbor = self._panes[other]
+            assert neighbor.frame is not None
+            rows = batches.get(id(neighbor.frame))
+            if rows is None:
+                rows = batches[id(neighbor.frame)] = neighbor.frame.encode(points)
+                rows.take_slots(batch)
+            self._compare(pane, held, other, neighbor, rows)
+        held.settle(batch)
+
+    def _split(self, held: Pane, coming: int) -> None:
+        """A pane may sort its points more finely."""
+
+    def _compare(self, pane: int, held: Pane, other: int, neighbor: Pane, batch: Batch) -> None:
+        """Count a batch of one pane against the tiles of another or the same."""
+        raise NotImplementedError
+
+    def _screens(self) -> bool:
+        return False
+
+    def _frame(self, pane: int, points: NDArray[np.float64]) -> Frame:
+        """A frame for a new pane: a neighbor's if it suits the points."""
+        assert self._radius_squared is not None
+        for other in self._neighbors(pane):
+            frame = self._panes[other].frame
+            if frame is not None and frame.suits(points):
+                return frame
+        return Frame(points, self._radius_squared, len(points) >= _FEW and self._screens())
+
+
+class FriendCounts(PointCounts):
+    """Exact counts of points within a radius of each point, per pane, incrementally.
+
+    Parameters
+    ----------
+    dimension : int
+        Number of coordinates, >= 1.
+    radius_squared : int or None
+        Squared radius in lattice steps, in [1, 2**53); None keeps points without counting.
+    reach : int
+        Panes at a distance below `reach` share a window and are compared; 1 for tumbling windows.
+
+    Notes
+    -----
+    A pair of points is compared at most once, however many windows hold both. The pair's bit is the exact integer
+    predicate sum((x-y)**2) <= radius_squared, so counts do not depend on order, batches, threads or processor. Points
+    wait until enough of them are there to be compared together (at most 4,096 and a few milliseconds' work, done by the
+    `view` at the latest). A batch is sorted by distance from a pivot: the triangle inequality decides ranges of pairs
+    without looking at points, 8-bit products decide most others, and the exact kernel the rest. Run time depends on
+    data; counts do not depend on how they were found.
+
+    Not safe for use by several threads at once; different counters are independent of each other.
+
+    Complexity
+    ----------
+    `add` of m points costs at most m * n * d on the panes in reach, in kernels that release the GIL and share long
+    sweeps with `pool.threads()` threads; `view` is O(n * reach) and counts what waits; `drop` is O(n). Memory per point:
+    8 * d bytes, d more for codes where d >= 9, 4 per pane in reach and about 10.
+    """
+
+    def __init__(self, dimension: int, radius_squared: int | None, reach: int = 1) -> None:
+        super().__init__(dimension, radius_squared, reach)
+        self._screened: bool | None = None
+        self._state = np.zeros(4, np.int64)  # see `pairs.sweep`
+
+    def view(self, panes: Iterable[int]) -> WindowView:
+        """The window made of `panes` (present or not), with counts summed over them."""
+        wanted = self._counted(panes)
         tiles, lanes, counts, arrivals = [], [], [], []
         for pane in wanted:
             held = self._panes[pane]
@@ -218,66 +304,27 @@ class FriendCounts:
             self.dimension,
         )
 
-    def drop(self, pane: int) -> None:
-        """Forget a pane: its points, and what other panes counted in it. Dropping an absent pane does nothing."""
-        self._staged.pop(pane, None)
-        if self._panes.pop(pane, None) is None:
-            return
-        for other in self._neighbors(pane):
-            self._panes[other].counts.pop(pane, None)
-            self._panes[other].sure.pop(pane, None)
-
-    def _neighbors(self, pane: int) -> list[int]:
-        """Panes with counted points that may share a window with one."""
-        return [other for other in range(pane - self._reach + 1, pane + self._reach) if other in self._panes]
-
     def _room(self, pane: int) -> int:
-        """How many points of a pane may wait, so that counting them does not take long."""
         if self._radius_squared is None:
             return STAGED
+        held = sum(self._panes[other].size for other in self._neighbors(pane))
+        fair = (_WORK if self._screens() else _SLOW_WORK) / (max(0.01, self._asked()) * self.dimension)
+        return int(max(_LEAST_STAGED, min(STAGED, fair / max(held, 1), fair**0.5)))
+
+    def _screens(self) -> bool:
         if self._screened is None:
             self._screened = may_screen(self.dimension)
-        held = sum(self._panes[other].size for other in self._neighbors(pane))
-        fair = (_WORK if self._screened else _SLOW_WORK) / (max(0.01, self._asked()) * self.dimension)
-        return int(max(_LEAST_STAGED, min(STAGED, fair / max(held, 1), fair**0.5)))
+        return self._screened
 
     def _asked(self) -> float:
         """The share of pairs that distances from a pivot do not decide, so far."""
         return float(self._state[2] / self._state[3]) if self._state[3] else 1.0
 
-    def _flush(self, pane: int) -> None:
-        """Count what waits in a pane."""
-        stage = self._staged.get(pane)
-        if stage is not None and stage.size:
-            points, stage.size = stage.points[: stage.size], 0
-            self._count(pane, points)
-
-    def _count(self, pane: int, points: NDArray[np.float64]) -> None:
-        """Store points and compare them with all in reach."""
-        held = self._panes.get(pane)
-        if held is None:
-            frame = None if self._radius_squared is None else self._frame(pane, points)
-            held = self._panes[pane] = Pane(self.dimension, frame)
+    def _split(self, held: Pane, coming: int) -> None:
         if self._asked() < _WORTH:
-            held.split_buckets(len(points))
-        if held.frame is None:
-            held.append(points)
-            return
-        batch = held.frame.encode(points)
-        batches = {id(held.frame): batch}
-        held.insert(batch)
-        for other in self._neighbors(pane):
-            neighbor = self._panes[other]
-            assert neighbor.frame is not None
-            rows = batches.get(id(neighbor.frame))
-            if rows is None:
-                rows = batches[id(neighbor.frame)] = neighbor.frame.encode(points)
-                rows.take_slots(batch)
-            self._compare(pane, held, other, neighbor, rows)
-        held.settle(batch)
+            held.split_buckets(coming)
 
     def _compare(self, pane: int, held: Pane, other: int, neighbor: Pane, batch: Batch) -> None:
-        """Count a batch of one pane against the tiles of another or the same."""
         from ._kernels import tiles as kernels
 
         counts, sure = held.counts_with(other)
@@ -313,7 +360,7 @@ class FriendCounts:
         helpers = pool.helpers(batch.size * neighbor.size * self.dimension * self._asked() / _ALONE)
         shares = _deal(parts, helpers + 1)
         found = [(np.zeros(batch.room, np.int32), np.zeros(batch.room + 1, np.int32), state.copy()) for _ in shares]
-        pool.run([lambda share=share, own=own: sweep(share, *own) for share, own in zip(shares, found, strict=True)])
+        pool.run([functools.partial(sweep, share, *own) for share, own in zip(shares, found, strict=True)])
         before = state.copy()
         for row_counts, row_sure, seen in found[1:]:
             found[0][0][:] += row_counts
@@ -323,39 +370,6 @@ class FriendCounts:
         if state[3] > 1 << 40:
             state[2:] >>= 1
         return found[0][0], found[0][1]
-
-    def _frame(self, pane: int, points: NDArray[np.float64]) -> Frame:
-        """A frame for a new pane: a neighbor's if it suits the points."""
-        assert self._radius_squared is not None
-        for other in self._neighbors(pane):
-            frame = self._panes[other].frame
-            if frame is not None and frame.suits(points):
-                return frame
-        screened = len(points) >= _FEW and may_screen(self.dimension)
-        return Frame(points, self._radius_squared, screened)
-
-
-class _Stage:
-    """Points of a pane that wait."""
-
-    __slots__ = ("limit", "points", "size")
-
-    def __init__(self, dimension: int, limit: int) -> None:
-        self.points = np.empty((min(64, limit), dimension))
-        self.size = 0
-        self.limit = limit
-
-    def take(self, points: NDArray[np.float64]) -> int:
-        """Copy as many as there is room for; returns how many."""
-        taken = min(len(points), self.limit - self.size)
-        end = self.size + taken
-        if end > len(self.points):
-            grown = np.empty((max(end, min(self.limit, 2 * len(self.points))), self.points.shape[1]))
-            grown[: self.size] = self.points[: self.size]
-            self.points = grown
-        self.points[self.size : end] = points[:taken]
-        self.size = end
-        return taken
 
 
 def _totals(held: Pane, here: slice, size: int, panes: list[int]) -> NDArray[np.int64]:

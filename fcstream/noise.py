@@ -190,6 +190,30 @@ def gaussian_draw(variance: Fraction, word: Source, more: Source | None = None) 
 
 
 @functools.cache
+def geometric_draw(rate: Fraction, word: int, more: Source) -> int:
+    """Failures before the first success of coins with probability `rate`, from a word and as many more as it takes.
+
+    Exact: a uniform number U with these leading bits; at least k failures iff U <= (1 - rate)**k.
+    """
+    bits, digits = 64, 40
+    while True:
+        with localcontext() as context:
+            context.prec = digits
+            stay = Decimal((1 - rate).numerator) / Decimal((1 - rate).denominator)
+            slack = Decimal(10) ** (8 - digits)
+            bounds = []
+            for end in (word + 1, word):
+                if end == 0:
+                    break
+                value = (Decimal(end) / Decimal(2**bits)).ln() / stay.ln()
+                bounds.append(
+                    max(Decimal(0), value * (1 - slack) - slack) if end > word else value * (1 + slack) + slack
+                )
+            if len(bounds) == 2 and math.floor(bounds[0]) == math.floor(bounds[1]):
+                return math.floor(bounds[0])
+        word, bits, digits = (word << 64) | more(), bits + 64, digits + 40
+
+
 def _kernels() -> Any:
     """The compiled twins; imported when first needed, so that a small device can do without."""
     from ._kernels import noise
@@ -284,6 +308,30 @@ class Noise:
             lambda words, first, out: kernels.bernoulli(words, first, numerators, denominator, out),
             None,
         )
+
+    def uniform_bits(self, bits: int, size: int) -> NDArray[np.int32]:
+        """Independent uniform integers of `bits` <= 24 random bits each, int32 (size,)."""
+        words = self._entropy.words((size + 1) // 2).view(np.uint32)[:size]
+        return (words & np.uint32((1 << bits) - 1)).astype(np.int32)
+
+    def failures(self, rate: Fraction, size: int) -> NDArray[np.int64]:
+        """Failures before each success of independent coins with probability `rate` in (0, 1]: int64 (size,).
+
+        Exact geometric numbers, except that those above 2**62 count as 2**62.
+
+        Source
+        ------
+        Inversion of a uniform number, decided from 64 bits with room for every rounding, else with exact arithmetic.
+        """
+        if rate == 1:
+            return np.zeros(size, np.int64)
+        stay = 1 - rate
+        log_stay = math.log1p(-float(rate)) if rate <= Fraction(1, 2) else math.log(stay)
+        words, found = self._entropy.words(size), np.empty(size, np.int64)
+        _kernels().skips(words, log_stay, found)
+        for i in np.flatnonzero(found < 0).tolist():
+            found[i] = min(2**62, geometric_draw(rate, int(words[i]), _Reader(self._entropy)))
+        return found
 
     def threshold_bits(self, counts: NDArray[np.int64], size: int, threshold: float, sigma: float) -> NDArray[np.bool_]:
         """Bits of counts[i] - size / 2 + N(0, sigma**2) >= threshold, independent, N a CONTINUOUS normal.

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from .cores import ROUND_UP, Core, NoisySize
+from .cores import ROUND_UP, Core, Counted, NoisySize, ZCDPFilter
 from .errors import ConfigError
 from .zcdp import PrivacyLoss
 
@@ -85,8 +85,19 @@ class _Sampled(ABC):
         The deviation is that of the noise and of the number of sampled partners together.
         """
         threshold, sigma = self.bar(n + self.offset)
+        mean, variance = self.friend_of_all(n)
+        return (mean - threshold) / math.sqrt(sigma**2 + variance)
+
+    def friend_of_all(self, n: int) -> tuple[float, float]:
+        """Mean and variance of z of a point befriended by all n, itself included."""
         others = max(n - 1, 0)
-        return ((1 + others * self._rate) / 2 - threshold) / math.sqrt(sigma**2 + others * self._coin_variance / 4)
+        return (1 + others * self._rate) / 2, others * self._coin_variance / 4
+
+    def select_from(self, view: Counted, noise: Noise) -> Core:
+        """Draw a core from a window's scores, which must have been sampled with this filter's rate."""
+        if view.scores is None or view.rate != self.rate:
+            raise ConfigError(f"must hold scores sampled with rate {self.rate}, got {view.rate}", "view")
+        return self.select_core(view.scores, noise)
 
     def select_core(self, doubled: NDArray[np.int64], noise: Noise) -> Core:
         """Draw a core.
@@ -274,6 +285,16 @@ class Choice:
     partners: int
     seconds: float
 
+    def filter(self, loss: PrivacyLoss) -> ZCDPFilter | SparseZCDPFilter | HiddenCoinFilter:
+        """The core filter that goes with it."""
+        if self.kind == "exact":
+            return ZCDPFilter(loss)
+        return SparseZCDPFilter(loss, self.rate) if self.kind == "blocks" else HiddenCoinFilter(loss, self.rate)
+
+
+EXACT = Choice("exact", Fraction(1), 0, 0, 0.0)
+"""All pairs."""
+
 
 def smallest_rate(kind: Kind, size: int, loss: PrivacyLoss, margin: float = 3.0) -> Fraction | None:
     """Smallest sampling rate with which a point befriended by all `size` clears the bar by `margin` deviations.
@@ -359,27 +380,45 @@ def choose(size: int, dimension: int, loss: PrivacyLoss, costs: Mapping[str, flo
     exact = Choice("exact", Fraction(1), 0, 0, size * size / 2 * costs["exact"])
     if not tumbling:
         return exact
-    sampled = [
-        choice
-        for choice in (_blocks(size, loss, costs), _hidden(size, loss, costs))
-        if choice is not None and choice.seconds * WORTHWHILE <= exact.seconds
-    ]
-    return min(sampled, key=lambda choice: choice.seconds, default=exact)
+    found = [exact]
+    for kind in ("blocks", "hidden"):
+        design = design_pairs(kind, size, loss) if kind in costs else None
+        if design is not None:
+            pairs = size * size * float(design.rate) / (2 if kind == "blocks" else 1)
+            design = replace(design, seconds=pairs * costs[kind])
+            if design.seconds * WORTHWHILE <= exact.seconds:
+                found.append(design)
+    return min(found, key=lambda choice: choice.seconds)
 
 
-def _blocks(size: int, loss: PrivacyLoss, costs: Mapping[str, float]) -> Choice | None:
-    needed = smallest_rate("blocks", size, loss) if "blocks" in costs else None
-    if needed is None:
-        return None
-    # The power of two with 32 to 63 points a block on average.
+def design_pairs(kind: Kind, size: int, loss: PrivacyLoss) -> Choice | None:
+    """How pairs of a kind are to be sampled: with the smallest rate that finds a core (see `smallest_rate`).
+
+    Parameters
+    ----------
+    kind : str
+        ``blocks`` or ``hidden``.
+    size : int
+        Public guess of the number of points.
+    loss : PrivacyLoss
+        (rho, delta) of the filter.
+
+    Returns
+    -------
+    Choice or None
+        Without `seconds`; None if no rate suffices. Blocks hold 32 to 63 points on average.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    Ours; design notes 1.5 and 1.7.
+    """
+    rate = smallest_rate(kind, size, loss)
+    if rate is None or kind == "hidden":
+        return None if rate is None else Choice("hidden", rate, 0, 0, 0.0)
     blocks = max(2, 1 << max(size // _POINTS_PER_BLOCK, 1).bit_length() - 1)
-    partners = min(math.ceil(needed * blocks) | 1, blocks)
-    rate = Fraction(partners, blocks)
-    return Choice("blocks", rate, blocks, partners, size * size * float(rate) / 2 * costs["blocks"])
-
-
-def _hidden(size: int, loss: PrivacyLoss, costs: Mapping[str, float]) -> Choice | None:
-    rate = smallest_rate("hidden", size, loss) if "hidden" in costs else None
-    if rate is None:
-        return None
-    return Choice("hidden", rate, 0, 0, size * size * float(rate) * costs["hidden"])
+    partners = min(math.ceil(rate * blocks) | 1, blocks)
+    return Choice("blocks", Fraction(partners, blocks), blocks, partners, 0.0)

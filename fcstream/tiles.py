@@ -208,14 +208,15 @@ class Pane:
 
     Attributes
     ----------
-    counts : dict of pane -> int32 (lanes,)
-        Friends counted one by one.
+    counts : dict of pane -> int32 (tiles * width * LANES,)
+        Friends counted one by one; `width` numbers per lane.
     sure : dict of pane -> int32 (tiles,)
         Friends that all lanes of a tile have.
     """
 
-    def __init__(self, dimension: int, frame: Frame | None) -> None:
+    def __init__(self, dimension: int, frame: Frame | None, width: int = 1) -> None:
         self.frame = frame
+        self.width = width
         self.tiles = 0
         self.size = 0
         self.chunks: list[Chunk] = []
@@ -227,8 +228,9 @@ class Pane:
         self._open = np.full((2, 1), -1, np.int64)
 
     def counts_with(self, pane: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Counts with one pane, a number per lane and one per tile; made when first asked for."""
-        for table, length in ((self.counts, len(self.columns.shape) * LANES), (self.sure, len(self.columns.shape))):
+        """Counts with one pane, numbers per lane and one per tile; made when first asked for."""
+        tiles = len(self.columns.shape)
+        for table, length in ((self.counts, tiles * self.width * LANES), (self.sure, tiles)):
             found = table.get(pane)
             if found is None or len(found) < length:
                 table[pane] = np.zeros(length, np.int32)
@@ -321,3 +323,26 @@ def may_screen(dimension: int) -> bool:
     from ._kernels import pairs
 
     return pairs.SCREENS and SCREEN_FROM <= dimension <= _MOST_SCREENED
+
+
+class Stage:
+    """Points that wait to be counted together."""
+
+    __slots__ = ("limit", "points", "size")
+
+    def __init__(self, dimension: int, limit: int) -> None:
+        self.points = np.empty((min(64, limit), dimension))
+        self.size = 0
+        self.limit = limit
+
+    def take(self, points: NDArray[np.float64]) -> int:
+        """Copy as many as there is room for; returns how many."""
+        taken = min(len(points), self.limit - self.size)
+        end = self.size + taken
+        if end > len(self.points):
+            grown = np.empty((max(end, min(self.limit, 2 * len(self.points))), self.points.shape[1]))
+            grown[: self.size] = self.points[: self.size]
+            self.points = grown
+        self.points[self.size : end] = points[:taken]
+        self.size = end
+        return taken

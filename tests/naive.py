@@ -123,3 +123,83 @@ def _tight_threshold(n, q, delta, sigma):
         a, b = low + (high - low) / 3, high - (high - low) / 3
         low, high = (low, b) if height(a) < height(b) else (a, high)
     return mpmath.mpf(1) / 2 + height((low + high) / 2)
+
+
+def predicate_counts(items, friends) -> list[int]:
+    """Friends of each item under friends(x, y); itself counts, an equal other item is asked like any other."""
+    numbered = list(enumerate(items))
+    return [sum(i == j or bool(friends(x, y)) for j, y in numbered) for i, x in numbered]
+
+
+def _squared_distance(x, y) -> int:
+    return sum((int(a) - int(b)) ** 2 for a, b in zip(x, y, strict=True))
+
+
+def match_within(x, y, gamma: Fraction, radius_squared: int | None = None) -> bool:
+    """By definition: look for a permutation."""
+    k = len(x)
+    square = [[_squared_distance(a, b) for b in y] for a in x]
+
+    def may_pair(i, p):
+        others = [square[i][j] for j in range(k) if j != p] + [square[j][p] for j in range(k) if j != i]
+        close = all(square[i][p] * gamma.denominator**2 < other * gamma.numerator**2 for other in others)
+        return close and (radius_squared is None or square[i][p] <= radius_squared)
+
+    def assign(i, taken):
+        return i == k or any(may_pair(i, p) and assign(i + 1, taken | {p}) for p in range(k) if p not in taken)
+
+    return assign(0, frozenset())
+
+
+def match_tuples(x, y, gamma: Fraction) -> bool:
+    return match_within(x, y, gamma)
+
+
+def ordered_tuples(x, y, radii_squared) -> bool:
+    return all(_squared_distance(a, b) <= r2 for a, b, r2 in zip(x, y, radii_squared, strict=True))
+
+
+def hamming_bits(x, y, limit: int) -> bool:
+    return sum(bool(a) != bool(b) for a, b in zip(x, y, strict=True)) <= limit
+
+
+def positive_definite(matrix) -> bool:
+    """Gauss elimination in fractions."""
+    rows = [[Fraction(a) for a in row] for row in matrix]
+    for i, pivot in enumerate(rows):
+        if pivot[i] <= 0:
+            return False
+        for row in rows[i + 1 :]:
+            factor = row[i] / pivot[i]
+            row[:] = [a - factor * b for a, b in zip(row, pivot, strict=True)]
+    return True
+
+
+def matrix_distance(x, y, limit: Fraction) -> bool:
+    """max(|l - 1|, |1/l - 1|) < limit for all generalized eigenvalues l, in fractions of the given floats."""
+
+    def below(a, b):
+        return positive_definite(
+            [[(1 + limit) * Fraction(q) - Fraction(p) for p, q in zip(*r, strict=True)] for r in zip(a, b, strict=True)]
+        )
+
+    return positive_definite(x) and positive_definite(y) and below(x, y) and below(y, x)
+
+
+def blocks_meet(a: int, b: int, blocks: int, partners: int) -> bool:
+    """Whether two blocks lie at most (partners - 1) / 2 apart on a circle; all do if all are partners."""
+    return partners == blocks or any(
+        (a + offset) % blocks == b for offset in range(-(partners // 2), partners // 2 + 1)
+    )
+
+
+def sampled_scores(points, radius_squared: int, used) -> list[int]:
+    """1 + friends - strangers among the partners j with used[i][j], itself none."""
+    rows = [[int(x) for x in row] for row in points]
+    n = len(rows)
+    friend = [[sum((x - y) ** 2 for x, y in zip(p, q, strict=True)) <= radius_squared for q in rows] for p in rows]
+    return [1 + sum((1 if friend[i][j] else -1) for j in range(n) if j != i and used[i][j]) for i in range(n)]
+
+
+def ladder_counts(points, radii_squared) -> list[list[int]]:
+    return [friend_counts(points, radius_squared) for radius_squared in radii_squared]

@@ -217,3 +217,23 @@ def threshold_bits(words, counts, size, threshold, sigma, cutoff, out):
         else:
             out[i] = np.uint8(w >= above[c]) ^ keeps[c]
     return undecided
+
+
+@njit(cache=True, nogil=True)
+def skips(words, log_stay, out):
+    """Failures before a success of coins with ln(1 - rate) = log_stay, one per word; -1 where 64 bits do not decide.
+
+    A word w stands for a uniform number in (w, w + 1) / 2**64; the number of failures is the whole part of its
+    logarithm over log_stay. out (n,) int64.
+    """
+    unit = 2.0**-64
+    for i in range(len(words)):
+        word = np.float64(words[i])  # off by less than 2048 of 2**64, relatively less than 2**-52
+        if words[i] < np.uint64(1 << 20):
+            out[i] = -1
+            continue
+        value = math.log(word * unit) / log_stay
+        # rounding of the word, of the logarithm, of log_stay and of the quotient; and what the word leaves open
+        slack = (1e-15 * (1.0 + value * abs(log_stay)) + 2.0 / word) / abs(log_stay) + 1e-15 * value
+        low, high = math.floor(value - slack), math.floor(value + slack)
+        out[i] = np.int64(high) if low == high and high < 2.0**62 else -1

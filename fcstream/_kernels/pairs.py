@@ -374,10 +374,10 @@ def unit_of(radius):
 
 @njit(cache=True, nogil=True)
 def sort_rows(distances, wide, radius, gap, order, positions, ranks, classes):
-    """Sort rows by cell of distance, those not marked in wide (m,) bool first: row order[i] shall stand at positions[i].
+    """Sort rows by cell of distance, those not marked in wide (m,) bool first: row order[i] stands at positions[i].
 
-    ranks (2, CELLS + 1) int64: the position from which on a class's rows lie in a cell or behind it; classes (2, 2): see
-    `sweep`. Classes are `gap` positions apart.
+    ranks (2, CELLS + 1) int64: the position from which on a class's rows lie in a cell or behind it; classes (2, 2):
+    see `sweep`. Classes are `gap` positions apart.
     """
     m = len(distances)
     unit = unit_of(radius)
@@ -437,8 +437,11 @@ def _ask(
 @njit(cache=True, nogil=True)
 def _hide(tiles, starts, tile, kept, hidden, hidden_starts):
     """Copy a tile without its lanes from `kept` on."""
-    hidden[0] = tiles[tile]
-    hidden[0, :, kept:] = np.inf
+    for k in range(tiles.shape[1]):
+        for j in range(kept):
+            hidden[0, k, j] = tiles[tile, k, j]
+        for j in range(kept, LANES):
+            hidden[0, k, j] = np.inf
     if len(starts):
         for j in range(LANES):
             hidden_starts[0, j] = starts[tile, j] if j < kept else -1000000000
@@ -451,13 +454,13 @@ def sweep(
 ):  # fmt: skip
     """Compare a batch of rows with tiles; every pair is decided, by distances from a pivot, by 8 bits or exactly.
 
-    rows (m, d) float64, sorted by cell of distance from the pivot within each class; class 0 rows have codes (m, words) int32
-    and bars (2, m) int32 (see `_screen_block`), class 1 rows need none. classes (2, 2) int64: first and last row; behind
-    the last follow SCREEN_ROWS neutral ones. ranks (2, CELLS + 1): see `sort_rows`.
-    tiles, tile_codes, starts: see `_screen_block`; spans (t, 2) float64 least and largest distance of a tile's points from
-    the pivot; shape (t, 2) int32 used lanes and class; own (t, 2) int32 the rows that are stored in the tile's last
+    rows (m, d) float64, sorted by cell of distance from the pivot within each class; class 0 rows have codes (m, words)
+    int32 and bars (2, m) int32 (see `_screen_block`), class 1 rows need none. classes (2, 2) int64: first and last row;
+    behind the last follow SCREEN_ROWS neutral ones. ranks (2, CELLS + 1): see `sort_rows`.
+    tiles, tile_codes, starts: see `_screen_block`; spans (t, 2) float64 least and largest distance of a tile's points
+    from the pivot; shape (t, 2) int32 used lanes and class; own (t, 2) int32 the rows that are stored in the tile's last
     lanes themselves, first and last (or first = -1). Two rows of the batch meet once, the later with the lane of the
-    earlier, except in one tile, where both count as rows. limits float64 (radius, squared radius, more than 0 to screen).
+    earlier, except in one tile, where both count as rows. limits float64 (radius, its square, more than 0 to screen).
     Adds hits to row_counts (m,) int32 and lane_counts (t * LANES,) int32. Sure friends: rows from a first to a last add
     the used lanes at row_sure[first], take them away at row_sure[last] (m + 1,), and are added to sure (t,) int32 for
     all lanes. state (4,) int64: vectors screened, vectors undecided, pairs asked, pairs.
@@ -521,3 +524,150 @@ def sweep(
                     rows, codes, bars, first, last, False, tiles, tile_codes, starts, t, screened, radius2, row_counts,
                     lane_counts, t, state,
                 )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _extremes(sums, rows, used):
+    """Least and largest of the sums of some rows with the used lanes."""
+    low, high = np.inf, 0.0
+    for r in range(rows):
+        line = sums[r]
+        for j in range(used):
+            low = min(low, line[j])
+            high = max(high, line[j])
+    return low, high
+
+
+@njit(cache=True, nogil=True)
+def _rung(radii2, value):
+    """The first radius that reaches a squared distance; len(radii2) if none does."""
+    low, high = 0, len(radii2)
+    while low < high:
+        middle = (low + high) // 2
+        if radii2[middle] >= value:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _add_rungs(sums, start, stop, used, radii2, row_rungs, lane_rungs, found, lanes):
+    """Add pairs of the rows start..stop with one tile to the first radius that reaches them, on both sides.
+
+    sums (_ROWS, LANES); row_rungs (m, radii) int32; lane_rungs (radii, LANES) int32; found (_ROWS,) and lanes (LANES,)
+    int32 are scratch. Only radii between the least and the largest distance are compared.
+    """
+    low, high = _extremes(sums, stop - start, used)
+    first, last = _rung(radii2, low), _rung(radii2, high)
+    found[:] = 0
+    lanes[:] = 0
+    for rung in range(first, min(last + 1, len(radii2))):
+        radius2 = radii2[rung]
+        rung_lanes = lane_rungs[rung]
+        for j in range(LANES):
+            rung_lanes[j] -= lanes[j]
+            lanes[j] = 0
+        for r in range(stop - start):
+            line = sums[r]
+            total = np.int32(0)
+            for j in range(LANES):
+                hit = np.int32(line[j] <= radius2)
+                total += hit
+                lanes[j] += hit
+            row_rungs[start + r, rung] += total - found[r]
+            found[r] = total
+        for j in range(LANES):
+            rung_lanes[j] += lanes[j]
+
+
+@njit(cache=True, nogil=True)
+def sweep_ladder(rows, stop, tiles, shape, own, radii2, row_rungs, lane_rungs):
+    """Compare the first `stop` rows of a batch with tiles, for many radii at once.
+
+    rows, tiles, shape, own: see `sweep`; rows that are stored in a tile are its last, and none of the batch's rows comes
+    before the first of them, except where the tile is new. radii2 (radii,) float64 ascending. A pair is added to the
+    first radius that reaches it, in row_rungs (m, radii) and lane_rungs (t, radii, LANES) int32; sums over radii up to
+    one are its friend counts.
+    """
+    sums = np.empty((_ROWS, LANES))
+    found, lanes = np.empty(_ROWS, np.int32), np.empty(LANES, np.int32)
+    unused = np.empty((len(radii2), LANES), np.int32)
+    for t in range(len(shape)):
+        used = shape[t, 0]
+        i = max(0, own[t, 0])
+        later = own[t, 1] if own[t, 0] >= 0 else i
+        kept = used - (later - i)
+        while i < stop:
+            end = min(i + _ROWS, later if i < later else stop)
+            _sums_block(rows, i, tiles, t, sums)
+            if i < later:  # the tile's own rows count as rows; for its older lanes they count as any other
+                unused[:] = 0
+                _add_rungs(sums, i, end, used, radii2, row_rungs, unused, found, lanes)
+                for rung in range(len(radii2)):
+                    for j in range(kept):
+                        lane_rungs[t, rung, j] += unused[rung, j]
+            else:
+                _add_rungs(sums, i, end, used, radii2, row_rungs, lane_rungs[t], found, lanes)
+            i = end
+
+
+@njit(cache=True, nogil=True)
+def sweep_blocks(rows, row_starts, reach, tiles, tile_blocks, radius2, row_counts, lane_counts):
+    """Compare rows with the tiles whose block is at most `reach` blocks away on a circle; adds hits to both sides.
+
+    rows (m, d) float64 sorted by block, those of block b in row_starts[b] : row_starts[b + 1]; tile_blocks (t,) int32;
+    row_counts (m,) int32; lane_counts (t * LANES,) int32.
+    """
+    blocks = len(row_starts) - 1
+    for t in range(len(tile_blocks)):
+        low, high = tile_blocks[t] - reach, tile_blocks[t] + reach + 1
+        if high - low >= blocks:
+            low, high = 0, blocks
+        first, last = row_starts[max(low, 0)], row_starts[min(high, blocks)]
+        _count_exactly(rows, first, last, tiles, t, radius2, row_counts, lane_counts, t)
+        if low < 0:
+            _count_exactly(
+                rows, row_starts[low + blocks], row_starts[blocks], tiles, t, radius2, row_counts, lane_counts, t
+            )
+        elif high > blocks:
+            _count_exactly(rows, 0, row_starts[high - blocks], tiles, t, radius2, row_counts, lane_counts, t)
+
+
+@njit(cache=True, nogil=True)
+def sweep_fresh(rows, m, row_blocks, row_starts, reach, radius2, row_counts):
+    """Compare m rows sorted by block with each other, by the same rule; adds hits, each with itself too, to row_counts.
+
+    Behind the last row follow _ROWS neutral ones.
+    """
+    blocks = len(row_starts) - 1
+    tile = np.empty((1, rows.shape[1], LANES))
+    sums = np.empty((_ROWS, LANES))
+    for base in range(0, m, LANES):
+        used = min(LANES, m - base)
+        for k in range(rows.shape[1]):
+            for j in range(LANES):
+                tile[0, k, j] = rows[base + j, k] if j < used else np.inf
+        low, high = row_blocks[base] - reach, row_blocks[base + used - 1] + reach + 1
+        for part in range(3):  # the blocks in reach, and what lies around the circle
+            first, last = max(low, 0), min(high, blocks)
+            if part == 1:
+                first, last = max(low + blocks, high), blocks
+            elif part == 2:
+                first, last = 0, min(high - blocks, low)
+            if high - low >= blocks:
+                first, last = 0, blocks if part == 0 else 0
+            if first >= last:
+                continue
+            stop = row_starts[last]
+            for i in range(row_starts[first], stop, _ROWS):
+                _sums_block(rows, i, tile, 0, sums)
+                for r in range(min(_ROWS, stop - i)):
+                    mine = row_blocks[i + r]
+                    line = sums[r]
+                    hits = 0
+                    for j in range(used):
+                        away = abs(mine - row_blocks[base + j])
+                        near = away <= reach or blocks - away <= reach
+                        hits += near and line[j] <= radius2
+                    row_counts[i + r] += hits

@@ -9,9 +9,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..friends import WindowView
+from ..coins import BlockCounts, HiddenCounts
+from ..errors import ConfigError
+from ..friends import FriendCounts, WindowView
 from ..ledgers.base import Charge
 from ..noise import Noise
+from ..sampled import Choice
 from ..zcdp import PrivacyLoss
 
 REASONS = ("too_few", "budget_exhausted", "interrupted", "no_radius")
@@ -75,11 +78,48 @@ class Mechanism(Protocol):
     def radius_squared(self) -> int | None:
         """The friend counts it needs, in squared lattice steps; None for none."""
 
+    @property
+    def pairs(self) -> Choice:
+        """Which pairs of points its core is found from."""
+
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         """Answer for one window; uses up the charge."""
 
     def forecast(self, size: int) -> Forecast:
         """What to expect at `size` points."""
+
+
+Counter = FriendCounts | BlockCounts | HiddenCounts
+
+
+def counter_for(mechanism: Mechanism, dimension: int, reach: int, noise: Noise) -> Counter:
+    """What keeps the friend counts that a mechanism needs.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    dimension : int
+    reach : int
+        See `FriendCounts`.
+    noise : Noise
+        Where the coins of sampled pairs come from.
+
+    Privacy
+    -------
+    Coins are fresh for every window and are used for one release, which is why sampled pairs take tumbling windows.
+
+    Source
+    ------
+    Design notes 1.5 to 1.7.
+    """
+    pairs, radius_squared = mechanism.pairs, mechanism.radius_squared
+    if pairs.kind == "exact" or radius_squared is None:
+        return FriendCounts(dimension, radius_squared, reach)
+    if reach > 1:
+        raise ConfigError("must be 'exact' for sliding windows: coins serve one release", "release.pairs")
+    if pairs.kind == "blocks":
+        return BlockCounts(dimension, radius_squared, pairs.blocks, pairs.partners, noise)
+    return HiddenCounts(dimension, radius_squared, pairs.rate, noise)
 
 
 @dataclass(frozen=True, slots=True)

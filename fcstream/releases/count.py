@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..sampled import EXACT, Choice
 from ..zcdp import RHO_UNIT, PrivacyLoss
 from .base import Forecast, Outcome
 
@@ -40,6 +41,7 @@ class NoisyCount:
     loss: PrivacyLoss
     kind: str = "count"
     radius_squared: int | None = None
+    pairs: Choice = EXACT
 
     @property
     def variance(self) -> Fraction:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..cores import ZCDPFilter, smallest_rho
 from ..errors import ConfigError
+from ..sampled import EXACT, Choice, HiddenCoinFilter, SparseZCDPFilter, design_pairs
 from ..zcdp import RHO_UNIT, PrivacyLoss
 from .averages import BallAverage, Estimate, FriendlyAverage, norm_quantile, to_center
 from .base import Forecast, Outcome
@@ -27,6 +28,7 @@ CORE_MARGIN = 3.0
 """Noise deviations by which a point befriended by all clears the core's bar at the public size hint."""
 MOST_CORE_SHARE = 0.6
 LADDER_RATIO = 1.25
+CoreFilter = ZCDPFilter | SparseZCDPFilter | HiddenCoinFilter
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class BallMean:
     loss: PrivacyLoss
     center: tuple[int, ...]
     ball_squared: int
+    pairs: Choice = EXACT
     kind: str = "mean"
     radius_squared: int | None = None
 
@@ -87,6 +90,8 @@ class FriendlyMean:
         Known diameter of the data, squared, in lattice steps.
     dimension, size_hint : int
         Public.
+    sampling : str
+        ``exact``, or ``blocks`` or ``hidden``: which pairs a core is found from (see `sampled`).
 
     Privacy
     -------
@@ -101,11 +106,19 @@ class FriendlyMean:
     radius_squared: int
     dimension: int
     size_hint: int
+    sampling: str = "exact"
     kind: str = "mean"
 
+    def __post_init__(self) -> None:
+        _ = self.pairs  # refuses what cannot find a core, now
+
     @cached_property
-    def core(self) -> ZCDPFilter:
-        return ZCDPFilter(PrivacyLoss(self.loss.rho_nano // 10, self.loss.delta_femto // 2))
+    def pairs(self) -> Choice:
+        return _pairs(self.sampling, self.size_hint, _tenth(self.loss))
+
+    @cached_property
+    def core(self) -> CoreFilter:
+        return self.pairs.filter(_tenth(self.loss))
 
     @cached_property
     def average(self) -> FriendlyAverage:
@@ -113,7 +126,7 @@ class FriendlyMean:
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.use(self.loss)
-        core = self.core.select_core(view.counts, noise)
+        core = self.core.select_from(view, noise)
         estimate = self.average.release(view.select(core.mask), noise)
         return _outcome(estimate, core.count, estimate.count + self.average.offset if estimate else None)
 
@@ -178,6 +191,8 @@ class RecentredMean:
         Known diameter of the data, squared, in lattice steps.
     dimension, size_hint : int
         Public.
+    sampling : str
+        ``exact``, or ``blocks`` or ``hidden``: which pairs a core is found from (see `sampled`).
     spread : float or None
         Public typical distance of a point from its center, in lattice steps; None finds it with a private histogram.
 
@@ -198,14 +213,19 @@ class RecentredMean:
     dimension: int
     size_hint: int
     spread: float | None = None
+    sampling: str = "exact"
     kind: str = "mean"
 
     def __post_init__(self) -> None:
         _ = self.core, self.center, self.middle, self.final  # refuse budgets that are too small to split, now
 
     @cached_property
-    def core(self) -> ZCDPFilter:
-        return ZCDPFilter(PrivacyLoss(self._shares.core, self.loss.delta_femto // 2))
+    def pairs(self) -> Choice:
+        return _pairs(self.sampling, self.size_hint, _tenth(self.loss))
+
+    @cached_property
+    def core(self) -> CoreFilter:
+        return self.pairs.filter(PrivacyLoss(self._shares.core, self.loss.delta_femto // 2))
 
     @cached_property
     def center(self) -> FriendlyAverage:
@@ -229,7 +249,7 @@ class RecentredMean:
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.use(self.loss)
-        core = self.core.select_core(view.counts, noise)
+        core = self.core.select_from(view, noise)
         kept = view.select(core.mask)
         rough = self.center.release(kept, noise)
         if rough is None:
@@ -288,16 +308,47 @@ class RecentredMean:
 
     @cached_property
     def _shares(self) -> _Shares:
-        return _divide(self.loss, self.radius_squared, self.dimension, self.size_hint, self._guess, self.spread is None)
+        delta = PrivacyLoss(0, self.loss.delta_femto // 2)
+        # A sampled core takes the papers' tenth: less rho would ask for more pairs, which is what it is to save.
+        core = (
+            smallest_rho(self.size_hint, delta, CORE_MARGIN, max(200, int(MOST_CORE_SHARE * self.loss.rho_nano)))
+            if self.sampling == "exact"
+            else _tenth(self.loss).rho_nano
+        )
+        guess, histogram = self._guess, self.spread is None
+        return _divide(self.loss, core, self.radius_squared, self.dimension, self.size_hint, guess, histogram)
+
+
+def _tenth(loss: PrivacyLoss) -> PrivacyLoss:
+    """The papers' share of the core."""
+    return PrivacyLoss(loss.rho_nano // 10, loss.delta_femto // 2)
+
+
+def _pairs(sampling: str, size_hint: int, loss: PrivacyLoss) -> Choice:
+    """How pairs are compared, from public numbers."""
+    if sampling == "exact":
+        return EXACT
+    found = design_pairs("hidden" if sampling == "hidden" else "blocks", size_hint, loss)
+    if found is None:
+        raise ConfigError(
+            f"must be 'exact' here: no sample of pairs finds a core among {size_hint} records at {loss}",
+            "release.pairs",
+        )
+    return found
 
 
 @lru_cache(maxsize=64)
 def _divide(
-    loss: PrivacyLoss, radius_squared: int, dimension: int, size_hint: int, guess: Spread, with_histogram: bool
+    loss: PrivacyLoss,
+    core: int,
+    radius_squared: int,
+    dimension: int,
+    size_hint: int,
+    guess: Spread,
+    with_histogram: bool,
 ) -> _Shares:
-    """The division of rho with the smallest predicted noise, from public numbers."""
+    """The division of rho with the smallest predicted noise, from public numbers; `core` (nano) is given."""
     delta = PrivacyLoss(0, loss.delta_femto // 2)
-    core = smallest_rho(size_hint, delta, CORE_MARGIN, max(200, int(MOST_CORE_SHARE * loss.rho_nano)))
     rest, histogram = loss.rho_nano - core, 0
     if with_histogram:
         # Bins with a deviation of 0.3% of the points tell where the tail ends; a tenth of rho at most.
@@ -377,7 +428,7 @@ def _normal_above(x: float) -> float:
     return 0.5 * math.erfc(x / math.sqrt(2))
 
 
-def _core_law(core: ZCDPFilter, size: int) -> list[tuple[float, float, float]]:
+def _core_law(core: CoreFilter, size: int) -> list[tuple[float, float, float]]:
     """Core sizes of `size` points that are all friends: (weight, mean, variance) over the noise of n-hat."""
     deviation = math.sqrt(core.size_variance)
     nodes, weights = np.polynomial.hermite_e.hermegauss(21)
@@ -388,7 +439,8 @@ def _core_law(core: ZCDPFilter, size: int) -> list[tuple[float, float, float]]:
             law.append((weight, 0.0, 0.0))
             continue
         threshold, sigma = core.bar(n_hat)
-        keep = _normal_above((threshold - size / 2) / sigma)
+        mean, variance = core.friend_of_all(size)
+        keep = _normal_above((threshold - mean) / math.sqrt(sigma**2 + variance))
         law.append((weight, size * keep, size * keep * (1 - keep)))
     return law
 

@@ -1,0 +1,97 @@
+"""Pairs chosen by coins: bookkeeping of blocks, and secret coins for ordered pairs."""
+
+from __future__ import annotations
+
+from numba import njit
+
+LANES = 32
+
+
+@njit(cache=True, nogil=True)
+def sort_by_block(row_blocks, order, row_starts):
+    """order (m,) int64 of rows by block, stable; row_starts (blocks + 1,) int64 where each block's rows begin."""
+    row_starts[:] = 0
+    for i in range(len(row_blocks)):
+        row_starts[row_blocks[i] + 1] += 1
+    for b in range(len(row_starts) - 1):
+        row_starts[b + 1] += row_starts[b]
+    fill = row_starts.copy()
+    for i in range(len(row_blocks)):
+        order[fill[row_blocks[i]]] = i
+        fill[row_blocks[i]] += 1
+
+
+@njit(cache=True, nogil=True)
+def place(row_starts, open_tile, next_tile, used, tile_blocks, slots):
+    """Give every row of a sorted batch a lane in a tile of its block: slots (m,) = tile * LANES + lane."""
+    for b in range(len(row_starts) - 1):
+        for i in range(row_starts[b], row_starts[b + 1]):
+            t = open_tile[b]
+            if t < 0 or used[t] == LANES:
+                t = next_tile
+                next_tile += 1
+                open_tile[b] = t
+                used[t] = 0
+                tile_blocks[t] = b
+            slots[i] = t * LANES + used[t]
+            used[t] += 1
+    return next_tile
+
+
+@njit(cache=True, nogil=True)
+def store(rows, slots, first_tile, tiles):
+    """Copy the rows whose slots lie in a tile array, which starts at tile `first_tile`."""
+    for i in range(len(slots)):
+        t = slots[i] // LANES - first_tile
+        if 0 <= t < len(tiles):
+            lane = slots[i] % LANES
+            for k in range(rows.shape[1]):
+                tiles[t, k, lane] = rows[i, k]
+
+
+@njit(cache=True, nogil=True)
+def sampled_partners(block_sizes, reach, out):
+    """How many points lie in the blocks at most `reach` away from each on a circle, itself included: out (blocks,)."""
+    blocks = len(block_sizes)
+    if 2 * reach + 1 >= blocks:
+        out[:] = block_sizes.sum()
+        return
+    total = 0
+    for offset in range(-reach, reach + 1):
+        total += block_sizes[offset % blocks]
+    for b in range(blocks):
+        out[b] = total
+        total += block_sizes[(b + reach + 1) % blocks] - block_sizes[(b - reach) % blocks]
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _distance(x, y):
+    """Squared distance of lattice points, exact up to 2**53 and monotone above."""
+    total = 0.0
+    for k in range(len(x)):
+        diff = x[k] - y[k]
+        total += diff * diff
+    return total
+
+
+@njit(cache=True, nogil=True)
+def use_coins(points, row, stop, at, gaps, radius2, scores):
+    """Look at the ordered pairs that coins chose: scores[i] += +1 for a friend, -1 for a stranger that i uses.
+
+    points (n, d) float64. Row i has 2 i pairs with the rows before it: at even places i uses row place // 2, at odd ones
+    that row uses i. gaps (g,) int64: pairs not chosen before each one chosen, read on from place `at` of row `row`.
+    Returns (row, at) to go on from; row == stop when the gaps reach beyond. What is left of the last one does not matter
+    then: coins have no memory.
+    """
+    for g in range(len(gaps)):
+        at += gaps[g]
+        while row < stop and at >= 2 * row:
+            at -= 2 * row
+            row += 1
+        if row == stop:
+            return row, 0
+        other = at >> 1
+        sign = 1 if _distance(points[row], points[other]) <= radius2 else -1
+        scores[other if at & 1 else row] += sign
+        at += 1
+    return row, at

@@ -1,0 +1,300 @@
+"""Friend sums over partners that coins choose, for `sampled.SparseZCDPFilter` and `sampled.HiddenCoinFilter`.
+
+Coins are drawn when a point is counted, never depend on data, and serve one release of one window: sampled counters keep
+tumbling windows only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .errors import ConfigError
+from .friends import WindowView
+from .lattice import MAX_RADIUS_SQUARED
+from .tiles import LANES, Stage, aligned
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .noise import Noise
+
+_WORK = 1_000_000_000  # coordinates that staged points may need compared
+_LEAST_STAGED, _MOST_STAGED = 256, 65536
+_FIRST_TILES, _MOST_TILES = 4, 4096
+_GAP = 8
+_MOST_BLOCKS = 2**24
+_WORDS = 2**16  # gaps drawn at once
+
+
+class SampledCounts(ABC):
+    """Points of tumbling windows whose friends are counted among sampled partners only."""
+
+    def __init__(self, dimension: int, radius_squared: int, rate: Fraction, noise: Noise) -> None:
+        if dimension < 1:
+            raise ConfigError(f"must be at least 1, got {dimension}", "dimension")
+        if not 1 <= radius_squared <= MAX_RADIUS_SQUARED:
+            raise ConfigError(f"must be in [1, 2**53), got {radius_squared}", "radius_squared")
+        if not isinstance(rate, Fraction) or not 0 < rate <= 1:
+            raise ConfigError(f"must be a Fraction in (0, 1], got {rate!r}", "rate")
+        self.dimension = dimension
+        self.rate = rate
+        self._radius_squared = float(radius_squared)
+        self._noise = noise
+        self._panes: dict[int, _Pane] = {}
+
+    @property
+    def panes(self) -> list[int]:
+        """Panes that hold points, ascending."""
+        return sorted(self._panes)
+
+    def size(self, pane: int) -> int:
+        """Points in one pane."""
+        held = self._panes.get(pane)
+        return held.size + held.stage.size if held else 0
+
+    def add(self, pane: int, points: NDArray[np.float64]) -> None:
+        """Add lattice points (m, d) to a pane, copied; they are counted now or with later ones."""
+        if points.ndim != 2 or points.shape[1] != self.dimension:
+            raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")
+        if len(points) == 0:
+            return
+        held = self._panes.get(pane)
+        if held is None:
+            held = self._panes[pane] = self._new_pane()
+        start = 0
+        while start < len(points):
+            start += held.stage.take(points[start:])
+            if held.stage.size == held.stage.limit:
+                self._flush(held)
+
+    def view(self, panes: Iterable[int]) -> WindowView:
+        """The window of one pane, with `scores` in place of counts; the pane's coins are used up by its release."""
+        wanted = [self._panes[pane] for pane in panes if pane in self._panes]
+        if len(wanted) > 1:
+            raise ConfigError("must be one pane: sampled counts are for tumbling windows", "panes")
+        empty = np.empty(0, np.int64)
+        if not wanted:
+            return WindowView((), (), empty, (), self.dimension, empty, self.rate)
+        self._flush(wanted[0])
+        return wanted[0].view(self.rate)
+
+    def drop(self, pane: int) -> None:
+        """Forget a pane, its points and its coins."""
+        self._panes.pop(pane, None)
+
+    def _flush(self, held: _Pane) -> None:
+        stage = held.stage
+        if stage.size:
+            held.count(stage.points[: stage.size], self._radius_squared, self._noise)
+            stage.size = 0
+        partners = max(1.0, float(self.rate) * held.size)
+        stage.limit = int(max(_LEAST_STAGED, min(_MOST_STAGED, _WORK / (partners * self.dimension))))
+
+    @abstractmethod
+    def _new_pane(self) -> _Pane: ...
+
+
+class _Pane(ABC):
+    """Points of one window."""
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self.size = 0
+        self.stage = Stage(dimension, _LEAST_STAGED)
+
+    @abstractmethod
+    def count(self, points: NDArray[np.float64], radius_squared: float, noise: Noise) -> None: ...
+
+    @abstractmethod
+    def view(self, rate: Fraction) -> WindowView: ...
+
+
+class BlockCounts(SampledCounts):
+    """Every point draws one of B blocks; each block is compared with the c blocks around it on a circle.
+
+    Parameters
+    ----------
+    dimension : int
+    radius_squared : int
+        In lattice steps, in [1, 2**53).
+    blocks : int
+        B, a power of two up to 2**24: fixed before the window from public facts; about one for 32 to 63 points.
+    partners : int
+        c: odd, or all blocks. The rate is c / B.
+    noise : Noise
+        Where the coins come from.
+
+    Notes
+    -----
+    For every point its sampled partners are independent coins of rate c / B, which is what
+    `sampled.SparseZCDPFilter` needs. Two points of one block share partners. Block sizes are private.
+
+    Complexity
+    ----------
+    n**2 * c / (2 B) pairs in contiguous memory. Memory: 8 * d bytes a point, and up to a half more for tiles that are
+    not full; 12 bytes a point; 32 bytes a block.
+
+    Source
+    ------
+    Design note 1.7.
+    """
+
+    def __init__(self, dimension: int, radius_squared: int, blocks: int, partners: int, noise: Noise) -> None:
+        if not 1 <= blocks <= _MOST_BLOCKS or blocks & (blocks - 1):
+            raise ConfigError(f"must be a power of two up to 2**24, got {blocks}", "blocks")
+        if not 1 <= partners <= blocks or (partners % 2 == 0 and partners != blocks):
+            raise ConfigError(f"must be odd and at most `blocks`={blocks}, or equal to it, got {partners}", "partners")
+        super().__init__(dimension, radius_squared, Fraction(partners, blocks), noise)
+        self._blocks, self._block_reach = blocks, partners // 2
+
+    def _new_pane(self) -> _Pane:
+        return _BlockPane(self.dimension, self._blocks, self._block_reach)
+
+
+class _BlockPane(_Pane):
+    def __init__(self, dimension: int, blocks: int, reach: int) -> None:
+        super().__init__(dimension)
+        self._blocks, self._reach = blocks, reach
+        self._open = np.full(blocks, -1, np.int64)
+        self._sizes = np.zeros(blocks, np.int64)
+        self._tiles = 0
+        self._used = np.zeros(_FIRST_TILES, np.int32)
+        self._tile_blocks = np.zeros(_FIRST_TILES, np.int32)
+        self._counts = np.zeros(_FIRST_TILES * LANES, np.int32)
+        self._chunks: list[tuple[int, NDArray[np.float64]]] = []
+
+    def count(self, points: NDArray[np.float64], radius_squared: float, noise: Noise) -> None:
+        """New points meet the old ones, then each other; then they are stored."""
+        from ._kernels import pairs, samples
+
+        m = len(points)
+        row_blocks = noise.uniform_bits(self._blocks.bit_length() - 1, m)
+        order, row_starts = np.empty(m, np.int64), np.empty(self._blocks + 1, np.int64)
+        samples.sort_by_block(row_blocks, order, row_starts)
+        row_blocks = row_blocks[order]
+        rows = np.empty((m + _GAP, self.dimension))
+        rows[:m], rows[m:] = points[order], np.inf
+        row_counts = np.zeros(m + _GAP, np.int32)
+        for first, tiles in self._chunks:
+            here = slice(first, min(self._tiles, first + len(tiles)))
+            if here.start < here.stop:
+                pairs.sweep_blocks(
+                    rows, row_starts, self._reach, tiles[: here.stop - first], self._tile_blocks[here], radius_squared,
+                    row_counts, self._counts[here.start * LANES : here.stop * LANES],
+                )  # fmt: skip
+        pairs.sweep_fresh(rows, m, row_blocks, row_starts, self._reach, radius_squared, row_counts)
+        self._store(rows, row_starts, row_counts[:m])
+
+    def _store(self, rows: NDArray[np.float64], row_starts: NDArray[np.int64], row_counts: NDArray[np.int32]) -> None:
+        from ._kernels import samples
+
+        m, before = len(row_counts), self._tiles
+        most = before + int(np.minimum(np.diff(row_starts), m).clip(0, 1).sum()) + m // LANES + 1
+        self._make_room(most)
+        slots = np.empty(m, np.int64)
+        self._tiles = samples.place(row_starts, self._open, before, self._used, self._tile_blocks, slots)
+        for first, tiles in self._chunks:
+            tiles[max(0, before - first) : max(0, self._tiles - first)] = np.inf  # free lanes are nobody's friends
+            samples.store(rows, slots, first, tiles)
+        self._counts[slots] = row_counts
+        self._sizes += np.diff(row_starts)
+        self.size += m
+
+    def _make_room(self, tiles: int) -> None:
+        if tiles > len(self._used):
+            grow = max(tiles, 2 * len(self._used)) - len(self._used)
+            self._used = np.append(self._used, np.zeros(grow, np.int32))
+            self._tile_blocks = np.append(self._tile_blocks, np.zeros(grow, np.int32))
+            self._counts = np.append(self._counts, np.zeros(grow * LANES, np.int32))
+        held = self._chunks[-1][0] + len(self._chunks[-1][1]) if self._chunks else 0
+        if tiles > held:
+            more = max(tiles - held, min(max(_FIRST_TILES, held), _MOST_TILES))
+            self._chunks.append((held, aligned((more, self.dimension, LANES), np.float64)))  # type: ignore[arg-type]
+
+    def view(self, rate: Fraction) -> WindowView:
+        from ._kernels import samples
+
+        partners = np.empty(self._blocks, np.int64)
+        samples.sampled_partners(self._sizes, self._reach, partners)
+        tiles, lanes, scores = [], [], []
+        for first, array in self._chunks:
+            here = slice(first, min(self._tiles, first + len(array)))
+            if here.start >= here.stop:
+                continue
+            inside = np.flatnonzero((np.arange(LANES) < self._used[here, None]).ravel())
+            tiles.append(array[: here.stop - first])
+            lanes.append(inside)
+            friends = self._counts[here.start * LANES : here.stop * LANES][inside].astype(np.int64) - 1
+            degree = partners[self._tile_blocks[here]][inside // LANES] - 1
+            scores.append(1 + 2 * friends - degree)
+        return WindowView(
+            tuple(tiles), tuple(lanes), np.empty(0, np.int64), (), self.dimension, np.concatenate(scores), rate
+        )
+
+
+class HiddenCounts(SampledCounts):
+    """Every ordered pair (i uses j) is looked at with probability `rate`, by a coin of its own that nobody ever sees.
+
+    Parameters
+    ----------
+    dimension : int
+    radius_squared : int
+        In lattice steps, in [1, 2**53).
+    rate : Fraction
+        In (0, 1]: fixed before the window from public facts.
+    noise : Noise
+        Where the coins come from; exact, however small the rate.
+
+    Complexity
+    ----------
+    n**2 * rate pairs, each in another place of memory: some ten to hundred nanoseconds. Memory: 8 * d + 8 bytes a point,
+    up to twice while arrays grow.
+
+    Source
+    ------
+    Design note 1.5. Coins are skipped over, not flipped one by one: gaps between heads are exact geometric numbers.
+    """
+
+    def _new_pane(self) -> _Pane:
+        return _HiddenPane(self.dimension, self.rate)
+
+
+class _HiddenPane(_Pane):
+    def __init__(self, dimension: int, rate: Fraction) -> None:
+        super().__init__(dimension)
+        self._rate = rate
+        self._points: NDArray[np.float64] = np.empty((_LEAST_STAGED, dimension))
+        self._scores = np.zeros(_LEAST_STAGED, np.int64)
+
+    def count(self, points: NDArray[np.float64], radius_squared: float, noise: Noise) -> None:
+        from ._kernels import samples
+
+        start, stop = self.size, self.size + len(points)
+        if stop > len(self._points):
+            room = max(stop, 2 * len(self._points))
+            grown, scores = np.empty((room, self.dimension)), np.zeros(room, np.int64)
+            grown[:start], scores[:start] = self._points[:start], self._scores[:start]
+            self._points, self._scores = grown, scores
+        self._points[start:stop] = points
+        row, at = start, 0
+        while row < stop:
+            left = float(self._rate) * (stop * (stop - 1) - row * (row - 1) - at)
+            gaps = noise.failures(self._rate, int(min(_WORDS, 1.1 * left + 64)))
+            row, at = samples.use_coins(self._points, row, stop, at, gaps, radius_squared, self._scores)
+        self.size = stop
+
+    def view(self, rate: Fraction) -> WindowView:
+        """The points in tiles, for the sums of a release."""
+        count = -(-self.size // LANES)
+        rows = np.full((count * LANES, self.dimension), np.inf)
+        rows[: self.size] = self._points[: self.size]
+        tiles = np.ascontiguousarray(rows.reshape(count, LANES, self.dimension).transpose(0, 2, 1))
+        return WindowView(
+            (tiles,), (np.arange(self.size),), np.empty(0, np.int64), (), self.dimension,
+            1 + self._scores[: self.size], rate,
+        )  # fmt: skip

@@ -1,0 +1,122 @@
+"""Friend counts for many radii at once, kept while points arrive: what a search for a diameter reads at close."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .errors import ConfigError
+from .friends import PointCounts
+from .lattice import MAX_RADIUS_SQUARED
+from .tiles import LANES, Batch, Pane
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MOST_RADII = 256
+_WORK = 20_000_000  # pairs that staged points may need compared: some ten milliseconds
+_MOST_STAGED, _LEAST_STAGED = 2048, 32
+
+
+@dataclass(frozen=True, slots=True)
+class LadderView:
+    """The friend counts of a window for every radius of a ladder; private.
+
+    Attributes
+    ----------
+    counts : int64 (radii, n)
+        Friends of every point within each radius, itself included, in the order of `points`.
+    points : float64 (n, d)
+        The window's lattice points.
+    """
+
+    counts: NDArray[np.int64]
+    points: NDArray[np.float64]
+
+    @property
+    def pairs(self) -> NDArray[np.int64]:
+        """Ordered pairs within each radius, every point with itself included: int64 (radii,)."""
+        totals: NDArray[np.int64] = self.counts.sum(axis=1)
+        return totals
+
+
+class LadderCounts(PointCounts):
+    """Exact counts of points within each of several radii of each point, per pane, incrementally.
+
+    Parameters
+    ----------
+    dimension : int
+        Number of coordinates, >= 1.
+    radii_squared : sequence of int
+        Squared radii in lattice steps, strictly ascending, in [1, 2**53); at most 256.
+    reach : int
+        Panes at a distance below `reach` share a window and are compared; 1 for tumbling windows.
+
+    Notes
+    -----
+    Every pair is looked at once for all radii: a block of pairs is compared with those radii only that lie between its
+    least and its largest distance. Counts do not depend on order or batches. They must not be replaced by counts of
+    sampled pairs whose coins a core filter uses: a radius chosen from such counts would depend on the coins.
+
+    Complexity
+    ----------
+    `add` of m points costs m * n * d and some m * n per radius near the typical distance; `view` is O(n * radii).
+    Memory per point: 8 * d bytes and 4 per radius and pane in reach.
+    """
+
+    def __init__(self, dimension: int, radii_squared: Sequence[int], reach: int = 1) -> None:
+        radii = [int(radius) for radius in radii_squared]
+        if not 1 <= len(radii) <= MOST_RADII:
+            raise ConfigError(f"must hold 1 to {MOST_RADII} squared radii, got {len(radii)}", "radii_squared")
+        if any(b <= a for a, b in zip(radii, radii[1:], strict=False)):
+            raise ConfigError("must be strictly ascending", "radii_squared")
+        if radii[0] < 1 or radii[-1] > MAX_RADIUS_SQUARED:
+            raise ConfigError(f"must be in [1, 2**53), got {radii[0]} to {radii[-1]}", "radii_squared")
+        super().__init__(dimension, radii[-1], reach, width=len(radii))
+        self._radii = np.array(radii, np.float64)
+
+    def view(self, panes: Iterable[int]) -> LadderView:
+        """The window made of `panes` (present or not), with counts summed over them."""
+        from ._kernels import tiles as kernels
+
+        wanted = self._counted(panes)
+        counts, points = [np.empty((len(self._radii), 0), np.int64)], [np.empty((0, self.dimension))]
+        for pane in wanted:
+            held = self._panes[pane]
+            for chunk, here in held.parts():
+                lanes = held.lanes(here)
+                rows = np.empty((len(lanes), self.dimension))
+                kernels.load(chunk.tiles[: here.stop - here.start], lanes, rows)
+                points.append(rows)
+                total = np.zeros((here.stop - here.start, len(self._radii), LANES), np.int64)
+                for other in wanted:
+                    if other in held.counts:
+                        total += self._rungs(held.counts[other])[here]
+                counts.append(np.cumsum(total, axis=1).transpose(1, 0, 2).reshape(len(self._radii), -1)[:, lanes])
+        return LadderView(np.concatenate(counts, axis=1), np.concatenate(points))
+
+    def _rungs(self, counts: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Pairs per tile, radius and lane: those that no smaller radius reaches."""
+        return counts.reshape(-1, len(self._radii), LANES)
+
+    def _room(self, pane: int) -> int:
+        held = sum(self._panes[other].size for other in self._neighbors(pane))
+        return int(max(_LEAST_STAGED, min(_MOST_STAGED, _WORK / max(held, 1))))
+
+    def _compare(self, pane: int, held: Pane, other: int, neighbor: Pane, batch: Batch) -> None:
+        from ._kernels import pairs
+
+        mine = self._rungs(held.counts_with(other)[0])
+        theirs = self._rungs(neighbor.counts_with(pane)[0])
+        found = np.zeros((batch.room, len(self._radii)), np.int32)
+        columns = neighbor.columns
+        for chunk, here in neighbor.parts():
+            tiles = chunk.tiles[: here.stop - here.start]
+            pairs.sweep_ladder(
+                batch.rows, batch.size, tiles, columns.shape[here], columns.own[here], self._radii, found, theirs[here]
+            )
+        slots = batch.slots[: batch.size]
+        mine[slots // LANES, :, slots % LANES] += found[: batch.size]

@@ -1,0 +1,69 @@
+"""How fast this machine compares pairs: measured once on made-up points, never on data, so that a plan may use it."""
+
+from __future__ import annotations
+
+import math
+import time
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .coins import BlockCounts, HiddenCounts, SampledCounts
+from .friends import FriendCounts
+from .noise import Noise, SeededEntropy
+from .sampled import Choice, choose
+from .zcdp import PrivacyLoss
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_POINTS = 2**14
+_VALUES = 2**22  # coordinates at most
+
+
+@cache
+def measured_costs(dimension: int) -> dict[str, float]:
+    """Seconds per pair of each way to compare pairs of points with so many coordinates, in one thread.
+
+    The points are normal and nearly all friends, as in windows that release. Takes some tenths of a second, and some
+    seconds more where nothing is compiled yet.
+    """
+    n = max(1024, min(_POINTS, _VALUES // dimension))
+    points = np.rint(np.random.default_rng(0).normal(size=(n, dimension)) * 1000)
+    radius_squared = int(2 * 1000**2 * (math.sqrt(dimension) + math.sqrt(math.log(100 * n))) ** 2)
+    noise = Noise(SeededEntropy(0))
+    costs = {"exact": _seconds(FriendCounts(dimension, radius_squared), points) / (n * n / 2)}
+    blocks = BlockCounts(dimension, radius_squared, n // 32, 17, noise)
+    costs["blocks"] = _seconds(blocks, points) / (n * n * float(blocks.rate) / 2)
+    hidden = HiddenCounts(dimension, radius_squared, Fraction(200, n), noise)
+    costs["hidden"] = _seconds(hidden, points) / (n * n * float(hidden.rate))
+    return costs
+
+
+def _seconds(counter: FriendCounts | SampledCounts, points: NDArray[np.float64]) -> float:
+    """Time of the second of two windows: the first compiles."""
+    taken = 0.0
+    for pane in range(2):
+        start = time.thread_time()
+        counter.add(pane, points)
+        counter.view([pane])
+        taken = time.thread_time() - start
+        counter.drop(pane)
+    return taken
+
+
+def cheapest_pairs(size_hint: int, dimension: int, loss: PrivacyLoss, *, tumbling: bool = True) -> Choice:
+    """What `sampled.choose` says on this machine.
+
+    Parameters
+    ----------
+    size_hint, dimension : int
+        Public.
+    loss : PrivacyLoss
+        Of the core filter.
+    tumbling : bool
+        Whether windows do not overlap.
+    """
+    return choose(size_hint, dimension, loss, measured_costs(dimension), tumbling)
