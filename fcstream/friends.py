@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 STAGED = 4096
 """Most points of a pane that wait to be counted together."""
-_LEAST_STAGED = 64
-_WORK = 1_000_000_000  # coordinates that staged points may need compared: about 3 ms with 8-bit products
+_LEAST_STAGED = 16
+_QUICK = 16  # coordinates up to which a close is to take less than a millisecond: fewer points wait
+_QUICK_VALUES = 2**15
+_WORK = 800_000_000  # coordinates that staged points may need compared: about 2 ms with 8-bit products
 _SLOW_WORK = 200_000_000  # without
 _ALONE = 100_000_000  # coordinates below which another thread does not pay
 _WORTH = 0.9  # share of pairs left from which buckets are not worth their half-filled tiles
@@ -126,6 +128,7 @@ class PointCounts:
         self._width = width
         self._panes: dict[int, Pane] = {}
         self._staged: dict[int, Stage] = {}
+        self._spare: list[Chunk] = []  # of the pane dropped last: memory that is in place already
 
     @property
     def panes(self) -> list[int]:
@@ -177,8 +180,10 @@ class PointCounts:
     def drop(self, pane: int) -> None:
         """Forget a pane: its points, and what other panes counted in it. Dropping an absent pane does nothing."""
         self._staged.pop(pane, None)
-        if self._panes.pop(pane, None) is None:
+        dropped = self._panes.pop(pane, None)
+        if dropped is None:
             return
+        self._spare[:] = dropped.chunks
         for other in self._neighbors(pane):
             self._panes[other].counts.pop(pane, None)
             self._panes[other].sure.pop(pane, None)
@@ -210,7 +215,7 @@ class PointCounts:
         held = self._panes.get(pane)
         if held is None:
             frame = None if self._radius_squared is None else self._frame(pane, points)
-            held = self._panes[pane] = Pane(self.dimension, frame, self._width)
+            held = self._panes[pane] = Pane(self.dimension, frame, self._width, self._spare)
         if held.frame is None:
             held.append(points)
             return
@@ -309,7 +314,8 @@ class FriendCounts(PointCounts):
             return STAGED
         held = sum(self._panes[other].size for other in self._neighbors(pane))
         fair = (_WORK if self._screens() else _SLOW_WORK) / (max(0.01, self._asked()) * self.dimension)
-        return int(max(_LEAST_STAGED, min(STAGED, fair / max(held, 1), fair**0.5)))
+        most = min(STAGED, _QUICK_VALUES // self.dimension) if self.dimension <= _QUICK else STAGED
+        return int(max(_LEAST_STAGED, min(most, fair / max(held, 1), fair**0.5)))
 
     def _screens(self) -> bool:
         if self._screened is None:
@@ -358,18 +364,21 @@ class FriendCounts(PointCounts):
 
         parts = list(neighbor.parts())
         helpers = pool.helpers(batch.size * neighbor.size * self.dimension * self._asked() / _ALONE)
-        shares = _deal(parts, helpers + 1)
-        found = [(np.zeros(batch.room, np.int32), np.zeros(batch.room + 1, np.int32), state.copy()) for _ in shares]
-        pool.run([functools.partial(sweep, share, *own) for share, own in zip(shares, found, strict=True)])
-        before = state.copy()
-        for row_counts, row_sure, seen in found[1:]:
-            found[0][0][:] += row_counts
-            found[0][1][:] += row_sure
-            found[0][2][:] += seen - before
-        state[:] = found[0][2]
+        row_counts, row_sure = np.zeros(batch.room, np.int32), np.zeros(batch.room + 1, np.int32)
+        if helpers == 0:
+            sweep(parts, row_counts, row_sure, state)
+        else:
+            found = [(np.zeros_like(row_counts), np.zeros_like(row_sure), state.copy()) for _ in range(helpers + 1)]
+            shares = _deal(parts, helpers + 1)
+            pool.run([functools.partial(sweep, share, *own) for share, own in zip(shares, found, strict=True)])
+            before = state.copy()
+            for counts_of_one, sure_of_one, seen in found:
+                row_counts += counts_of_one
+                row_sure += sure_of_one
+                state += seen - before
         if state[3] > 1 << 40:
             state[2:] >>= 1
-        return found[0][0], found[0][1]
+        return row_counts, row_sure
 
 
 def _totals(held: Pane, here: slice, size: int, panes: list[int]) -> NDArray[np.int64]:

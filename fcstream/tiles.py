@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 LANES = 32
 """Points per tile."""
-SCREEN_FROM = 9
+SCREEN_FROM = 12
 """Fewest coordinates for which screening with 8-bit codes pays."""
 _MOST_SCREENED = 2**14  # coordinates: product sums stay below 2**31
 _GAP = 8  # neutral rows behind each class
@@ -68,7 +67,7 @@ class Frame:
         from ._kernels import tiles
 
         m, d = rows.shape
-        batch = Batch(m, d)
+        batch = Batch(m, d, self.scale > 0)
         distances, wide = np.empty(m), np.zeros(m, np.bool_)
         tiles.distances_from(rows, self.pivot, distances)
         if self.scale:
@@ -80,7 +79,7 @@ class Frame:
         if self.scale:
             narrow = int(batch.classes[0, 1])
             tiles.arrange_codes(
-                codes, batch.order, batch.positions, narrow, *self._code_bars(d), batch.code_bytes, batch.bars,
+                codes, batch.order, batch.positions, narrow, *self._code_bars(d), batch.codes.view(np.uint8), batch.bars,
                 batch.starts,
             )  # fmt: skip
         if len(self._quantiles) == 0:
@@ -130,9 +129,13 @@ class Batch:
         Where the rows are stored, -1 for neutral ones.
     """
 
-    def __init__(self, size: int, dimension: int) -> None:
+    def __init__(self, size: int, dimension: int, coded: bool = False) -> None:
         self.size = size
         self.room = size + 2 * _GAP
+        room = self.room if coded else 0
+        self.codes = np.zeros((room, -(-dimension // 4)), np.int32)
+        self.bars = np.full((2, room), _NEVER, np.int32)
+        self.starts = np.zeros(room, np.int32)
         self.rows = np.empty((self.room, dimension))
         self.distances = np.zeros(self.room)
         self.slots = np.full(self.room, -1, np.int64)
@@ -140,7 +143,6 @@ class Batch:
         self.positions = self.order
         self.classes = np.array([[0, size], [size + _GAP, size + _GAP]], np.int64)
         self.ranks: NDArray[np.int64] = np.empty((2, 0), np.int64)
-        self._words = -(-dimension // 4)
 
     def sort(self, distances: NDArray[np.float64], wide: NDArray[np.bool_], radius: float) -> None:
         """Put the rows in order."""
@@ -152,22 +154,6 @@ class Batch:
         self.distances[self.positions] = distances[self.order]
         for c in range(2):
             self.rows[self.classes[c, 1] : self.classes[c, 1] + _GAP] = np.inf
-
-    @cached_property
-    def codes(self) -> NDArray[np.int32]:
-        return np.zeros((self.room, self._words), np.int32)
-
-    @property
-    def code_bytes(self) -> NDArray[np.uint8]:
-        return self.codes.view(np.uint8)
-
-    @cached_property
-    def bars(self) -> NDArray[np.int32]:
-        return np.full((2, self.room), _NEVER, np.int32)
-
-    @cached_property
-    def starts(self) -> NDArray[np.int32]:
-        return np.zeros(self.room, np.int32)
 
     def take_slots(self, other: Batch) -> None:
         """The lanes of the same rows, from a batch in another order."""
@@ -214,8 +200,9 @@ class Pane:
         Friends that all lanes of a tile have.
     """
 
-    def __init__(self, dimension: int, frame: Frame | None, width: int = 1) -> None:
+    def __init__(self, dimension: int, frame: Frame | None, width: int, spare: list[Chunk]) -> None:
         self.frame = frame
+        self._spare = spare
         self.width = width
         self.tiles = 0
         self.size = 0
@@ -301,21 +288,26 @@ class Pane:
 
     def _make_room(self, tiles: int) -> None:
         if tiles > len(self.columns.shape):
-            self.columns.grow(max(tiles, 2 * len(self.columns.shape), _FIRST_TILES))
+            self.columns.grow(max(tiles, 3 * len(self.columns.shape), _FIRST_TILES))
         held = self.chunks[-1].first + len(self.chunks[-1].tiles) if self.chunks else 0
         if tiles > held:
-            # Chunks double, so there are few; tiles that are not used yet are not touched and cost no memory.
-            more = min(max(_FIRST_TILES, held, tiles - held), max(_MOST_TILES, tiles - held))
-            coded = more if self._screened else 0
-            words = -(-self._dimension // 4)
-            self.chunks.append(
-                Chunk(
-                    held,
-                    aligned((more, self._dimension, LANES), np.float64),  # type: ignore[arg-type]
-                    aligned((coded, words, LANES), np.int32),  # type: ignore[arg-type]
-                    aligned((coded, LANES), np.int32),  # type: ignore[arg-type]
-                )
-            )
+            # Chunks grow, so there are few; tiles that are not used yet are not touched and cost no memory.
+            more = max(tiles - held, min(max(_FIRST_TILES, 3 * held), _MOST_TILES))
+            self.chunks.append(self._chunk(held, 1 << (more - 1).bit_length()))
+
+    def _chunk(self, first: int, tiles: int) -> Chunk:
+        """A chunk that another pane left, or a new one."""
+        for i, spare in enumerate(self._spare):
+            if len(spare.tiles) == tiles and (len(spare.codes) > 0) == self._screened:
+                self._spare.pop(i)
+                return Chunk(first, spare.tiles, spare.codes, spare.starts)
+        coded = tiles if self._screened else 0
+        return Chunk(
+            first,
+            aligned((tiles, self._dimension, LANES), np.float64),  # type: ignore[arg-type]
+            aligned((coded, -(-self._dimension // 4), LANES), np.int32),  # type: ignore[arg-type]
+            aligned((coded, LANES), np.int32),  # type: ignore[arg-type]
+        )
 
 
 def may_screen(dimension: int) -> bool:

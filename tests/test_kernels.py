@@ -210,7 +210,7 @@ import numpy as np
 from fcstream import friends
 from fcstream._kernels import pairs
 from fcstream.friends import FriendCounts
-friends.may_screen = lambda dimension: dimension > 8  # by slow products where there are no fast ones
+friends.may_screen = lambda dimension: dimension >= 12  # by slow products where there are no fast ones
 digest = hashlib.sha256()
 for d in (1, 2, 7, 16, 70):
     points = np.random.default_rng(d).integers(-40, 40, size=(1500, d)).astype(float)

@@ -244,7 +244,7 @@ def _less(a, a_rest, p, b, b_rest, q, eps):
 
 
 @njit(cache=True, nogil=True)
-def _match_exactly(x, tile, lane, k, p, q, eps, radius2):
+def _match_exactly(x, tile, lane, k, p, q, eps):
     """The match of a flat tuple and one lane, in exact integers. p = denominator**2, q = numerator**2, uint64."""
     d = len(x) // k
     value = np.empty((k, k), np.float64)
@@ -264,8 +264,6 @@ def _match_exactly(x, tile, lane, k, p, q, eps, radius2):
         for j in range(1, k):
             if _less(value[i, j], rest[i, j], one, value[i, n], rest[i, n], one, eps):
                 n = j
-        if value[i, n] > radius2:
-            return False
         for j in range(k):
             if j != n and not _less(value[i, n], rest[i, n], p, value[i, j], rest[i, j], q, eps):
                 return False
@@ -333,6 +331,6 @@ def match(tuples, tiles, used, first, k, p, q, eps, radius2, undecided, masks):
             )
             for lane in range(LANES if doubtful != 0 else 0):
                 bit = np.uint64(1) << np.uint64(lane)
-                if doubtful & bit and _match_exactly(tuples[i], tiles[t], lane, k, p, q, eps, radius2):
+                if doubtful & bit and _match_exactly(tuples[i], tiles[t], lane, k, p, q, eps):
                     friends |= bit
             masks[t, i] |= friends

@@ -162,9 +162,10 @@ _lanes_above = _lanes_that_are(">")
 @njit(cache=True, nogil=True)
 def _squared_distance(x, i, y, j, d):
     """Of the points i and j of two flat tuples."""
+    a, b = x[i * d : (i + 1) * d], y[j * d : (j + 1) * d]
     total = 0.0
     for c in range(d):
-        diff = x[i * d + c] - y[j * d + c]
+        diff = a[c] - b[c]
         total += diff * diff
     return total
 
@@ -179,26 +180,34 @@ def _reaches(x, gamma, radius2, near, far):
     """
     k = len(near)
     radius = math.sqrt(radius2)
+    near[:] = math.inf
     for i in range(k):
-        closest = math.inf
-        for j in range(k):
-            if j != i:
-                closest = min(closest, _squared_distance(x, i, x, j, len(x) // k))
-        closest = math.sqrt(closest)
+        for j in range(i):
+            distance = _squared_distance(x, i, x, j, len(x) // k)
+            near[i], near[j] = min(near[i], distance), min(near[j], distance)
+    for i in range(k):
+        closest = math.sqrt(near[i])
         near[i] = min(closest * (gamma / (1.0 + gamma)), radius) * (1.0 - _SLACK)
         far[i] = (min(closest * (gamma / (1.0 - gamma)), radius) if gamma < 1.0 else radius) * (1.0 + _SLACK)
 
 
 @njit(cache=True, nogil=True)
-def _numbers(x, pivot, units, ordered, numbers, away):
-    """Number of the pivot point nearest to each point, in that point's unit, and how near: away (k,)."""
-    k = len(units)
+def _numbers(x, pivot, scale, ordered, numbers, away):
+    """Number of the pivot point nearest to each point, in that point's unit, and how near: away (k,).
+
+    scale (k,) is 1 / unit**2. Returns whether all numbers differ; those of equal points do not.
+    """
+    k, distinct = len(scale), True
     for i in range(k):
         away[i] = math.inf
         for j in range(i if ordered else 0, i + 1 if ordered else k):
-            distance = math.sqrt(_squared_distance(x, i, pivot, j, len(x) // k)) / units[j]
+            distance = _squared_distance(x, i, pivot, j, len(x) // k) * scale[j]
             if distance < away[i]:
                 away[i], numbers[i] = distance, j
+        away[i] = math.sqrt(away[i])
+        for j in range(i):
+            distinct = distinct and numbers[j] != numbers[i]
+    return distinct
 
 
 @njit(cache=True, nogil=True)
@@ -216,12 +225,12 @@ def number(tuples, pivot, radii2, gamma, radius2, bounds, limits):
     if gamma > 0.0:
         _reaches(pivot, gamma, radius2, units, far)
         units = np.maximum(units, 1.0)
+    scale = 1.0 / (units * units)
     for t in range(len(tuples)):
         x = tuples[t]
         if gamma > 0.0:
             _reaches(x, gamma, radius2, near, far)
-        _numbers(x, pivot, units, gamma == 0.0, numbers, away)
-        like = len(np.unique(numbers)) == k
+        like = _numbers(x, pivot, scale, gamma == 0.0, numbers, away)
         bounds[t, UPPER] = bounds[t, LOWER] = bounds[t, OUTER] = 0.0
         bounds[t, ROOM] = math.inf
         copy[:] = x
@@ -231,7 +240,7 @@ def number(tuples, pivot, radii2, gamma, radius2, bounds, limits):
             bounds[t, LOWER] = max(bounds[t, LOWER], away[i] * (1.0 - _SLACK))
             bounds[t, OUTER] = max(bounds[t, OUTER], (away[i] + far[i] / units[j]) * (1.0 + _SLACK))
             bounds[t, ROOM] = min(bounds[t, ROOM], near[i] / units[j] * (1.0 - _SLACK))
-            limits[t, j] = radii2[j] if gamma == 0.0 else near[i] * near[i] if near[i] > 0.0 else -1.0
+            limits[t, j] = near[i] * near[i] if gamma > 0.0 else radii2[j]
             if like:
                 x[j * (width // k) : (j + 1) * (width // k)] = copy[i * (width // k) : (i + 1) * (width // k)]
         bounds[t, ROOM] -= bounds[t, UPPER]

@@ -41,8 +41,11 @@ class Predicate(ABC):
         ConfigError
             Items of another shape or type than the predicate's.
         """
+        first, second = np.asarray(x), np.asarray(y)
+        if first.shape != second.shape:
+            raise ConfigError(f"must have the same shape, got {first.shape} and {second.shape}", "items")
         counter = PredicateCounts(self)
-        counter.add(0, np.stack([np.asarray(x), np.asarray(y)]))
+        counter.add(0, np.stack([first, second]))
         return int(counter.counts([0])[0]) == 2
 
 
@@ -151,7 +154,7 @@ class PredicateCounts:
     -----
     A pair of items is compared once, however the items are batched and however many windows hold both. Its bit is a
     function of the two items alone, so counts do not depend on order or batching. An item counts itself whatever the
-    predicate says of it and an equal one. The counts are exact and NOT private.
+    predicate says of it and an equal one. The counts are exact and NOT private; their time depends on the items.
 
     A counter may be used by one thread at a time; different counters by different threads, in kernels that release the
     GIL.

@@ -87,9 +87,9 @@ class _TupleFamily(Family):
             matches.match(flat, tiles, used, first, self._k, p, q, slack, self._radius2, undecided, masks)
 
 
-def _check_sizes(k: int, dimension: int) -> None:
+def _check_sizes(k: int, dimension: int, place: str = "k") -> None:
     if k < 1:
-        raise ConfigError(f"must be at least 1, got {k}", "k")
+        raise ConfigError(f"must be at least 1 point, got {k}", place)
     if not 1 <= dimension < 2**16:
         raise ConfigError(f"must be in [1, 2**16), got {dimension}", "dimension")
 
@@ -200,7 +200,7 @@ class OrderedTuples(Predicate):
     dimension: int
 
     def __post_init__(self) -> None:
-        _check_sizes(len(self.radii_squared), self.dimension)
+        _check_sizes(len(self.radii_squared), self.dimension, "radii_squared")
         object.__setattr__(self, "radii_squared", tuple(self.radii_squared))
         for radius_squared in self.radii_squared:
             _check_radius(radius_squared, "radii_squared")
