@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "BasicFilter": "cores",
+    "BlockCounts": "coins",
     "BudgetExhausted": "errors",
     "Config": "config",
     "ConfigError": "errors",
@@ -17,11 +18,20 @@ _NAMES = {
     "EngineClosed": "errors",
     "FcstreamError": "errors",
     "FriendCounts": "friends",
+    "HammingBits": "predicates",
+    "HiddenCoinFilter": "sampled",
+    "HiddenCounts": "coins",
+    "LadderCounts": "ladders",
     "LedgerDamaged": "errors",
     "LedgerError": "errors",
     "LedgerInUse": "errors",
     "LedgerMismatch": "errors",
+    "MatchTuples": "predicates",
+    "MatchWithin": "predicates",
+    "MatrixDistance": "predicates",
     "Noise": "noise",
+    "OrderedTuples": "predicates",
+    "PredicateCounts": "predicates",
     "PrivacyFilter": "budgets",
     "PrivacyLoss": "zcdp",
     "Rejection": "records",
@@ -29,16 +39,23 @@ _NAMES = {
     "SeededEntropy": "noise",
     "SinkError": "errors",
     "SourceError": "errors",
+    "SparseZCDPFilter": "sampled",
     "UnusablePlan": "errors",
+    "UserPredicate": "predicates",
     "ZCDPFilter": "cores",
     "friend_counts": "friends",
     "private_mean": "arrays",
+    "set_threads": "pool",
+    "warm_up": "arrays",
 }
 __all__ = ["__version__", *sorted(_NAMES)]
 
 if TYPE_CHECKING:
     from .arrays import private_mean as private_mean
+    from .arrays import warm_up as warm_up
     from .budgets import PrivacyFilter as PrivacyFilter
+    from .coins import BlockCounts as BlockCounts
+    from .coins import HiddenCounts as HiddenCounts
     from .config import Config as Config
     from .cores import BasicFilter as BasicFilter
     from .cores import ZCDPFilter as ZCDPFilter
@@ -56,10 +73,21 @@ if TYPE_CHECKING:
     from .errors import UnusablePlan as UnusablePlan
     from .friends import FriendCounts as FriendCounts
     from .friends import friend_counts as friend_counts
+    from .ladders import LadderCounts as LadderCounts
     from .noise import Noise as Noise
     from .noise import SeededEntropy as SeededEntropy
+    from .pool import set_threads as set_threads
+    from .predicates import HammingBits as HammingBits
+    from .predicates import MatchTuples as MatchTuples
+    from .predicates import MatchWithin as MatchWithin
+    from .predicates import MatrixDistance as MatrixDistance
+    from .predicates import OrderedTuples as OrderedTuples
+    from .predicates import PredicateCounts as PredicateCounts
+    from .predicates import UserPredicate as UserPredicate
     from .records import Rejection as Rejection
     from .releases.base import Release as Release
+    from .sampled import HiddenCoinFilter as HiddenCoinFilter
+    from .sampled import SparseZCDPFilter as SparseZCDPFilter
     from .zcdp import PrivacyLoss as PrivacyLoss
 
 

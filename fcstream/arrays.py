@@ -12,7 +12,7 @@ from .errors import ConfigError
 from .lattice import Feature, Grid, Lattice
 from .ledgers import Request, Terms, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK
-from .noise import Noise
+from .noise import Noise, SeededEntropy
 from .releases.base import Mechanism, Release, counter_for
 from .releases.mean import BallMean
 from .zcdp import PrivacyLoss
@@ -135,6 +135,27 @@ def private_mean(
         spent=verdict.spent.as_dict(),
         private=noise.private,
     )
+
+
+def warm_up() -> None:
+    """Compile what windows need, or read it from the cache: some seconds once, then a fraction of one.
+
+    Without it the first window pays. Kernels of `predicates` and a user's own functions are left to their first use.
+    """
+    from .ladders import LadderCounts
+    from .speeds import measured_costs
+
+    seeded = Noise(SeededEntropy(0))
+    points = np.zeros((300, 12))
+    for method, center in (("recentered", None), ("friendly", None), ("ball", [0.0] * 12)):
+        private_mean(
+            points, radius=1, rho=10, delta=0.0 if center else 1e-6, size_hint=300, step=1e-3, bounds=(-1, 1),
+            method=method, center=center, noise=seeded,
+        )  # fmt: skip
+    ladder = LadderCounts(2, [1, 4])
+    ladder.add(0, np.zeros((2, 2)))
+    ladder.view([0])
+    measured_costs(2)
 
 
 def _mechanism(

@@ -1,7 +1,7 @@
 """Friend sums over partners that coins choose, for `sampled.SparseZCDPFilter` and `sampled.HiddenCoinFilter`.
 
-Coins are drawn when a point is counted, never depend on data, and serve one release of one window: sampled counters keep
-tumbling windows only.
+Coins are drawn when a point is counted, never depend on data, and serve one release of one window: sampled counters
+keep tumbling windows only.
 """
 
 from __future__ import annotations
@@ -252,8 +252,8 @@ class HiddenCounts(SampledCounts):
 
     Complexity
     ----------
-    n**2 * rate pairs, each in another place of memory: some ten to hundred nanoseconds. Memory: 8 * d + 8 bytes a point,
-    up to twice while arrays grow.
+    n**2 * rate pairs, each in another place of memory: some ten to hundred nanoseconds. Memory: 8 * d + 8 bytes a
+    point, up to twice while arrays grow.
 
     Source
     ------

@@ -18,11 +18,11 @@ from .tiles import LANES, Batch, Chunk, Frame, Pane, Stage, may_screen
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-STAGED = 4096
+STAGED = 6144
 """Most points of a pane that wait to be counted together."""
 _LEAST_STAGED = 16
 _QUICK = 16  # coordinates up to which a close is to take less than a millisecond: fewer points wait
-_QUICK_VALUES = 2**15
+_QUICK_VALUES = 3 * 2**14
 _WORK = 800_000_000  # coordinates that staged points may need compared: about 2 ms with 8-bit products
 _SLOW_WORK = 200_000_000  # without
 _ALONE = 100_000_000  # coordinates below which another thread does not pay
@@ -269,7 +269,7 @@ class FriendCounts(PointCounts):
     -----
     A pair of points is compared at most once, however many windows hold both. The pair's bit is the exact integer
     predicate sum((x-y)**2) <= radius_squared, so counts do not depend on order, batches, threads or processor. Points
-    wait until enough of them are there to be compared together (at most 4,096 and a few milliseconds' work, done by the
+    wait until enough of them are there to be compared together (at most 6,144 and a few milliseconds' work, done by the
     `view` at the latest). A batch is sorted by distance from a pivot: the triangle inequality decides ranges of pairs
     without looking at points, 8-bit products decide most others, and the exact kernel the rest. Run time depends on
     data; counts do not depend on how they were found.
@@ -279,8 +279,8 @@ class FriendCounts(PointCounts):
     Complexity
     ----------
     `add` of m points costs at most m * n * d on the panes in reach, in kernels that release the GIL and share long
-    sweeps with `pool.threads()` threads; `view` is O(n * reach) and counts what waits; `drop` is O(n). Memory per point:
-    8 * d bytes, d more for codes where d >= 9, 4 per pane in reach and about 10.
+    sweeps with `pool.threads()` threads; `view` is O(n * reach) and counts what waits; `drop` is O(n). Memory per
+    point: 8 * d bytes, d more for codes where d >= 9, 4 per pane in reach and about 10.
     """
 
     def __init__(self, dimension: int, radius_squared: int | None, reach: int = 1) -> None:
@@ -344,7 +344,8 @@ class FriendCounts(PointCounts):
         """Compare a batch with all tiles of a pane, by several threads if that takes long: counts of its rows."""
         from ._kernels import pairs
 
-        assert self._radius_squared is not None and neighbor.frame is not None
+        assert self._radius_squared is not None
+        assert neighbor.frame is not None
         limits = np.array([neighbor.frame.radius, self._radius_squared, neighbor.frame.scale])
         columns = neighbor.columns
         state = self._state

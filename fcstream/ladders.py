@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -71,7 +72,7 @@ class LadderCounts(PointCounts):
         radii = [int(radius) for radius in radii_squared]
         if not 1 <= len(radii) <= MOST_RADII:
             raise ConfigError(f"must hold 1 to {MOST_RADII} squared radii, got {len(radii)}", "radii_squared")
-        if any(b <= a for a, b in zip(radii, radii[1:], strict=False)):
+        if any(b <= a for a, b in itertools.pairwise(radii)):
             raise ConfigError("must be strictly ascending", "radii_squared")
         if radii[0] < 1 or radii[-1] > MAX_RADIUS_SQUARED:
             raise ConfigError(f"must be in [1, 2**53), got {radii[0]} to {radii[-1]}", "radii_squared")

@@ -57,7 +57,9 @@ class SeededEntropy:
         self._generator = np.random.Philox(seed)
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        return np.asarray(self._generator.random_raw(count), np.uint64)
+        words = np.asarray(self._generator.random_raw(count), np.uint64)
+        words.flags.writeable = False  # as the system's words are: compiled code tells them apart
+        return words
 
 
 class _Reader:

@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .config import Config, Job
-from .errors import UnusablePlan
+from .errors import ConfigError, UnusablePlan
 from .releases.base import Forecast, Mechanism
 from .zcdp import PrivacyLoss, epsilon_tight
 
 NEVER, RARELY = 0.01, 0.99
 DAY_MS = 86_400_000
+MANY = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Plan:
         Chance that a window of `size_hint` records that are all friends releases a value.
     sigma : list of float
         Expected noise deviation per coordinate, in the features' own (transformed) units.
+    pairs, pair_share : str, float
+        Which pairs of records are compared to find a core, and which share of all.
     smallest_size : int or None
         Records from which a window releases with 99% if `size_hint` says so; None if no size up to 2**40 does.
     """
@@ -33,6 +36,8 @@ class Plan:
     stream: str
     kind: str
     method: str
+    pairs: str
+    pair_share: float
     unit: str
     size_hint: int | None
     probability: float
@@ -66,6 +71,8 @@ class Plan:
             f"stream {self.stream!r}: {what} per window, unit {self.unit!r}",
             f"a window{at} releases with probability {_percent(self.probability)}; noise (standard deviation): {noise}",
         ]
+        if self.pairs != "exact":
+            lines.append(f"friends are counted among {_percent(self.pair_share)} of all pairs ({self.pairs})")
         if self.kind == "mean":
             smallest = "no size" if self.smallest_size is None else f"{self.smallest_size} records that are all friends"
             lines.append(f"smallest usable window (99%, with that `size_hint`): {smallest}")
@@ -130,6 +137,8 @@ def plan(config: Config, delta: float | None = None) -> Plan:
         stream=job.terms.stream,
         kind=mechanism.kind,
         method=config.release.method,
+        pairs=mechanism.pairs.kind,
+        pair_share=float(mechanism.pairs.rate),
         unit=job.terms.unit,
         size_hint=hint,
         probability=forecast.probability,
@@ -188,7 +197,10 @@ def _smallest_size(mechanism: Mechanism) -> int | None:
     """Smallest n whose windows release with 99%, if n is also the size hint that the budget is divided by."""
 
     def usable(n: int) -> bool:
-        planned = replace(mechanism, size_hint=n) if hasattr(mechanism, "size_hint") else mechanism  # type: ignore[type-var]
+        try:
+            planned = replace(mechanism, size_hint=n) if hasattr(mechanism, "size_hint") else mechanism  # type: ignore[type-var]
+        except ConfigError:  # sampled pairs of so few records find no core
+            return False
         return planned.forecast(n).probability >= RARELY
 
     high = 1
@@ -225,6 +237,12 @@ def _warnings(job: Job, probability: float, sigma: float, hint: int | None) -> l
     if job.mechanism.radius_squared and sigma**2 > job.mechanism.radius_squared:
         warnings.append("the noise is larger than `release.radius`: such a release says nothing; raise `release.rho`")
     schedule = job.schedule
+    all_pairs = job.mechanism.pairs.kind == "exact" and job.mechanism.radius_squared and schedule.reach == 1
+    if hint is not None and hint >= MANY and all_pairs:
+        warnings.append(
+            f"comparing all pairs of {hint} records may take long: `release.pairs` = 'auto' measures whether a "
+            "sample of them is cheaper"
+        )
     now = time.time_ns() // 1_000_000
     if job.clock == "eof" and schedule.end_ms is not None and schedule.end_ms > now:
         warnings.append(

@@ -79,8 +79,8 @@ class Frame:
         if self.scale:
             narrow = int(batch.classes[0, 1])
             tiles.arrange_codes(
-                codes, batch.order, batch.positions, narrow, *self._code_bars(d), batch.codes.view(np.uint8), batch.bars,
-                batch.starts,
+                codes, batch.order, batch.positions, narrow, *self._code_bars(d), batch.codes.view(np.uint8),
+                batch.bars, batch.starts,
             )  # fmt: skip
         if len(self._quantiles) == 0:
             levels = np.linspace(0, m - 1, _MOST_BUCKETS + 1).astype(np.int64)[1:-1]

@@ -333,3 +333,28 @@ def test_cached_code_is_not_shared_between_files():
     for file in folder.glob("*.py"):
         for line in file.read_text().splitlines():
             assert not line.startswith(("from .", "import fcstream", "from fcstream")), f"{file.name}: {line}"
+
+
+def test_warm_up_compiles_what_a_window_needs(tmp_path):
+    """After `warm_up`, a first window of any of the common kinds compiles nothing."""
+    program = """
+import fcstream
+fcstream.warm_up()
+import numba.core.event as event
+import numpy as np
+compiled = []
+class Listener(event.Listener):
+    def on_start(self, e): compiled.append(e.data)
+    def on_end(self, e): pass
+with event.install_listener("numba:compile", Listener()):
+    rows = np.random.default_rng(0).normal(size=(2000, 3))
+    for method in ("recentered", "friendly"):
+        fcstream.private_mean(
+            rows, radius=9, rho=1, delta=1e-8, size_hint=2000, step=1e-3, bounds=(-9, 9), method=method
+        )
+    fcstream.friend_counts(np.zeros((300, 40)), 1.0, step=0.1)
+print(len(compiled))
+"""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    out = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["0"]

@@ -15,7 +15,7 @@ def test_ladder_counts_equal_the_naive_twin_after_every_step(d, reach, monkeypat
     monkeypatch.setattr(ladders, "_LEAST_STAGED", 5)
     monkeypatch.setattr(ladders, "_WORK", 2000)
     rng = np.random.default_rng(d)
-    radii = sorted({int(round((3 * 1.5**k) ** 2)) for k in range(16)} | {1, 2, 2**53 - 1})
+    radii = sorted({round((3 * 1.5**k) ** 2) for k in range(16)} | {1, 2, 2**53 - 1})
     counter, held = LadderCounts(d, radii, reach), {}
     for step in range(14):
         pane = max(0, step // 4 - int(rng.integers(0, 2)))

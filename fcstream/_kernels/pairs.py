@@ -457,12 +457,12 @@ def sweep(
     int32 and bars (2, m) int32 (see `_screen_block`), class 1 rows need none. classes (2, 2) int64: first and last row;
     behind the last follow SCREEN_ROWS neutral ones. ranks (2, CELLS + 1): see `sort_rows`.
     tiles, tile_codes, starts: see `_screen_block`; spans (t, 2) float64 least and largest distance of a tile's points
-    from the pivot; shape (t, 2) int32 used lanes and class; own (t, 2) int32 the rows that are stored in the tile's last
-    lanes themselves, first and last (or first = -1). Two rows of the batch meet once, the later with the lane of the
-    earlier, except in one tile, where both count as rows. limits float64 (radius, its square, more than 0 to screen).
-    Adds hits to row_counts (m,) int32 and lane_counts (t * LANES,) int32. Sure friends: rows from a first to a last add
-    the used lanes at row_sure[first], take them away at row_sure[last] (m + 1,), and are added to sure (t,) int32 for
-    all lanes. state (4,) int64: vectors screened, vectors undecided, pairs asked, pairs.
+    from the pivot; shape (t, 2) int32 used lanes and class; own (t, 2) int32 the rows that are stored in the tile's
+    last lanes themselves, first and last (or first = -1). Two rows of the batch meet once, the later with the lane of
+    the earlier, except in one tile, where both count as rows. limits float64 (radius, its square, more than 0 to
+    screen). Adds hits to row_counts (m,) int32 and lane_counts (t * LANES,) int32. Sure friends: rows from a first to a
+    last add the used lanes at row_sure[first], take them away at row_sure[last] (m + 1,), and are added to sure (t,)
+    int32 for all lanes. state (4,) int64: vectors screened, vectors undecided, pairs asked, pairs.
     """
     near, far, radius2 = limits[0] * (1.0 - _SLACK), limits[0] * (1.0 + _SLACK), limits[1]
     unit = unit_of(limits[0])
@@ -587,10 +587,10 @@ def _add_rungs(sums, start, stop, used, radii2, row_rungs, lane_rungs, found, la
 def sweep_ladder(rows, stop, tiles, shape, own, radii2, row_rungs, lane_rungs):
     """Compare the first `stop` rows of a batch with tiles, for many radii at once.
 
-    rows, tiles, shape, own: see `sweep`; rows that are stored in a tile are its last, and none of the batch's rows comes
-    before the first of them, except where the tile is new. radii2 (radii,) float64 ascending. A pair is added to the
-    first radius that reaches it, in row_rungs (m, radii) and lane_rungs (t, radii, LANES) int32; sums over radii up to
-    one are its friend counts.
+    rows, tiles, shape, own: see `sweep`; rows that are stored in a tile are its last, and none of the batch's rows
+    comes before the first of them, except where the tile is new. radii2 (radii,) float64 ascending. A pair is added to
+    the first radius that reaches it, in row_rungs (m, radii) and lane_rungs (t, radii, LANES) int32; sums over radii up
+    to one are its friend counts.
     """
     sums = np.empty((_ROWS, LANES))
     found, lanes = np.empty(_ROWS, np.int32), np.empty(LANES, np.int32)

@@ -78,10 +78,10 @@ def _distance(x, y):
 def use_coins(points, row, stop, at, gaps, radius2, scores):
     """Look at the ordered pairs that coins chose: scores[i] += +1 for a friend, -1 for a stranger that i uses.
 
-    points (n, d) float64. Row i has 2 i pairs with the rows before it: at even places i uses row place // 2, at odd ones
-    that row uses i. gaps (g,) int64: pairs not chosen before each one chosen, read on from place `at` of row `row`.
-    Returns (row, at) to go on from; row == stop when the gaps reach beyond. What is left of the last one does not matter
-    then: coins have no memory.
+    points (n, d) float64. Row i has 2 i pairs with the rows before it: at even places i uses row place // 2, at odd
+    ones that row uses i. gaps (g,) int64: pairs not chosen before each one chosen, read on from place `at` of row
+    `row`. Returns (row, at) to go on from; row == stop when the gaps reach beyond. What is left of the last one does
+    not matter then: coins have no memory.
     """
     for g in range(len(gaps)):
         at += gaps[g]

@@ -123,7 +123,12 @@ def store(rows, slots, shape, own, first_tile, tiles):
             continue
         tile = tiles[t]
         lane = slots[first] - (first_tile + t) * LANES
-        for k in range(0, d, 8):  # a cache line of every row at a time
+        if d < 8:
+            for k in range(d):
+                target = tile[k]
+                for i in range(last - first):
+                    target[lane + i] = rows[first + i, k]
+        for k in range(0, d if d >= 8 else 0, 8):  # a cache line of every row at a time
             for i in range(last - first):
                 for kk in range(k, min(k + 8, d)):
                     tile[kk, lane + i] = rows[first + i, kk]
@@ -135,7 +140,7 @@ def store(rows, slots, shape, own, first_tile, tiles):
 
 @njit(cache=True, nogil=True)
 def store_codes(words, row_starts, slots, shape, own, first_tile, tile_codes, starts):
-    """Copy rows of unsigned bytes, as int32 words (m, w), to their lanes as signed bytes; starts: see `arrange_codes`."""
+    """Copy rows of unsigned bytes, int32 words (m, w), to their lanes as signed bytes; starts: see `arrange_codes`."""
     width = words.shape[1]
     flip = np.int32(-2139062144)  # 0x80808080: unsigned to signed
     for t in range(len(own)):
