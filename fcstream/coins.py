@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .errors import ConfigError
-from .friends import WindowView
+from .errors import ConfigError, CounterBroken
+from .friends import MOST_POINTS, WindowView
 from .lattice import MAX_RADIUS_SQUARED
+from .noise import MOST_BLOCKS, SMALLEST_RATE
 from .tiles import LANES, Stage, aligned
 
 if TYPE_CHECKING:
@@ -27,25 +28,27 @@ _WORK = 1_000_000_000  # coordinates that staged points may need compared
 _LEAST_STAGED, _MOST_STAGED = 256, 65536
 _FIRST_TILES, _MOST_TILES = 4, 4096
 _GAP = 8
-_MOST_BLOCKS = 2**24
 _WORDS = 2**16  # gaps drawn at once
 
 
 class SampledCounts(ABC):
     """Points of tumbling windows whose friends are counted among sampled partners only."""
 
+    kind = ""
+
     def __init__(self, dimension: int, radius_squared: int, rate: Fraction, noise: Noise) -> None:
         if dimension < 1:
             raise ConfigError(f"must be at least 1, got {dimension}", "dimension")
         if not 1 <= radius_squared <= MAX_RADIUS_SQUARED:
             raise ConfigError(f"must be in [1, 2**53), got {radius_squared}", "radius_squared")
-        if not isinstance(rate, Fraction) or not 0 < rate <= 1:
-            raise ConfigError(f"must be a Fraction in (0, 1], got {rate!r}", "rate")
+        if not isinstance(rate, Fraction) or not SMALLEST_RATE <= rate <= 1:
+            raise ConfigError(f"must be a Fraction in [2**-40, 1], got {rate!r}", "rate")
         self.dimension = dimension
         self.rate = rate
         self._radius_squared = float(radius_squared)
         self._noise = noise
         self._panes: dict[int, _Pane] = {}
+        self._broken = False
 
     @property
     def panes(self) -> list[int]:
@@ -61,27 +64,46 @@ class SampledCounts(ABC):
         """Add lattice points (m, d) to a pane, copied; they are counted now or with later ones."""
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")
+        if self._broken:
+            raise CounterBroken
         if len(points) == 0:
             return
         held = self._panes.get(pane)
         if held is None:
             held = self._panes[pane] = self._new_pane()
-        start = 0
-        while start < len(points):
-            start += held.stage.take(points[start:])
-            if held.stage.size == held.stage.limit:
-                self._flush(held)
+        if held.seen is not None:
+            raise ConfigError("its window was read: coins serve one release", "pane")
+        if held.size + held.stage.size + len(points) > MOST_POINTS:
+            raise ConfigError(f"holds {held.size} points: at most 2**31 - 1 can be counted together", "pane")
+        try:
+            start = 0
+            while start < len(points):
+                start += held.stage.take(points[start:])
+                if held.stage.size == held.stage.limit:
+                    self._flush(held)
+        except BaseException:
+            self._broken = True  # some pairs may have got their coins, others not
+            raise
 
     def view(self, panes: Iterable[int]) -> WindowView:
-        """The window of one pane, with `scores` in place of counts; the pane's coins are used up by its release."""
+        """The window of one pane, with `scores` in place of counts: for one release. From then on nothing is added."""
+        if self._broken:
+            raise CounterBroken
         wanted = [self._panes[pane] for pane in panes if pane in self._panes]
         if len(wanted) > 1:
             raise ConfigError("must be one pane: sampled counts are for tumbling windows", "panes")
         empty = np.empty(0, np.int64)
         if not wanted:
-            return WindowView((), (), empty, (), self.dimension, empty, self.rate)
-        self._flush(wanted[0])
-        return wanted[0].view(self.rate)
+            return WindowView((), (), empty, (), self.dimension, empty, (self.kind, self.rate))
+        held = wanted[0]
+        if held.seen is None:
+            try:
+                self._flush(held)
+                held.seen = held.view((self.kind, self.rate))
+            except BaseException:
+                self._broken = True
+                raise
+        return held.seen
 
     def drop(self, pane: int) -> None:
         """Forget a pane, its points and its coins."""
@@ -106,12 +128,13 @@ class _Pane(ABC):
         self.dimension = dimension
         self.size = 0
         self.stage = Stage(dimension, _LEAST_STAGED)
+        self.seen: WindowView | None = None
 
     @abstractmethod
     def count(self, points: NDArray[np.float64], radius_squared: float, noise: Noise) -> None: ...
 
     @abstractmethod
-    def view(self, rate: Fraction) -> WindowView: ...
+    def view(self, sampling: tuple[str, Fraction]) -> WindowView: ...
 
 
 class BlockCounts(SampledCounts):
@@ -144,8 +167,10 @@ class BlockCounts(SampledCounts):
     Design note 1.7.
     """
 
+    kind = "blocks"
+
     def __init__(self, dimension: int, radius_squared: int, blocks: int, partners: int, noise: Noise) -> None:
-        if not 1 <= blocks <= _MOST_BLOCKS or blocks & (blocks - 1):
+        if not 1 <= blocks <= MOST_BLOCKS or blocks & (blocks - 1):
             raise ConfigError(f"must be a power of two up to 2**24, got {blocks}", "blocks")
         if not 1 <= partners <= blocks or (partners % 2 == 0 and partners != blocks):
             raise ConfigError(f"must be odd and at most `blocks`={blocks}, or equal to it, got {partners}", "partners")
@@ -216,7 +241,7 @@ class _BlockPane(_Pane):
             more = max(tiles - held, min(max(_FIRST_TILES, held), _MOST_TILES))
             self._chunks.append((held, aligned((more, self.dimension, LANES), np.float64)))  # type: ignore[arg-type]
 
-    def view(self, rate: Fraction) -> WindowView:
+    def view(self, sampling: tuple[str, Fraction]) -> WindowView:
         from ._kernels import samples
 
         partners = np.empty(self._blocks, np.int64)
@@ -233,7 +258,7 @@ class _BlockPane(_Pane):
             degree = partners[self._tile_blocks[here]][inside // LANES] - 1
             scores.append(1 + 2 * friends - degree)
         return WindowView(
-            tuple(tiles), tuple(lanes), np.empty(0, np.int64), (), self.dimension, np.concatenate(scores), rate
+            tuple(tiles), tuple(lanes), np.empty(0, np.int64), (), self.dimension, np.concatenate(scores), sampling
         )
 
 
@@ -259,6 +284,8 @@ class HiddenCounts(SampledCounts):
     ------
     Design note 1.5. Coins are skipped over, not flipped one by one: gaps between heads are exact geometric numbers.
     """
+
+    kind = "hidden"
 
     def _new_pane(self) -> _Pane:
         return _HiddenPane(self.dimension, self.rate)
@@ -288,7 +315,7 @@ class _HiddenPane(_Pane):
             row, at = samples.use_coins(self._points, row, stop, at, gaps, radius_squared, self._scores)
         self.size = stop
 
-    def view(self, rate: Fraction) -> WindowView:
+    def view(self, sampling: tuple[str, Fraction]) -> WindowView:
         """The points in tiles, for the sums of a release."""
         count = -(-self.size // LANES)
         rows = np.full((count * LANES, self.dimension), np.inf)
@@ -296,5 +323,5 @@ class _HiddenPane(_Pane):
         tiles = np.ascontiguousarray(rows.reshape(count, LANES, self.dimension).transpose(0, 2, 1))
         return WindowView(
             (tiles,), (np.arange(self.size),), np.empty(0, np.int64), (), self.dimension,
-            1 + self._scores[: self.size], rate,
+            1 + self._scores[: self.size], sampling,
         )  # fmt: skip

@@ -22,7 +22,6 @@ from .records import Refused, Schema, parse_iso8601
 from .releases.base import Mechanism
 from .releases.count import NoisyCount
 from .releases.mean import BallMean, FriendlyMean, RecentredMean
-from .speeds import cheapest_pairs
 from .windows import Schedule
 from .zcdp import PrivacyLoss
 
@@ -79,7 +78,7 @@ class ReleaseSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     rho: float
     delta: float = 0.0
     size_hint: int | None = None
-    pairs: Literal["exact", "blocks", "hidden", "auto"] = "exact"
+    pairs: Literal["exact", "blocks", "hidden"] = "exact"
 
 
 class BudgetSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -178,7 +177,7 @@ class Job:
             tuple(Feature(f.name, f.min, f.max, f.scale, f.origin, f.transform) for f in config.features),
         )
         schedule = _schedule(window)
-        mechanism = _mechanism(config, grid, tumbling=schedule.reach == 1)
+        mechanism = _mechanism(config, grid)
         if schedule.reach > 1 and mechanism.pairs.kind != "exact":
             raise ConfigError("must be 'exact' for sliding windows: coins serve one release", "release.pairs")
         capacity = _capacity(config.budget)
@@ -239,8 +238,10 @@ def _schedule(window: WindowSection) -> Schedule:
     )
 
 
-def _mechanism(config: Config, grid: Grid, *, tumbling: bool) -> Mechanism:
+def _mechanism(config: Config, grid: Grid) -> Mechanism:
     release = config.release
+    if release.pairs != "exact" and (release.kind == "count" or release.method == "ball"):
+        raise ConfigError("belongs to the methods that find a core: 'recentered' and 'friendly'", "release.pairs")
     if release.kind == "count":
         return NoisyCount(_loss(release, with_delta=False))
     if release.radius is None:
@@ -262,7 +263,7 @@ def _mechanism(config: Config, grid: Grid, *, tumbling: bool) -> Mechanism:
         release.radius,
         release.size_hint,
         release.spread,
-        "exact" if release.pairs == "auto" and not tumbling else release.pairs,
+        release.pairs,
     )
 
 
@@ -283,7 +284,7 @@ def mean_mechanism(
         )
     radius_squared = lattice.radius_squared(radius, "release.radius")
     if method == "friendly":
-        return FriendlyMean(loss, radius_squared, dimension, size_hint, _sampling(pairs, loss, dimension, size_hint))
+        return FriendlyMean(loss, radius_squared, dimension, size_hint, pairs)
     steps = None
     if spread != "histogram":
         if isinstance(spread, str) or not (math.isfinite(spread) and 0 < spread <= radius):
@@ -291,16 +292,7 @@ def mean_mechanism(
                 f"must be 'histogram' or a number in (0, radius = {radius:g}], got {spread!r}", "release.spread"
             )
         steps = float(spread) / lattice.step
-    sampling = _sampling(pairs, loss, dimension, size_hint)
-    return RecentredMean(loss, radius_squared, dimension, size_hint, steps, sampling)
-
-
-def _sampling(pairs: str, loss: PrivacyLoss, dimension: int, size_hint: int) -> str:
-    """``auto``: what measured speed and public numbers say."""
-    if pairs != "auto":
-        return pairs
-    core = PrivacyLoss(loss.rho_nano // 10, loss.delta_femto // 2)
-    return cheapest_pairs(size_hint, dimension, core).kind
+    return RecentredMean(loss, radius_squared, dimension, size_hint, steps, pairs)
 
 
 def _ball_center(center: list[float], grid: Grid) -> tuple[int, ...]:
@@ -337,9 +329,10 @@ def _loss(release: ReleaseSection, *, with_delta: bool) -> PrivacyLoss:
 
 def _specification(config: Config) -> str:
     """Hash of everything that shapes a release. The end of the schedule may move, its start and steps may not."""
-    release = msgspec.to_builtins(config.release)
-    if release["pairs"] == "exact":
-        del release["pairs"]  # as in ledgers from before there was a choice
+    # Keys that came later count only where they are used, so that older ledgers stay valid.
+    later = {"pairs"} if config.release.pairs == "exact" else set()
+    names = [name for name in config.release.__struct_fields__ if name not in later]
+    release = msgspec.Raw(msgspec.json.encode({name: getattr(config.release, name) for name in names}))
     shape = {
         "stream": config.stream,
         "lattice": config.lattice,

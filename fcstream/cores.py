@@ -47,7 +47,7 @@ class Core:
 
 
 class Counted(Protocol):
-    """What filters read of a window: exact counts, or scores sampled with a rate."""
+    """What filters read of a window: exact counts, or scores of sampled partners."""
 
     @property
     def counts(self) -> NDArray[np.int64]: ...
@@ -56,7 +56,7 @@ class Counted(Protocol):
     def scores(self) -> NDArray[np.int64] | None: ...
 
     @property
-    def rate(self) -> Fraction | None: ...
+    def sampling(self) -> tuple[str, Fraction] | None: ...
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ class ZCDPFilter:
     def select_from(self, view: Counted, noise: Noise) -> Core:
         """Draw a core from a window's exact counts."""
         if view.scores is not None:
-            raise ConfigError(f"must hold exact counts, got scores sampled with rate {view.rate}", "view")
+            raise ConfigError(f"must hold exact counts, got scores sampled by {view.sampling}", "view")
         return self.select_core(view.counts, noise)
 
     def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:

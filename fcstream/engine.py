@@ -354,7 +354,11 @@ class Engine:
 
     def _release(self, window: Window, verdict: Verdict) -> Release:
         if verdict.charge is not None:
-            view = self._friends.view(self.job.schedule.panes(window))
+            try:
+                view = self._friends.view(self.job.schedule.panes(window))
+            except BaseException:
+                self.abort()  # what was counted is not known
+                raise
             outcome = self.job.mechanism.release(view, verdict.charge, self._noise)
             return self._as_release(window, outcome, verdict.charge.loss, verdict.spent)
         if verdict.interrupted is not None:

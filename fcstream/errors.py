@@ -8,6 +8,7 @@
     ├── SourceError                  1   input that cannot be opened or read
     ├── SinkError                    1   output that cannot be written
     ├── EngineClosed                 1   a call on an engine after `close`
+    ├── CounterBroken                1   a call on a counter of friends after it was interrupted
     ├── BudgetExhausted              3   a charge that does not fit
     └── LedgerError                  1   a ledger that cannot be opened or written
         ├── LedgerInUse              1   another process holds it
@@ -57,6 +58,13 @@ class SinkError(FcstreamError):
 
 class EngineClosed(FcstreamError):
     """The engine takes no more records: `close` was called or a ledger error stopped it."""
+
+
+class CounterBroken(FcstreamError):
+    """A counter was interrupted while it counted: its counts are not known, and it refuses to go on."""
+
+    def __init__(self) -> None:
+        super().__init__("the counter was interrupted while it counted, so its counts are lost: make a new one")
 
 
 class LedgerError(FcstreamError):

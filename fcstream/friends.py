@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import pool
-from .errors import ConfigError
+from .errors import ConfigError, CounterBroken
 from .lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from .tiles import LANES, Batch, Chunk, Frame, Pane, Stage, may_screen
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 STAGED = 6144
 """Most points of a pane that wait to be counted together."""
+MOST_POINTS = 2**31 - 1
+"""Most points of a pane: counts of one pane with another are 32-bit integers."""
 _LEAST_STAGED = 16
 _QUICK = 16  # coordinates up to which a close is to take less than a millisecond: fewer points wait
 _QUICK_VALUES = 3 * 2**14
@@ -65,8 +67,8 @@ class WindowView:
     dimension : int
     scores : int64 (n,) or None
         In place of counts, from a sampled counter: 1 + friends - strangers among the sampled partners of every point.
-    rate : Fraction or None
-        With which partners were sampled.
+    sampling : (str, Fraction) or None
+        How partners were sampled, ``blocks`` or ``hidden``, and with which rate.
     """
 
     tiles: tuple[NDArray[np.float64], ...]
@@ -75,7 +77,10 @@ class WindowView:
     arrivals: tuple[NDArray[np.int32], ...]
     dimension: int
     scores: NDArray[np.int64] | None = None
-    rate: Fraction | None = None
+    sampling: tuple[str, Fraction] | None = None
+
+    def __repr__(self) -> str:
+        return f"<WindowView of points with {self.dimension} coordinates>"  # nothing of what it holds
 
     @property
     def size(self) -> int:
@@ -93,6 +98,8 @@ class WindowView:
 
     def in_order(self) -> NDArray[np.int64]:
         """The counts of a window of one pane in the order in which its points came."""
+        if self.scores is not None or len(self.arrivals) != len(self.tiles):
+            raise ConfigError("must come from exact counts: sampled ones have no order", "view")
         ordered = np.empty_like(self.counts)
         start = 0
         for arrivals, lanes in zip(self.arrivals, self.lanes, strict=True):
@@ -129,6 +136,7 @@ class PointCounts:
         self._panes: dict[int, Pane] = {}
         self._staged: dict[int, Stage] = {}
         self._spare: list[Chunk] = []  # of the pane dropped last: memory that is in place already
+        self._broken = False
 
     @property
     def panes(self) -> list[int]:
@@ -156,10 +164,20 @@ class PointCounts:
         """
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")
+        if self._broken:
+            raise CounterBroken
+        if len(points) == 0:
+            return
+        try:
+            self._take(pane, points)
+        except BaseException:
+            self._broken = True  # how far it came is not known
+            raise
+
+    def _take(self, pane: int, points: NDArray[np.float64]) -> None:
+        """Stage points, and count what is staged whenever it is enough."""
         stage = self._staged.get(pane)
         if stage is None:
-            if len(points) == 0:
-                return
             stage = self._staged[pane] = Stage(self.dimension, self._room(pane))
         end = stage.size + len(points)
         if end < stage.limit and end <= len(stage.points):
@@ -179,20 +197,32 @@ class PointCounts:
 
     def drop(self, pane: int) -> None:
         """Forget a pane: its points, and what other panes counted in it. Dropping an absent pane does nothing."""
-        self._staged.pop(pane, None)
-        dropped = self._panes.pop(pane, None)
-        if dropped is None:
-            return
-        self._spare[:] = dropped.chunks
-        for other in self._neighbors(pane):
-            self._panes[other].counts.pop(pane, None)
-            self._panes[other].sure.pop(pane, None)
+        if self._broken:
+            raise CounterBroken
+        try:
+            self._staged.pop(pane, None)
+            dropped = self._panes.pop(pane, None)
+            if dropped is None:
+                return
+            for other in self._neighbors(pane):
+                self._panes[other].counts.pop(pane, None)
+                self._panes[other].sure.pop(pane, None)
+            self._spare[:] = dropped.chunks
+        except BaseException:
+            self._broken = True
+            raise
 
     def _counted(self, panes: Iterable[int]) -> list[int]:
         """Those of some panes that hold points, all counted by now."""
+        if self._broken:
+            raise CounterBroken
         wanted = list(panes)
-        for pane in wanted:
-            self._flush(pane)
+        try:
+            for pane in wanted:
+                self._flush(pane)
+        except BaseException:
+            self._broken = True
+            raise
         return [pane for pane in wanted if pane in self._panes]
 
     def _neighbors(self, pane: int) -> list[int]:
@@ -213,6 +243,8 @@ class PointCounts:
     def _count(self, pane: int, points: NDArray[np.float64]) -> None:
         """Store points and compare them with all in reach."""
         held = self._panes.get(pane)
+        if held is not None and held.size + len(points) > MOST_POINTS:
+            raise ConfigError(f"holds {held.size} points: at most 2**31 - 1 can be counted together", "pane")
         if held is None:
             frame = None if self._radius_squared is None else self._frame(pane, points)
             held = self._panes[pane] = Pane(self.dimension, frame, self._width, self._spare)
@@ -376,7 +408,7 @@ class FriendCounts(PointCounts):
             for counts_of_one, sure_of_one, seen in found:
                 row_counts += counts_of_one
                 row_sure += sure_of_one
-                state += seen - before
+                state += np.maximum(seen - before, 0)  # kernels halve the first two now and then
         if state[3] > 1 << 40:
             state[2:] >>= 1
         return row_counts, row_sure

@@ -37,6 +37,9 @@ class LadderView:
     counts: NDArray[np.int64]
     points: NDArray[np.float64]
 
+    def __repr__(self) -> str:
+        return f"<LadderView of {len(self.counts)} radii>"  # nothing of what it holds
+
     @property
     def pairs(self) -> NDArray[np.int64]:
         """Ordered pairs within each radius, every point with itself included: int64 (radii,)."""

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_VARIANCE = 2**80
+SMALLEST_RATE = Fraction(1, 2**40)
+"""Of coins that are skipped over."""
+MOST_BLOCKS = 2**24
+"""Of which a point draws one."""
 TAIL_CUTOFF = 13.06
 """Beyond this many standard deviations a normal tail is below 2**-128 and counts as 0."""
 _PI = Decimal(
@@ -191,18 +195,25 @@ def gaussian_draw(variance: Fraction, word: Source, more: Source | None = None) 
             return y
 
 
-@functools.cache
 def geometric_draw(rate: Fraction, word: int, more: Source) -> int:
     """Failures before the first success of coins with probability `rate`, from a word and as many more as it takes.
 
     Exact: a uniform number U with these leading bits; at least k failures iff U <= (1 - rate)**k.
+
+    Privacy
+    -------
+    Coins choose pairs of records and must not depend on data; what they cost is said where they are used.
+
+    Source
+    ------
+    Inversion of the geometric law, with as many digits as the comparison needs.
     """
-    bits, digits = 64, 40
+    bits, digits = 64, 40 + 2 * len(str(rate.denominator))  # 1 - rate may differ from 1 in its last digits only
     while True:
         with localcontext() as context:
             context.prec = digits
             stay = Decimal((1 - rate).numerator) / Decimal((1 - rate).denominator)
-            slack = Decimal(10) ** (8 - digits)
+            slack = Decimal(10) ** (8 + len(str(rate.denominator)) - digits)
             bounds = []
             for end in (word + 1, word):
                 if end == 0:
@@ -216,6 +227,7 @@ def geometric_draw(rate: Fraction, word: int, more: Source) -> int:
         word, bits, digits = (word << 64) | more(), bits + 64, digits + 40
 
 
+@functools.cache
 def _kernels() -> Any:
     """The compiled twins; imported when first needed, so that a small device can do without."""
     from ._kernels import noise
@@ -317,7 +329,7 @@ class Noise:
         return (words & np.uint32((1 << bits) - 1)).astype(np.int32)
 
     def failures(self, rate: Fraction, size: int) -> NDArray[np.int64]:
-        """Failures before each success of independent coins with probability `rate` in (0, 1]: int64 (size,).
+        """Failures before each success of independent coins with probability `rate` in [2**-40, 1]: int64 (size,).
 
         Exact geometric numbers, except that those above 2**62 count as 2**62.
 
@@ -325,6 +337,8 @@ class Noise:
         ------
         Inversion of a uniform number, decided from 64 bits with room for every rounding, else with exact arithmetic.
         """
+        if not SMALLEST_RATE <= rate <= 1:
+            raise ConfigError(f"must be in [2**-40, 1], got {float(rate):g}", "rate")
         if rate == 1:
             return np.zeros(size, np.int64)
         stay = 1 - rate

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from .errors import ConfigError
 
 _lock = threading.Lock()
+_local = threading.local()
 _wanted: int | None = None
 _executor: tuple[int, ThreadPoolExecutor] | None = None  # the process that made it
 
@@ -38,16 +40,35 @@ def set_threads(count: int | None) -> None:
         _executor = None
 
 
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Sweeps begun in this thread meanwhile use no other."""
+    before = getattr(_local, "alone", False)
+    _local.alone = True
+    try:
+        yield
+    finally:
+        _local.alone = before
+
+
 def helpers(shares: float) -> int:
     """Threads beside the caller's own for work that is worth `shares` of them."""
-    return max(0, min(threads(), int(shares)) - 1) if shares >= 2 else 0
+    if shares < 2 or getattr(_local, "alone", False):
+        return 0
+    return max(0, min(threads(), int(shares)) - 1)
 
 
 def run(tasks: Sequence[Callable[[], None]]) -> None:
-    """Run all tasks, the first in this thread, and wait for them."""
-    futures = [_pool().submit(task) for task in tasks[1:]]
+    """Run all tasks, the first in this thread, and wait for them, whatever happens."""
+    futures: list[Future[None]] = []
     try:
-        tasks[0]()
+        try:
+            for task in tasks[1:]:
+                futures.append(_pool().submit(task))
+        except RuntimeError:
+            pass  # the interpreter is going down, or the pool was replaced: the rest is done here
+        for task in (tasks[0], *tasks[1 + len(futures) :]):
+            task()
     finally:
         for future in futures:
             future.exception()

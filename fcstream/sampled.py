@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 
 from .cores import ROUND_UP, Core, Counted, NoisySize, ZCDPFilter
 from .errors import ConfigError
+from .noise import MOST_BLOCKS
 from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class _Sampled(ABC):
     loss: PrivacyLoss
     rate: Fraction
     first_share: int = 10
+    sampled_by: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.rate, Fraction) or not 0 < self.rate <= 1:
@@ -95,8 +97,9 @@ class _Sampled(ABC):
 
     def select_from(self, view: Counted, noise: Noise) -> Core:
         """Draw a core from a window's scores, which must have been sampled with this filter's rate."""
-        if view.scores is None or view.rate != self.rate:
-            raise ConfigError(f"must hold scores sampled with rate {self.rate}, got {view.rate}", "view")
+        wanted = (self.sampled_by, self.rate)
+        if view.scores is None or view.sampling != wanted:
+            raise ConfigError(f"must hold scores sampled by {wanted}, got {view.sampling}", "view")
         return self.select_core(view.scores, noise)
 
     def select_core(self, doubled: NDArray[np.int64], noise: Noise) -> Core:
@@ -189,6 +192,7 @@ class SparseZCDPFilter(_Sampled):
     """
 
     parameter_sets: int | None = None
+    sampled_by: ClassVar[str] = "blocks"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -237,6 +241,8 @@ class HiddenCoinFilter(_Sampled):
     Ours; design note 1.5. With the smaller of two valid deviations: the one of `SparseZCDPFilter`, and the one that
     amplification allows.
     """
+
+    sampled_by: ClassVar[str] = "hidden"
 
     def bar(self, n_hat: float) -> tuple[float, float]:
         sigma = self._amplified_sigma(n_hat, self._plain_sigma(n_hat))
@@ -419,6 +425,6 @@ def design_pairs(kind: Kind, size: int, loss: PrivacyLoss) -> Choice | None:
     rate = smallest_rate(kind, size, loss)
     if rate is None or kind == "hidden":
         return None if rate is None else Choice("hidden", rate, 0, 0, 0.0)
-    blocks = max(2, 1 << max(size // _POINTS_PER_BLOCK, 1).bit_length() - 1)
+    blocks = min(MOST_BLOCKS, max(2, 1 << max(size // _POINTS_PER_BLOCK, 1).bit_length() - 1))
     partners = min(math.ceil(rate * blocks) | 1, blocks)
     return Choice("blocks", Fraction(partners, blocks), blocks, partners, 0.0)

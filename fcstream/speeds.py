@@ -13,6 +13,7 @@ import numpy as np
 from .coins import BlockCounts, HiddenCounts, SampledCounts
 from .friends import FriendCounts
 from .noise import Noise, SeededEntropy
+from .pool import one_thread
 from .sampled import Choice, choose
 from .zcdp import PrivacyLoss
 
@@ -30,6 +31,11 @@ def measured_costs(dimension: int) -> dict[str, float]:
     The points are normal and nearly all friends, as in windows that release. Takes some tenths of a second, and some
     seconds more where nothing is compiled yet.
     """
+    with one_thread():
+        return _measure(dimension)
+
+
+def _measure(dimension: int) -> dict[str, float]:
     n = max(1024, min(_POINTS, _VALUES // dimension))
     points = np.rint(np.random.default_rng(0).normal(size=(n, dimension)) * 1000)
     radius_squared = int(2 * 1000**2 * (math.sqrt(dimension) + math.sqrt(math.log(100 * n))) ** 2)

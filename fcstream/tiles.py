@@ -182,10 +182,13 @@ class _Columns:
     arrivals: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, LANES), np.int32))
 
     def grow(self, tiles: int) -> None:
+        grown = []
         for name, empty in (("shape", 0), ("spans", 0), ("own", -1), ("arrivals", 0)):
             old = getattr(self, name)
             new = np.full((tiles, *old.shape[1:]), empty, old.dtype)
             new[: len(old)] = old
+            grown.append((name, new))
+        for name, new in grown:  # together: kernels index them alike, without looking
             setattr(self, name, new)
 
 

@@ -13,12 +13,16 @@ from fcstream import Engine, Noise, SeededEntropy, coins
 from fcstream.coins import BlockCounts, HiddenCounts
 from fcstream.config import Config, Job
 from fcstream.cores import ZCDPFilter
-from fcstream.errors import ConfigError
+from fcstream.errors import ConfigError, CounterBroken, EngineClosed
 from fcstream.friends import FriendCounts
 from fcstream.noise import geometric_draw
-from fcstream.sampled import HiddenCoinFilter, SparseZCDPFilter
+from fcstream.planning import plan
+from fcstream.releases.mean import FriendlyMean
+from fcstream.sampled import HiddenCoinFilter, SparseZCDPFilter, design_pairs
 from fcstream.speeds import cheapest_pairs, measured_costs
 from fcstream.zcdp import PrivacyLoss
+
+GOLDEN = "1c86f0a32f678e91b654d16435ae23983a2d2a0d49e559fa64e9378e973864d7"
 
 
 class Recording(Noise):
@@ -58,7 +62,7 @@ def test_block_scores_equal_the_naive_twin(blocks, d, monkeypatch):
     drawn = np.concatenate(noise.blocks)
     used = [[naive.blocks_meet(a, b, *blocks) for b in drawn] for a in drawn.tolist()]
     expected = naive.sampled_scores(points, radius_squared, used)
-    assert view.rate == Fraction(blocks[1], blocks[0])
+    assert view.sampling == ("blocks", Fraction(blocks[1], blocks[0]))
     assert Counter(zip(map(tuple, view.points().tolist()), view.scores.tolist(), strict=True)) == Counter(
         zip(map(tuple, points.tolist()), expected, strict=True)
     )
@@ -155,6 +159,8 @@ def test_counters_refuse_what_cannot_be():
         HiddenCounts(2, 100, Fraction(0), noise)
     with pytest.raises(ConfigError, match="rate"):
         HiddenCounts(2, 100, 0.5, noise)
+    with pytest.raises(ConfigError, match="2\\*\\*-40"):
+        noise.failures(Fraction(1, 10**41), 1)
     with pytest.raises(ConfigError, match="dimension"):
         HiddenCounts(0, 100, Fraction(1, 2), noise)
     with pytest.raises(ConfigError, match="radius_squared"):
@@ -182,9 +188,11 @@ def test_filters_take_only_what_was_counted_for_them():
         counter.add(0, np.zeros((50, 1)))
     with pytest.raises(ConfigError, match="exact"):
         ZCDPFilter(loss).select_from(blocks.view([0]), noise)
-    with pytest.raises(ConfigError, match="rate"):
+    with pytest.raises(ConfigError, match="sampled by"):
+        HiddenCoinFilter(loss, Fraction(3, 8)).select_from(blocks.view([0]), noise)  # the right rate, the wrong coins
+    with pytest.raises(ConfigError, match="sampled by"):
         SparseZCDPFilter(loss, Fraction(1, 8)).select_from(blocks.view([0]), noise)
-    with pytest.raises(ConfigError, match="rate"):
+    with pytest.raises(ConfigError, match="sampled by"):
         HiddenCoinFilter(loss, Fraction(3, 8)).select_from(exact.view([0]), noise)
     assert SparseZCDPFilter(loss, Fraction(3, 8)).select_from(blocks.view([0]), noise).mask.shape == (50,)
     assert ZCDPFilter(loss).select_from(exact.view([0]), noise).mask.shape == (50,)
@@ -214,15 +222,101 @@ def test_sampled_pairs_in_configurations():
     sliding = {"window": {"slide": "5s"}, "budget": {"rho": 10.0}}
     with pytest.raises(ConfigError, match="sliding"):
         Job.of(Config.from_mapping(sample(release={"pairs": "hidden", "size_hint": 20_000, "rho": 2.0}, **sliding)))
-    job = Job.of(Config.from_mapping(sample(release={"pairs": "auto"}, **sliding)))
-    assert job.mechanism.pairs.kind == "exact"
     with pytest.raises(ConfigError, match="no sample of pairs finds a core among 20 records"):
         Job.of(Config.from_mapping(sample(release={"pairs": "blocks", "size_hint": 20})))
     with pytest.raises(ConfigError, match=r"release\.pairs"):
         Config.from_mapping(sample(release={"pairs": "some"}))
-    # what ledgers know of a configuration did not change for those who do not choose
-    same = [Job.of(Config.from_mapping(sample(release=r))).terms for r in ({}, {"pairs": "exact"})]
-    assert same[0] == same[1] != Job.of(Config.from_mapping(sample(release={"pairs": "auto"}))).terms
+    for useless in ({"kind": "count"}, {"method": "ball", "center": [20.0, 50.0]}):
+        with pytest.raises(ConfigError, match="find a core"):
+            Job.of(Config.from_mapping(sample(release={"pairs": "blocks", "size_hint": 20_000, **useless})))
+    with pytest.raises(ConfigError, match="exact"):
+        FriendlyMean(PrivacyLoss.charge(1, 1e-6), 100, 2, 20_000, "some")
+
+
+def test_ledgers_from_before_there_was_a_choice_stay_valid():
+    """The hash of a configuration, as the version without `pairs` computed it."""
+    terms = [Job.of(Config.from_mapping(sample(release=r))).terms for r in ({}, {"pairs": "exact"})]
+    assert [t.specification for t in terms] == [GOLDEN, GOLDEN]
+    sampled = sample(release={"pairs": "hidden", "size_hint": 20_000, "rho": 2.0})
+    assert Job.of(Config.from_mapping(sampled)).terms.specification != GOLDEN
+
+
+@pytest.mark.parametrize("pairs", ["blocks", "hidden"])
+@pytest.mark.parametrize("method", ["recentered", "friendly"])
+def test_sampled_pairs_can_be_planned(pairs, method):
+    release = {"pairs": pairs, "method": method, "size_hint": 30_000, "rho": 3.0}
+    planned = plan(Config.from_mapping(sample(release=release, budget={"rho": 4.0})))
+    assert planned.probability > 0.99
+    assert 100 < planned.smallest_size < 30_000
+    assert any("of all pairs" in line for line in planned.lines())
+    assert 0 < planned.as_dict()["pair_share"] < 1
+
+
+def test_largest_windows_can_be_made():
+    for hint in (2**24, 2**30, 2**40):
+        design = design_pairs("blocks", hint, PrivacyLoss.charge(0.1, 1e-9))
+        BlockCounts(2, 100, design.blocks, design.partners, Noise(SeededEntropy(0)))
+
+
+@pytest.mark.parametrize("kind", ["exact", "blocks", "hidden"])
+def test_an_interrupted_counter_refuses_to_go_on(kind, monkeypatch):
+    """Half-counted points would be counted wrong, or get a second set of coins."""
+    noise = Noise(SeededEntropy(0))
+    counter = {
+        "exact": lambda: FriendCounts(2, 100),
+        "blocks": lambda: BlockCounts(2, 100, 8, 3, noise),
+        "hidden": lambda: HiddenCounts(2, 100, Fraction(1, 2), noise),
+    }[kind]()
+    counter.add(0, np.zeros((600, 2)))
+    from fcstream._kernels import samples
+    from fcstream._kernels import tiles as kernels
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "settle", interrupted)
+        patch.setattr(samples, "place", interrupted)
+        patch.setattr(samples, "use_coins", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            counter.add(0, np.zeros((100_000, 2)))
+    for call in (lambda: counter.add(0, np.zeros((1, 2))), lambda: counter.view([0])):
+        with pytest.raises(CounterBroken, match="make a new one"):
+            call()
+
+
+def test_an_engine_whose_counter_is_interrupted_answers_nothing_more(monkeypatch):
+    engine = Engine(sample(window={"end": "1970-01-01T00:00:10Z"}), noise=Noise(SeededEntropy(1)))
+    engine.push(np.arange(500), rows(500))
+    from fcstream._kernels import tiles as kernels
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "settle", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            engine.close()
+    with pytest.raises(EngineClosed):
+        engine.push([0], rows(1))
+
+
+def test_a_window_is_read_once(monkeypatch):
+    """After its view nothing is added, and a second view is the same."""
+    for counter in (
+        BlockCounts(2, 100, 8, 3, Noise(SeededEntropy(0))),
+        HiddenCounts(2, 100, Fraction(1, 2), Noise(SeededEntropy(0))),
+    ):
+        counter.add(0, np.zeros((50, 2)))
+        view = counter.view([0])
+        assert counter.view([0]) is view
+        with pytest.raises(ConfigError, match="one release"):
+            counter.add(0, np.zeros((1, 2)))
+        with pytest.raises(ConfigError, match="exact"):
+            view.in_order()
+        assert "0" not in repr(view).replace("coordinates", "")
+        counter.drop(0)
+        counter.add(0, np.zeros((1, 2)))
 
 
 def test_the_planner_measures_and_chooses():

@@ -292,6 +292,37 @@ def test_a_thread_that_fails_is_heard():
         pool.set_threads(None)
 
 
+def test_a_pool_that_takes_no_more_is_done_without(monkeypatch):
+    """As at the end of the interpreter: everything runs in the caller."""
+
+    class Full:
+        def submit(self, task):
+            raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    monkeypatch.setattr(pool, "_pool", Full)
+    done = []
+    pool.run([lambda: done.append(1), lambda: done.append(2), lambda: done.append(3)])
+    assert sorted(done) == [1, 2, 3]
+
+
+def test_a_thread_that_outlives_the_main_one_can_count():
+    program = """
+import threading, time
+import numpy as np
+from fcstream import friends, pool
+friends._ALONE = 1e3
+pool.set_threads(3)
+def work():
+    time.sleep(0.5)
+    counter = friends.FriendCounts(3, 100)
+    counter.add(0, np.zeros((2000, 3)))
+    print(int(counter.view([0]).counts.sum()))
+threading.Thread(target=work).start()
+"""
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["4000000"]
+
+
 def test_thread_settings(monkeypatch):
     monkeypatch.setenv("FCSTREAM_THREADS", "7")
     assert pool.threads() == 7
@@ -302,6 +333,8 @@ def test_thread_settings(monkeypatch):
     with pytest.raises(ValueError, match="count"):
         pool.set_threads(0)
     monkeypatch.setenv("FCSTREAM_THREADS", "4")
+    with pool.one_thread():
+        assert pool.helpers(100) == 0
     assert [pool.helpers(shares) for shares in (0.1, 1.9, 2, 3.5, 100)] == [0, 0, 1, 2, 3]
 
 

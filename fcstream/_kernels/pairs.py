@@ -28,8 +28,10 @@ from numba.extending import intrinsic
 def _target_features() -> set[str]:
     """Features of the processor that Numba compiles for."""
     if config.CPU_NAME is None and config.CPU_FEATURES is None:
-        return {name for name, present in llvm.get_host_cpu_features().items() if present}
-    return {part[1:] for part in (config.CPU_FEATURES or "").split(",") if part.startswith("+")}
+        found = {name for name, present in llvm.get_host_cpu_features().items() if present}
+    else:
+        found = {part[1:] for part in (config.CPU_FEATURES or "").split(",") if part.startswith("+")}
+    return found if config.ENABLE_AVX else {name for name in found if not name.startswith("avx")}
 
 
 LANES = 32

@@ -328,6 +328,8 @@ def _pairs(sampling: str, size_hint: int, loss: PrivacyLoss) -> Choice:
     """How pairs are compared, from public numbers."""
     if sampling == "exact":
         return EXACT
+    if sampling not in ("blocks", "hidden"):
+        raise ConfigError(f"must be 'exact', 'blocks' or 'hidden', got {sampling!r}", "release.pairs")
     found = design_pairs("hidden" if sampling == "hidden" else "blocks", size_hint, loss)
     if found is None:
         raise ConfigError(
