@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -183,8 +183,43 @@ class NoisySize:
         return n + self.offset + int(noise.discrete_gaussian(self.variance, 1)[0])
 
 
+class ThresholdFilter:
+    """What filters with a noisy size share: a loss, split into that size and the keep bits.
+
+    Privacy
+    -------
+    See `NoisySize`, and the filters.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), zCDPFilter (4.2).
+    """
+
+    loss: PrivacyLoss
+    first_share: int
+    tails: ClassVar[int]
+
+    @cached_property
+    def size(self) -> NoisySize:
+        return NoisySize(self.loss, self.first_share, self.tails)
+
+    @property
+    def delta(self) -> float:
+        """What the filter's own tail bounds may use."""
+        return self.size.delta
+
+    @property
+    def size_variance(self) -> Fraction:
+        return self.size.variance
+
+    @property
+    def offset(self) -> int:
+        """Public shift of n-hat: 1 + sqrt(ln(tails/delta) / rho1), rounded up."""
+        return self.size.offset
+
+
 @dataclass(frozen=True)
-class ZCDPFilter:
+class ZCDPFilter(ThresholdFilter):
     """Keep each point whose noisy friend count passes a threshold made of a noisy size.
 
     Parameters
@@ -214,26 +249,10 @@ class ZCDPFilter:
     loss: PrivacyLoss
     first_share: int = 10
 
+    tails: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         _ = self.size  # refuses a loss that cannot be split
-
-    @cached_property
-    def size(self) -> NoisySize:
-        return NoisySize(self.loss, self.first_share, tails=2)
-
-    @property
-    def delta(self) -> float:
-        """What the filter's own tail bounds may use."""
-        return self.size.delta
-
-    @property
-    def size_variance(self) -> Fraction:
-        return self.size.variance
-
-    @property
-    def offset(self) -> int:
-        """Public shift of n-hat: 1 + sqrt(ln(2/delta) / rho1), rounded up."""
-        return self.size.offset
 
     def bar(self, n_hat: float) -> tuple[float, float]:
         """Threshold on count - n/2, and noise deviation, at a released size; both rounded up, deviation at least 1."""

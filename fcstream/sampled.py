@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 
-from .cores import ROUND_UP, Core, Counted, NoisySize, ZCDPFilter
+from .cores import ROUND_UP, Core, Counted, ThresholdFilter, ZCDPFilter
 from .errors import ConfigError
 from .noise import MOST_BLOCKS
 from .zcdp import PrivacyLoss
@@ -37,36 +37,19 @@ _POINTS_PER_BLOCK = 32
 
 
 @dataclass(frozen=True)
-class _Sampled(ABC):
+class _Sampled(ThresholdFilter, ABC):
     """What both filters share: a noisy size, then bits of noisy sums over sampled partners."""
 
     loss: PrivacyLoss
     rate: Fraction
     first_share: int = 10
     sampled_by: ClassVar[str] = ""
+    tails: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
         if not isinstance(self.rate, Fraction) or not 0 < self.rate <= 1:
             raise ConfigError(f"must be a Fraction in (0, 1], got {self.rate!r}", "rate")
         _ = self.size  # refuses a loss that cannot be split
-
-    @cached_property
-    def size(self) -> NoisySize:
-        return NoisySize(self.loss, self.first_share, tails=4)
-
-    @property
-    def delta(self) -> float:
-        """What the filter's own tail bounds may use."""
-        return self.size.delta
-
-    @property
-    def size_variance(self) -> Fraction:
-        return self.size.variance
-
-    @property
-    def offset(self) -> int:
-        """Public shift of n-hat: 1 + sqrt(ln(4/delta) / rho1), rounded up."""
-        return self.size.offset
 
     @cached_property
     def _rate(self) -> float:

@@ -25,7 +25,7 @@ _NEVER = 2**31 - 1
 _FIRST_TILES, _MOST_TILES = 4, 2048
 _MOST_BUCKETS = 128
 _POINTS_PER_BUCKET, _COMING_PER_BUCKET = 256, 16
-_SAMPLE = 256
+_SAMPLE = 512
 _SLACK = 1e-9
 
 
@@ -54,12 +54,15 @@ class Frame:
 
         few = rows[:: max(1, len(rows) * max(32, rows.shape[1]) // (32 * _SAMPLE))][: 2 * _SAMPLE]
         self.radius = math.sqrt(radius_squared)
-        self.pivot = np.rint(np.median(few, axis=0))
+        self.pivot: NDArray[np.float64] = np.partition(few, len(few) // 2, axis=0)[len(few) // 2]
         distances = np.empty(len(few))
         tiles.distances_from(few, self.pivot, distances)
-        near = few[distances <= max(self.radius, 1.5 * float(np.median(distances)))]
-        self.scale = max(1.0, 1.25 * float(np.abs(near - self.pivot).max()) / 127) if screened else 0.0
-        self._quantiles: NDArray[np.float64] = np.empty(0)
+        in_order = np.sort(distances)
+        self.scale = 0.0
+        if screened:
+            near = few[distances <= max(self.radius, 1.5 * float(in_order[len(few) // 2]))]
+            self.scale = max(1.0, 1.25 * float(np.abs(near - self.pivot).max()) / 127)
+        self._quantiles = in_order[(len(few) - 1) * np.arange(1, _MOST_BUCKETS) // _MOST_BUCKETS]
         self._worst = 0.0
 
     def encode(self, rows: NDArray[np.float64]) -> Batch:
@@ -75,16 +78,13 @@ class Frame:
             tiles.encode(rows, self.pivot, self.scale, codes, errors, wide)
             self._worst = max(self._worst, float(errors.max(where=~wide, initial=0.0)))
         batch.sort(distances, wide, self.radius)
-        tiles.arrange(rows, batch.order, batch.positions, batch.rows)
+        tiles.arrange(rows, distances, batch.order, batch.positions, batch.rows, batch.distances)
         if self.scale:
             narrow = int(batch.classes[0, 1])
             tiles.arrange_codes(
                 codes, batch.order, batch.positions, narrow, *self._code_bars(d), batch.codes.view(np.uint8),
                 batch.bars, batch.starts,
             )  # fmt: skip
-        if len(self._quantiles) == 0:
-            levels = np.linspace(0, m - 1, _MOST_BUCKETS + 1).astype(np.int64)[1:-1]
-            self._quantiles = np.sort(distances)[levels]
         return batch
 
     def suits(self, rows: NDArray[np.float64]) -> bool:
@@ -94,7 +94,7 @@ class Frame:
         few = rows[:: max(1, len(rows) // 64)]
         distances = np.empty(len(few))
         tiles.distances_from(few, self.pivot, distances)
-        typical = float(self._quantiles[_MOST_BUCKETS // 2]) if len(self._quantiles) else 0.0
+        typical = float(self._quantiles[_MOST_BUCKETS // 2])
         return float(np.median(distances)) <= 2 * typical + self.radius / 4
 
     def edges(self, buckets: int) -> NDArray[np.float64]:
@@ -151,7 +151,6 @@ class Batch:
         self.ranks = np.empty((2, pairs.CELLS + 1), np.int64)
         self.order, self.positions = np.empty(self.size, np.int64), np.empty(self.size, np.int64)
         pairs.sort_rows(distances, wide, radius, _GAP, self.order, self.positions, self.ranks, self.classes)
-        self.distances[self.positions] = distances[self.order]
         for c in range(2):
             self.rows[self.classes[c, 1] : self.classes[c, 1] + _GAP] = np.inf
 
@@ -241,7 +240,7 @@ class Pane:
             batch.slots,
         )  # fmt: skip
         arrivals = columns.arrivals.reshape(-1)
-        arrivals[batch.slots[batch.positions]] = self.size + batch.order
+        tiles.note_arrivals(batch.order, batch.positions, batch.slots, self.size, arrivals)
         self.size += batch.size
         for chunk in self.chunks:
             here = slice(chunk.first, min(self.tiles, chunk.first + len(chunk.tiles)))

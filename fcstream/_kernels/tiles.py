@@ -48,12 +48,20 @@ def encode(rows, pivot, scale, codes, errors, wide):
 
 
 @njit(cache=True, nogil=True)
-def arrange(rows, order, positions, out):
-    """Copy row order[i] to out[positions[i]]."""
+def arrange(rows, distances, order, positions, out, out_distances):
+    """Copy row order[i] and its distance to positions[i]."""
     for i in range(len(order)):
+        out_distances[positions[i]] = distances[order[i]]
         source, target = rows[order[i]], out[positions[i]]
         for k in range(rows.shape[1]):
             target[k] = source[k]
+
+
+@njit(cache=True, nogil=True)
+def note_arrivals(order, positions, slots, before, arrivals):
+    """Row order[i] stands at positions[i] and came as number before + order[i]: keep that by lane."""
+    for i in range(len(order)):
+        arrivals[slots[positions[i]]] = before + order[i]
 
 
 @njit(cache=True, nogil=True)
