@@ -34,6 +34,7 @@ _NAMES = {
     "PredicateCounts": "predicates",
     "PrivacyFilter": "budgets",
     "PrivacyLoss": "zcdp",
+    "PrivacyOdometer": "budgets",
     "Rejection": "records",
     "Release": "releases.base",
     "SeededEntropy": "noise",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from .arrays import private_mean as private_mean
     from .arrays import warm_up as warm_up
     from .budgets import PrivacyFilter as PrivacyFilter
+    from .budgets import PrivacyOdometer as PrivacyOdometer
     from .coins import BlockCounts as BlockCounts
     from .coins import HiddenCounts as HiddenCounts
     from .config import Config as Config

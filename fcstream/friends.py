@@ -263,7 +263,7 @@ class PointCounts:
                 rows = batches[id(neighbor.frame)] = neighbor.frame.encode(points)
                 rows.take_slots(batch)
             self._compare(pane, held, other, neighbor, rows)
-        held.settle(batch)
+        held.settle()
 
     def _split(self, held: Pane, coming: int) -> None:
         """A pane may sort its points more finely."""

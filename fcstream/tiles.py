@@ -254,13 +254,11 @@ class Pane:
         batch = Batch(len(rows), self._dimension)
         batch.rows[: len(rows)] = rows
         self.insert(batch)
-        self.settle(batch)
+        self.settle()
 
-    def settle(self, batch: Batch) -> None:
+    def settle(self) -> None:
         """The batch at hand is done."""
-        from ._kernels import tiles
-
-        tiles.disown(batch.slots, self.columns.own)
+        self.columns.own[: self.tiles] = -1
 
     def split_buckets(self, coming: int) -> None:
         """Twice as many buckets, if there are points enough, held and coming, that half-filled tiles do not matter."""
@@ -290,7 +288,7 @@ class Pane:
 
     def _make_room(self, tiles: int) -> None:
         if tiles > len(self.columns.shape):
-            self.columns.grow(max(tiles, 3 * len(self.columns.shape), _FIRST_TILES))
+            self.columns.grow(max(tiles, 4 * len(self.columns.shape), _FIRST_TILES))
         held = self.chunks[-1].first + len(self.chunks[-1].tiles) if self.chunks else 0
         if tiles > held:
             # Chunks grow, so there are few; tiles that are not used yet are not touched and cost no memory.

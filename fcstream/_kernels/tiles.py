@@ -187,14 +187,6 @@ def settle(slots, row_counts, row_sure, counts):
 
 
 @njit(cache=True, nogil=True)
-def disown(slots, own):
-    """No row of the batch at hand is in any tile any more."""
-    for i in range(len(slots)):
-        if slots[i] >= 0:
-            own[slots[i] // LANES] = -1
-
-
-@njit(cache=True, nogil=True)
 def used_lanes(shape, lanes):
     """The lanes (n,) int64 that hold points, ascending; returns how many."""
     at = 0
