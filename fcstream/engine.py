@@ -13,7 +13,7 @@ import numpy as np
 
 from .config import Config, Job
 from .errors import ConfigError, EngineClosed
-from .ledgers import Ledger, Request, Verdict, WindowKey, open_ledger
+from .ledgers import Answer, Ledger, Request, Verdict, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK
 from .noise import Noise
 from .records import Batch, Rejection, SeenPositions
@@ -95,7 +95,7 @@ class Engine:
             raise ConfigError("the ledger given was opened for other terms", "ledger")
         self._friends = counter_for(job.mechanism, job.grid.dimension, job.schedule.reach, self._noise)
         last = self._ledger.last_sealed()
-        self._first = self._next = 0 if last is None else job.schedule.index_after(last.open_ms)
+        self._first = self._next = 0 if last is None else job.schedule.index_after(last[0].open_ms)
         self._held: list[tuple[int, int, NDArray[np.float64]]] = []
         self._seen = SeenPositions()
         self._outbox: list[Release] = []
@@ -324,7 +324,7 @@ class Engine:
             for window, verdict in zip(windows, verdicts, strict=True)
             if verdict.charge or verdict.refusal or verdict.interrupted
         ]
-        self._ledger.seal([(_key(release), release.to_bytes()) for release in releases])
+        self._ledger.seal([Answer(_key(release), release.to_bytes()) for release in releases])
         self._outbox += releases
         self._next = windows[-1].index + 1
         self._forget()

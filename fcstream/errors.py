@@ -21,6 +21,8 @@ What a program needs is in attributes.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class FcstreamError(Exception):
     """Base of every error this package raises on purpose."""
@@ -92,19 +94,26 @@ class BudgetExhausted(FcstreamError):
 
     Attributes
     ----------
-    requested, remaining, capacity : PrivacyLoss
+    requested, remaining, capacity, difference : PrivacyLoss
+        `difference` is what is missing: requested less remaining, at least 0 in each part.
     block : str
-        The filter that refused: a pane or ``stream``.
+        The filter that refused: a pane (its opening in ms), ``stream`` or ``total``.
+    window : object or None
+        The window that was to be charged, with ``open_ms`` and ``close_ms``.
     """
 
     exit_code = 3
 
-    def __init__(self, requested: object, remaining: object, capacity: object, block: str) -> None:
+    def __init__(self, requested: Any, remaining: Any, capacity: Any, block: str, window: Any = None) -> None:
+        missing = requested.missing(remaining)
+        place = "" if window is None else f" for window {window.open_ms}"
         super().__init__(
-            f"block {block} refuses the charge: requested {requested}, remaining {remaining} of {capacity}: "
-            "wait for a new block, lower `release.rho`, or use longer windows"
+            f"block {block} refuses the charge{place}: requested {requested}, remaining {remaining} of {capacity}, "
+            f"difference {missing}: wait for a new block, lower `release.rho`, or use longer windows"
         )
         self.requested = requested
         self.remaining = remaining
         self.capacity = capacity
+        self.difference = missing
         self.block = block
+        self.window = window

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .ledgers.base import Ledger, Request, Terms, WindowKey
+import numpy as np
+
+from .ledgers.base import TOTAL_BLOCK, Answer, Ledger, Request, Terms, WindowKey
+from .ledgers.users import user_key
 from .releases.base import Release
 from .sinks import Sink
 from .zcdp import PrivacyLoss
@@ -52,18 +55,18 @@ class LedgerContract:
         verdict = ledger.charge([self.request(0)])[0]
         assert verdict.charge is not None
         assert verdict.charge.loss == self.loss == verdict.spent == ledger.spent()
-        ledger.seal([(window(0), b"answer")])
+        ledger.seal([Answer(window(0), b"answer")])
         assert ledger.unacknowledged() == [(window(0), b"answer")]
-        assert ledger.last_sealed() == window(0)
+        assert ledger.last_sealed() == (window(0), b"answer")
         ledger.acknowledge([window(0)])
         assert ledger.unacknowledged() == []
-        assert ledger.last_sealed() == window(0)
+        assert ledger.last_sealed() == (window(0), b"answer")
         ledger.close()
 
     def test_sealed_window_is_done(self, tmp_path: Path) -> None:
         ledger = self.make(self.terms, tmp_path)
         ledger.charge([self.request(0)])
-        ledger.seal([(window(0), b"answer")])
+        ledger.seal([Answer(window(0), b"answer")])
         verdict = ledger.charge([self.request(0)])[0]
         assert verdict.charge is None
         assert verdict.refusal is None
@@ -78,9 +81,9 @@ class LedgerContract:
 
         ledger = self.make(self.terms, tmp_path)
         ledger.charge([self.request(0)])
-        ledger.seal([(window(0), b"answer")])
+        ledger.seal([Answer(window(0), b"answer")])
         with pytest.raises(LedgerError, match="final"):
-            ledger.seal([(window(0), b"another")])
+            ledger.seal([Answer(window(0), b"another")])
         assert ledger.unacknowledged() == [(window(0), b"answer")]
         ledger.close()
 
@@ -125,21 +128,129 @@ class LedgerContract:
 
     def test_refusals_can_be_sealed_without_a_charge(self, tmp_path: Path) -> None:
         ledger = self.make(self.terms, tmp_path)
-        ledger.seal([(window(0), b"refused")])
+        ledger.seal([Answer(window(0), b"refused")])
         assert ledger.unacknowledged() == [(window(0), b"refused")]
         ledger.close()
+
+    def test_unused_stages_go_back_to_every_block(self, tmp_path: Path) -> None:
+        ledger = self.make(self.terms, tmp_path)
+        verdict = ledger.charge([self.request(0, "a", "b")])[0]
+        assert verdict.charge is not None
+        first, second = PrivacyLoss.charge("0.1", "1e-9"), PrivacyLoss.charge("0.3")
+        verdict.charge.open(first + second)
+        verdict.charge.start(first)
+        assert verdict.charge.unused == second
+        ledger.seal([Answer(window(0), b"too few", verdict.charge.unused)])
+        assert ledger.spent("a") == ledger.spent("b") == ledger.spent() == first
+        ledger.close()
+
+    def test_refunds_that_were_never_charged_are_refused(self, tmp_path: Path) -> None:
+        import pytest
+
+        from .errors import LedgerError
+
+        ledger = self.make(self.terms, tmp_path)
+        ledger.charge([self.request(0)])
+        for answer in (
+            Answer(window(0), b"more than all", self.loss + self.loss),
+            Answer(window(1), b"nothing was charged", self.loss),
+        ):
+            with pytest.raises(LedgerError, match="cannot be refunded"):
+                ledger.seal([answer])
+        again = ledger.charge([self.request(0)])[0].charge
+        assert again is not None
+        assert again.unused == PrivacyLoss()  # what the first draw started is not known
+        with pytest.raises(LedgerError, match="cannot be refunded"):
+            ledger.seal([Answer(window(0), b"drawn twice", PrivacyLoss.charge("0.1"))])
+        assert ledger.spent() == self.loss
+        ledger.seal([Answer(window(0), b"answer")])
+        ledger.close()
+
+    def test_total_is_charged_on_top_of_every_block(self, tmp_path: Path) -> None:
+        terms = Terms("stream", "event", self.terms.capacity, "specification", PrivacyLoss.cap("1.0", "1e-6"))
+        ledger = self.make(terms, tmp_path)
+        verdicts = ledger.charge([self.request(i) for i in range(3)])
+        assert [v.charge is not None for v in verdicts] == [True, True, False]
+        refusal = verdicts[2].refusal
+        assert refusal is not None
+        assert refusal.block == TOTAL_BLOCK
+        assert refusal.window == window(2)
+        assert refusal.difference == PrivacyLoss.charge("0.2")
+        assert ledger.spent("2") == PrivacyLoss()
+        assert ledger.spent() == self.loss
+        assert ledger.spent(TOTAL_BLOCK) == self.loss + self.loss
+        ledger.close()
+
+    users_terms = Terms("stream", "user", PrivacyLoss.cap("1.0", "1e-6"), "specification")
+
+    def user_request(self, ledger: Ledger, index: int, names: str) -> Request:
+        """A window with one user per letter."""
+        keys = sorted(user_key(ledger.salt, name) for name in names)
+        return Request(window(index), self.loss, (), np.array(keys, "S16"))
+
+    def admitted(self, ledger: Ledger, index: int, names: str) -> str:
+        """Which of some users a window takes."""
+        verdict = ledger.charge([self.user_request(ledger, index, names)])[0]
+        assert verdict.charge is not None
+        assert verdict.admitted is not None
+        ordered = sorted(names, key=lambda name: user_key(ledger.salt, name))
+        return "".join(sorted(name for name, taken in zip(ordered, verdict.admitted, strict=True) if taken))
+
+    def test_every_user_has_a_filter(self, tmp_path: Path) -> None:
+        ledger = self.make(self.users_terms, tmp_path)
+        for index, (present, taken) in enumerate(
+            [("abc", "abc"), ("acd", "acd"), ("abcd", "bd"), ("ab", ""), ("", "")]
+        ):
+            assert self.admitted(ledger, index, present) == taken
+            ledger.seal([Answer(window(index), b"answer")])
+        ledger.close()
+
+    def test_spent_tells_nothing_of_who_was_there(self, tmp_path: Path) -> None:
+        """It is what somebody with a record in every window has spent."""
+        ledger = self.make(self.users_terms, tmp_path)
+        for index, expected in enumerate([1, 2, 2, 2]):
+            verdict = ledger.charge([self.user_request(ledger, index, "")])[0]
+            assert verdict.spent == ledger.spent() == self.loss * expected
+            ledger.seal([Answer(window(index), b"too few")])
+        ledger.close()
+
+    def test_a_second_draw_takes_those_who_were_charged(self, tmp_path: Path) -> None:
+        ledger = self.make(self.users_terms, tmp_path)
+        assert self.admitted(ledger, 0, "abc") == "abc"
+        assert self.admitted(ledger, 0, "bcd") == "bc"  # d was not charged for this window
+        assert ledger.charge([self.user_request(ledger, 0, "bcd")])[0].interrupted == self.loss
+        ledger.seal([Answer(window(0), b"interrupted")])
+        assert self.admitted(ledger, 1, "abcd") == "abcd"  # they paid once
+        ledger.close()
+
+    def test_users_get_back_what_was_not_used(self, tmp_path: Path) -> None:
+        ledger = self.make(self.users_terms, tmp_path)
+        for index in range(5):
+            assert self.admitted(ledger, index, "ab") == "ab"
+            ledger.seal([Answer(window(index), b"too few", PrivacyLoss.charge("0.3"))])
+        assert ledger.spent() == PrivacyLoss.charge("0.5", "5e-9")
+        ledger.close()
+
+    def test_users_survive_reopening(self, tmp_path: Path) -> None:
+        if not self.durable:
+            return
+        for index, taken in enumerate(["ab", "ab", "", ""]):
+            ledger = self.make(self.users_terms, tmp_path)
+            assert self.admitted(ledger, index, "ab") == taken
+            ledger.seal([Answer(window(index), b"answer")])
+            ledger.close()
 
     def test_state_survives_reopening(self, tmp_path: Path) -> None:
         if not self.durable:
             return
         ledger = self.make(self.terms, tmp_path)
         ledger.charge([self.request(i) for i in range(3)])
-        ledger.seal([(window(0), b"one"), (window(1), b"two")])
+        ledger.seal([Answer(window(0), b"one"), Answer(window(1), b"two")])
         ledger.acknowledge([window(0)])
         ledger.close()
         ledger = self.make(self.terms, tmp_path)
         assert ledger.unacknowledged() == [(window(1), b"two")]
-        assert ledger.last_sealed() == window(1)
+        assert ledger.last_sealed() == (window(1), b"two")
         assert ledger.spent() == self.loss
         assert ledger.charge([self.request(2)])[0].charge is not None  # the one redraw
         ledger.close()

@@ -144,6 +144,11 @@ def test_a_lost_ledger_does_not_buy_second_answers(folder):
     before = (folder / "out.jsonl").read_bytes()
     assert call("budget", "releases", "ledger.db").stdout.encode() == before
     (folder / "ledger.db").unlink()
+    lost = call("run", "c.toml", "--sink", "jsonl:out.jsonl")
+    assert lost.exit_code == 4
+    assert "ledger.db-witness has seen" in lost.stderr
+    assert not (folder / "ledger.db").exists()
+    (folder / "ledger.db-witness").unlink()
     again = call("run", "c.toml", "--sink", "jsonl:out.jsonl")
     assert again.exit_code == 2
     assert "the ledger was lost or exchanged" in again.stderr

@@ -29,7 +29,7 @@ ROWS = [
 # Inside a package, files may use each other in this order only.
 INSIDE = {
     "releases": ["mean", "count", "averages", "base"],
-    "ledgers": ["__init__", "sqlite", "memory", "base"],
+    "ledgers": ["__init__", "sqlite", "postgres", "memory", "files", "witness", "journal", "users", "base"],
     "connectors": ["__init__", "files"],
     "predicates": ["__init__", "tuples", "matrices", "bits", "users", "base"],
     "_kernels": [],

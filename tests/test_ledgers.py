@@ -5,11 +5,12 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from fcstream.ledgers import open_ledger
-from fcstream.ledgers.base import Request, Terms
+from fcstream.ledgers.base import Answer, Request, Terms
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.ledgers.sqlite import SQLiteLedger
 from fcstream.testing import LedgerContract, window
@@ -34,7 +35,7 @@ class TestSQLite(LedgerContract):
 def filled(path, n=4):
     ledger = SQLiteLedger(str(path), TERMS)
     ledger.charge([Request(window(i), LOSS, (str(i), str(i + 1))) for i in range(n)])
-    ledger.seal([(window(i), b"answer") for i in range(n - 1)])
+    ledger.seal([Answer(window(i), b"answer") for i in range(n - 1)])
     ledger.acknowledge([window(0)])
     ledger.close()
 
@@ -53,7 +54,7 @@ def test_verify_of_a_sound_ledger(tmp_path):
     filled(tmp_path / "l.db")
     ledger = SQLiteLedger(str(tmp_path / "l.db"))
     assert ledger.verify() == 8
-    assert ledger.summary() == {"charged": 1, "sealed": 2, "acknowledged": 1, "blocks": 5}
+    assert ledger.summary() == {"charged": 1, "sealed": 2, "acknowledged": 1, "blocks": 5, "users": 0}
     ledger.close()
 
 
@@ -359,7 +360,7 @@ def test_copy_taken_at_any_moment_opens_and_verifies(tmp_path):
         if call % 3 == 0:
             ledger.charge([Request(key, LOSS, (str(call // 3),))])
         elif call % 3 == 1:
-            ledger.seal([(key, b"answer")])
+            ledger.seal([Answer(key, b"answer")])
         else:
             ledger.acknowledge([key])
         copy = tmp_path / "copy.db"
@@ -396,4 +397,95 @@ def test_threads_share_one_ledger_through_the_engine_lock(tmp_path):
         thread.join()
     assert not errors
     assert ledger.verify() == 80
+    ledger.close()
+
+
+def test_an_older_copy_is_found_out(tmp_path):
+    """A restored backup forgets charges; the witness beside the ledger does not."""
+    path = tmp_path / "l.db"
+    filled(path)
+    backup = path.read_bytes()
+    ledger = SQLiteLedger(str(path), TERMS)
+    ledger.charge([Request(window(9), LOSS, ("9",))])
+    ledger.close()
+    newest = path.read_bytes()
+    path.write_bytes(backup)
+    with pytest.raises(LedgerDamaged, match=r"has 8 journal rows, .*-witness has seen 9: an older copy"):
+        SQLiteLedger(str(path), TERMS)
+    path.write_bytes(newest)
+    SQLiteLedger(str(path), TERMS).close()
+    path.unlink()
+    with pytest.raises(LedgerDamaged, match=r"is missing, .*-witness has seen 9"):
+        SQLiteLedger(str(path), TERMS)
+    assert not path.exists()
+
+
+def test_a_ledger_with_another_history_is_found_out(tmp_path):
+    """Two copies that both went on: each has rows the other has not."""
+    path = tmp_path / "l.db"
+    filled(path)
+    backup = path.read_bytes()
+    for block in ("8", "9"):
+        ledger = SQLiteLedger(str(path), TERMS)
+        ledger.charge([Request(window(int(block)), LOSS, (block,))])
+        ledger.charge([Request(window(int(block) + 10), LOSS, (block,))])
+        ledger.close()
+        if block == "8":
+            witness = (tmp_path / "l.db-witness").read_bytes()
+            path.write_bytes(backup)
+            (tmp_path / "l.db-witness").unlink()
+    (tmp_path / "l.db-witness").write_bytes(witness)
+    with pytest.raises(LedgerDamaged, match="another history"):
+        SQLiteLedger(str(path), TERMS)
+
+
+@pytest.mark.parametrize("torn", [b"", b"garbage", b"0" * 95, b"\x00" * 190])
+def test_a_torn_witness_says_nothing(tmp_path, torn):
+    filled(tmp_path / "l.db")
+    whole = (tmp_path / "l.db-witness").read_bytes()
+    (tmp_path / "l.db-witness").write_bytes(torn)
+    SQLiteLedger(str(tmp_path / "l.db"), TERMS).close()
+    # One line torn, the other whole: that one is believed.
+    (tmp_path / "l.db-witness").write_bytes(whole[:50] + b"#" + whole[51:])
+    SQLiteLedger(str(tmp_path / "l.db"), TERMS).close()
+
+
+def test_ledgers_of_the_first_schema_are_brought_up_to_date(tmp_path):
+    path = tmp_path / "l.db"
+    filled(path)
+    (tmp_path / "l.db-witness").unlink()
+    with sqlite3.connect(path) as db:  # as version 1 left it
+        db.execute("DROP TABLE users")
+        db.execute("DELETE FROM meta WHERE key IN ('salt', 'users')")
+        db.execute("UPDATE meta SET value = '1' WHERE key = 'schema'")
+    db.close()
+    ledger = SQLiteLedger(str(path), TERMS)
+    assert ledger.verify() == 8
+    assert len(ledger.salt) == 32
+    assert ledger.charge([Request(window(7), LOSS, ("7",))])[0].charge is not None
+    ledger.close()
+    ledger = SQLiteLedger(str(path))
+    assert ledger.verify() == 9
+    ledger.close()
+
+
+def test_edited_users_are_found_out(tmp_path):
+    from fcstream.ledgers.users import user_key
+
+    terms = Terms("stream", "user", TERMS.capacity, "specification")
+    path = str(tmp_path / "l.db")
+    ledger = SQLiteLedger(path, terms)
+    keys = np.array(sorted(user_key(ledger.salt, f"user {i}") for i in range(50)), "S16")
+    for i, refund in enumerate([PrivacyLoss(), PrivacyLoss.charge("0.1"), PrivacyLoss()]):
+        ledger.charge([Request(window(i), LOSS, (), keys[i:])])
+        ledger.seal([Answer(window(i), b"answer", refund)])
+    assert ledger.verify() == 6
+    assert ledger.summary()["users"] == 50
+    ledger.close()
+    with sqlite3.connect(path) as db:
+        db.execute("DELETE FROM users WHERE bucket = (SELECT max(bucket) FROM users)")
+    db.close()
+    ledger = SQLiteLedger(path)
+    with pytest.raises(LedgerDamaged, match="users' budgets"):
+        ledger.verify()
     ledger.close()

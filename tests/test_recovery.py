@@ -120,7 +120,7 @@ def published(tmp_path):
 
 
 def wipe(tmp_path):
-    for name in ("out.jsonl", "ledger.db", "ledger.db-wal", "ledger.db-shm"):
+    for name in ("out.jsonl", "ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-witness"):
         (tmp_path / name).unlink(missing_ok=True)
 
 
@@ -187,6 +187,7 @@ def test_kill_twice_while_drawing_gives_the_window_up(tmp_path, job):
             break
         (tmp_path / "ledger.db").write_bytes(snapshot)
         (tmp_path / "ledger.db-wal").unlink(missing_ok=True)
+        (tmp_path / "ledger.db-witness").unlink(missing_ok=True)
         (tmp_path / "out.jsonl").unlink(missing_ok=True)
     else:
         pytest.fail("no moment between the redraw and its seal")

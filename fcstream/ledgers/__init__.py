@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..errors import ConfigError
-from .base import Charge, Ledger, Request, Terms, Verdict, WindowKey
+from .base import Answer, Charge, Ledger, Request, Terms, Verdict, WindowKey
 
-__all__ = ["Charge", "Ledger", "Request", "Terms", "Verdict", "WindowKey", "open_ledger"]
+__all__ = ["Answer", "Charge", "Ledger", "Request", "Terms", "Verdict", "WindowKey", "open_ledger"]
 
 
 def open_ledger(url: str, terms: Terms) -> Ledger:

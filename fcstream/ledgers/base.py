@@ -17,12 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ..errors import BudgetExhausted
+from ..errors import BudgetExhausted, LedgerMismatch
 from ..zcdp import PrivacyLoss
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 STREAM_BLOCK = "stream"
+"""Block of the unit ``stream``."""
+TOTAL_BLOCK = "total"
+"""Block of the filter on the plain sum over all windows, on top of any unit."""
+USER_BLOCK = "user"
+"""Block of the unit ``user`` that stands for somebody with a record in every window: public, and nobody spent more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +42,24 @@ class Terms:
     ----------
     stream : str
     unit : str
-        ``event``: a filter per pane. ``stream``: one filter for everything.
+        ``event``: a filter per pane. ``stream``: one filter for everything. ``user``: a filter per user.
     capacity : PrivacyLoss
         Cap of each filter, for ever.
     specification : str
         Hash of everything that shapes a release.
+    total : PrivacyLoss or None
+        Cap of the plain sum over all windows, on top.
     """
 
     stream: str
     unit: str
     capacity: PrivacyLoss
     specification: str
+    total: PrivacyLoss | None = None
+
+    def cap(self, block: str) -> PrivacyLoss:
+        """Cap of one block."""
+        return self.total if block == TOTAL_BLOCK and self.total is not None else self.capacity
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,11 +72,31 @@ class WindowKey:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A window that wants to be charged `loss` on each of its `blocks`."""
+    """A window that wants to be charged.
+
+    Attributes
+    ----------
+    window : WindowKey
+    loss : PrivacyLoss
+        On each of its blocks, on the total if the terms have one, and on every user who is admitted.
+    blocks : tuple of str
+        None for the unit ``user``.
+    users : bytes array (n,) of 16, or None
+        For the unit ``user``: keys of those who take part, ascending, each once.
+    """
 
     window: WindowKey
     loss: PrivacyLoss
     blocks: tuple[str, ...]
+    users: NDArray[np.bytes_] | None = None
+
+
+class Answer(NamedTuple):
+    """The final bytes of a window, and what its release did not use of the charge."""
+
+    window: WindowKey
+    body: bytes
+    refund: PrivacyLoss = PrivacyLoss()
 
 
 class _Mint:
@@ -73,37 +109,68 @@ _MINT = _Mint()
 class Charge:
     """Proof that a loss was durably charged for one window. Only a ledger makes one, and it serves one release.
 
+    A release of one stage calls `use`. A release of several calls `open`, and `start` before each stage: what was never
+    started is `unused`, and goes back with the seal. A stage that was started is paid for, delta and all.
+
     Attributes
     ----------
     window : WindowKey
     loss : PrivacyLoss
     spent : PrivacyLoss
         What the window's most charged block has spent, this charge included.
+    again : bool
+        The second draw under one charge, after a crash: what the first one started is not known, so all is spent.
     """
 
-    __slots__ = ("_used", "loss", "spent", "window")
+    __slots__ = ("_started", "_used", "again", "loss", "spent", "window")
 
-    def __init__(self, mint: _Mint, window: WindowKey, loss: PrivacyLoss, spent: PrivacyLoss) -> None:
+    def __init__(
+        self, mint: _Mint, window: WindowKey, loss: PrivacyLoss, spent: PrivacyLoss, again: bool = False
+    ) -> None:
         if mint is not _MINT:
             raise TypeError("a Charge is made by a ledger only")
         self.window = window
         self.loss = loss
         self.spent = spent
+        self.again = again
         self._used = False
+        self._started = PrivacyLoss()
 
     def use(self, needed: PrivacyLoss) -> None:
-        """Called by a release before its first draw.
+        """Called by a release of one stage before its first draw.
 
         Raises
         ------
         RuntimeError
             The charge served a release before, or is smaller than what the release costs.
         """
+        self.open(needed)
+        self._started = self.loss
+
+    def open(self, needed: PrivacyLoss) -> None:
+        """Called by a release of several stages that cost at most `needed` together; see `use` for what it raises."""
         if self._used:
             raise RuntimeError("this charge has served a release: a second answer needs a charge of its own")
         if not needed.fits(self.loss):
             raise RuntimeError(f"the release costs {needed}, the charge holds {self.loss}")
         self._used = True
+
+    def start(self, stage: PrivacyLoss) -> None:
+        """Called before the first draw of a stage; the stages together must fit the charge.
+
+        Raises
+        ------
+        RuntimeError
+        """
+        started = self._started + stage
+        if not self._used or not started.fits(self.loss):
+            raise RuntimeError(f"stages that cost {started} do not fit the charge of {self.loss}, or it was not opened")
+        self._started = started
+
+    @property
+    def unused(self) -> PrivacyLoss:
+        """What no stage was started for. A function of released values: stages stop on nothing else."""
+        return PrivacyLoss() if self.again else self.loss - self._started
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +188,10 @@ class Verdict:
         Charged earlier, drawn twice, never sealed: what stays charged.
     spent : PrivacyLoss
         Of the window's most charged block, after this verdict.
+    admitted : bool (n,) or None
+        Which of the request's users take part; private. Who is not among them has no budget left.
 
-    All three None: the window was sealed before.
+    Charge, refusal and interrupted all None: the window was sealed before.
     """
 
     window: WindowKey
@@ -130,23 +199,70 @@ class Verdict:
     charge: Charge | None = None
     refusal: BudgetExhausted | None = None
     interrupted: PrivacyLoss | None = None
+    admitted: NDArray[np.bool_] | None = None
 
 
-def grant(window: WindowKey, loss: PrivacyLoss, spent: PrivacyLoss) -> Verdict:
+def grant(
+    window: WindowKey,
+    loss: PrivacyLoss,
+    spent: PrivacyLoss,
+    admitted: NDArray[np.bool_] | None = None,
+    again: bool = False,
+) -> Verdict:
     """For ledgers: a verdict with a fresh charge."""
-    return Verdict(window, spent, charge=Charge(_MINT, window, loss, spent))
+    return Verdict(window, spent, charge=Charge(_MINT, window, loss, spent, again), admitted=admitted)
+
+
+def public_blocks(request: Request) -> tuple[str, ...]:
+    """Blocks that a verdict's `spent` is about: nobody's in particular for the unit ``user``."""
+    return request.blocks if request.users is None else (USER_BLOCK,)
+
+
+def worst(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
+    """The larger of each part."""
+    return PrivacyLoss(
+        max((loss.rho_nano for loss in losses), default=0), max((loss.delta_femto for loss in losses), default=0)
+    )
+
+
+def must_agree(place: str, found: Terms, wanted: Terms) -> None:
+    """Refuse a ledger that is about something else.
+
+    Raises
+    ------
+    LedgerMismatch
+    """
+    if found.stream != wanted.stream:
+        raise LedgerMismatch(
+            f"{place} belongs to stream {found.stream!r}, not {wanted.stream!r}: give each stream its own `ledger.url`"
+        )
+    if found.unit != wanted.unit:
+        raise LedgerMismatch(f"{place} protects the unit {found.unit!r}, the configuration says {wanted.unit!r}")
+    if found.capacity != wanted.capacity or found.total != wanted.total:
+        caps = [(found.capacity, wanted.capacity), (found.total, wanted.total)]
+        said = " and ".join(f"{old}, the configuration says {new}" for old, new in caps if old != new)
+        raise LedgerMismatch(
+            f"{place} guarantees {said}, for ever: a cap that was promised cannot be changed; restore `budget`"
+        )
+    if found.specification != wanted.specification:
+        raise LedgerMismatch(
+            f"{place} was made with another specification of lattice, features, window or release: charged windows "
+            "cannot change theirs; restore it, or start a new stream with a new ledger"
+        )
 
 
 class Ledger(Protocol):
     """One stream's durable journal. Every call takes effect whole, or raises and changes nothing."""
 
     terms: Terms
+    salt: bytes
+    """Secret of this ledger that users' keys are made with."""
 
     def charge(self, requests: Sequence[Request]) -> list[Verdict]:
         """Charge a group, in order, in one transaction; durable when it returns."""
 
-    def seal(self, answers: Sequence[tuple[WindowKey, bytes]]) -> None:
-        """Store the final bytes of windows (a refusal's too) in one transaction."""
+    def seal(self, answers: Sequence[Answer]) -> None:
+        """Store the final bytes of windows (a refusal's too) and take refunds back, in one transaction."""
 
     def acknowledge(self, windows: Sequence[WindowKey]) -> None:
         """Note that the sink has them."""
@@ -154,11 +270,63 @@ class Ledger(Protocol):
     def unacknowledged(self) -> list[tuple[WindowKey, bytes]]:
         """Sealed, but not known to have reached the sink, in order of sealing."""
 
-    def last_sealed(self) -> WindowKey | None:
-        """The sealed window that opened last."""
+    def last_sealed(self) -> tuple[WindowKey, bytes] | None:
+        """The sealed window that opened last, and its bytes."""
 
-    def spent(self) -> PrivacyLoss:
-        """Of the most charged block."""
+    def spent(self, block: str | None = None) -> PrivacyLoss:
+        """Of one block; None: of the unit's most charged one."""
 
     def close(self) -> None:
         """Let go of the storage. Idempotent."""
+
+
+class Books(Protocol):
+    """What a durable ledger shows to those who look."""
+
+    terms: Terms
+
+    def spent(self, block: str | None = None) -> PrivacyLoss: ...
+
+    def summary(self) -> dict[str, int]:
+        """How many windows stand in each state (``charged``, ``sealed``, ``acknowledged``), how many ``blocks`` were
+        ever charged, and how many ``users``."""
+
+    def charges(self) -> list[tuple[WindowKey, PrivacyLoss]]:
+        """What every charged window cost, refunds taken off, by opening."""
+
+    def releases(self) -> list[bytes]:
+        """All sealed releases, in order of sealing: the exact bytes that were published."""
+
+    def rows(self) -> list[Row]:
+        """The journal."""
+
+    def verify(self) -> int:
+        """Check everything against the journal; returns how many rows it has. LedgerDamaged names the first bad row."""
+
+    def close(self) -> None: ...
+
+
+class Row(NamedTuple):
+    """One row of a journal.
+
+    Attributes
+    ----------
+    kind : str
+        ``charge``, ``again`` (the second draw), ``seal`` or ``acknowledge``.
+    rho, delta : int
+        Of a charge: its loss. Of a seal: the refund. In nano and 1e-15 units.
+    blocks : str
+        Of a charge: which were charged, joined by commas. Of a seal that refunded users: the new state of the users,
+        in hex.
+    body : bytes
+        Of a seal: the release. Of a charge of users: the new state of the users.
+    """
+
+    seq: int
+    kind: str
+    open_ms: int
+    close_ms: int
+    rho: int
+    delta: int
+    blocks: str
+    body: bytes

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..budgets import PrivacyFilter
 from ..errors import BudgetExhausted, LedgerError
+from ..noise import SystemEntropy
 from ..zcdp import PrivacyLoss
-from .base import Request, Terms, Verdict, WindowKey, grant
+from . import users
+from .base import TOTAL_BLOCK, USER_BLOCK, Answer, Request, Terms, Verdict, WindowKey, grant, public_blocks, worst
 
 
 class MemoryLedger:
@@ -15,7 +17,9 @@ class MemoryLedger:
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
+        self.salt = SystemEntropy().words(4).tobytes()
         self._filters: dict[str, PrivacyFilter] = {}
+        self._users: dict[int, bytes] = {}
         self._charged: dict[WindowKey, tuple[PrivacyLoss, tuple[str, ...], int]] = {}
         self._sealed: dict[WindowKey, bytes] = {}
         self._waiting: dict[WindowKey, None] = {}
@@ -26,26 +30,52 @@ class MemoryLedger:
     def _charge(self, request: Request) -> Verdict:
         window = request.window
         if window in self._sealed:
-            return Verdict(window, self._worst(request.blocks))
+            return Verdict(window, self._worst(public_blocks(request)))
         if window in self._charged:
-            loss, blocks, draws = self._charged[window]
-            self._charged[window] = (loss, blocks, draws + 1)
-            spent = self._worst(blocks)
-            return grant(window, loss, spent) if draws < 2 else Verdict(window, spent, interrupted=loss)
-        filters = [self._filter(block) for block in request.blocks]
-        for each in filters:
+            return self._charge_again(request)
+        blocks = request.blocks
+        if self.terms.total is not None:
+            blocks = (*blocks, TOTAL_BLOCK)
+        for each in map(self._filter, blocks):
             if not each.can_spend(request.loss):
-                refusal = BudgetExhausted(request.loss, each.remaining, each.capacity, each.block)
-                return Verdict(window, self._worst(request.blocks), refusal=refusal)
-        for each in filters:
+                refusal = BudgetExhausted(request.loss, each.remaining, each.capacity, each.block, window)
+                return Verdict(window, self._worst(public_blocks(request)), refusal=refusal)
+        admitted = None
+        if request.users is not None:
+            if self._filter(USER_BLOCK).can_spend(request.loss):  # somebody who is always there has room
+                blocks = (*blocks, USER_BLOCK)
+            changed, admitted = users.charge(
+                self._buckets(request), request.users, request.loss, self.terms.capacity, window.open_ms
+            )
+            self._users |= changed
+        for each in map(self._filter, blocks):
             each.spend(request.loss)
-        self._charged[window] = (request.loss, request.blocks, 1)
-        return grant(window, request.loss, self._worst(request.blocks))
+        self._charged[window] = (request.loss, blocks, 1)
+        return grant(window, request.loss, self._worst(public_blocks(request)), admitted)
 
-    def seal(self, answers: Sequence[tuple[WindowKey, bytes]]) -> None:
-        for window, body in answers:
+    def _charge_again(self, request: Request) -> Verdict:
+        loss, blocks, draws = self._charged[request.window]
+        self._charged[request.window] = (loss, blocks, draws + 1)
+        spent = self._worst(public_blocks(request))
+        if draws >= 2:
+            return Verdict(request.window, spent, interrupted=loss)
+        admitted = None
+        if request.users is not None:
+            admitted = users.charged(self._buckets(request), request.users, request.window.open_ms)
+        return grant(request.window, loss, spent, admitted, again=True)
+
+    def seal(self, answers: Sequence[Answer]) -> None:
+        for window, _, refund in answers:
             if window in self._sealed:
                 raise LedgerError(f"window {window.open_ms} is sealed: its answer is final")
+            loss, _, draws = self._charged.get(window, (PrivacyLoss(), (), 0))
+            if not refund.fits(loss if draws == 1 else PrivacyLoss()):
+                raise LedgerError(f"window {window.open_ms} was charged {loss}: {refund} cannot be refunded")
+        for window, body, refund in answers:
+            if refund != PrivacyLoss():
+                for each in map(self._filter, self._charged[window][1]):
+                    each.spent = each.spent - refund
+                self._users |= users.refund(self._users, refund, window.open_ms)
             self._sealed[window] = body
             self._waiting[window] = None
 
@@ -56,20 +86,23 @@ class MemoryLedger:
     def unacknowledged(self) -> list[tuple[WindowKey, bytes]]:
         return [(window, self._sealed[window]) for window in self._waiting]
 
-    def last_sealed(self) -> WindowKey | None:
-        return max(self._sealed, default=None)
+    def last_sealed(self) -> tuple[WindowKey, bytes] | None:
+        return max(self._sealed.items(), default=None)
 
-    def spent(self) -> PrivacyLoss:
-        return self._worst(self._filters)
+    def spent(self, block: str | None = None) -> PrivacyLoss:
+        return self._filter(block).spent if block is not None else self._worst(self._filters)
 
     def close(self) -> None:
         pass
 
-    def _filter(self, block: str) -> PrivacyFilter:
-        return self._filters.setdefault(block, PrivacyFilter(self.terms.capacity, block))
+    def _buckets(self, request: Request) -> dict[int, bytes]:
+        assert request.users is not None
+        return {name: self._users.get(name, b"") for name in users.buckets_of(request.users)}
 
-    def _worst(self, blocks: object) -> PrivacyLoss:
-        spent = [self._filters[block].spent for block in blocks if block in self._filters]  # type: ignore[attr-defined]
-        return PrivacyLoss(
-            max((loss.rho_nano for loss in spent), default=0), max((loss.delta_femto for loss in spent), default=0)
-        )
+    def _filter(self, block: str) -> PrivacyFilter:
+        return self._filters.setdefault(block, PrivacyFilter(self.terms.cap(block), block))
+
+    def _worst(self, blocks: Iterable[str]) -> PrivacyLoss:
+        """Of the most charged of some blocks, the total left out."""
+        known = [block for block in blocks if block in self._filters and block != TOTAL_BLOCK]
+        return worst([self._filters[block].spent for block in known])

@@ -11,22 +11,40 @@ after a crash without its PATH-wal, charges are missing, and it is refused.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import ctypes
-import hashlib
 import os
 import sqlite3
-import urllib.parse
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ..errors import BudgetExhausted, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from ..errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerMismatch
+from ..noise import SystemEntropy
 from ..zcdp import PrivacyLoss
-from .base import Request, Terms, Verdict, WindowKey, grant
+from . import journal, users
+from .base import (
+    TOTAL_BLOCK,
+    USER_BLOCK,
+    Answer,
+    Request,
+    Row,
+    Terms,
+    Verdict,
+    WindowKey,
+    grant,
+    must_agree,
+    public_blocks,
+    worst,
+)
+from .files import connect, in_our_words, refuse_lost_log
+from .witness import Witness
 
-SCHEMA_VERSION = 1
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x66635374  # "fcSt"
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -39,7 +57,12 @@ CREATE TABLE windows (
     PRIMARY KEY (open_ms, close_ms)) WITHOUT ROWID;
 CREATE INDEX unacknowledged ON windows (sealed_seq) WHERE state = 'sealed';
 CREATE TABLE blocks (block TEXT PRIMARY KEY, rho INTEGER NOT NULL, delta INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE users (bucket INTEGER PRIMARY KEY, body BLOB NOT NULL);
 """
+_MIGRATIONS = {"1": ("2", "CREATE TABLE users (bucket INTEGER PRIMARY KEY, body BLOB NOT NULL)")}
+"""From each older schema version: the next one, and what it takes."""
+_LOG_LIMIT = 2**22  # bytes that the write-ahead log keeps between charges
+_FEW = 64  # buckets that are read one by one
 _OPEN: weakref.WeakSet[SQLiteLedger] = weakref.WeakSet()
 
 
@@ -81,11 +104,14 @@ class SQLiteLedger:
         self.path = path
         self._pid = os.getpid()
         self._closed = False
-        _refuse_lost_log(path)
-        self._db = _connect(path, create=terms is not None)
+        refuse_lost_log(path)
+        self._witness = Witness(f"{path}-witness")
+        if terms is not None and not any(map(os.path.exists, (path, f"{path}-wal"))):
+            self._witness.check_absence()
+        self._db = connect(path, create=terms is not None)
         _OPEN.add(self)
         try:
-            with _errors(path):
+            with in_our_words(path):
                 self._prepare(terms)
         except BaseException:
             self.close()
@@ -97,22 +123,26 @@ class SQLiteLedger:
         with self._transaction():
             return [self._charge(request) for request in requests]
 
-    def seal(self, answers: Sequence[tuple[WindowKey, bytes]]) -> None:
+    def seal(self, answers: Sequence[Answer]) -> None:
         with self._transaction() as db:
-            for window, body in answers:
+            for window, body, refund in answers:
                 key = (window.open_ms, window.close_ms)
-                found = db.execute("SELECT state FROM windows WHERE open_ms = ? AND close_ms = ?", key).fetchone()
+                found = db.execute(
+                    "SELECT state, draws, rho, delta, blocks FROM windows WHERE open_ms = ? AND close_ms = ?", key
+                ).fetchone()
                 if found is not None and found[0] != "charged":
                     raise LedgerError(f"window {window.open_ms} is sealed in {self.path}: its answer is final")
-                seq = self._append("seal", window, PrivacyLoss(), "", body)
+                root = self._refund(window, refund, found) if refund != PrivacyLoss() else ""
+                seq = self._append("seal", window, refund, root, body)
                 self._sealed += 1
                 if found is None:  # a refusal: nothing was charged
                     self._windows += 1
                     db.execute("INSERT INTO windows VALUES (?, ?, 'sealed', 0, 0, 0, '', ?)", (*key, seq))
                 else:
                     db.execute(
-                        "UPDATE windows SET state = 'sealed', sealed_seq = ? WHERE open_ms = ? AND close_ms = ?",
-                        (seq, *key),
+                        "UPDATE windows SET state = 'sealed', sealed_seq = ?, rho = rho - ?, delta = delta - ? "
+                        "WHERE open_ms = ? AND close_ms = ?",
+                        (seq, refund.rho_nano, refund.delta_femto, *key),
                     )
 
     def acknowledge(self, windows: Sequence[WindowKey]) -> None:
@@ -126,23 +156,28 @@ class SQLiteLedger:
                     self._append("acknowledge", window, PrivacyLoss(), "", b"")
 
     def unacknowledged(self) -> list[tuple[WindowKey, bytes]]:
-        with _errors(self.path):
+        with in_our_words(self.path):
             rows = self._db.execute(
                 "SELECT w.open_ms, w.close_ms, j.body FROM windows w JOIN journal j ON j.seq = w.sealed_seq "
                 "WHERE w.state = 'sealed' ORDER BY w.sealed_seq"
             ).fetchall()
         return [(WindowKey(opens, closes), bytes(body)) for opens, closes, body in rows]
 
-    def last_sealed(self) -> WindowKey | None:
-        with _errors(self.path):
+    def last_sealed(self) -> tuple[WindowKey, bytes] | None:
+        with in_our_words(self.path):
             row = self._db.execute(
-                "SELECT open_ms, close_ms FROM windows WHERE state != 'charged' ORDER BY open_ms DESC LIMIT 1"
+                "SELECT w.open_ms, w.close_ms, j.body FROM windows w JOIN journal j ON j.seq = w.sealed_seq "
+                "WHERE w.state != 'charged' ORDER BY w.open_ms DESC LIMIT 1"
             ).fetchone()
-        return WindowKey(*row) if row else None
+        return (WindowKey(row[0], row[1]), bytes(row[2])) if row else None
 
-    def spent(self) -> PrivacyLoss:
-        with _errors(self.path):
-            row = self._db.execute("SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM blocks").fetchone()
+    def spent(self, block: str | None = None) -> PrivacyLoss:
+        with in_our_words(self.path):
+            row = self._db.execute(
+                "SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM blocks "
+                + ("WHERE block != ?" if block is None else "WHERE block = ?"),
+                (block or TOTAL_BLOCK,),
+            ).fetchone()
         return PrivacyLoss(*row)
 
     def close(self) -> None:
@@ -150,6 +185,7 @@ class SQLiteLedger:
             return
         self._closed = True
         _OPEN.discard(self)
+        self._witness.close()
         try:
             # A clean close merges the log into the file and deletes it: the mark must say so first.
             if self._db.in_transaction:
@@ -170,17 +206,31 @@ class SQLiteLedger:
     # -- for those who look ------------------------------------------------------------------------------------------
 
     def summary(self) -> dict[str, int]:
-        """How many windows stand in each state, and how many blocks were ever charged."""
-        with _errors(self.path):
+        """See `Books`."""
+        with in_our_words(self.path):
             states = dict(self._db.execute("SELECT state, count(*) FROM windows GROUP BY state").fetchall())
             states["blocks"] = self._db.execute("SELECT count(*) FROM blocks").fetchone()[0]
+            states["users"] = sum(users.count(body) for (body,) in self._db.execute("SELECT body FROM users"))
         return states
 
+    def charges(self) -> list[tuple[WindowKey, PrivacyLoss]]:
+        """See `Books`."""
+        with in_our_words(self.path):
+            found = self._db.execute(
+                "SELECT open_ms, close_ms, rho, delta FROM windows WHERE draws > 0 ORDER BY open_ms"
+            ).fetchall()
+        return [(WindowKey(opens, closes), PrivacyLoss(rho, delta)) for opens, closes, rho, delta in found]
+
     def releases(self) -> list[bytes]:
-        """All sealed releases, in order of sealing: the exact bytes that were published."""
-        with _errors(self.path):
+        """See `Books`."""
+        with in_our_words(self.path):
             rows = self._db.execute("SELECT body FROM journal WHERE kind = 'seal' ORDER BY seq").fetchall()
         return [bytes(body) for (body,) in rows]
+
+    def rows(self) -> list[Row]:
+        """See `Books`."""
+        with in_our_words(self.path):
+            return [row for row, _ in self._journal()]
 
     def verify(self) -> int:
         """Check the whole ledger against itself; returns how many journal rows it has.
@@ -190,11 +240,26 @@ class SQLiteLedger:
         LedgerDamaged
             Naming the first bad row.
         """
-        with _errors(self.path):
+        with in_our_words(self.path):
             for (message,) in self._db.execute("PRAGMA integrity_check"):
                 if message != "ok":
                     raise LedgerDamaged(f"{self.path} is damaged: {message}")
-            return self._verify_journal()
+            replay = journal.Replay(self.path, self.terms)
+            for row, chain in self._journal():
+                replay.follow(row, chain)
+            root = self._verify_users()
+            replay.compare(
+                (
+                    (opens, closes, tuple(state))
+                    for opens, closes, *state in self._db.execute(
+                        "SELECT open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq FROM windows "
+                        "ORDER BY open_ms"
+                    )
+                ),
+                self._db.execute("SELECT block, rho, delta FROM blocks ORDER BY block"),
+                root,
+            )
+            return replay.count
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -212,27 +277,37 @@ class SQLiteLedger:
         if mode != "wal":
             raise LedgerError(f"{self.path} must allow a write-ahead log, got journal mode {mode!r}: use a local disk")
         db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
         db.execute("BEGIN EXCLUSIVE")
         if not tables and terms is not None:
             self._create(terms)
+        self._migrate()
         db.execute("COMMIT")
         self.terms = self._read_terms()
         if terms is not None:
-            _must_agree(self.path, self.terms, terms)
+            must_agree(self.path, self.terms, terms)
+        self.salt = bytes.fromhex(self._meta("salt"))
         row = db.execute("SELECT seq, chain FROM journal ORDER BY seq DESC LIMIT 1").fetchone()
         self._seq: int = row[0] if row else 0
-        self._chain: bytes = row[1] if row else _start(self.terms)
+        self._chain: bytes = row[1] if row else journal.start(self.terms)
         self._windows, self._charged = db.execute("SELECT count(*), coalesce(sum(rho), 0) FROM windows").fetchone()
         self._sealed = db.execute("SELECT count(*) FROM windows WHERE state IN ('sealed', 'acknowledged')").fetchone()[
             0
         ]
         self._spent = db.execute("SELECT coalesce(sum(rho), 0) FROM blocks").fetchone()[0]
+        self._users = bytes.fromhex(self._meta("users"))
         if self._meta("head") != self._head():
             raise LedgerDamaged(
                 f"{self.path} is damaged: its tables disagree with the journal's head at row {self._seq}"
             )
+        self._witness.check(self._seq, self._chain, self._chain_at)
         self._mark("open")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _chain_at(self, seq: int) -> bytes:
+        """The link stored beside a journal row."""
+        row = self._db.execute("SELECT chain FROM journal WHERE seq = ?", (seq,)).fetchone()
+        return bytes(row[0]) if row else journal.start(self.terms)
 
     def _head(self) -> str:
         """What the summary tables and the journal's last row must agree with."""
@@ -251,11 +326,33 @@ class SQLiteLedger:
             "capacity_rho": str(terms.capacity.rho_nano),
             "capacity_delta": str(terms.capacity.delta_femto),
             "specification": terms.specification,
-            "head": f"0:{_start(terms).hex()}:0:0:0:0",
+            "head": f"0:{journal.start(terms).hex()}:0:0:0:0",
             "log": "closed",
+            "salt": SystemEntropy().words(4).tobytes().hex(),
+            "users": users.NO_USERS.hex(),
         }
+        if terms.total is not None:
+            values["total_rho"] = str(terms.total.rho_nano)
+            values["total_delta"] = str(terms.total.delta_femto)
         self._db.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
         self._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+
+    def _migrate(self) -> None:
+        """Bring a ledger of an older version up to this one's schema, inside the transaction that opens it."""
+        version = self._meta("schema")
+        while version in _MIGRATIONS:
+            version, statements = _MIGRATIONS[version]
+            for statement in statements.split(";"):
+                self._db.execute(statement)
+            if version == "2":
+                values = {"salt": SystemEntropy().words(4).tobytes().hex(), "users": users.NO_USERS.hex()}
+                self._db.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
+            self._db.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (version,))
+        if version != str(SCHEMA_VERSION):
+            raise LedgerMismatch(
+                f"{self.path} has schema version {version}, this version reads up to {SCHEMA_VERSION}: "
+                "use the version that made it"
+            )
 
     def _meta(self, key: str) -> str:
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
@@ -264,16 +361,14 @@ class SQLiteLedger:
         return str(row[0])
 
     def _read_terms(self) -> Terms:
-        if self._meta("schema") != str(SCHEMA_VERSION):
-            raise LedgerMismatch(
-                f"{self.path} has schema version {self._meta('schema')}, this version reads {SCHEMA_VERSION}: "
-                "use the version that made it"
-            )
         try:
             capacity = PrivacyLoss(int(self._meta("capacity_rho")), int(self._meta("capacity_delta")))
+            total = None
+            if self._db.execute("SELECT 1 FROM meta WHERE key = 'total_rho'").fetchone():
+                total = PrivacyLoss(int(self._meta("total_rho")), int(self._meta("total_delta")))
         except ValueError:
             raise LedgerDamaged(f"{self.path} is damaged: its capacity is not a number") from None
-        return Terms(self._meta("stream"), self._meta("unit"), capacity, self._meta("specification"))
+        return Terms(self._meta("stream"), self._meta("unit"), capacity, self._meta("specification"), total)
 
     def _charge(self, request: Request) -> Verdict:
         db, window = self._db, request.window
@@ -282,59 +377,139 @@ class SQLiteLedger:
             (window.open_ms, window.close_ms),
         ).fetchone()
         if found is not None and found[0] != "charged":
-            return Verdict(window, self._worst(request.blocks))
+            return Verdict(window, self._worst(public_blocks(request)))
         if found is not None:
-            return self._charge_again(window, found[1], PrivacyLoss(found[2], found[3]), found[4])
-        capacity = self.terms.capacity
-        for block in request.blocks:
-            spent = self._block(block)
+            return self._charge_again(request, found[1], PrivacyLoss(found[2], found[3]), found[4])
+        blocks = request.blocks if self.terms.total is None else (*request.blocks, TOTAL_BLOCK)
+        for block in blocks:
+            capacity, spent = self.terms.cap(block), self._block(block)
             if not (spent + request.loss).fits(capacity):
-                refusal = BudgetExhausted(request.loss, capacity - spent, capacity, block)
-                return Verdict(window, self._worst(request.blocks), refusal=refusal)
-        names = ",".join(request.blocks)
+                refusal = BudgetExhausted(request.loss, capacity - spent, capacity, block, window)
+                return Verdict(window, self._worst(public_blocks(request)), refusal=refusal)
+        admitted = None
+        if request.users is not None:
+            if (self._block(USER_BLOCK) + request.loss).fits(self.terms.capacity):  # somebody who is always there
+                blocks = (*blocks, USER_BLOCK)
+            admitted = self._charge_users(request, request.users)
+        for block in blocks:
+            self._charge_block(block, request.loss)
+        names = ",".join(blocks)
         rho, delta = request.loss.rho_nano, request.loss.delta_femto
-        for block in request.blocks:
-            db.execute("INSERT OR IGNORE INTO blocks VALUES (?, 0, 0)", (block,))
-            done = db.execute(
-                "UPDATE blocks SET rho = rho + ?, delta = delta + ? "
-                "WHERE block = ? AND rho + ? <= ? AND delta + ? <= ?",
-                (rho, delta, block, rho, capacity.rho_nano, delta, capacity.delta_femto),
-            )
-            if done.rowcount != 1:
-                raise LedgerDamaged(f"{self.path}: block {block} changed inside a transaction")
         db.execute(
             "INSERT INTO windows VALUES (?, ?, 'charged', 1, ?, ?, ?, NULL)",
             (window.open_ms, window.close_ms, rho, delta, names),
         )
         self._windows += 1
         self._charged += rho
-        self._spent += rho * len(request.blocks)
-        self._append("charge", window, request.loss, names, b"")
-        return grant(window, request.loss, self._worst(request.blocks))
+        self._spent += rho * len(blocks)
+        self._append("charge", window, request.loss, names, b"" if admitted is None else self._users)
+        return grant(window, request.loss, self._worst(public_blocks(request)), admitted)
 
-    def _charge_again(self, window: WindowKey, draws: int, loss: PrivacyLoss, names: str) -> Verdict:
+    def _charge_block(self, block: str, loss: PrivacyLoss) -> None:
+        """The cap stands in the condition of the UPDATE itself."""
+        capacity = self.terms.cap(block)
+        self._db.execute("INSERT OR IGNORE INTO blocks VALUES (?, 0, 0)", (block,))
+        done = self._db.execute(
+            "UPDATE blocks SET rho = rho + ?, delta = delta + ? WHERE block = ? AND rho + ? <= ? AND delta + ? <= ?",
+            (
+                *(loss.rho_nano, loss.delta_femto, block),
+                *(loss.rho_nano, capacity.rho_nano, loss.delta_femto, capacity.delta_femto),
+            ),
+        )
+        if done.rowcount != 1:
+            raise LedgerDamaged(f"{self.path}: block {block} changed inside a transaction")
+
+    def _charge_again(self, request: Request, draws: int, loss: PrivacyLoss, names: str) -> Verdict:
         """A window charged before a crash: once more under the same charge, then never again."""
-        spent = self._worst(names.split(","))
+        window, spent = request.window, self._worst(public_blocks(request))
         if draws >= 2:
             return Verdict(window, spent, interrupted=loss)
         self._db.execute(
             "UPDATE windows SET draws = draws + 1 WHERE open_ms = ? AND close_ms = ?", (window.open_ms, window.close_ms)
         )
         self._append("again", window, PrivacyLoss(), names, b"")
-        return grant(window, loss, spent)
+        admitted = None
+        if request.users is not None:
+            admitted = users.charged(
+                self._buckets(users.buckets_of(request.users)), request.users, request.window.open_ms
+            )
+        return grant(window, loss, spent, admitted, again=True)
+
+    def _refund(self, window: WindowKey, refund: PrivacyLoss, found: tuple[str, int, int, int, str] | None) -> str:
+        """Give back to every block and user that was charged; returns the users' new digest, in hex, if any changed."""
+        charged = PrivacyLoss(found[2], found[3]) if found is not None and found[1] == 1 else PrivacyLoss()
+        if found is None or not refund.fits(charged):
+            raise LedgerError(f"window {window.open_ms} was charged {charged}: {refund} cannot be refunded")
+        blocks = found[4].split(",")
+        for block in filter(None, blocks):
+            self._db.execute(
+                "UPDATE blocks SET rho = rho - ?, delta = delta - ? WHERE block = ?",
+                (refund.rho_nano, refund.delta_femto, block),
+            )
+            self._spent -= refund.rho_nano
+        self._charged -= refund.rho_nano
+        if self.terms.unit != "user":
+            return ""
+        held = self._buckets(None)
+        self._store_users(held, users.refund(held, refund, window.open_ms))
+        return self._users.hex()
+
+    def _charge_users(self, request: Request, keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
+        held = self._buckets(users.buckets_of(keys))
+        changed, admitted = users.charge(held, keys, request.loss, self.terms.capacity, request.window.open_ms)
+        self._store_users(held, changed)
+        return admitted
+
+    def _buckets(self, names: list[int] | None) -> dict[int, bytes]:
+        """Buckets of users by name; None: all."""
+        if names is not None and len(names) <= _FEW:
+            query = f"SELECT bucket, body FROM users WHERE bucket IN ({','.join('?' * len(names))})"
+            return dict(self._db.execute(query, names).fetchall())
+        held = self._db.execute("SELECT bucket, body FROM users")
+        if names is None:
+            return dict(held.fetchall())
+        wanted = set(names)
+        return {name: body for name, body in held if name in wanted}
+
+    def _store_users(self, held: dict[int, bytes], changed: dict[int, bytes]) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO users VALUES (?, ?)", changed.items())
+        self._users = users.add_digests(
+            self._users,
+            (users.digest(name, held.get(name, b"")) for name in changed),
+            (users.digest(name, body) for name, body in changed.items()),
+        )
+        self._db.execute("UPDATE meta SET value = ? WHERE key = 'users'", (self._users.hex(),))
+
+    def _verify_users(self) -> bytes | None:
+        """Check every user against the cap; returns the digest of all, None if the unit is another."""
+        root = users.NO_USERS
+        capacity = self.terms.capacity
+        for bucket, body in self._db.execute("SELECT bucket, body FROM users ORDER BY bucket"):
+            rho, delta = users.totals({bucket: body})
+            if (rho > capacity.rho_nano).any() or (delta > capacity.delta_femto).any():
+                raise LedgerDamaged(f"{self.path}: bucket {bucket} holds a user who is past the capacity")
+            root = users.add_digests(root, (), (users.digest(bucket, body),))
+        return root if self.terms.unit == "user" else None
+
+    def _journal(self) -> Iterator[tuple[Row, bytes]]:
+        rows = self._db.execute(
+            "SELECT seq, kind, open_ms, close_ms, rho, delta, blocks, body, chain FROM journal ORDER BY seq"
+        )
+        for *row, chain in rows:
+            yield Row(*row), chain
 
     def _block(self, block: str) -> PrivacyLoss:
         row = self._db.execute("SELECT rho, delta FROM blocks WHERE block = ?", (block,)).fetchone()
         return PrivacyLoss(*row) if row else PrivacyLoss()
 
     def _worst(self, blocks: Sequence[str]) -> PrivacyLoss:
-        spent = [self._block(block) for block in blocks]
-        return PrivacyLoss(max(loss.rho_nano for loss in spent), max(loss.delta_femto for loss in spent))
+        """Of the most charged of some blocks, the total left out."""
+        return worst([self._block(block) for block in blocks if block != TOTAL_BLOCK])
 
     def _append(self, kind: str, window: WindowKey, loss: PrivacyLoss, blocks: str, body: bytes) -> int:
         self._seq += 1
-        row = (self._seq, kind, window.open_ms, window.close_ms, loss.rho_nano, loss.delta_femto, blocks, body)
-        self._chain = _link(self._chain, row)
+        row = Row(self._seq, kind, window.open_ms, window.close_ms, loss.rho_nano, loss.delta_femto, blocks, body)
+        self._chain = journal.link(self._chain, row)
         self._db.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, self._chain))
         return self._seq
 
@@ -342,162 +517,16 @@ class SQLiteLedger:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         if os.getpid() != self._pid:
             raise LedgerError(f"{self.path} was opened before a fork: open the engine in the process that uses it")
-        before = self._seq, self._chain, self._windows, self._sealed, self._charged, self._spent
+        before = self._seq, self._chain, self._windows, self._sealed, self._charged, self._spent, self._users
         try:
-            with _errors(self.path):
+            with in_our_words(self.path):
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
                 self._db.execute("UPDATE meta SET value = ? WHERE key = 'head'", (self._head(),))
                 self._db.execute("COMMIT")
         except BaseException:
-            self._seq, self._chain, self._windows, self._sealed, self._charged, self._spent = before
+            self._seq, self._chain, self._windows, self._sealed, self._charged, self._spent, self._users = before
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
-
-    def _verify_journal(self) -> int:
-        chain, count = _start(self.terms), 0
-        windows: dict[tuple[int, int], list[Any]] = {}
-        blocks: dict[str, list[int]] = {}
-        rows = self._db.execute(
-            "SELECT seq, kind, open_ms, close_ms, rho, delta, blocks, body, chain FROM journal ORDER BY seq"
-        )
-        for *row, stored in rows:
-            count += 1
-            chain = _link(chain, tuple(row))
-            seq, kind, opens, closes, rho, delta, names, _body = row
-            if seq != count or chain != stored:
-                raise LedgerDamaged(f"{self.path}: journal row {seq} does not follow from the rows before it")
-            entry = windows.setdefault((opens, closes), ["", 0, 0, 0, "", None])
-            if not _step(entry, kind, seq, rho, delta, names):
-                raise LedgerDamaged(f"{self.path}: journal row {seq} ({kind}) is out of order for window {opens}")
-            if kind == "charge":
-                for block in names.split(","):
-                    total = blocks.setdefault(block, [0, 0])
-                    total[0] += rho
-                    total[1] += delta
-                    if not PrivacyLoss(*total).fits(self.terms.capacity):
-                        raise LedgerDamaged(f"{self.path}: journal row {seq} takes block {block} past its capacity")
-        for block, rho, delta in self._db.execute("SELECT block, rho, delta FROM blocks ORDER BY block"):
-            if [rho, delta] != blocks.pop(block, None):
-                raise LedgerDamaged(f"{self.path}: block {block} disagrees with the journal")
-        for opens, closes, *entry in self._db.execute(
-            "SELECT open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq FROM windows ORDER BY open_ms"
-        ):
-            if entry != windows.pop((opens, closes), None):
-                raise LedgerDamaged(f"{self.path}: window {opens} disagrees with the journal")
-        if blocks or windows:
-            raise LedgerDamaged(f"{self.path}: blocks or windows of the journal are missing from their tables")
-        return count
-
-
-def _step(entry: list[Any], kind: str, seq: int, rho: int, delta: int, names: str) -> bool:
-    """One journal row applied to a window's state; False if it may not come here."""
-    state = entry[0]
-    if kind == "charge" and state == "":
-        entry[:] = ["charged", 1, rho, delta, names, None]
-    elif kind == "again" and state == "charged":
-        entry[1] += 1
-    elif kind == "seal" and state in ("", "charged"):
-        entry[0], entry[5] = "sealed", seq
-    elif kind == "acknowledge" and state == "sealed":
-        entry[0] = "acknowledged"
-    else:
-        return False
-    return True
-
-
-def _start(terms: Terms) -> bytes:
-    """The chain's first link: it binds the journal to what the ledger is about."""
-    capacity = terms.capacity
-    text = "|".join((terms.stream, terms.unit, str(capacity.rho_nano), str(capacity.delta_femto), terms.specification))
-    return hashlib.sha256(text.encode()).digest()
-
-
-def _link(chain: bytes, row: tuple[Any, ...]) -> bytes:
-    head = "|".join(map(str, row[:-1])).encode()
-    return hashlib.sha256(chain + hashlib.sha256(head).digest() + hashlib.sha256(row[-1]).digest()).digest()
-
-
-def _must_agree(path: str, found: Terms, wanted: Terms) -> None:
-    if found.stream != wanted.stream:
-        raise LedgerMismatch(
-            f"{path} belongs to stream {found.stream!r}, not {wanted.stream!r}: give each stream its own `ledger.url`"
-        )
-    if found.unit != wanted.unit:
-        raise LedgerMismatch(f"{path} protects the unit {found.unit!r}, the configuration says {wanted.unit!r}")
-    if found.capacity != wanted.capacity:
-        raise LedgerMismatch(
-            f"{path} guarantees {found.capacity} for ever, the configuration says {wanted.capacity}: a cap that was "
-            "promised cannot be changed; restore `budget`"
-        )
-    if found.specification != wanted.specification:
-        raise LedgerMismatch(
-            f"{path} was made with another specification of lattice, features, window or release: charged windows "
-            "cannot change theirs; restore it, or start a new stream with a new ledger"
-        )
-
-
-def _refuse_lost_log(path: str) -> None:
-    """If the main file says that its newest charges are in a log, the log must be there.
-
-    Looked at before SQLite can make a new log. Without a log nobody has the ledger open, so reading the file is safe.
-    """
-    if not os.path.isfile(path) or os.path.exists(f"{path}-wal"):
-        return
-    name = urllib.parse.quote(os.path.abspath(path))
-    try:
-        with contextlib.closing(sqlite3.connect(f"file:{name}?immutable=1", uri=True)) as db:
-            row = db.execute("SELECT value FROM meta WHERE key = 'log'").fetchone()
-    except sqlite3.Error:
-        return  # no ledger of ours, or damaged: found out when it is opened
-    if row == ("open",):
-        raise LedgerDamaged(
-            f"{path} was not closed and its {path}-wal is missing: charges are lost; restore both files together, or "
-            "end this stream and start one under a new name and budget"
-        )
-
-
-def _connect(path: str, *, create: bool) -> sqlite3.Connection:
-    if os.path.isdir(path):
-        raise LedgerError(f"{path} must be a file, it is a directory: change `ledger.url`")
-    if not create and not os.path.exists(path):
-        raise LedgerError(f"{path} does not exist: there is no ledger to look at")
-    if not os.path.exists(path):
-        if os.path.exists(f"{path}-wal"):
-            raise LedgerDamaged(f"{path} is missing, its log {path}-wal is there: charges are lost; restore both files")
-        # Never open and close a file that may be a ledger in use: closing any descriptor drops the process's locks.
-        try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        except FileExistsError:
-            pass
-        except OSError as error:
-            raise LedgerError(f"{path} cannot be opened for writing: {error.strerror}") from None
-    with _errors(path):
-        return sqlite3.connect(path, timeout=0.5, isolation_level=None, check_same_thread=False)
-
-
-@contextmanager
-def _errors(path: str) -> Iterator[None]:
-    """SQLite's errors in our words."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        text = str(error)
-        if "locked" in text:
-            raise LedgerInUse(
-                f"{path} is in use: one engine at a time; stop the other, or use another ledger"
-            ) from None
-        if "full" in text:
-            raise LedgerError(
-                f"{path} cannot grow: the disk is full; nothing was released under an unwritten charge"
-            ) from None
-        if "no such" in text or "malformed" in text:
-            raise LedgerDamaged(f"{path} is damaged: {text}") from None
-        raise LedgerError(f"{path} cannot be used: {text}") from None
-    except sqlite3.DatabaseError as error:
-        raise LedgerDamaged(f"{path} is damaged: {error}") from None
-    except (TypeError, ValueError) as error:  # a column of another type than we write
-        if isinstance(error, FcstreamError):
-            raise
-        raise LedgerDamaged(f"{path} is damaged: a value has the wrong type") from None
+        self._witness.note(self._seq, self._chain)

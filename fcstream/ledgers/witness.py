@@ -1,0 +1,99 @@
+"""A few bytes beside a ledger that remember how far it came: an older copy put in its place is found out.
+
+Written after every transaction and never waited for: after a power loss the witness may be behind its ledger, never
+ahead of it. Two lines are written in turns, each with a checksum, so a torn one leaves the other.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Callable
+
+from ..errors import LedgerDamaged
+
+_LINE = re.compile(rb"((\d{20}) ([0-9a-f]{64})) ([0-9a-f]{8})\n")
+_WIDTH = 95
+
+
+class Witness:
+    """The length and the last link of a journal, in a file of its own.
+
+    Parameters
+    ----------
+    path : str
+        Made with mode 0600 when something is first noted.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._file = -1
+        self._turn = 0
+
+    def check_absence(self) -> None:
+        """Refuse to make a ledger where there was one.
+
+        Raises
+        ------
+        LedgerDamaged
+        """
+        seen, _ = self._seen()
+        if seen:
+            raise LedgerDamaged(
+                f"{self._ledger} is missing, {self.path} has seen {seen} journal rows of it: restore it; or remove "
+                "that file too and start a stream under a new name and budget"
+            )
+
+    def check(self, seq: int, chain: bytes, chain_at: Callable[[int], bytes]) -> None:
+        """Compare the ledger, whose last row and link are given, with what was seen of it.
+
+        Raises
+        ------
+        LedgerDamaged
+            The ledger is older than what was seen, or another one. An absent or torn witness says nothing.
+        """
+        seen, link = self._seen()
+        ledger = self._ledger
+        if seen > seq:
+            raise LedgerDamaged(
+                f"{ledger} has {seq} journal rows, {self.path} has seen {seen}: an older copy was put in its place and "
+                "charges are forgotten; restore the newest one, or end this stream and start one under a new name and "
+                "budget"
+            )
+        if seen and (chain if seen == seq else chain_at(seen)) != link:
+            raise LedgerDamaged(
+                f"{ledger} differs at journal row {seen} from what {self.path} has seen: it is the ledger of another "
+                "history; restore the right one"
+            )
+
+    def note(self, seq: int, chain: bytes) -> None:
+        """Remember a row and its link. Failing to do so does no harm: the witness is then behind."""
+        try:
+            if self._file < 0:
+                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            text = b"%020d %s" % (seq, chain.hex().encode())
+            os.pwrite(self._file, b"%s %08x\n" % (text, zlib.crc32(text)), self._turn * _WIDTH)
+            self._turn = 1 - self._turn
+        except OSError:
+            pass
+
+    @property
+    def _ledger(self) -> str:
+        return self.path.removesuffix("-witness")
+
+    def _seen(self) -> tuple[int, bytes]:
+        """Rows and last link; 0 rows if nothing is known."""
+        try:
+            with open(self.path, "rb") as file:
+                found = [_LINE.fullmatch(file.read(_WIDTH)) for _ in range(2)]
+        except OSError:
+            return 0, b""
+        sound = [line for line in found if line and zlib.crc32(line[1]) == int(line[4], 16)]
+        return max(((int(line[2]), bytes.fromhex(line[3].decode())) for line in sound), default=(0, b""))
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
