@@ -97,6 +97,10 @@ class PrivacyLoss:
         """True if both parts are within `capacity`."""
         return self.rho_nano <= capacity.rho_nano and self.delta_femto <= capacity.delta_femto
 
+    def missing(self, available: PrivacyLoss) -> PrivacyLoss:
+        """How much more than `available` it would take, in each part."""
+        return PrivacyLoss(max(0, self.rho_nano - available.rho_nano), max(0, self.delta_femto - available.delta_femto))
+
     def split(self, parts: int) -> list[PrivacyLoss]:
         """`parts` shares that sum to this loss exactly; they differ by at most one unit."""
         if parts < 1:
