@@ -41,15 +41,16 @@ class Spy:
         self._mask = np.empty(0, bool)
 
     def __enter__(self) -> Spy:
-        self._select, self._release = ZCDPFilter.select_core, RecentredMean.release
+        self._select, self._release = ZCDPFilter.keep, RecentredMean.release
         spy = self
 
-        def select_core(core, counts, noise):
-            found = spy._select(core, counts, noise)
+        def keep(core, counts, n_hat, noise):
+            found = spy._select(core, counts, n_hat, noise)
             spy._mask = found.mask
             return found
 
         def release(mechanism, view, charge, noise):
+            spy._mask = np.zeros(view.size, bool)  # stays so if the size stops the window
             outcome = spy._release(mechanism, view, charge, noise)
             points = view.points()
             core = points[spy._mask]
@@ -58,11 +59,11 @@ class Spy:
             )
             return outcome
 
-        ZCDPFilter.select_core, RecentredMean.release = select_core, release
+        ZCDPFilter.keep, RecentredMean.release = keep, release
         return self
 
     def __exit__(self, *_: object) -> None:
-        ZCDPFilter.select_core, RecentredMean.release = self._select, self._release
+        ZCDPFilter.keep, RecentredMean.release = self._select, self._release
 
 
 def measure(name: str, folder: str) -> dict[str, object]:

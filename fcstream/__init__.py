@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _NAMES = {
+    "AdvancedDPFilter": "budgets",
     "BasicFilter": "cores",
     "BlockCounts": "coins",
     "BudgetExhausted": "errors",
+    "BudgetSchedule": "budgets",
     "Config": "config",
     "ConfigError": "errors",
+    "DPLoss": "zcdp",
     "Engine": "engine",
     "EngineClosed": "errors",
     "FcstreamError": "errors",
@@ -45,15 +48,22 @@ _NAMES = {
     "UserPredicate": "predicates",
     "ZCDPFilter": "cores",
     "friend_counts": "friends",
+    "geo_epsilon": "zcdp",
+    "geo_rho_cap": "zcdp",
     "private_mean": "arrays",
     "set_threads": "pool",
     "warm_up": "arrays",
+    "zcdp_of_dp": "zcdp",
+    "zcdp_of_geo": "zcdp",
+    "zcdp_of_laplace": "zcdp",
 }
 __all__ = ["__version__", *sorted(_NAMES)]
 
 if TYPE_CHECKING:
     from .arrays import private_mean as private_mean
     from .arrays import warm_up as warm_up
+    from .budgets import AdvancedDPFilter as AdvancedDPFilter
+    from .budgets import BudgetSchedule as BudgetSchedule
     from .budgets import PrivacyFilter as PrivacyFilter
     from .budgets import PrivacyOdometer as PrivacyOdometer
     from .coins import BlockCounts as BlockCounts
@@ -90,7 +100,13 @@ if TYPE_CHECKING:
     from .releases.base import Release as Release
     from .sampled import HiddenCoinFilter as HiddenCoinFilter
     from .sampled import SparseZCDPFilter as SparseZCDPFilter
+    from .zcdp import DPLoss as DPLoss
     from .zcdp import PrivacyLoss as PrivacyLoss
+    from .zcdp import geo_epsilon as geo_epsilon
+    from .zcdp import geo_rho_cap as geo_rho_cap
+    from .zcdp import zcdp_of_dp as zcdp_of_dp
+    from .zcdp import zcdp_of_geo as zcdp_of_geo
+    from .zcdp import zcdp_of_laplace as zcdp_of_laplace
 
 
 def __getattr__(name: str) -> Any:

@@ -3,30 +3,63 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Generic
 
 from .errors import BudgetExhausted, ConfigError
-from .zcdp import RHO_UNIT, PrivacyLoss, epsilon_simple
+from .zcdp import (
+    DELTA_UNIT,
+    EPSILON_UNIT,
+    RHO_UNIT,
+    DPLoss,
+    Loss,
+    Number,
+    PrivacyLoss,
+    epsilon_simple,
+    largest,
+    to_units,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # a `PrivacyFilter` without parameters is one on rho
+
+    LossT = TypeVar("LossT", bound=Loss, default=PrivacyLoss)
+else:
+    from typing import TypeVar
+
+    LossT = TypeVar("LossT", bound=Loss)
 
 _ETA_PER_RHO = 0.2
 
 
-class PrivacyFilter:
+class PrivacyFilter(Generic[LossT]):
     """Spends fully adaptive losses until a cap.
 
     Parameters
     ----------
-    capacity : PrivacyLoss
-        The guarantee: valid for ever, whatever is asked.
+    capacity : PrivacyLoss or DPLoss
+        The guarantee: valid for ever, whatever is asked. Losses must be of the same kind. For no cap there is
+        `PrivacyOdometer`, which promises nothing.
     block : str
         What it protects, for messages.
-    spent : PrivacyLoss
+    spent : PrivacyLoss or DPLoss
         To go on from a stored state.
 
     Privacy
     -------
     Unit and relation: those of the mechanisms charged. If every mechanism is charged its (rho, delta) before it runs
     and runs only if the charge was taken, everything released is (capacity.rho, capacity.delta)-zCDP, for losses
-    chosen adaptively. A refused charge costs nothing and leaves the filter usable.
+    chosen adaptively; with `DPLoss` (capacity.epsilon, capacity.delta)-DP. A refused charge costs nothing and leaves
+    the filter usable: it depends on public numbers only. What is charged must be the worst case over all neighbors,
+    never the loss at the data at hand.
+
+    Geo-privacy is the same with losses per unit of distance (epsilon) or per squared unit (rho) and no delta: charge
+    worst cases over all pairs within the largest distance, epsilon to a filter on `DPLoss`, or rho and `zcdp_of_geo`
+    to one on `PrivacyLoss`, whose cap `geo_rho_cap` finds.
 
     Complexity
     ----------
@@ -34,25 +67,115 @@ class PrivacyFilter:
 
     Source
     ------
-    Whitehouse, Ramdas, Rogers, Wu 2023; Feldman and Zrnic 2021; Liang and Yi, Theorem 4.4.
+    Whitehouse, Ramdas, Rogers, Wu 2023, Theorem 1; Rogers, Roth, Ullman, Vadhan 2016 (epsilon, delta); Feldman and
+    Zrnic 2021; Liang and Yi, Adaptive Privacy Budgeting, eq. 7 and Theorem 4.4 (geo-privacy). Theirs stop for good at
+    the first refusal, which only eases the proofs.
     """
 
     __slots__ = ("block", "capacity", "spent")
 
-    def __init__(self, capacity: PrivacyLoss, block: str = "stream", spent: PrivacyLoss | None = None) -> None:
+    def __init__(self, capacity: LossT, block: str = "stream", spent: LossT | None = None) -> None:
         self.capacity = capacity
         self.block = block
-        self.spent = spent or PrivacyLoss()
+        self.spent: LossT = capacity * 0 if spent is None else spent
 
     @property
-    def remaining(self) -> PrivacyLoss:
-        return self.capacity - self.spent
+    def remaining(self) -> LossT:
+        """What is left, part by part."""
+        return self.capacity.missing(self.spent)
 
-    def can_spend(self, loss: PrivacyLoss) -> bool:
+    def can_spend(self, loss: LossT) -> bool:
         """Whether `spend` would take this loss."""
         return (self.spent + loss).fits(self.capacity)
 
-    def spend(self, loss: PrivacyLoss) -> None:
+    def spend(self, loss: LossT) -> None:
+        """Take a loss.
+
+        Raises
+        ------
+        BudgetExhausted
+            It does not fit; nothing is spent.
+        ConfigError
+            It is of another kind than the capacity; nothing is spent.
+        """
+        spent = self.spent + loss
+        if not spent.fits(self.capacity):
+            raise BudgetExhausted(loss, self.remaining, self.capacity, self.block)
+        self.spent = spent
+
+
+class AdvancedDPFilter:
+    """Spends fully adaptive (epsilon, delta)-DP losses by the sum of their squares: many small ones fit.
+
+    Parameters
+    ----------
+    capacity : DPLoss
+        The guarantee, `slack` included: valid for ever, whatever is asked.
+    slack : float, int, str, Decimal or Fraction
+        The part of the capacity's delta that pays for adding squares; at least 1e-15. The mechanisms share the rest,
+        so for epsilon-DP ones all of it is best.
+    block : str
+        What it protects, for messages.
+    squares, delta_femto : int
+        To go on from a stored state.
+
+    Attributes
+    ----------
+    squares : int
+        Sum of epsilon**2 spent, in units of 1e-18. Not an epsilon, and there is none to show while the stream goes on.
+    delta_femto : int
+        Sum of delta spent, in units of 1e-15, without the slack.
+
+    Privacy
+    -------
+    Unit and relation: those of the mechanisms charged. If every mechanism is charged its (epsilon, delta) before it
+    runs and runs only if the charge was taken, everything released is (capacity.epsilon, capacity.delta)-DP, for
+    losses chosen adaptively. A charge is taken if sqrt(2 ln(1/slack) S) + S/2 <= capacity.epsilon for the sum S of all
+    squares, and all deltas and the slack are within capacity.delta. The rule becomes one integer cap on S, rounded
+    down with an upper bound of the logarithm, so that no rounding can take too much. A `PrivacyFilter` charged
+    `zcdp_of_dp` losses with the cap `rho_for_epsilon` gives holds more still, and other kinds of mechanisms too.
+
+    Complexity
+    ----------
+    O(1) a charge.
+
+    Source
+    ------
+    Whitehouse, Ramdas, Rogers, Wu 2023, Theorem 2. Theirs stops for good at the first refusal.
+    """
+
+    __slots__ = ("_most_delta", "_most_squares", "block", "capacity", "delta_femto", "squares")
+
+    def __init__(
+        self, capacity: DPLoss, slack: Number, block: str = "stream", squares: int = 0, delta_femto: int = 0
+    ) -> None:
+        paid = to_units(slack, DELTA_UNIT, up=False, name="slack")
+        if not 1 <= paid <= capacity.delta_femto or paid >= DELTA_UNIT:
+            raise ConfigError(
+                f"must be in [1e-15, {capacity.delta:g}] and below 1, got {slack}: the capacity's delta pays for it",
+                "slack",
+            )
+        self.capacity = capacity
+        self.block = block
+        self.squares = squares
+        self.delta_femto = delta_femto
+        self._most_squares = _most_squares(capacity.epsilon_nano, paid)
+        self._most_delta = capacity.delta_femto - paid
+
+    @property
+    def remaining(self) -> DPLoss:
+        """The largest single loss that would be taken; many smaller ones may fit beside each other."""
+        squares, delta = self._most_squares - self.squares, self._most_delta - self.delta_femto
+        return DPLoss(math.isqrt(max(0, squares)), max(0, delta))
+
+    def can_spend(self, loss: DPLoss) -> bool:
+        """Whether `spend` would take this loss."""
+        return (
+            self.squares + loss.epsilon_nano**2 <= self._most_squares
+            and self.delta_femto + loss.delta_femto <= self._most_delta
+        )
+
+    def spend(self, loss: DPLoss) -> None:
         """Take a loss.
 
         Raises
@@ -62,7 +185,18 @@ class PrivacyFilter:
         """
         if not self.can_spend(loss):
             raise BudgetExhausted(loss, self.remaining, self.capacity, self.block)
-        self.spent = self.spent + loss
+        self.squares += loss.epsilon_nano**2
+        self.delta_femto += loss.delta_femto
+
+
+def _most_squares(epsilon_nano: int, slack_femto: int) -> int:
+    """Largest S, in squared nano units, with sqrt(2 L S) + S/2 <= epsilon for an upper bound L of ln(1/slack)."""
+    exact = Context(prec=60)
+    gap = exact.subtract(exact.ln(Decimal(DELTA_UNIT)), exact.ln(Decimal(slack_femto)))
+    bound = Fraction(exact.multiply(gap, 1 + Decimal("1e-40")))
+    # The rule times 2e18, squared: (2 L S 4e36 / 1e18)**(1/2) <= 2e9 epsilon_nano - S.
+    whole, scale = 2 * epsilon_nano * EPSILON_UNIT, 8 * EPSILON_UNIT**2 * bound.numerator
+    return largest(lambda squares: squares <= whole and scale * squares <= bound.denominator * (whole - squares) ** 2)
 
 
 class PrivacyOdometer:
@@ -141,3 +275,136 @@ class PrivacyOdometer:
         first = max(1, int(self._tuned_for * RHO_UNIT) >> 4)
         rung = max(0, (-(-self.spent.rho_nano // first) - 1).bit_length())
         return epsilon_simple((first << rung) / RHO_UNIT, 6 * failure / (math.pi * (rung + 1)) ** 2)
+
+
+@dataclass(frozen=True)
+class BudgetSchedule:
+    """How much of a budget a query may use at most, when earlier queries used less than they were offered.
+
+    Every query has a base, its weight's part of the capacity. What earlier queries saved is offered on top, in part.
+
+    Parameters
+    ----------
+    capacity_nano : int
+        The whole budget: rho, or epsilon, in nano units.
+    queries : int or None
+        How many there will be; None if that is not known.
+    savings : str
+        The part of all savings that the query at a step is offered: ``paper``, from 3/4 up to 1 at the last query (3/4
+        if `queries` is None); ``even``, what is left divided by the queries left; ``none``.
+    weights : tuple of Fraction, or None
+        Each query's part of the capacity, summing to at most 1. None means 1/queries each, or 1/(l (l+1)) at step l if
+        `queries` is None.
+
+    Privacy
+    -------
+    Shares are functions of public numbers and cost nothing: what guards the capacity is a `PrivacyFilter`, one per
+    user if users save different amounts. A query must be charged at most its share, and what it is charged may depend
+    on releases only. If every query used at most its share, then at every step l
+
+        floor(weight * capacity) <= share <= remaining,
+
+    so no query is starved by those before it, whatever they saved, and none is offered what is not there. Proof: let
+    base be the capacity times 1 less the weights before l. Then remaining >= base: it holds at the start, and if it
+    holds at l, share <= part * (remaining - base) + weight * capacity with part <= 1, so after any use <= share there
+    remains at least (1 - part)(remaining - base) + base - weight * capacity, which is at least the next base. Hence
+    share <= remaining - base + weight * capacity <= remaining, as weight * capacity <= base, and the share is the
+    rounded-down sum of something at least 0 and weight * capacity.
+
+    Complexity
+    ----------
+    O(1) a share.
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 3 (weights 1/m, ``paper``) and the text before it (``even``).
+    Ours: other weights, an unknown number of queries, exact arithmetic rounded down; one query, where Algorithm 3
+    divides by 0, gets everything.
+
+    Examples
+    --------
+    >>> schedule = BudgetSchedule(1_000_000_000, queries=4)
+    >>> schedule.share(1, 1_000_000_000)
+    250000000
+    >>> schedule.share(2, 900_000_000)  # the first used 0.1 only: 5/6 of the savings on top
+    375000000
+    """
+
+    capacity_nano: int
+    queries: int | None = None
+    savings: str = "paper"
+    weights: tuple[Fraction, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.capacity_nano < 0:
+            raise ConfigError(f"must be at least 0, got {self.capacity_nano}", "capacity_nano")
+        if self.queries is not None and self.queries < 1:
+            raise ConfigError(f"must be at least 1, or None, got {self.queries}", "queries")
+        if self.savings not in ("paper", "even", "none"):
+            raise ConfigError(f"must be 'paper', 'even' or 'none', got {self.savings!r}", "savings")
+        if self.savings == "even" and self.queries is None:
+            raise ConfigError("must not be 'even' if `queries` is None: say how many there will be", "savings")
+        if self.weights is None:
+            return
+        if len(self.weights) != self.queries:
+            raise ConfigError(f"must be one for each of `queries`={self.queries}, got {len(self.weights)}", "weights")
+        if min(self.weights) < 0 or sum(self.weights) > 1:
+            raise ConfigError(f"must be at least 0 and sum to at most 1, got a sum of {sum(self.weights)}", "weights")
+
+    def weight(self, step: int) -> Fraction:
+        """Part of the capacity that the query at this step, counted from 1, has for itself."""
+        self._check_step(step)
+        if self.weights is not None:
+            return self.weights[step - 1]
+        return Fraction(1, step * (step + 1) if self.queries is None else self.queries)
+
+    def unclaimed(self, step: int) -> Fraction:
+        """Part of the capacity that belongs to the query at this step and those after it: 1 less earlier weights."""
+        self._check_step(step)
+        if self.weights is not None:
+            return 1 - self._earlier[step - 1]
+        return Fraction(1, step) if self.queries is None else Fraction(self.queries - step + 1, self.queries)
+
+    def part(self, step: int) -> Fraction:
+        """Part of all savings that the query at this step is offered."""
+        self._check_step(step)
+        if self.savings == "none":
+            return Fraction(0)
+        if self.savings == "even":
+            return Fraction(1, (self.queries or 0) - step + 1)
+        if self.queries is None:
+            return Fraction(3, 4)
+        return Fraction(3, 4) + Fraction(step - 1, 4 * (self.queries - 1)) if self.queries > 1 else Fraction(1)
+
+    def share(self, step: int, remaining_nano: int) -> int:
+        """The most that the query at this step may use, in nano units.
+
+        Parameters
+        ----------
+        step : int
+            Counted from 1, skipped queries too.
+        remaining_nano : int
+            The capacity less everything used before this step.
+
+        Raises
+        ------
+        ConfigError
+            There is no such step, or less remains than queries that keep to their shares can leave.
+        """
+        saved = remaining_nano - self.unclaimed(step) * self.capacity_nano
+        if saved < 0 or remaining_nano > self.capacity_nano:
+            raise ConfigError(
+                f"must be in [{math.ceil(remaining_nano - saved)}, {self.capacity_nano}] at step {step}, "
+                f"got {remaining_nano}: an earlier query used more than its share",
+                "remaining_nano",
+            )
+        return math.floor(self.part(step) * saved + self.weight(step) * self.capacity_nano)
+
+    def _check_step(self, step: int) -> None:
+        if step < 1 or (self.queries is not None and step > self.queries):
+            most = "" if self.queries is None else f" and at most `queries`={self.queries}"
+            raise ConfigError(f"must be at least 1{most}, got {step}: steps count from 1", "step")
+
+    @cached_property
+    def _earlier(self) -> list[Fraction]:
+        return list(accumulate(self.weights or (), initial=Fraction(0)))

@@ -9,19 +9,22 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from .budgets import BudgetSchedule
 from .errors import ConfigError
 from .lattice import Feature, Grid, Lattice
 from .ledgers.base import Terms
+from .policies import Spending
 from .records import Refused, Schema, parse_iso8601
 from .releases.base import Mechanism
 from .releases.count import NoisyCount
 from .releases.mean import BallMean, FriendlyMean, RecentredMean
+from .releases.tracking import TrackingMean
 from .windows import Schedule
 from .zcdp import PrivacyLoss
 
@@ -35,7 +38,9 @@ class StreamSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     name: str
     time: str = "ts_ms"
     time_unit: Literal["ms", "s", "iso8601"] = "ms"
-    unit: Literal["event", "stream"] = "event"
+    unit: Literal["event", "stream", "user"] = "event"
+    user: str | None = None
+    per_user: Literal["first", "mean"] = "first"
 
 
 class LatticeSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -71,7 +76,7 @@ class ReleaseSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """``[release]``: what is released of every window, and for how much."""
 
     kind: Literal["mean", "count"] = "mean"
-    method: Literal["recentered", "friendly", "ball"] = "recentered"
+    method: Literal["recentered", "friendly", "ball", "tracking"] = "recentered"
     radius: float | None = None
     spread: float | Literal["histogram"] = "histogram"
     center: list[float] | None = None
@@ -82,10 +87,14 @@ class ReleaseSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 class BudgetSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[budget]``: the cap, for ever, of what any one record (unit event) or the stream can cost."""
+    """``[budget]``: the cap, for ever, of what one record (unit event), one user or the stream can cost."""
 
     rho: float
     delta: float
+    total_rho: float | None = None
+    total_delta: float | None = None
+    savings: Literal["none", "even", "paper"] = "none"
+    exhausted: Literal["refuse", "stop"] = "refuse"
 
 
 class UrlSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -153,6 +162,10 @@ class Job:
     clock : str
     ahead_ms : int
         How far a live record's stamp may lie ahead of its own arrival.
+    spending : Spending
+        How each window's mechanism and charge are decided.
+    per_user : str
+        See `UserPoints`.
     """
 
     schema: Schema
@@ -162,6 +175,8 @@ class Job:
     terms: Terms
     clock: str
     ahead_ms: int
+    spending: Spending
+    per_user: str
 
     @classmethod
     def of(cls, config: Config) -> Job:
@@ -169,9 +184,11 @@ class Job:
         stream, window = config.stream, config.window
         if not stream.name:
             raise ConfigError("must not be empty", "stream.name")
-        schema = Schema(stream.time, stream.time_unit, tuple(f.name for f in config.features))
+        schema = Schema(stream.time, stream.time_unit, tuple(f.name for f in config.features), _user_field(stream))
         if stream.time in schema.features:
             raise ConfigError(f"must not be the time field {stream.time!r}", "features")
+        if schema.user is not None and schema.user in (stream.time, *schema.features):
+            raise ConfigError(f"must be a field of its own, {schema.user!r} is the time or a feature", "stream.user")
         grid = Grid(
             Lattice(config.lattice.step),
             tuple(Feature(f.name, f.min, f.max, f.scale, f.origin, f.transform) for f in config.features),
@@ -180,6 +197,11 @@ class Job:
         mechanism = _mechanism(config, grid)
         if schedule.reach > 1 and mechanism.pairs.kind != "exact":
             raise ConfigError("must be 'exact' for sliding windows: coins serve one release", "release.pairs")
+        if schedule.reach > 1 and stream.unit == "user":
+            raise ConfigError(
+                "must be left out with unit = 'user': a user could have a point in each of several windows at once",
+                "window.slide",
+            )
         capacity = _capacity(config.budget)
         times = schedule.overlap if stream.unit == "event" else 1
         if not (mechanism.loss * times).fits(capacity):
@@ -187,9 +209,61 @@ class Job:
             raise ConfigError(
                 f"must hold {what} at {mechanism.loss} each, got {capacity}: raise it, or lower `release`", "budget"
             )
-        terms = Terms(stream.name, stream.unit, capacity, _specification(config))
+        total = _total(config.budget, mechanism)
+        terms = Terms(stream.name, stream.unit, capacity, _specification(config), total)
+        spending = _spending(config, mechanism, schedule)
         ahead = schedule.length_ms if window.ahead is None else duration_ms(window.ahead, "window.ahead")
-        return cls(schema, grid, schedule, mechanism, terms, window.clock, ahead)
+        return cls(schema, grid, schedule, mechanism, terms, window.clock, ahead, spending, stream.per_user)
+
+
+def _user_field(stream: StreamSection) -> str | None:
+    if stream.unit == "user":
+        if not stream.user:
+            raise ConfigError("is required with unit = 'user': the field that names whose record it is", "stream.user")
+        return stream.user
+    if stream.user is not None:
+        raise ConfigError(f"belongs to unit = 'user', the unit is {stream.unit!r}", "stream.user")
+    return None
+
+
+def _total(budget: BudgetSection, mechanism: Mechanism) -> PrivacyLoss | None:
+    """The cap of the plain sum over all windows."""
+    if budget.total_rho is None:
+        if budget.total_delta is not None:
+            raise ConfigError("is required beside `total_delta`", "budget.total_rho")
+        return None
+    if not (math.isfinite(budget.total_rho) and budget.total_rho > 0):
+        raise ConfigError(f"must be a positive number, got {budget.total_rho!r}", "budget.total_rho")
+    delta = 0.0 if budget.total_delta is None else budget.total_delta
+    if not 0 <= delta < 1:
+        raise ConfigError(f"must be in [0, 1), got {delta!r}", "budget.total_delta")
+    total = PrivacyLoss.cap(budget.total_rho, delta)
+    if not mechanism.loss.fits(total):
+        place = "budget.total_rho" if mechanism.loss.rho_nano > total.rho_nano else "budget.total_delta"
+        raise ConfigError(f"must hold one window at {mechanism.loss}, got {total}", place)
+    return total
+
+
+def _spending(config: Config, mechanism: Mechanism, schedule: Schedule) -> Spending:
+    """How each window is charged."""
+    budget, unit = config.budget, config.stream.unit
+    spending = Spending(mechanism, unit, None, budget.total_rho is not None, budget.exhausted == "stop")
+    if budget.savings == "none":
+        return spending
+    if unit == "event":
+        raise ConfigError(
+            "must be 'none' with unit = 'event': every pane has a budget of its own, a later window cannot use it",
+            "budget.savings",
+        )
+    if schedule.count is None:
+        raise ConfigError("must be given with `budget.savings`: they are divided among the windows left", "window.end")
+    first = mechanism.loss.rho_nano * schedule.count
+    if first > _capacity(budget).rho_nano:
+        raise ConfigError(
+            f"must hold `release.rho` for each of {schedule.count} windows to save from, got {budget.rho:g}",
+            "budget.rho",
+        )
+    return replace(spending, savings=BudgetSchedule(first, schedule.count, budget.savings))
 
 
 def _dates_as_text(values: Any) -> Any:
@@ -292,7 +366,8 @@ def mean_mechanism(
                 f"must be 'histogram' or a number in (0, radius = {radius:g}], got {spread!r}", "release.spread"
             )
         steps = float(spread) / lattice.step
-    return RecentredMean(loss, radius_squared, dimension, size_hint, steps, pairs)
+    recentred = RecentredMean(loss, radius_squared, dimension, size_hint, steps, pairs)
+    return TrackingMean(recentred) if method == "tracking" else recentred
 
 
 def _ball_center(center: list[float], grid: Grid) -> tuple[int, ...]:
@@ -330,17 +405,24 @@ def _loss(release: ReleaseSection, *, with_delta: bool) -> PrivacyLoss:
 def _specification(config: Config) -> str:
     """Hash of everything that shapes a release. The end of the schedule may move, its start and steps may not."""
     # Keys that came later count only where they are used, so that older ledgers stay valid.
-    later = {"pairs"} if config.release.pairs == "exact" else set()
-    names = [name for name in config.release.__struct_fields__ if name not in later]
-    release = msgspec.Raw(msgspec.json.encode({name: getattr(config.release, name) for name in names}))
     shape = {
-        "stream": config.stream,
+        "stream": _used(config.stream, {"user": None, "per_user": "first"}),
         "lattice": config.lattice,
         "features": config.features,
         "window": [config.window.start, config.window.length, config.window.slide or config.window.length],
-        "release": release,
+        "release": _used(config.release, {"pairs": "exact"}),
     }
+    if config.budget.savings != "none":
+        shape["savings"] = [config.budget.savings, config.window.end]
     return hashlib.sha256(msgspec.json.encode(shape, order="deterministic")).hexdigest()
+
+
+def _used(section: msgspec.Struct, later: Mapping[str, Any]) -> msgspec.Raw:
+    """A section in the order of its keys, without the later ones that stand at their defaults."""
+    values = {name: getattr(section, name) for name in section.__struct_fields__}
+    return msgspec.Raw(
+        msgspec.json.encode({k: value for k, value in values.items() if k not in later or value != later[k]})
+    )
 
 
 def _check_keys(section: type[msgspec.Struct], values: Any, place: str) -> None:

@@ -35,14 +35,14 @@ class Core:
 
     Attributes
     ----------
-    mask : bool (n,)
-        Which points are in; private.
+    mask : bool (n,) or None
+        Which points are in; private. None where the size alone decided that no core is looked for.
     count : int or None
         The filter's noisy size n-hat less its public offset; released, so free to publish and reuse. None where the
         filter releases no size.
     """
 
-    mask: NDArray[np.bool_]
+    mask: NDArray[np.bool_] | None
     count: int | None
 
 
@@ -158,16 +158,16 @@ class NoisySize:
     @property
     def rho2(self) -> float:
         """What n-hat leaves for the keep bits."""
-        return (self.loss.rho_nano - self._first_nano) / RHO_UNIT
+        return (self.loss.rho_nano - self.first_nano) / RHO_UNIT
 
     @property
-    def _first_nano(self) -> int:
+    def first_nano(self) -> int:
         return self.loss.rho_nano * self.first_share // 100
 
     @cached_property
     def _rho1_nano(self) -> int:
         """rho of the noisy size, times 1 - delta, rounded down."""
-        return self._first_nano * (DELTA_UNIT - self.loss.delta_femto) // DELTA_UNIT
+        return self.first_nano * (DELTA_UNIT - self.loss.delta_femto) // DELTA_UNIT
 
     @cached_property
     def variance(self) -> Fraction:
@@ -216,6 +216,28 @@ class ThresholdFilter:
     def offset(self) -> int:
         """Public shift of n-hat: 1 + sqrt(ln(tails/delta) / rho1), rounded up."""
         return self.size.offset
+
+    @property
+    def stages(self) -> tuple[PrivacyLoss, PrivacyLoss]:
+        """What the noisy size costs, with the whole delta, and what the keep bits cost."""
+        first = PrivacyLoss(self.size.first_nano, self.loss.delta_femto)
+        return first, self.loss - first
+
+    def select_from(self, view: Counted, noise: Noise) -> Core:
+        """Draw a core from a window."""
+        return self.select_core(self.read(view), noise)
+
+    def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
+        """Draw a core from what `read` gives of a window: both stages, one after the other."""
+        return self.keep(counts, self.size.draw(len(counts), noise), noise)
+
+    def read(self, view: Counted) -> NDArray[np.int64]:
+        """What this filter goes by: counts or scores of the right kind."""
+        raise NotImplementedError
+
+    def keep(self, counts: NDArray[np.int64], n_hat: int, noise: Noise) -> Core:
+        """The second stage: draw the keep bits, given the released size."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -268,16 +290,15 @@ class ZCDPFilter(ThresholdFilter):
         """Mean and variance of count - n/2 of a point befriended by all n."""
         return n / 2, 0.0
 
-    def select_from(self, view: Counted, noise: Noise) -> Core:
-        """Draw a core from a window's exact counts."""
+    def read(self, view: Counted) -> NDArray[np.int64]:
+        """A window's exact counts."""
         if view.scores is not None:
             raise ConfigError(f"must hold exact counts, got scores sampled by {view.sampling}", "view")
-        return self.select_core(view.counts, noise)
+        return view.counts
 
-    def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
-        """Draw a core from the friend counts of all n points (itself included)."""
+    def keep(self, counts: NDArray[np.int64], n_hat: int, noise: Noise) -> Core:
+        """Keep bits from the friend counts of all n points (itself included)."""
         n = len(counts)
-        n_hat = self.size.draw(n, noise)
         if n_hat <= 0:
             return Core(np.zeros(n, np.bool_), n_hat - self.offset)
         threshold, sigma = self.bar(n_hat)

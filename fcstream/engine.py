@@ -14,20 +14,22 @@ import numpy as np
 from .config import Config, Job
 from .errors import ConfigError, EngineClosed
 from .ledgers import Answer, Ledger, Request, Verdict, WindowKey, open_ledger
-from .ledgers.base import STREAM_BLOCK
+from .ledgers.base import STREAM_BLOCK, USER_BLOCK
 from .noise import Noise
 from .records import Batch, Rejection, SeenPositions
-from .releases.base import Outcome, Release, counter_for
-from .rows import read_column, read_moment, read_rows
+from .releases.base import Mechanism, Outcome, Release, counter_for
+from .rows import read_column, read_moment, read_rows, read_users
+from .users import UserPoints
 from .windows import Window, group_by_pane
 from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-GROUP = 256
-"""Windows charged, sealed and acknowledged in one transaction each."""
 _DAY_MS = 86_400_000
+_NOTHING = PrivacyLoss()
+People = tuple["NDArray[np.bytes_]", "NDArray[np.float64]"]
+"""Keys of a window's users and one point for each."""
 OnRejection = Callable[[Sequence[Rejection]], object]
 
 
@@ -63,15 +65,16 @@ class Engine:
 
     Privacy
     -------
-    Unit: one record (``event``), or any set of records with at most one in each window (``stream``: the plain sum over
-    windows). Relation: add or remove. Each release costs ``[release] rho, delta`` on every block it covers, charged
-    durably before any noise is drawn; the ledger's filters keep every block within ``[budget]`` for ever. Not covered:
-    run time, memory, counters of rejected records, and, with clock ``wall``, the moment of publication if windows are
-    closed by `push`: call `advance` on a timer where that matters.
+    Unit: one record (``event``), all records of one user (``user``), or any set of records with at most one in each
+    window (``stream``: the plain sum over windows). Relation: add or remove. Each release costs ``[release] rho,
+    delta`` on every block or user it covers, charged durably before any noise is drawn; the ledger's filters keep every
+    one within ``[budget]`` for ever. A user whose budget is used up is left out silently. Not covered: run time,
+    memory, counters of rejected records, and, with clock ``wall``, the moment of publication if windows are closed by
+    `push`: call `advance` on a timer where that matters.
 
     Source
     ------
-    Block composition over panes; see PRIVACY.md.
+    Block composition over panes, filters per user; see PRIVACY.md.
     """
 
     def __init__(
@@ -94,7 +97,9 @@ class Engine:
         if self._ledger.terms != job.terms:
             raise ConfigError("the ledger given was opened for other terms", "ledger")
         self._friends = counter_for(job.mechanism, job.grid.dimension, job.schedule.reach, self._noise)
+        self._users = UserPoints(job.grid.dimension, job.per_user) if job.terms.unit == "user" else None
         last = self._ledger.last_sealed()
+        self._track = Release.from_bytes(last[1]).track if last is not None and job.spending.tracks else None
         self._first = self._next = 0 if last is None else job.schedule.index_after(last[0].open_ms)
         self._held: list[tuple[int, int, NDArray[np.float64]]] = []
         self._seen = SeenPositions()
@@ -151,8 +156,8 @@ class Engine:
             Event times, Unix milliseconds.
         points : array (n, d)
             Raw features in the configuration's order and their own units.
-        ids : None
-            For the unit ``user``, which this version does not have.
+        ids : sequence of str or int (n,), optional
+            Whose record each is: required with the unit ``user``, refused with others.
         arrival_ms : int or int array (n,), optional
             Arrival times: required with clock ``broker``, now by default with ``wall``, ignored with ``eof``.
         positions : int array (n,), optional
@@ -166,9 +171,10 @@ class Engine:
         EngineClosed, LedgerError
         """
         with self._lock:
-            if ids is not None:
-                raise ConfigError("belong to the unit 'user', which this version does not have", "ids")
-            batch, arrivals = self._read(times_ms, points, arrival_ms, positions)
+            if (ids is None) == (self._users is not None):
+                unit = self.job.terms.unit
+                raise ConfigError(f"{'must be given' if ids is None else 'must be left out'} with unit {unit!r}", "ids")
+            batch, arrivals = self._read(times_ms, points, arrival_ms, positions, ids)
             self._settle()
             if self.job.clock == "wall":
                 self._close_due(_now_ms())
@@ -193,6 +199,8 @@ class Engine:
         """
         with self._lock:
             self._must_be_open()
+            if (batch.users is None) == (self._users is not None):
+                raise ConfigError(f"does not suit the unit {self.job.terms.unit!r}: it has no users, or some", "batch")
             rejections = list(batch.rejections)
             values, bad = self._check_values(batch, rejections)
             if identified:
@@ -220,7 +228,7 @@ class Engine:
                 if identified:
                     self._seen.add(batch.positions)
                 self._hold(held, first, panes, values)
-                self._count(fine & ~held, panes, values)
+                self._count(fine & ~held, panes, values, batch.users)
             except BaseException:
                 self.abort()
                 raise
@@ -316,16 +324,25 @@ class Engine:
             return False
         # Records held back enter when the windows they were late for are sealed; a group ends before the next of them.
         self._enter_held(self._next)
-        stop = min([self._next + GROUP, due, *(first for first, _, _ in self._held)])
+        spending = self.job.spending
+        stop = min([self._next + spending.group, due, *(first for first, _, _ in self._held)])
         windows = [schedule.window(index) for index in range(self._next, stop)]
-        verdicts = self._ledger.charge([self._request(window) for window in windows])
-        releases = [
-            self._release(window, verdict)
-            for window, verdict in zip(windows, verdicts, strict=True)
+        block = USER_BLOCK if self._users else STREAM_BLOCK
+        offer = spending.offer(self._next, self._ledger.spent(block) if spending.savings else _NOTHING, self._track)
+        people = [self._users.read(window.index, self._ledger.salt) if self._users else None for window in windows]
+        requests = [self._request(window, offer, who) for window, who in zip(windows, people, strict=True)]
+        verdicts = self._ledger.charge(requests)
+        if spending.stops and verdicts[0].refusal:
+            raise verdicts[0].refusal
+        answers = [
+            self._release(window, verdict, who)
+            for window, verdict, who in zip(windows, verdicts, people, strict=True)
             if verdict.charge or verdict.refusal or verdict.interrupted
         ]
-        self._ledger.seal([Answer(_key(release), release.to_bytes()) for release in releases])
-        self._outbox += releases
+        self._ledger.seal([Answer(_key(release), release.to_bytes(), refund) for release, refund in answers])
+        self._outbox += [release for release, _ in answers]
+        if answers:
+            self._track = answers[-1][0].track
         self._next = windows[-1].index + 1
         self._forget()
         return True
@@ -345,25 +362,38 @@ class Engine:
         if self._closed:
             raise EngineClosed("the engine is closed: make a new one to go on")
 
-    def _request(self, window: Window) -> Request:
+    def _request(self, window: Window, offer: Mechanism, people: People | None) -> Request:
         schedule = self.job.schedule
-        blocks: tuple[str, ...] = (STREAM_BLOCK,)
+        blocks: tuple[str, ...] = ()
         if self.job.terms.unit == "event":
             blocks = tuple(str(schedule.pane_open_ms(pane)) for pane in schedule.panes(window))
-        return Request(WindowKey(window.open_ms, window.close_ms), self.job.mechanism.loss, blocks)
+        elif people is None:
+            blocks = (STREAM_BLOCK,)
+        return Request(
+            WindowKey(window.open_ms, window.close_ms), offer.loss, blocks, None if people is None else people[0]
+        )
 
-    def _release(self, window: Window, verdict: Verdict) -> Release:
-        if verdict.charge is not None:
-            try:
-                view = self._friends.view(self.job.schedule.panes(window))
-            except BaseException:
-                self.abort()  # what was counted is not known
-                raise
-            outcome = self.job.mechanism.release(view, verdict.charge, self._noise)
-            return self._as_release(window, outcome, verdict.charge.loss, verdict.spent)
-        if verdict.interrupted is not None:
-            return self._as_release(window, Outcome("interrupted"), verdict.interrupted, verdict.spent)
-        return self._as_release(window, Outcome("budget_exhausted"), PrivacyLoss(), verdict.spent)
+    def _release(self, window: Window, verdict: Verdict, people: People | None) -> tuple[Release, PrivacyLoss]:
+        """The answer for one window, and what it did not use of its charge."""
+        charge = verdict.charge
+        if charge is None:
+            if verdict.interrupted is not None:
+                outcome, loss = Outcome("interrupted"), verdict.interrupted
+            else:
+                outcome, loss = Outcome("budget_exhausted"), _NOTHING
+            return self._as_release(window, outcome, loss, verdict.spent), _NOTHING
+        panes = self.job.schedule.panes(window)
+        try:
+            if people is not None and verdict.admitted is not None:
+                self._friends.drop(panes[0])  # of an earlier try
+                self._friends.add(panes[0], people[1][verdict.admitted])
+            view = self._friends.view(panes)
+        except BaseException:
+            self.abort()  # what was counted is not known
+            raise
+        outcome = self.job.spending.at(charge.loss.rho_nano, self._track).release(view, charge, self._noise)
+        refund = charge.unused
+        return self._as_release(window, outcome, charge.loss - refund, verdict.spent - refund), refund
 
     def _as_release(self, window: Window, outcome: Outcome, loss: PrivacyLoss, spent: PrivacyLoss) -> Release:
         job = self.job
@@ -387,6 +417,7 @@ class Engine:
             private=self._noise.private,
             features=[f.name for f in job.grid.features] if is_point else None,
             transform=[f.transform for f in job.grid.features] if is_point else None,
+            track=outcome.track,
         )
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -400,7 +431,7 @@ class Engine:
             self._ledger.close()
 
     def _read(
-        self, times_ms: Any, points: Any, arrival_ms: Any, positions: Any
+        self, times_ms: Any, points: Any, arrival_ms: Any, positions: Any, ids: Any
     ) -> tuple[Batch, NDArray[np.int64] | None]:
         """The rows of a push that can be read, the others as rejections, and the arrivals. Only wrong shapes raise."""
         times, good_times = read_column(times_ms, "times_ms")
@@ -418,13 +449,17 @@ class Engine:
             else:
                 arrivals, stamped = read_column(arrival_ms, "arrival_ms", n)
                 good_times = good_times & stamped
+        users = None
+        if ids is not None:
+            users, strange = read_users(ids, n)
+            odd |= strange
         odd |= dict.fromkeys(np.flatnonzero(~good_times).tolist(), "bad_time")
         odd |= dict.fromkeys(np.flatnonzero(~named).tolist(), "broken_record")
         if not odd:
-            return Batch(times, values, where), arrivals
+            return Batch(times, values, where, users=users), arrivals
         rejections = [Rejection(odd[i], int(where[i])) for i in sorted(odd)]
         rows = np.array([i for i in range(n) if i not in odd], np.int64)
-        batch = Batch(times[rows], values[rows], where[rows], rejections)
+        batch = Batch(times[rows], values[rows], where[rows], rejections, None if users is None else users[rows])
         return batch, None if arrivals is None else arrivals[rows]
 
     def _check_values(self, batch: Batch, rejections: list[Rejection]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -465,11 +500,21 @@ class Engine:
         if rejections and self._on_rejection is not None:
             self._on_rejection(sorted(rejections, key=lambda rejection: rejection.position))
 
-    def _count(self, rows: NDArray[np.bool_], panes: NDArray[np.int64], points: NDArray[np.float64]) -> None:
+    def _count(
+        self,
+        rows: NDArray[np.bool_],
+        panes: NDArray[np.int64],
+        points: NDArray[np.float64],
+        users: NDArray[np.object_] | None,
+    ) -> None:
         if not rows.all():
             panes, points = panes[rows], points[rows]
+            users = None if users is None else users[rows]
         for pane, part in group_by_pane(panes):
-            self._friends.add(pane, points[part])
+            if self._users is not None and users is not None:
+                self._users.add(pane, users[part], points[part])
+            else:
+                self._friends.add(pane, points[part])
 
     def _hold(
         self, rows: NDArray[np.bool_], first: NDArray[np.int64], panes: NDArray[np.int64], points: NDArray[np.float64]
@@ -494,6 +539,8 @@ class Engine:
         for pane in self._friends.panes:
             if schedule.last_window_of_pane(pane) < self._next:
                 self._friends.drop(pane)
+        if self._users is not None:
+            self._users.forget_before(self._next)
 
 
 def _now_ms() -> int:

@@ -33,6 +33,7 @@ REASONS = (
     "late",  # arrived after close + lateness of every window it belongs to
     "window_closed",  # all its windows were answered already
     "duplicate",  # this source position was taken before
+    "bad_user",  # a user's id that is neither text nor a whole number
 )
 MAX_TIME_MS = 2**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,12 +61,15 @@ class Batch:
     positions : int64 (n,)
         Where each record stands in the source: its identity.
     rejections : list of Rejection
+    users : array of str (n,), or None
+        Whose record it is; None if the stream has no users.
     """
 
     times_ms: NDArray[np.int64]
     values: NDArray[np.float64]
     positions: NDArray[np.int64]
     rejections: list[Rejection] = field(default_factory=list)
+    users: NDArray[np.object_] | None = None
 
 
 class SeenPositions:
@@ -105,11 +109,12 @@ class SeenPositions:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Which fields make a record: the event time, its unit, and the features in order."""
+    """Which fields make a record: the event time, its unit, the features in order, and whose it is (None: nobody's)."""
 
     time: str
     time_unit: str
     features: tuple[str, ...]
+    user: str | None = None
 
     def __post_init__(self) -> None:
         if self.time_unit not in TIME_UNITS:
@@ -182,6 +187,25 @@ def parse_number(value: Any) -> float:
     return number
 
 
+def parse_user(value: Any) -> str:
+    """A user's id: text, or a whole number, which is as good as its decimal text.
+
+    Raises
+    ------
+    Refused
+        ``missing`` or ``bad_user``.
+    """
+    if value is None or value == "" or value == b"":
+        raise Refused("missing")
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise Refused("bad_user")
+    return str(int(value))
+
+
 def batch_from_rows(
     rows: Iterable[Mapping[str, Any] | Rejection], positions: Iterable[int], schema: Schema, *, texts: bool = False
 ) -> Batch:
@@ -191,6 +215,7 @@ def batch_from_rows(
     """
     times: list[int] = []
     values: list[list[float]] = []
+    users: list[str] = []
     kept: list[int] = []
     rejections: list[Rejection] = []
     for position, row in zip(positions, rows, strict=True):
@@ -206,6 +231,9 @@ def batch_from_rows(
                 if isinstance(value, str) and not texts:
                     raise Refused("not_a_number")
                 numbers.append(parse_number(value))
+            if schema.user is not None:
+                name = schema.user
+                users.append(parse_user(row.get(name)))
         except Refused as refused:
             rejections.append(Rejection(refused.reason, position, name))
             continue
@@ -217,13 +245,25 @@ def batch_from_rows(
         np.array(values, np.float64).reshape(len(values), len(schema.features)),
         np.array(kept, np.int64),
         rejections,
+        None if schema.user is None else as_objects(users),
     )
 
 
+def as_objects(values: Sequence[Any]) -> NDArray[np.object_]:
+    """A column of Python objects, whatever they are."""
+    column = np.empty(len(values), np.object_)
+    column[:] = values
+    return column
+
+
 def batch_from_columns(
-    stamps: NDArray[np.float64], columns: Sequence[NDArray[np.float64]], positions: NDArray[np.int64]
+    stamps: NDArray[np.float64],
+    columns: Sequence[NDArray[np.float64]],
+    positions: NDArray[np.int64],
+    users: NDArray[np.object_] | None = None,
 ) -> tuple[Batch, NDArray[np.int64]]:
-    """The fast path: whole columns of numbers (times in ms), NaN for what is missing or odd.
+    """The fast path: whole columns of numbers (times in ms), NaN for what is missing or odd; users' ids as text, None
+    or empty likewise.
 
     Returns the batch of complete rows and the indices of the rows that need the careful path.
     """
@@ -232,9 +272,13 @@ def batch_from_columns(
         values[:, k] = column
     with np.errstate(invalid="ignore"):
         good = np.isfinite(values).all(axis=1) & (np.abs(stamps) <= MAX_TIME_MS)
+    if users is not None:
+        good &= users.astype(np.bool_)
     if good.all():
-        return Batch(np.floor(stamps).astype(np.int64), values, positions), np.empty(0, np.int64)
-    return Batch(np.floor(stamps[good]).astype(np.int64), values[good], positions[good]), np.flatnonzero(~good)
+        return Batch(np.floor(stamps).astype(np.int64), values, positions, users=users), np.empty(0, np.int64)
+    batch = Batch(np.floor(stamps[good]).astype(np.int64), values[good], positions[good])
+    batch.users = None if users is None else users[good]
+    return batch, np.flatnonzero(~good)
 
 
 def merge(first: Batch, second: Batch) -> Batch:
@@ -246,6 +290,7 @@ def merge(first: Batch, second: Batch) -> Batch:
         np.concatenate([first.values, second.values])[order],
         positions[order],
         sorted(first.rejections + second.rejections, key=lambda rejection: rejection.position),
+        None if first.users is None or second.users is None else np.concatenate([first.users, second.users])[order],
     )
 
 
@@ -268,9 +313,13 @@ class JsonLines:
         self._schema = schema
         time_type: Any = str if schema.time_unit == "iso8601" else float
         self._names = ["time", *(f"f{k}" for k in range(len(schema.features)))]
-        self._fields = (schema.time, *schema.features)
+        self._fields: tuple[str, ...] = (schema.time, *schema.features)
+        types: list[tuple[str, Any]] = [(name, float) for name in self._names[1:]]
+        if schema.user is not None:
+            self._names.append("user")
+            self._fields += (schema.user,)
+            types.append(("user", str | int))
         rename = dict(zip(self._names, self._fields, strict=True))
-        types = [(name, float) for name in self._names[1:]]
         whole = msgspec.defstruct("Whole", [("time", time_type), *types], rename=rename, gc=False)
         record = msgspec.defstruct(
             "Record",
@@ -294,9 +343,14 @@ class JsonLines:
                 records = list(map(self._decode, lines))
             except self._errors:
                 return self._careful(lines, positions.tolist())
-        columns = [np.fromiter(map(get, records), np.float64, len(lines)) for get in self._getters[1:]]
+        features = self._getters[1 : 1 + len(self._schema.features)]
+        columns = [np.fromiter(map(get, records), np.float64, len(lines)) for get in features]
         times = map(self._getters[0], records)
-        batch, odd = batch_from_columns(_stamps(times, len(lines), self._schema), columns, positions)
+        users = None
+        if self._schema.user is not None:
+            ids = map(self._getters[-1], records)
+            users = as_objects([str(name) if type(name) is int else name for name in ids])
+        batch, odd = batch_from_columns(_stamps(times, len(lines), self._schema), columns, positions, users)
         if len(odd) == 0:
             return batch
         return merge(batch, self._careful([lines[i] for i in odd], positions[odd].tolist()))
@@ -329,6 +383,8 @@ class JsonLines:
                 try:
                     if is_time:
                         parse_time(value, self._schema.time_unit)
+                    elif name == self._schema.user:
+                        parse_user(value)
                     elif isinstance(value, str):
                         raise Refused("not_a_number")
                     else:
@@ -347,13 +403,14 @@ class CsvRows:
         self._schema = schema
         columns = self._cells(header.removeprefix(b"\xef\xbb\xbf"))
         self._width = len(columns)
-        for name in (schema.time, *schema.features):
+        self._names = [schema.time, *schema.features, *filter(None, [schema.user])]
+        for name in self._names:
             if name not in columns:
                 raise SourceError(
                     f"the first line must name the column {name!r} (it has {len(columns)} cells): check the header, "
-                    "`stream.time` and `features`"
+                    "`stream` and `features`"
                 )
-        self._columns = [columns.index(name) for name in (schema.time, *schema.features)]
+        self._columns = [columns.index(name) for name in self._names]
 
     def decode(self, lines: list[bytes], first_position: int) -> Batch:
         """Lines without their ends, the first of which has `first_position`."""
@@ -365,8 +422,12 @@ class CsvRows:
         columns = list(zip(*rows, strict=True))
         picked = [columns[k] for k in self._columns]
         times = picked[0] if self._schema.time_unit == "iso8601" else _numbers(picked[0])
+        numbers = picked[1 : 1 + len(self._schema.features)]
         batch, odd = batch_from_columns(
-            _stamps(times, len(rows), self._schema), [_numbers(column) for column in picked[1:]], positions
+            _stamps(times, len(rows), self._schema),
+            [_numbers(column) for column in numbers],
+            positions,
+            None if self._schema.user is None else as_objects(picked[-1]),
         )
         if len(odd) == 0:
             return batch
@@ -383,7 +444,7 @@ class CsvRows:
             return []
 
     def _careful(self, rows: Sequence[Sequence[str]], positions: Sequence[int]) -> Batch:
-        names = (self._schema.time, *self._schema.features)
+        names = self._names
         mapped: list[Mapping[str, Any] | Rejection] = []
         kept: list[int] = []
         for row, position in zip(rows, positions, strict=True):

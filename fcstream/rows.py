@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import ConfigError
-from .records import MAX_TIME_MS, Refused, parse_number
+from .records import MAX_TIME_MS, Refused, as_objects, parse_number, parse_user
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,6 +59,29 @@ def _whole(value: Any, limit: int) -> int | None:
 def _unmasked(values: NDArray[Any]) -> NDArray[np.float64]:
     """As float64, masked cells as NaN."""
     return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
+
+
+def read_users(ids: Any, n: int) -> tuple[NDArray[np.object_], dict[int, str]]:
+    """Users' ids as text (n,), and which rows have none that can be used and why.
+
+    Raises
+    ------
+    ConfigError
+        Another number of ids.
+    """
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
+        ids = [ids]
+    values = list(ids)
+    if len(values) != n:
+        raise ConfigError(f"must have {n} entries, got {len(values)}", "ids")
+    names, odd = [], {}
+    for i, value in enumerate(values):
+        try:
+            names.append(parse_user(value))
+        except Refused as refused:
+            names.append("")
+            odd[i] = refused.reason
+    return as_objects(names), odd
 
 
 def read_moment(now_ms: Any, name: str) -> int:

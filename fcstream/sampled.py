@@ -78,30 +78,30 @@ class _Sampled(ThresholdFilter, ABC):
         others = max(n - 1, 0)
         return (1 + others * self._rate) / 2, others * self._coin_variance / 4
 
-    def select_from(self, view: Counted, noise: Noise) -> Core:
-        """Draw a core from a window's scores, which must have been sampled with this filter's rate."""
+    def read(self, view: Counted) -> NDArray[np.int64]:
+        """A window's scores, which must have been sampled with this filter's rate."""
         wanted = (self.sampled_by, self.rate)
         if view.scores is None or view.sampling != wanted:
             raise ConfigError(f"must hold scores sampled by {wanted}, got {view.sampling}", "view")
-        return self.select_core(view.scores, noise)
+        return view.scores
 
-    def select_core(self, doubled: NDArray[np.int64], noise: Noise) -> Core:
-        """Draw a core.
+    def keep(self, counts: NDArray[np.int64], n_hat: int, noise: Noise) -> Core:
+        """Keep bits.
 
         Parameters
         ----------
-        doubled : int64 (n,)
+        counts : int64 (n,)
             2 z = 1 + 2 * (sampled partners that are friends) - (sampled partners) of every point, itself no partner;
             so in [2 - n, n].
+        n_hat : int
         noise : Noise
         """
-        n = len(doubled)
-        n_hat = self.size.draw(n, noise)
+        n = len(counts)
         if n_hat <= 0:
             return Core(np.zeros(n, np.bool_), n_hat - self.offset)
         threshold, sigma = self.bar(n_hat)
         # The kernel takes counts in [0, size] less size / 2: n + 2z with size 2n is 2z. Doubling floats is exact.
-        bits = noise.threshold_bits(doubled + n, 2 * n, 2 * threshold, 2 * sigma)
+        bits = noise.threshold_bits(counts + n, 2 * n, 2 * threshold, 2 * sigma)
         return Core(bits, n_hat - self.offset)
 
     def _plain_sigma(self, n_hat: float) -> float:

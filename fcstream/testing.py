@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from .ledgers.base import TOTAL_BLOCK, Answer, Ledger, Request, Terms, WindowKey
-from .ledgers.users import user_key
 from .releases.base import Release
 from .sinks import Sink
+from .users import user_key
 from .zcdp import PrivacyLoss
 
 

@@ -133,13 +133,13 @@ def test_a_forgotten_clip_is_caught(monkeypatch):
     one, two = neighbors(far=True)
     real = BallAverage.release
 
-    def unclipped(self, points, center, radius_squared, noise):
+    def unclipped(self, points, center, radius_squared, noise, *rest):
         from fcstream._kernels import sums
 
         original = sums.clipped_sum
         monkeypatch.setattr(sums, "clipped_sum", lambda t, u, m, c, r2, out: original(t, u, m, c, float(2**52), out))
         try:
-            return real(self, points, center, radius_squared, noise)
+            return real(self, points, center, radius_squared, noise, *rest)
         finally:
             monkeypatch.setattr(sums, "clipped_sum", original)
 
@@ -158,13 +158,13 @@ def test_a_core_that_keeps_everyone_is_caught(monkeypatch):
 
     sections = FRIENDLY
     one, two = neighbors(1900, far=True)
-    real = ZCDPFilter.select_core
+    real = ZCDPFilter.keep
 
-    def everyone(self, counts, noise):
-        core = real(self, counts, noise)
+    def everyone(self, counts, n_hat, noise):
+        core = real(self, counts, n_hat, noise)
         return dataclasses.replace(core, mask=np.ones(len(counts), bool))
 
-    monkeypatch.setattr(ZCDPFilter, "select_core", everyone)
+    monkeypatch.setattr(ZCDPFilter, "keep", everyone)
     a = releases(one, RUNS, lambda s: Noise(SeededEntropy(s)), **sections)
     b = releases(two, RUNS, lambda s: Noise(SeededEntropy(10**6 + s)), **sections)
     assert epsilon_lower_bound(a, b, 1e-3) > epsilon_tight(0.5, 1e-3)

@@ -65,7 +65,7 @@ def test_every_documented_key_is_read(tmp_path):
         ("release", "raduis", "radius"),
         ("window", "lenght", "length"),
         ("stream", "tim", "time"),
-        ("budget", "epsilon", "rho|delta"),
+        ("budget", "roh", "rho"),
     ],
 )
 def test_unknown_keys_name_the_nearest(section, key, near):

@@ -31,7 +31,9 @@ def test_eof_closes_every_window_of_the_schedule():
     assert [r.status for r in releases] == ["released", "refused", "released", "refused", "refused", "refused"]
     assert {r.reason for r in releases} == {None, "too_few"}
     assert releases[0].value == pytest.approx([20.5, 49.0], abs=0.2)
-    assert all(r.spent == {"rho": 1.0, "delta": 1e-9} for r in releases)
+    assert all(r.spent == {"rho": r.rho, "delta": r.delta} for r in releases)
+    assert [(r.rho, r.delta) for r in releases[::2][:2]] == [(1.0, 1e-9)] * 2
+    assert all(r.rho < 0.1 and r.delta < 1e-9 for r in releases if r.reason)  # stages never started go back
     assert all(r.guarantee == {"rho": 4.0, "delta": 1e-6} for r in releases)
     with pytest.raises(EngineClosed):
         fill(eng, 0)
@@ -187,7 +189,18 @@ def test_unit_stream_pays_for_every_window():
     eng = engine(stream={"unit": "stream"}, budget={"rho": 2.5})
     fill(eng, 0)
     answers = eng.close()
-    assert [a.reason for a in answers] == [None, "too_few"] + ["budget_exhausted"] * 4
+    assert [a.reason for a in answers] == [None] + ["too_few"] * 5
+    spent = np.cumsum([a.rho for a in answers])
+    assert np.allclose([a.spent["rho"] for a in answers], spent, rtol=0, atol=1e-9)
+    assert spent[-1] < 1.3  # empty windows hardly cost anything
+
+
+def test_unit_stream_refuses_what_does_not_fit():
+    eng = engine(stream={"unit": "stream"}, budget={"rho": 2.5})
+    for k in range(6):
+        fill(eng, k)
+    answers = eng.close()
+    assert [a.reason for a in answers] == [None, None] + ["budget_exhausted"] * 4
     assert [a.spent["rho"] for a in answers] == [1.0] + [2.0] * 5
     assert [a.rho for a in answers] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 
@@ -460,7 +473,7 @@ def test_counting_that_fails_closes_the_engine(monkeypatch):
 
 
 def test_what_was_sealed_before_an_error_is_handed_out_by_the_next_call(monkeypatch):
-    import fcstream.engine as module
+    import fcstream.policies as module
 
     monkeypatch.setattr(module, "GROUP", 2)
     eng = engine(window=LIVE)

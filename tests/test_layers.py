@@ -16,11 +16,11 @@ ROWS = [
     ["runner", "planning", "simulate", "arrays"],
     ["engine"],
     ["config", "testing", "connectors"],
-    ["sinks", "speeds"],
+    ["sinks", "speeds", "policies"],
     ["releases", "sources"],
     ["sampled"],
     ["ledgers", "cores"],
-    ["windows", "predicates", "budgets", "rows", "coins", "ladders"],
+    ["windows", "predicates", "budgets", "rows", "coins", "ladders", "users"],
     ["friends"],
     ["tiles", "pool"],
     ["noise", "lattice", "records", "zcdp"],
@@ -28,7 +28,7 @@ ROWS = [
 ]
 # Inside a package, files may use each other in this order only.
 INSIDE = {
-    "releases": ["mean", "count", "averages", "base"],
+    "releases": ["tracking", "mean", "count", "averages", "base"],
     "ledgers": ["__init__", "sqlite", "postgres", "memory", "files", "witness", "journal", "users", "base"],
     "connectors": ["__init__", "files"],
     "predicates": ["__init__", "tuples", "matrices", "bits", "users", "base"],
@@ -133,6 +133,9 @@ NEEDS_SECTIONS = [
     "releases.averages",
     "releases.count",
     "releases.mean",
+    "releases.tracking",
+    "policies",
+    "users",
 ]
 # Values and plumbing that add no privacy statement of their own.
 EXEMPT = {
@@ -149,7 +152,7 @@ EXEMPT = {
     "releases.averages.gaussian_variance",
     "releases.averages.exact_sums",
     "releases.averages.to_center",
-    "releases.mean.Spread",
+    "users.user_key",
 }
 
 

@@ -470,7 +470,7 @@ def test_ledgers_of_the_first_schema_are_brought_up_to_date(tmp_path):
 
 
 def test_edited_users_are_found_out(tmp_path):
-    from fcstream.ledgers.users import user_key
+    from fcstream.users import user_key
 
     terms = Terms("stream", "user", TERMS.capacity, "specification")
     path = str(tmp_path / "l.db")

@@ -134,7 +134,9 @@ def check_end(tmp_path, early):
     assert final[0].reason is None
     ledger = SQLiteLedger(str(tmp_path / "ledger.db"))
     ledger.verify()
-    assert ledger.spent().rho_nano == 2 * 10**9  # every window charged once
+    # Every window charged once; the empty one gives back what it did not start, unless it was drawn twice.
+    assert ledger.spent().rho_nano == sum(round(r.rho * 1e9) for r in final)
+    assert 10**9 < ledger.spent().rho_nano <= 2 * 10**9
     assert ledger.unacknowledged() == []
     ledger.close()
 
@@ -171,7 +173,7 @@ def test_kill_twice_while_drawing_gives_the_window_up(tmp_path, job):
             continue
         state = ledger.summary()
         ledger.close()
-        if state.get("charged", 0) == 2:
+        if state.get("charged", 0) == 1 and not state.get("acknowledged", 0):
             break
     else:
         pytest.fail("no moment between charge and seal")
@@ -193,11 +195,11 @@ def test_kill_twice_while_drawing_gives_the_window_up(tmp_path, job):
         pytest.fail("no moment between the redraw and its seal")
     assert in_child(job, None)[0] == 0
     final = published(tmp_path)
-    assert [r.reason for r in final] == ["interrupted", "interrupted", "budget_exhausted"]
-    assert [r.rho for r in final] == [1.0, 1.0, 0.0]
+    assert [r.reason for r in final] == ["interrupted", "too_few", "budget_exhausted"]
+    assert final[0].rho == 1.0  # nothing of it comes back
     ledger = SQLiteLedger(str(tmp_path / "ledger.db"))
     ledger.verify()
-    assert ledger.spent().rho_nano == 2 * 10**9
+    assert ledger.spent().rho_nano == sum(round(r.rho * 1e9) for r in final)
     ledger.close()
 
 
@@ -224,5 +226,6 @@ def test_failing_sink_keeps_the_sealed_releases(tmp_path, job, monkeypatch):
     sealed = [Release.from_bytes(body) for _, body in ledger.unacknowledged()]
     ledger.close()
     summary = run_job(job)
-    assert summary.republished == 3
-    assert published(tmp_path) == sealed
+    assert summary.republished == len(sealed) == 1
+    assert published(tmp_path)[:1] == sealed
+    assert len(published(tmp_path)) == 3

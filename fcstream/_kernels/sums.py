@@ -163,3 +163,28 @@ def clipped_sum(tiles, lanes_used, mask, center, radius_squared, out):
                     outside = True
         _add_rows(clipped, out)
     return count
+
+
+@njit(cache=True, nogil=True)
+def inside_sum(tiles, lanes_used, mask, center, radius_squared, out):
+    """Add the offsets from center of the masked lanes within the ball to out (d,) int64; returns how many they are.
+
+    center (d,) float64 integers, radius_squared below 2**53, so that a lane within the ball has an exact norm.
+    """
+    norms = np.empty(LANES, np.float64)
+    weight = np.empty(LANES, np.float64)
+    count = 0
+    for t in range((lanes_used + LANES - 1) // LANES):
+        tile = tiles[t]
+        if _tile_weights(t, lanes_used, mask, weight) == 0:
+            continue
+        _tile_norms(tile, center, norms)
+        inside = 0
+        for j in range(LANES):
+            if not norms[j] <= radius_squared:
+                weight[j] = 0.0
+            inside += weight[j] != 0.0
+        count += inside
+        if inside:
+            _add_offsets(tile, center, weight, out)
+    return count

@@ -1,7 +1,8 @@
 """Budgets of millions of users: 40 bytes each, in buckets that are read and written whole.
 
-A user's key is a keyed hash of the name, so that a ledger names nobody; a bucket holds the users whose keys begin with
-the same 14 bits, ascending. Every function here is pure: a ledger brings the buckets and stores what comes back.
+A user's key is a keyed hash of the name (`users.user_key`), so that a ledger names nobody; a bucket holds the users
+whose keys begin with the same 14 bits, ascending. Every function here is pure: a ledger brings the buckets and stores
+what comes back.
 """
 
 from __future__ import annotations
@@ -12,22 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..users import KEY_BYTES
 from ..zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-KEY_BYTES = 16
 _BITS = 14
 BUCKETS = 1 << _BITS
 _ENTRY = np.dtype([("key", f"S{KEY_BYTES}"), ("rho", "<i8"), ("delta", "<i8"), ("window", "<i8")])
 _MODULUS = 1 << 256
 Buckets = Mapping[int, bytes]
-
-
-def user_key(salt: bytes, name: str | bytes) -> bytes:
-    """16 bytes that stand for a user in the ledger with this salt (secret, at most 64 bytes)."""
-    return hashlib.blake2b(name if isinstance(name, bytes) else name.encode(), digest_size=KEY_BYTES, key=salt).digest()
 
 
 def buckets_of(keys: NDArray[np.bytes_]) -> list[int]:

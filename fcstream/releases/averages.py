@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,8 +24,14 @@ if TYPE_CHECKING:
     from ..friends import Selection
     from ..noise import Noise
 
+Start = Callable[[PrivacyLoss], None]
+"""Is told what a stage costs, before its first draw; see `Charge.start`."""
 _UP = 1 + 1e-12
 _CHUNK_POINTS = 2**22  # int64 sums of coordinates below 2**40 stay exact
+
+
+def _no_stages(loss: PrivacyLoss) -> None:
+    """For callers that paid for the whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +130,14 @@ class FriendlyAverage:
         """Noise deviation per coordinate at a size, in lattice steps (without the rounding term)."""
         return float(self._diameter) / n_hat / math.sqrt(2 * self._rho2_nano / RHO_UNIT)
 
-    def release(self, points: Selection, noise: Noise) -> Estimate | None:
-        """The noisy average of the points, or None: too few."""
+    def release(self, points: Selection, noise: Noise, start: Start = _no_stages) -> Estimate | None:
+        """The noisy average of the points, or None: too few. `start` is told of its two stages before their draws."""
         size = points.size
+        start(PrivacyLoss(self._first_nano, self.loss.delta_femto))
         n_hat = size - self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])
         if size == 0 or n_hat <= 0:
             return None
+        start(PrivacyLoss(self._rho2_nano))
         d = points.dimension
         # The grid h = step / 2**bits: fine enough that rounding adds about 1% to the sensitivity, and not finer.
         width = self._diameter / n_hat
@@ -192,19 +201,41 @@ class BallAverage:
         return math.sqrt(radius_squared * RHO_UNIT / (2 * self.sum_nano)) / count
 
     def release(
-        self, points: Selection, center: NDArray[np.float64], radius_squared: int, noise: Noise
+        self,
+        points: Selection,
+        center: NDArray[np.float64],
+        radius_squared: int,
+        noise: Noise,
+        start: Start = _no_stages,
     ) -> tuple[Estimate | None, int]:
-        """Noisy average of the points around integer `center` (None: too few), and the noisy count."""
+        """Noisy average of the points around integer `center` (None: too few), and the noisy count.
+
+        `start` is told of its two stages, the count and the sum, before their draws.
+        """
         from .._kernels import sums
 
         total, size = np.zeros(points.dimension, np.int64), 0
         for tiles, inside in points.parts:
             size += sums.clipped_sum(tiles, len(inside), inside, center, float(radius_squared), total)
-        variance = gaussian_variance(radius_squared, self.sum_nano)
-        total += noise.discrete_gaussian(variance, points.dimension)
+        return self.divide(total, size, center, radius_squared, noise, start)
+
+    def divide(
+        self,
+        total: NDArray[np.int64],
+        size: int,
+        center: NDArray[np.float64],
+        radius_squared: int,
+        noise: Noise,
+        start: Start = _no_stages,
+    ) -> tuple[Estimate | None, int]:
+        """The release of a sum (d,) of `size` offsets from `center`, each in the ball; adds noise to `total`."""
+        start(PrivacyLoss(self.count_nano))
         count = size + int(noise.discrete_gaussian(self.count_variance, 1)[0])
         if count < self.smallest:
             return None, count
+        start(PrivacyLoss(self.sum_nano))
+        variance = gaussian_variance(radius_squared, self.sum_nano)
+        total += noise.discrete_gaussian(variance, len(total))
         offset = total / count
         # The count's noise moves the quotient along the offset.
         sigma = np.hypot(math.sqrt(variance), offset * math.sqrt(self.count_variance)) / count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -20,6 +21,62 @@ from ..zcdp import PrivacyLoss
 REASONS = ("too_few", "budget_exhausted", "interrupted", "no_radius")
 
 
+@dataclass(frozen=True)
+class Spread:
+    """How far nearly all points lie from their center, in lattice steps; public or released.
+
+    Attributes
+    ----------
+    reach : float
+        Distance that holds nearly all points.
+    across : float
+        Bound of nearly all points along any one direction.
+    """
+
+    reach: float
+    across: float
+
+    @classmethod
+    def public(cls, typical: float, dimension: int) -> Spread:
+        """From a typical distance: for N(0, s**2 I) it is s sqrt(d), nearly all lie within 2.3 s more."""
+        per_coordinate = typical / math.sqrt(dimension)
+        return cls(typical + 2.3 * per_coordinate, 3 * per_coordinate)
+
+    def radius(self, center_error: float) -> float:
+        """Ball that holds nearly all points around a center known up to `center_error`.
+
+        Noise in high dimension is nearly orthogonal to what points differ by, so errors add like squares but for the
+        spread along one direction.
+        """
+        g, e = self.reach, center_error
+        return min(g + e, math.sqrt(g * g + e * e + 2 * e * self.across))
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """Where a window's points lie, for the next one to go on from; in lattice steps. All of it is released.
+
+    Attributes
+    ----------
+    center : list of int
+    sigma : float
+        Noise deviation of the center per coordinate.
+    reach, across : float
+        See `Spread`.
+    share : float or None
+        Of the points within the ball when it was last found; None until a window has told.
+    drift : bool
+        The share has fallen: the next window starts cold.
+    """
+
+    center: list[int]
+    sigma: float
+    reach: float
+    across: float
+    share: float | None = None
+    drift: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a mechanism says of one window, in lattice steps. All of it counts as released.
@@ -34,6 +91,10 @@ class Outcome:
         Noisy number of points in the window.
     core_count : int or None
         Noisy number of points behind the value.
+    spread : Spread or None
+        How far the points behind the value lie from it.
+    track : Track or None
+        What the next window may go on from.
     """
 
     reason: str | None = None
@@ -41,6 +102,8 @@ class Outcome:
     sigma: NDArray[np.float64] | None = None
     count: int | None = None
     core_count: int | None = None
+    spread: Spread | None = None
+    track: Track | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +212,8 @@ class Release:
         False if drawn from a seeded source: never publish such a release.
     features, transform : list of str or None
         Names and transforms of the coordinates of `value`.
+    track : Track or None
+        Of a tracking mean: what the next window goes on from, in lattice steps.
     """
 
     stream: str
@@ -168,13 +233,15 @@ class Release:
     private: bool
     features: list[str] | None = None
     transform: list[str] | None = None
+    track: Track | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def to_bytes(self) -> bytes:
         """One line of JSON without the line's end."""
-        return msgspec.json.encode(self)
+        line = msgspec.json.encode(self)
+        return line if self.track is not None else line.removesuffix(b',"track":null}') + b"}"
 
     @classmethod
     def from_bytes(cls, line: bytes) -> Release:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..cores import ZCDPFilter, smallest_rho
+from ..cores import Core, ZCDPFilter, smallest_rho
 from ..errors import ConfigError
 from ..sampled import EXACT, Choice, HiddenCoinFilter, SparseZCDPFilter, design_pairs
 from ..zcdp import RHO_UNIT, PrivacyLoss
 from .averages import BallAverage, Estimate, FriendlyAverage, norm_quantile, to_center
-from .base import Forecast, Outcome
+from .base import Forecast, Mechanism, Outcome, Spread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,6 +28,8 @@ CORE_MARGIN = 3.0
 """Noise deviations by which a point befriended by all clears the core's bar at the public size hint."""
 MOST_CORE_SHARE = 0.6
 LADDER_RATIO = 1.25
+STOP_CHANCE = 0.01
+"""Windows that would release with a smaller probability are stopped after the noisy size."""
 CoreFilter = ZCDPFilter | SparseZCDPFilter | HiddenCoinFilter
 
 
@@ -65,10 +67,10 @@ class BallMean:
         return BallAverage.split(self.loss.rho_nano, len(self.center))
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
-        charge.use(self.loss)
+        charge.open(self.loss)
         everyone = view.select(np.ones(view.size, np.bool_))
         center = np.array(self.center, np.float64)
-        estimate, count = self.average.release(everyone, center, self.ball_squared, noise)
+        estimate, count = self.average.release(everyone, center, self.ball_squared, noise, charge.start)
         return _outcome(estimate, count, count)
 
     def forecast(self, size: int) -> Forecast:
@@ -125,10 +127,17 @@ class FriendlyMean:
         return FriendlyAverage(self.loss - self.core.loss, self.radius_squared, self.size_hint)
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
-        charge.use(self.loss)
-        core = self.core.select_from(view, noise)
-        estimate = self.average.release(view.select(core.mask), noise)
+        charge.open(self.loss)
+        core = _find_core(self.core, self.least, view, charge, noise)
+        if core.mask is None:
+            return Outcome("too_few", count=core.count)
+        estimate = self.average.release(view.select(core.mask), noise, charge.start)
         return _outcome(estimate, core.count, estimate.count + self.average.offset if estimate else None)
+
+    @cached_property
+    def least(self) -> int:
+        """See `_least_count`."""
+        return _least_count(self, self.core, self.size_hint)
 
     def forecast(self, size: int) -> Forecast:
         kept = _core_law(self.core, size)
@@ -136,37 +145,6 @@ class FriendlyMean:
             _release_probability(kept, [(self.average.offset + 0.5, float(self.average.size_variance))]),
             self.average.sigma(max(1.0, _mean_size(kept) - self.average.offset), self.dimension),
         )
-
-
-@dataclass(frozen=True)
-class Spread:
-    """How far nearly all points lie from their center, in lattice steps; public or released.
-
-    Attributes
-    ----------
-    reach : float
-        Distance that holds nearly all points.
-    across : float
-        Bound of nearly all points along any one direction.
-    """
-
-    reach: float
-    across: float
-
-    @classmethod
-    def public(cls, typical: float, dimension: int) -> Spread:
-        """From a typical distance: for N(0, s**2 I) it is s sqrt(d), nearly all lie within 2.3 s more."""
-        per_coordinate = typical / math.sqrt(dimension)
-        return cls(typical + 2.3 * per_coordinate, 3 * per_coordinate)
-
-    def radius(self, center_error: float) -> float:
-        """Ball that holds nearly all points around a center known up to `center_error`.
-
-        Noise in high dimension is nearly orthogonal to what points differ by, so errors add like squares but for the
-        spread along one direction.
-        """
-        g, e = self.reach, center_error
-        return min(g + e, math.sqrt(g * g + e * e + 2 * e * self.across))
 
 
 @dataclass(frozen=True)
@@ -248,21 +226,29 @@ class RecentredMean:
         return np.unique(np.floor(np.maximum(rungs, 1.0) ** 2))
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
-        charge.use(self.loss)
-        core = self.core.select_from(view, noise)
+        charge.open(self.loss)
+        core = _find_core(self.core, self.least, view, charge, noise)
+        if core.mask is None:
+            return Outcome("too_few", count=core.count)
         kept = view.select(core.mask)
-        rough = self.center.release(kept, noise)
+        rough = self.center.release(kept, noise, charge.start)
         if rough is None:
             return Outcome("too_few", count=core.count)
+        charge.start(PrivacyLoss(self._shares.histogram))
         center, spread = to_center(rough.value), self._spread(kept, rough, noise)
         ball = self._ball(spread, float(rough.sigma[0]))
-        better, count = self.middle.release(kept, center, ball, noise)
+        better, count = self.middle.release(kept, center, ball, noise, charge.start)
         if better is not None:
             sigma = self.middle.sigma(ball, better.count)
             if sigma < rough.sigma[0]:
                 center, ball = to_center(better.value), self._ball(spread, sigma)
-        estimate, count = self.final.release(kept, center, ball, noise)
-        return _outcome(estimate, core.count, count)
+        estimate, count = self.final.release(kept, center, ball, noise, charge.start)
+        return _outcome(estimate, core.count, count, spread)
+
+    @cached_property
+    def least(self) -> int:
+        """See `_least_count`."""
+        return _least_count(self, self.core, self.size_hint)
 
     def forecast(self, size: int) -> Forecast:
         kept = _core_law(self.core, size)
@@ -417,10 +403,39 @@ def _best_reach(bins: NDArray[np.int64], rungs: NDArray[np.float64], variance: f
     return reach
 
 
-def _outcome(estimate: Estimate | None, count: int | None, core_count: int | None) -> Outcome:
+def _outcome(
+    estimate: Estimate | None, count: int | None, core_count: int | None, spread: Spread | None = None
+) -> Outcome:
     if estimate is None:
         return Outcome("too_few", count=count, core_count=core_count)
-    return Outcome(None, estimate.value, estimate.sigma, count, core_count)
+    return Outcome(None, estimate.value, estimate.sigma, count, core_count, spread=spread)
+
+
+def _find_core(core: CoreFilter, least: int, view: WindowView, charge: Charge, noise: Noise) -> Core:
+    """A core, or one without a mask: the noisy size is so small that nothing would come of the stages after it.
+
+    They are not started then, and not paid for. The gate is a public number, and what it is compared with is released.
+    """
+    counts = core.read(view)
+    size, bits = core.stages
+    charge.start(size)
+    n_hat = core.size.draw(len(counts), noise)
+    if n_hat - core.offset < least:
+        return Core(None, n_hat - core.offset)
+    charge.start(bits)
+    return core.keep(counts, n_hat, noise)
+
+
+def _least_count(mechanism: Mechanism, core: CoreFilter, size_hint: int) -> int:
+    """Noisy sizes below it stop a release: three deviations below the smallest size that releases in 1% of windows.
+
+    A window that could release is thus hardly ever stopped by the noise of its size.
+    """
+    low, high = 0, size_hint
+    while high - low > max(1, low // 100):
+        middle = (low + high) // 2
+        low, high = (low, middle) if mechanism.forecast(middle).probability >= STOP_CHANCE else (middle, high)
+    return math.floor(low - 3 * math.sqrt(core.size_variance))
 
 
 # -- what public numbers say ---------------------------------------------------------------------------------------

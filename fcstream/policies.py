@@ -1,0 +1,82 @@
+"""Decisions about a stream's next window, from public facts and earlier releases alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+from .releases.tracking import TrackingMean
+from .zcdp import PrivacyLoss
+
+if TYPE_CHECKING:
+    from .budgets import BudgetSchedule
+    from .releases.base import Mechanism, Track
+
+GROUP = 256
+"""Windows charged, sealed and acknowledged in one transaction each, where none depends on the one before."""
+_GRAINS = 64  # of the first share: offers are rounded down to it, so that few different ones have to be prepared
+
+
+@dataclass(frozen=True)
+class Spending:
+    """How windows are answered and what each may cost.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+        Of a window that is offered no more than ``release.rho``.
+    unit : str
+    savings : BudgetSchedule or None
+        Rolls forward what earlier windows did not use; None: every window is offered the same.
+    has_total : bool
+        There is a filter on the sum of all windows.
+    stops : bool
+        A window that the budget has no room for ends the stream instead of being answered with a refusal.
+
+    Privacy
+    -------
+    An offer is a function of public facts and of what earlier windows used, which is a function of their releases. It
+    is charged in full before data are read, and what was not used goes back when the window is sealed.
+
+    Source
+    ------
+    Liang and Yi 2025, Algorithm 3; design note 6.
+    """
+
+    mechanism: Mechanism
+    unit: str
+    savings: BudgetSchedule | None = None
+    has_total: bool = False
+    stops: bool = False
+
+    @property
+    def group(self) -> int:
+        """How many windows may be charged together: one where the next may use what this one gives back."""
+        return GROUP if self.unit == "event" and not (self.has_total or self.stops or self.tracks) else 1
+
+    @property
+    def tracks(self) -> bool:
+        return isinstance(self.mechanism, TrackingMean)
+
+    def offer(self, index: int, spent: PrivacyLoss, track: Track | None) -> Mechanism:
+        """The mechanism, at the loss to charge, of the window with this index (from 0)."""
+        rho = self.mechanism.loss.rho_nano
+        if self.savings is not None:
+            left = self.savings.capacity_nano - spent.rho_nano
+            grain = max(1, rho // _GRAINS)
+            rho += max(0, self.savings.share(index + 1, max(0, left)) - rho) // grain * grain
+        return self.at(rho, track)
+
+    def at(self, rho_nano: int, track: Track | None) -> Mechanism:
+        """The mechanism at a rho that was offered, or charged before a crash."""
+        mechanism: Any = self.mechanism
+        if rho_nano != mechanism.loss.rho_nano:
+            mechanism = _with_rho(mechanism, rho_nano)
+        return cast("Mechanism", mechanism.after(track) if self.tracks else mechanism)
+
+
+@lru_cache(maxsize=256)
+def _with_rho(mechanism: Any, rho_nano: int) -> Any:
+    loss = PrivacyLoss(rho_nano, mechanism.loss.delta_femto)
+    return mechanism.at(loss) if isinstance(mechanism, TrackingMean) else replace(mechanism, loss=loss)

@@ -1,0 +1,145 @@
+"""The mean of a stream that moves slowly: each window starts from where the last one's release lay."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..zcdp import PrivacyLoss
+from .averages import BallAverage, norm_quantile, to_center
+from .base import Forecast, Outcome, Spread, Track
+from .mean import RecentredMean
+
+if TYPE_CHECKING:
+    from ..friends import WindowView
+    from ..ledgers.base import Charge
+    from ..noise import Noise
+    from ..sampled import Choice
+
+ROOM = 1.25
+"""By how much the ball is wider than the points were: what they may move between two windows."""
+FALL = 0.8
+"""Part of its first value that the share of points in the ball must keep, or the next window starts cold."""
+LEAST_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class TrackingMean:
+    """Mean of the points in a ball around the last release, of a width released with it; cold when that is lost.
+
+    Parameters
+    ----------
+    cold : RecentredMean
+        How a window is answered when nothing is known; its rho is what every window costs.
+    track : Track or None
+        Of the window before; None starts cold.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. Cold: that of `RecentredMean`. Warm: pure rho-zCDP, for every content:
+    center and radius come from earlier releases; one histogram of two bins (inside the ball, outside: sensitivity 1)
+    and one sum of the offsets of the points inside (sensitivity: the radius). Whether the next window starts cold, and
+    so costs delta, is a function of this one's released counts.
+
+    Source
+    ------
+    Ours (tracking average), on `BallAverage`; design note 5.6. Points outside are left out instead of clipped, so that
+    outliers do not pull.
+    """
+
+    cold: RecentredMean
+    track: Track | None = None
+    kind: str = "mean"
+
+    @property
+    def is_warm(self) -> bool:
+        return self.track is not None and not self.track.drift
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        return PrivacyLoss(self.cold.loss.rho_nano) if self.is_warm else self.cold.loss
+
+    @property
+    def radius_squared(self) -> int | None:
+        return self.cold.radius_squared
+
+    @property
+    def pairs(self) -> Choice:
+        return self.cold.pairs
+
+    @cached_property
+    def average(self) -> BallAverage:
+        return BallAverage.split(self.cold.loss.rho_nano, self.cold.dimension)
+
+    def after(self, track: Track | None) -> TrackingMean:
+        """The same for the window after the one with this track."""
+        return replace(self, track=track)
+
+    def at(self, loss: PrivacyLoss) -> TrackingMean:
+        """The same for another rho."""
+        return replace(self, cold=replace(self.cold, loss=PrivacyLoss(loss.rho_nano, self.cold.loss.delta_femto)))
+
+    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        if self.track is None or self.track.drift:
+            outcome = self.cold.release(view, charge, noise)
+            return replace(outcome, track=_begin(outcome))
+        return self._follow(self.track, view, charge, noise)
+
+    def forecast(self, size: int) -> Forecast:
+        """Of a cold window."""
+        return self.cold.forecast(size)
+
+    def forecast_warm(self, size: int) -> float:
+        """Noise deviation per coordinate of a warm window after a cold one, in lattice steps, at the public spread."""
+        typical = self.cold.spread if self.cold.spread is not None else math.sqrt(self.cold.radius_squared) / 2
+        guess = Spread.public(typical, self.cold.dimension)
+        ball = self._ball(Track([], self.cold.forecast(size).sigma, guess.reach, guess.across))
+        return self.average.sigma(ball, max(size, 1))
+
+    def _ball(self, track: Track) -> int:
+        """Squared radius of the ball around the last center."""
+        error = track.sigma * norm_quantile(self.cold.dimension, 0.01)
+        radius = Spread(ROOM * track.reach, ROOM * track.across).radius(error)
+        return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
+
+    def _follow(self, track: Track, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        from .._kernels import sums
+
+        charge.open(self.loss)
+        center, ball = np.array(track.center, np.float64), self._ball(track)
+        total, inside = np.zeros(self.cold.dimension, np.int64), 0
+        everyone = view.select(np.ones(view.size, np.bool_))
+        for tiles, mask in everyone.parts:
+            inside += sums.inside_sum(tiles, len(mask), mask, center, float(ball), total)
+        estimate, count = self.average.divide(total, inside, center, ball, noise, charge.start)
+        # The other bin: a record is in one of the two, so `divide` has paid for both.
+        outside = view.size - inside + int(noise.discrete_gaussian(self.average.count_variance, 1)[0])
+        everybody = count + max(0, outside)
+        if estimate is None:
+            return Outcome("too_few", count=everybody, core_count=count, track=replace(track, drift=True))
+        share = count / max(1, everybody)
+        # What the noise of both bins does to the share.
+        doubt = 3 * math.sqrt(self.average.count_variance) / max(1, everybody)
+        first = share if track.share is None else track.share
+        lost = share + doubt < max(FALL * first, LEAST_SHARE)
+        moved = Track(
+            [int(value) for value in to_center(estimate.value)],
+            float(estimate.sigma.max()),
+            track.reach,
+            track.across,
+            first,
+            lost,
+        )
+        return Outcome(None, estimate.value, estimate.sigma, everybody, count, track=moved)
+
+
+def _begin(outcome: Outcome) -> Track | None:
+    """What a cold window leaves."""
+    if outcome.value is None or outcome.sigma is None or outcome.spread is None:
+        return None
+    center = [int(value) for value in to_center(outcome.value)]
+    return Track(center, float(outcome.sigma.max()), outcome.spread.reach, outcome.spread.across)
