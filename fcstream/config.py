@@ -257,13 +257,13 @@ def _spending(config: Config, mechanism: Mechanism, schedule: Schedule) -> Spend
         )
     if schedule.count is None:
         raise ConfigError("must be given with `budget.savings`: they are divided among the windows left", "window.end")
-    first = mechanism.loss.rho_nano * schedule.count
-    if first > _capacity(budget).rho_nano:
+    base = mechanism.loss * schedule.count
+    if not base.fits(_capacity(budget)):
         raise ConfigError(
-            f"must hold `release.rho` for each of {schedule.count} windows to save from, got {budget.rho:g}",
-            "budget.rho",
+            f"must hold {schedule.count} windows at `release` to save from, {base} together, got {_capacity(budget)}",
+            "budget",
         )
-    return replace(spending, savings=BudgetSchedule(first, schedule.count, budget.savings))
+    return replace(spending, savings=BudgetSchedule(base.rho_nano, schedule.count, budget.savings))
 
 
 def _dates_as_text(values: Any) -> Any:

@@ -96,9 +96,9 @@ class BasicFilter:
         return 1 / (1 - 2 * alpha) + 1 + alpha
 
     def total(self, epsilon: float, delta: float) -> tuple[float, float]:
-        """(epsilon, delta) of the core followed by a friendly (`epsilon`, `delta`)-DP algorithm."""
-        grown = self.gamma * math.expm1(epsilon)
-        return grown, self.gamma * delta * math.exp(epsilon + grown)
+        """(epsilon, delta) of the core followed by a friendly (`epsilon`, `delta`)-DP algorithm, rounded up."""
+        grown = self.gamma * math.expm1(epsilon) * ROUND_UP
+        return grown, self.gamma * delta * math.exp(epsilon + grown) * ROUND_UP
 
     def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
         """Draw a core from the friend counts of all n points (itself included); exact rational coins."""

@@ -94,7 +94,7 @@ class BudgetExhausted(FcstreamError):
 
     Attributes
     ----------
-    requested, remaining, capacity, difference : PrivacyLoss
+    requested, remaining, capacity, difference : PrivacyLoss or DPLoss
         `difference` is what is missing: requested less remaining, at least 0 in each part.
     block : str
         The filter that refused: a pane (its opening in ms), ``stream`` or ``total``.

@@ -11,7 +11,8 @@ from .config import Config, Job
 from .errors import ConfigError, UnusablePlan
 from .releases.base import Forecast, Mechanism
 from .releases.mean import FriendlyMean, RecentredMean
-from .zcdp import PrivacyLoss, epsilon_tight
+from .releases.tracking import TrackingMean
+from .zcdp import RHO_UNIT, PrivacyLoss, epsilon_tight
 
 NEVER, RARELY = 0.01, 0.99
 DAY_MS = 86_400_000
@@ -33,6 +34,16 @@ class Plan:
         Which pairs of records are compared to find a core, and which share of all.
     smallest_size : int or None
         Records from which a window releases with 99% if `size_hint` says so; None if no size up to 2**40 does.
+    stopped : PrivacyLoss or None
+        What a window costs that stops at its noisy size; the rest goes back.
+    savings : str
+        How what windows give back is rolled forward.
+    saved_rho, saved_sigma : float or None
+        If every other window stops at its size: the largest rho offered to one, and its noise as a part of the first's.
+    warm_sigma : dict or None
+        Of a tracking mean: the noise of a window that goes on from the last one.
+    total : PrivacyLoss or None
+        Cap of the sum of all windows, on top.
     """
 
     stream: str
@@ -56,18 +67,26 @@ class Plan:
     epsilon_day: float
     epsilon_year: float
     lasting_windows: int | None
+    stopped: PrivacyLoss | None = None
+    savings: str = "none"
+    saved_rho: float | None = None
+    saved_sigma: float | None = None
+    warm_sigma: dict[str, float] | None = None
+    total: PrivacyLoss | None = None
     warnings: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         values = asdict(self)
-        for name in ("loss", "per_record", "capacity"):
-            values[name] = getattr(self, name).as_dict()
+        for name in ("loss", "per_record", "capacity", "stopped", "total"):
+            loss = getattr(self, name)
+            values[name] = None if loss is None else loss.as_dict()
         return {k: (None if isinstance(v, float) and not math.isfinite(v) else v) for k, v in values.items()}
 
     def lines(self) -> list[str]:
         """For a human."""
         what = f"{self.kind} ({self.method})" if self.kind == "mean" else self.kind
-        at = f" of {self.size_hint} records" if self.size_hint else ""
+        points = "users" if self.unit == "user" else "records"
+        at = f" of {self.size_hint} {points}" if self.size_hint else ""
         noise = ", ".join(f"{name} {_short(value)}" for name, value in self.sigma.items())
         lines = [
             f"stream {self.stream!r}: {what} per window, unit {self.unit!r}",
@@ -76,15 +95,34 @@ class Plan:
         if self.pairs != "exact":
             lines.append(f"friends are counted among {_percent(self.pair_share)} of all pairs ({self.pairs})")
         if self.kind == "mean":
-            smallest = "no size" if self.smallest_size is None else f"{self.smallest_size} records that are all friends"
+            smallest = (
+                "no size" if self.smallest_size is None else f"{self.smallest_size} {points} that are all friends"
+            )
             lines.append(f"smallest usable window (99%, with that `size_hint`): {smallest}")
         delta = f"{self.epsilon_delta:g}"
         lines += [
             f"one release costs {self.loss}, epsilon {_short(self.epsilon_release)} at delta {delta}",
+            *self._saving_lines(),
             *self._cost_lines(),
             f"guarantee for ever: {self.capacity}, epsilon {_short(self.epsilon_guarantee)} at delta {delta}",
         ]
+        if self.total is not None:
+            lines.append(f"and the sum of all windows stays within {self.total}")
         return lines + [f"warning: {text}" for text in self.warnings]
+
+    def _saving_lines(self) -> list[str]:
+        lines = []
+        if self.warm_sigma is not None:
+            noise = ", ".join(f"{name} {_short(value)}" for name, value in self.warm_sigma.items())
+            lines.append(f"a window that goes on from the last one: noise {noise}, and no delta")
+        if self.stopped is not None:
+            lines.append(f"a window that its noisy size shows to be too small costs {self.stopped}; the rest goes back")
+        if self.saved_rho is not None and self.saved_sigma is not None:
+            lines.append(
+                f"savings ({self.savings}): if every other window is too small, others may spend up to rho "
+                f"{_short(self.saved_rho)}, with {_short(self.saved_sigma)} of the noise"
+            )
+        return lines
 
     def _cost_lines(self) -> list[str]:
         day, year = self.windows_per_day, self.windows_per_day * 365
@@ -95,8 +133,9 @@ class Plan:
                 f"{year:g} a year, epsilon {_short(self.epsilon_year)} (the unit 'event' does not cap that)",
             ]
         lasting = self.lasting_windows or 0
+        whose = "the stream's budget" if self.unit == "stream" else "the budget of a user who is always there"
         return [
-            f"the stream's budget lasts {lasting} windows ({_short(lasting / day)} days)",
+            f"{whose} lasts {lasting} windows ({_short(lasting / day)} days)",
             f"without that cap: {day:g} windows a day, epsilon {_short(self.epsilon_day)}; {year:g} a year, epsilon "
             f"{_short(self.epsilon_year)}",
         ]
@@ -157,13 +196,41 @@ def plan(config: Config, delta: float | None = None) -> Plan:
         epsilon_day=epsilon(mechanism.loss, per_day),
         epsilon_year=epsilon(mechanism.loss, per_day * 365),
         lasting_windows=None if is_event else _lasting(mechanism.loss, job.terms.capacity),
+        total=job.terms.total,
         warnings=_warnings(job, forecast.probability, forecast.sigma, hint) + _pair_advice(job, hint),
+        **_savings(job, config.budget.savings, hint),
     )
+
+
+def _savings(job: Job, policy: str, hint: int | None) -> dict[str, Any]:
+    """What stages that never start give back, and what becomes of it."""
+    mechanism = job.mechanism
+    found: dict[str, Any] = {}
+    if isinstance(mechanism, TrackingMean) and hint is not None:
+        found["warm_sigma"] = _sigma(job, mechanism.forecast_warm(hint))
+        mechanism = mechanism.cold
+    if not isinstance(mechanism, (FriendlyMean, RecentredMean)):
+        return found
+    stopped = found["stopped"] = mechanism.core.stages[0]
+    savings = job.spending.savings
+    if savings is None or hint is None or savings.queries is None:
+        return found
+    left, most = savings.capacity_nano, 0
+    for index in range(min(savings.queries, 10_000)):
+        offer = job.spending.offer(index, PrivacyLoss(savings.capacity_nano - left), None).loss.rho_nano
+        most = max(most, offer)
+        left -= stopped.rho_nano * offer // mechanism.loss.rho_nano if index % 2 == 0 else offer
+    best = job.spending.at(most, None).forecast(hint).sigma
+    return found | {
+        "savings": policy,
+        "saved_rho": most / RHO_UNIT,
+        "saved_sigma": best / job.mechanism.forecast(hint).sigma,
+    }
 
 
 def _pair_advice(job: Job, hint: int | None) -> list[str]:
     """Whether another choice of pairs would be cheaper on this machine: measured, for large windows only."""
-    mechanism = job.mechanism
+    mechanism = _coldest(job.mechanism)
     if hint is None or hint < MANY or not isinstance(mechanism, (FriendlyMean, RecentredMean)):
         return []
     from .speeds import cheapest_pairs
@@ -215,6 +282,8 @@ def _sigma(job: Job, steps: float) -> dict[str, float]:
 def _smallest_size(mechanism: Mechanism) -> int | None:
     """Smallest n whose windows release with 99%, if n is also the size hint that the budget is divided by."""
 
+    mechanism = _coldest(mechanism)
+
     def usable(n: int) -> bool:
         try:
             planned = replace(mechanism, size_hint=n) if hasattr(mechanism, "size_hint") else mechanism  # type: ignore[type-var]
@@ -232,6 +301,11 @@ def _smallest_size(mechanism: Mechanism) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if usable(middle) else (middle, high)
     return high
+
+
+def _coldest(mechanism: Mechanism) -> Mechanism:
+    """What answers a window when nothing is known."""
+    return mechanism.cold if isinstance(mechanism, TrackingMean) else mechanism
 
 
 def _lasting(loss: PrivacyLoss, capacity: PrivacyLoss) -> int:

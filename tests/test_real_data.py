@@ -76,3 +76,13 @@ def test_air_with_missing_cells():
     assert (values > 0).all()
     assert (values < 10).all()
     assert json.loads(releases[0].to_bytes())["transform"] == ["log1p"] * 6
+
+
+def test_machines_as_users():
+    """802,083 records of 467 machines, one point a machine and day; every machine pays for seven days."""
+    releases, summary, engine = release_all("machines_users", "2013-07-14T00:00:00Z", "2013-07-21T00:00:00Z")
+    assert [r.status for r in releases] == ["released"] * 7
+    assert summary.records == 802_083
+    assert np.abs(np.array([r.count for r in releases]) - 467).max() < 120
+    assert (np.abs(np.array([r.value for r in releases])[:, 1] - 10.5) < 1).all()
+    assert engine.spent.rho == pytest.approx(1.4)

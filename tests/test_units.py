@@ -127,7 +127,7 @@ def test_ids_belong_to_the_unit_user():
         ({"budget": {"total_rho": 0.5, "total_delta": 1e-6}}, "budget.total_rho"),
         ({"budget": {"total_rho": 5.0}}, "budget.total_delta"),
         ({"budget": {"savings": "even"}}, "budget.savings"),
-        ({"stream": {"unit": "stream"}, "budget": {"savings": "even", "rho": 4.0}}, "budget.rho"),
+        ({"stream": {"unit": "stream"}, "budget": {"savings": "even", "rho": 4.0}}, "budget"),
         (
             {"stream": {"unit": "stream"}, "budget": {"savings": "even"}, "window": {"clock": "wall", "end": None}},
             "window.end",
