@@ -50,6 +50,30 @@ def histogram(points, mask, center, bounds) -> list[int]:
     return out
 
 
+def inside_sum(points, mask, center, radius_squared: int) -> tuple[int, list[int]]:
+    """Number of the masked points within a ball, and the sum of their offsets from its center."""
+    total, count = [0] * len(center), 0
+    for point, wanted in zip(points, mask, strict=True):
+        offset = [int(x) - int(c) for x, c in zip(point, center, strict=True)]
+        if wanted and sum(v * v for v in offset) <= radius_squared:
+            count += 1
+            total = [a + b for a, b in zip(total, offset, strict=True)]
+    return count, total
+
+
+def user_points(names, points, per_user: str) -> dict[str, list[int]]:
+    """One point per user: the first, or the mean rounded to integers (halves up)."""
+    found: dict[str, list[list[int]]] = {}
+    for name, point in zip(names, points, strict=True):
+        found.setdefault(name, []).append([int(x) for x in point])
+    if per_user == "first":
+        return {name: of_one[0] for name, of_one in found.items()}
+    halves = {
+        name: [2 * sum(column) + len(of_one) for column in zip(*of_one, strict=True)] for name, of_one in found.items()
+    }
+    return {name: [value // (2 * len(found[name])) for value in row] for name, row in halves.items()}
+
+
 def clip(offset: list[int], radius_squared: int) -> list[int]:
     """The offset itself if it is in the ball, else some vector of the ball: callers check the ball and the ray."""
     return offset if sum(x * x for x in offset) <= radius_squared else [0] * len(offset)

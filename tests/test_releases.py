@@ -16,8 +16,10 @@ from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import Charge
 from fcstream.noise import Noise, SeededEntropy
 from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums, gaussian_variance, norm_quantile
+from fcstream.releases.base import Track
 from fcstream.releases.count import NoisyCount
 from fcstream.releases.mean import BallMean, FriendlyMean, RecentredMean
+from fcstream.releases.tracking import TrackingMean
 from fcstream.zcdp import PrivacyLoss
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
@@ -328,3 +330,95 @@ def test_lattice_radius_used_by_noise_is_never_smaller_than_the_predicate():
     r2 = lattice.radius_squared(7.77)
     assert FriendlyAverage(LOSS, r2, 10)._diameter >= 2 * sqrt_up(r2, 60) - Fraction(1, 2**30)
     assert (FriendlyAverage(LOSS, r2, 10)._diameter / 2) ** 2 >= r2
+
+
+# -- tracking ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 200), st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_sums_inside_a_ball_equal_the_naive_twin(n, d, seed):
+    rng = np.random.default_rng(seed)
+    points = np.rint(rng.normal(size=(n, d)) * 50)
+    mask, center = rng.random(n) < 0.7, np.rint(rng.normal(size=d) * 10)
+    # Some radius that a point lies on exactly.
+    radius_squared = int(((points[rng.integers(n)] - center) ** 2).sum())
+    total, count = np.zeros(d, np.int64), 0
+    for tiles, inside in view_of(points).select(mask).parts:
+        count += sums.inside_sum(tiles, len(inside), inside, center, float(radius_squared), total)
+    assert (count, total.tolist()) == naive.inside_sum(points, mask, center, radius_squared)
+
+
+def warm(rho=1.0, reach=100.0):
+    cold = RecentredMean(PrivacyLoss.charge(rho, 1e-8), 400**2, 2, 300)
+    return TrackingMean(cold, Track([10, -20], 1.0, reach, reach / 2))
+
+
+def test_a_warm_window_is_right_and_its_noise_is_what_it_says():
+    """Only points in the ball count. The right scale of the noise passes, 0.7 and 1.3 of it would not."""
+    rng = np.random.default_rng(3)
+    points = np.rint(rng.normal(size=(300, 2)) * 20 + [10, -20])
+    points[:40] = [5000, 5000]
+    view, mechanism = view_of(points), warm()
+    truth = points[40:].mean(axis=0)
+    errors, counts = [], []
+    for seed in range(400):
+        charge = charge_for(mechanism.loss)
+        outcome = mechanism.release(view, charge, Noise(SeededEntropy(seed)))
+        assert charge.unused == PrivacyLoss()
+        errors.append((outcome.value - truth) / outcome.sigma)
+        counts.append((outcome.core_count - 260, outcome.count - 300))
+    spread = np.sqrt(np.mean(np.square(errors)))
+    assert 0.9 < spread < 1.1
+    deviation = math.sqrt(mechanism.average.count_variance)
+    assert 0.85 < np.std([c for c, _ in counts]) / deviation < 1.15
+    assert 0.85 < np.std([b - a for a, b in counts]) / deviation < 1.15
+
+
+def test_too_few_in_the_ball_end_the_tracking_and_the_sum_is_not_paid():
+    mechanism = warm()
+    charge = charge_for(mechanism.loss)
+    outcome = mechanism.release(view_of(np.full((200, 2), 9000.0)), charge, Noise(SeededEntropy(1)))
+    assert outcome.reason == "too_few"
+    assert outcome.track.drift
+    assert charge.unused == PrivacyLoss(mechanism.average.sum_nano)
+    following = mechanism.after(outcome.track)
+    assert not following.is_warm
+    assert following.loss == mechanism.cold.loss
+
+
+def test_a_warm_window_costs_no_delta_and_a_cold_one_is_the_default():
+    mechanism = warm()
+    assert mechanism.loss == PrivacyLoss.charge(1)
+    assert mechanism.after(None).loss == PrivacyLoss.charge(1, 1e-8)
+    points = np.rint(np.random.default_rng(0).normal(size=(300, 2)) * 20)
+    cold = mechanism.after(None).release(
+        view_of(points, 400**2), charge_for(mechanism.cold.loss), Noise(SeededEntropy(5))
+    )
+    default = mechanism.cold.release(view_of(points, 400**2), charge_for(mechanism.cold.loss), Noise(SeededEntropy(5)))
+    assert (cold.value == default.value).all()
+    assert cold.track.center == np.rint(cold.value).tolist()
+
+
+def test_stages_are_paid_one_by_one():
+    """Stopped at the noisy size, at the rough center, or not at all: what was not started is left."""
+    mechanism = RecentredMean(LOSS, 300**2, 2, 300)
+    rng = np.random.default_rng(0)
+    for n, expected in ((0, {mechanism.core.stages[0]}), (300, {LOSS})):
+        costs = set()
+        for seed in range(50):
+            charge = charge_for(LOSS)
+            mechanism.release(
+                view_of(np.rint(rng.normal(size=(n, 2)) * 20), 300**2), charge, Noise(SeededEntropy(seed))
+            )
+            costs.add(LOSS - charge.unused)
+        assert costs == expected
+
+
+def test_the_gate_hardly_stops_what_could_release():
+    """A window at the edge of usefulness is stopped by the noise of its size once in a thousand times at most."""
+    mechanism = RecentredMean(LOSS, 300**2, 2, 300)
+    edge = next(n for n in range(1, 300) if mechanism.forecast(n).probability >= 0.01)
+    deviation = math.sqrt(mechanism.core.size_variance)
+    assert 0.5 * math.erfc((edge - mechanism.least) / deviation / math.sqrt(2)) < 0.002
+    assert mechanism.least > 0.3 * edge  # and an empty window nearly always is

@@ -31,7 +31,7 @@ STREAM_BLOCK = "stream"
 TOTAL_BLOCK = "total"
 """Block of the filter on the plain sum over all windows, on top of any unit."""
 USER_BLOCK = "user"
-"""Block of the unit ``user`` that stands for somebody with a record in every window: public, and nobody spent more."""
+"""Block of the unit ``user`` that stands for somebody with a record in every window; public."""
 
 
 @dataclass(frozen=True, slots=True)
