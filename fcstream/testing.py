@@ -9,7 +9,10 @@ Subclass a contract in a test module, say how to make the thing, and run pytest:
 
 from __future__ import annotations
 
+import itertools
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +21,9 @@ from .releases.base import Release
 from .sinks import Sink
 from .users import user_key
 from .zcdp import PrivacyLoss
+
+if TYPE_CHECKING:
+    from .connectors.base import LiveSource
 
 
 class ManualClock:
@@ -308,3 +314,89 @@ class SinkContract:
         sink = self.make(tmp_path)
         assert sink.missing(sent)[-2:] == sent[1:]
         sink.close()
+
+
+class SourceContract:
+    """What every live source must do, against its real broker. Override `make` and `send`; fixtures give each test a
+    fresh place (topic, stream, queue) named by `tmp_path`'s last part."""
+
+    def make(self, tmp_path: Path) -> LiveSource:
+        """Open the source as a restarted process would."""
+        raise NotImplementedError
+
+    def send(self, tmp_path: Path, bodies: list[bytes]) -> None:
+        """Publish messages, durably, in order."""
+        raise NotImplementedError
+
+    def drain(self, source: LiveSource, wanted: int, seconds: float = 20.0) -> list[tuple[str, int, int, bytes]]:
+        """Poll until so many messages came: (partition, offset, stamp, body)."""
+        found: list[tuple[str, int, int, bytes]] = []
+        until = time.monotonic() + seconds
+        while len(found) < wanted and time.monotonic() < until:
+            for chunk in source.poll(100, 0.5):
+                assert len(chunk.offsets) == len(chunk.stamps_ms) == len(chunk.bodies)
+                assert (np.diff(chunk.offsets) > 0).all()
+                rows = zip(chunk.offsets.tolist(), chunk.stamps_ms.tolist(), chunk.bodies, strict=True)
+                found += [(chunk.partition, *row) for row in rows]
+        return found
+
+    def test_messages_come_whole_and_in_order(self, tmp_path: Path) -> None:
+        source = self.make(tmp_path)
+        sent = [b"%d \x00\xff" % i * (1 + i % 7) for i in range(250)]
+        before = time.time_ns() // 1_000_000
+        self.send(tmp_path, sent)
+        found = self.drain(source, len(sent))
+        assert sorted(body for *_, body in found) == sorted(sent)
+        assert len({(partition, offset) for partition, offset, *_ in found}) == len(sent)
+        for _, group in itertools.groupby(sorted(found), key=lambda row: row[0]):
+            bodies = [body for *_, body in group]
+            assert bodies == [body for body in sent if body in set(bodies)]
+        assert all(before - 60_000 <= stamp <= time.time_ns() // 1_000_000 + 60_000 for _, _, stamp, _ in found)
+        assert source.poll(10, 0.05) == []
+        source.close()
+        source.close()
+
+    def test_what_was_not_committed_comes_again_with_the_same_identity(self, tmp_path: Path) -> None:
+        source = self.make(tmp_path)
+        self.send(tmp_path, [b"%d" % i for i in range(60)])
+        first = self.drain(source, 60)
+        source.close()
+        source = self.make(tmp_path)
+        again = self.drain(source, 60)
+        assert sorted(again) == sorted(first)
+        # Commit all but the last ten of each partition.
+        positions = {}
+        for partition, group in itertools.groupby(sorted(again), key=lambda row: row[0]):
+            offsets = [offset for _, offset, *_ in group]
+            positions[partition] = offsets[max(0, len(offsets) - 10)]
+        source.commit(positions)
+        source.close()
+        source = self.make(tmp_path)
+        rest = [row for row in first if row[1] >= positions[row[0]]]
+        assert sorted(self.drain(source, len(rest))) == sorted(rest)
+        assert source.poll(10, 0.05) == []
+        source.close()
+
+    def test_ends_are_told_and_reached(self, tmp_path: Path) -> None:
+        source = self.make(tmp_path)
+        self.send(tmp_path, [b"%d" % i for i in range(40)])
+        ends, count = source.ends(), 0
+        until = time.monotonic() + 20
+        while source.behind(ends) and time.monotonic() < until:
+            count += sum(len(chunk.bodies) for chunk in source.poll(7, 0.2))
+        assert not source.behind(ends)
+        assert count == 40
+        assert not source.behind(source.ends())  # nothing new, nothing to wait for
+        self.send(tmp_path, [b"more"])
+        until = time.monotonic() + 20
+        while not source.behind(source.ends()) and not source.poll(1, 0.1) and time.monotonic() < until:
+            pass  # an ack-only source tells only once it has received it
+        assert time.monotonic() < until
+        source.close()
+
+    def test_an_empty_source_has_nothing(self, tmp_path: Path) -> None:
+        source = self.make(tmp_path)
+        assert source.poll(10, 0.1) == []
+        assert not source.behind(source.ends())
+        source.commit({})
+        source.close()

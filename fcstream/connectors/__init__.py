@@ -1,8 +1,15 @@
-"""One file per outside system, found by URL scheme. The engine never imports this."""
+"""One file per outside system, found by URL scheme. The engine never imports this.
+
+A connector of somebody else's is found by the same scheme through the entry points ``fcstream.sources``,
+``fcstream.queues`` (ack-only) and ``fcstream.sinks``: a class that is made with an `Address` (sources also with the
+consumer's name).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
 
@@ -10,7 +17,75 @@ if TYPE_CHECKING:
     from ..records import Schema
     from ..sinks import Sink
     from ..sources import Source
+    from .base import AckSource, LiveSource
     from .files import DeadLetters
+
+
+_SOURCES = {
+    "kafka": ("kafka", "KafkaSource"),
+    "redis": ("redis_streams", "RedisSource"),
+    "rediss": ("redis_streams", "RedisSource"),
+    "nats": ("jetstream", "NatsSource"),
+    "rabbitmq-stream": ("rabbitmq_streams", "RabbitStreamSource"),
+}
+_QUEUES = {
+    "amqp": ("amqp", "AmqpQueue"),
+    "amqps": ("amqp", "AmqpQueue"),
+    "mqtt": ("mqtt", "MqttTopic"),
+    "mqtts": ("mqtt", "MqttTopic"),
+}
+_SINKS = {
+    "kafka": ("kafka", "KafkaSink"),
+    "redis": ("redis_streams", "RedisSink"),
+    "rediss": ("redis_streams", "RedisSink"),
+    "nats": ("jetstream", "NatsSink"),
+    "rabbitmq-stream": ("rabbitmq_streams", "RabbitStreamSink"),
+    "amqp": ("amqp", "AmqpSink"),
+    "amqps": ("amqp", "AmqpSink"),
+    "mqtt": ("mqtt", "MqttSink"),
+    "mqtts": ("mqtt", "MqttSink"),
+    "postgresql": ("postgres_table", "PostgresSink"),
+    "http": ("webhook", "WebhookSink"),
+    "https": ("webhook", "WebhookSink"),
+}
+
+
+def is_live(url: str) -> bool:
+    """Whether a source URL names a broker, which never ends."""
+    scheme = url.partition(":")[0]
+    if scheme in ("jsonl", "csv"):
+        return False
+    return scheme in {**_SOURCES, **_QUEUES} or any(
+        len(entry_points(group=f"fcstream.{group}", name=scheme)) for group in ("sources", "queues")
+    )
+
+
+def open_live(url: str, name: str) -> LiveSource | AckSource:
+    """A live source by URL; `name` is how the broker knows this consumer. An `AckSource` needs a spool before it.
+
+    Raises
+    ------
+    ConfigError, SourceError
+        Unknown scheme, missing client library (the message names the extra), broker that cannot be reached.
+    """
+    from .urls import parse
+
+    scheme = url.partition(":")[0]
+    found = _find(scheme, _SOURCES, "sources") or _find(scheme, _QUEUES, "queues")
+    if not found:
+        known = ", ".join(sorted([*_SOURCES, *_QUEUES]))
+        raise ConfigError(f"must begin with one of {known}, got {scheme!r}", "source.url")
+    return found(parse(url, "source.url"), name)  # type: ignore[no-any-return]
+
+
+def _find(scheme: str, known: dict[str, tuple[str, str]], group: str) -> Any:
+    """A connector's class, None if there is none."""
+    if scheme in known:
+        module, name = known[scheme]
+        return getattr(import_module(f"{__name__}.{module}"), name)
+    for entry in entry_points(group=f"fcstream.{group}", name=scheme):
+        return entry.load()
+    return None
 
 
 def open_source(url: str, schema: Schema) -> Source:
@@ -31,7 +106,7 @@ def open_source(url: str, schema: Schema) -> Source:
 
 
 def open_sink(url: str) -> Sink:
-    """A sink by URL: ``jsonl:PATH``; ``-`` is standard output.
+    """A sink by URL: ``jsonl:PATH``; ``-`` is standard output; or a broker's, a database's or a web server's.
 
     Raises
     ------
@@ -42,7 +117,16 @@ def open_sink(url: str) -> Sink:
     scheme, _, place = url.partition(":")
     if scheme == "jsonl" and place:
         return files.StandardOutput() if place == "-" else files.JsonlSink(place)
-    raise ConfigError(f"must be 'jsonl:PATH' (or 'jsonl:-' for standard output), got {url!r}", "sink.url")
+    found = _find(scheme, _SINKS, "sinks")
+    if found:
+        from .urls import parse
+
+        return found(parse(url, "sink.url"))  # type: ignore[no-any-return]
+    known = ", ".join(sorted(_SINKS))
+    raise ConfigError(
+        f"must be 'jsonl:PATH' (or 'jsonl:-' for standard output), or begin with one of {known}, got {scheme!r}",
+        "sink.url",
+    )
 
 
 def open_dead_letter(url: str) -> DeadLetters:

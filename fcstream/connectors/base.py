@@ -1,0 +1,99 @@
+"""What every live source promises, whatever broker stands behind it.
+
+Two families. *Replayable* sources (Kafka, Redis Streams, JetStream, RabbitMQ streams) number their messages and give
+them again from any number on. *Ack-only* sources (MQTT, AMQP queues) forget a message once it is acknowledged: they are
+read through a durable local spool, which is replayable (see `spool`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Messages of one partition, in order.
+
+    Attributes
+    ----------
+    partition : str
+        Of the source; offsets are compared within it only.
+    offsets : int64 (n,)
+        The identity of each message in its partition: a message that is delivered again has the same one. Ascending.
+    stamps_ms : int64 (n,)
+        When each message arrived, Unix milliseconds, by the broker's clock (of a spool: its durable receipt time). The
+        same for every delivery.
+    bodies : list of bytes
+    """
+
+    partition: str
+    offsets: NDArray[np.int64]
+    stamps_ms: NDArray[np.int64]
+    bodies: list[bytes]
+
+
+class LiveSource(Protocol):
+    """Messages of a broker, at least once each, in the order of their offsets within a partition.
+
+    A method that meets a lost connection reconnects by itself, with jittered back-off, for at most `patience_s`
+    seconds, and raises `SourceError` then; calling it again tries again. Nothing that it raises or logs holds a
+    message's content or a secret.
+    """
+
+    receipt_is_durable: bool
+    """Whether `Chunk.stamps_ms` are receipt times that survive a restart (a spool), as clock ``wall`` needs."""
+
+    @property
+    def generation(self) -> int:
+        """Grows when partitions were taken away or given (a rebalance): what was read of them must be forgotten, and is
+        read again from the committed positions."""
+
+    def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
+        """The next messages, about `max_messages` at most, at most one chunk per partition; waits for the first of them
+        for `timeout_s` at most, an empty list then."""
+
+    def ends(self) -> dict[str, int]:
+        """Ask the broker for the end of every partition that is read: the offset after its last message, now."""
+
+    def behind(self, ends: Mapping[str, int]) -> bool:
+        """Whether messages before some `ends` were not polled yet (messages that the broker has dropped do not
+        count)."""
+
+    def commit(self, positions: Mapping[str, int]) -> None:
+        """Note durably, where the broker keeps such things, that a restart reads from these offsets on; partitions that
+        are not named keep theirs. Never goes back by itself."""
+
+    def close(self) -> None:
+        """Let go. Idempotent; commits nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message of an ack-only source, and what it is acknowledged by."""
+
+    body: bytes
+    token: Any
+
+
+class AckSource(Protocol):
+    """Messages that the broker holds until they are acknowledged, and then forgets."""
+
+    def receive(self, max_messages: int, timeout_s: float) -> list[Received]:
+        """The next messages, waiting for the first of them for `timeout_s` at most. Unacknowledged ones come again
+        after a reconnection."""
+
+    def acknowledge(self, received: Sequence[Received]) -> None:
+        """The broker may forget them. Tokens of a connection that was lost since are ignored: the broker sends those
+        messages again."""
+
+    def pending(self) -> bool:
+        """Whether the broker is known to hold more messages now (False if it cannot tell)."""
+
+    def close(self) -> None:
+        """Let go. Idempotent."""
