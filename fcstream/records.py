@@ -9,7 +9,7 @@ import csv
 import json
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
@@ -203,7 +203,10 @@ def parse_user(value: Any) -> str:
         return value.decode("utf-8", "surrogateescape")
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise Refused("bad_user")
-    return str(int(value))
+    try:
+        return str(int(value))
+    except ValueError:  # more digits than Python writes
+        raise Refused("bad_user") from None
 
 
 def batch_from_rows(
@@ -301,16 +304,18 @@ class LineDecoder(Protocol):
     def decode(self, lines: list[bytes], first_position: int) -> Batch: ...
 
 
-class JsonLines:
-    """Decoder of JSON lines.
+class Objects:
+    """Decoder of one object (JSON, or MessagePack) per record.
 
     A type made for the schema decides what is a record; only the reason of a refusal is looked up in another way.
     """
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, codec: str = "json") -> None:
         import msgspec
 
         self._schema = schema
+        self._parse: Callable[[bytes], Any] = json.loads if codec == "json" else msgspec.msgpack.Decoder().decode
+        decoder: Any = msgspec.json.Decoder if codec == "json" else msgspec.msgpack.Decoder
         time_type: Any = str if schema.time_unit == "iso8601" else float
         self._names = ["time", *(f"f{k}" for k in range(len(schema.features)))]
         self._fields: tuple[str, ...] = (schema.time, *schema.features)
@@ -328,8 +333,8 @@ class JsonLines:
             gc=False,
         )
         # What the first takes the second takes as well, with the same values, a little slower.
-        self._decode_whole = msgspec.json.Decoder(whole).decode
-        self._decode = msgspec.json.Decoder(record).decode
+        self._decode_whole = decoder(whole).decode
+        self._decode = decoder(record).decode
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
         self._getters = [operator.attrgetter(name) for name in self._names]
 
@@ -373,8 +378,8 @@ class JsonLines:
     def _diagnose(self, line: bytes, position: int) -> Rejection:
         """Why a line that the typed decoder refuses is no record."""
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            row = self._parse(line)
+        except (*self._errors, ValueError):
             return Rejection("broken_record", position)
         if isinstance(row, dict):
             for name in self._fields:
@@ -394,6 +399,10 @@ class JsonLines:
                 if is_time and isinstance(value, str) != (self._schema.time_unit == "iso8601"):
                     return Rejection("bad_time", position, name)
         return Rejection("broken_record", position)
+
+
+class JsonLines(Objects):
+    """Decoder of JSON lines."""
 
 
 class CsvRows:

@@ -1,0 +1,296 @@
+"""The service's loop on a log in memory: when it reads, closes, commits, and what it does when things break.
+
+What real brokers do is tested with real brokers; this is about the order of things, with a clock that stands still.
+"""
+
+import json
+
+import numpy as np
+import pytest
+from helpers import sample
+
+from fcstream import Engine, Noise, SeededEntropy
+from fcstream.config import Config, Job
+from fcstream.connectors.base import Chunk
+from fcstream.errors import ConfigError, LedgerError, SinkError, SourceError
+from fcstream.live import Service
+from fcstream.payloads import decoder_for
+from fcstream.sinks import ListSink
+from fcstream.testing import ManualClock
+
+WINDOW = {"clock": "broker", "end": "1970-01-01T00:01:00Z", "lateness": "2s"}
+
+
+class Log:
+    """A broker with numbered messages in partitions, and the faults that are asked for."""
+
+    def __init__(self, partitions=2):
+        self.messages = [[] for _ in range(partitions)]
+        self.committed = [0] * partitions
+        self.generation = 0
+        self.redeliver = False
+        self.fails = {}
+
+    def send(self, partition, stamp_ms, body):
+        self.messages[partition].append((stamp_ms, body))
+
+
+class LogSource:
+    receipt_is_durable = False
+
+    def __init__(self, log):
+        self.log = log
+        self.positions = list(log.committed)
+        self.generation = log.generation
+        self.polls = 0
+
+    def poll(self, max_messages, timeout_s):
+        if self.log.fails.get("poll"):
+            self.log.fails["poll"] -= 1
+            raise SourceError("the broker went away")
+        self.generation = self.log.generation
+        chunks = []
+        for p, messages in enumerate(self.log.messages):
+            start = max(0, self.positions[p] - 3) if self.log.redeliver else self.positions[p]
+            taken = messages[start : self.positions[p] + 5]
+            if taken and self.positions[p] < len(messages):
+                offsets = np.arange(start, start + len(taken))
+                self.positions[p] = start + len(taken)
+                chunks.append(Chunk(str(p), offsets, np.array([s for s, _ in taken]), [b for _, b in taken]))
+        return chunks
+
+    def ends(self):
+        return {str(p): len(messages) for p, messages in enumerate(self.log.messages)}
+
+    def behind(self, ends):
+        return any(self.positions[int(p)] < end for p, end in ends.items())
+
+    def commit(self, positions):
+        for p, offset in positions.items():
+            assert offset >= self.log.committed[int(p)]
+            self.log.committed[int(p)] = offset
+
+    def close(self):
+        pass
+
+
+class Rig:
+    """A service on a log, a memory of what was published, and a clock."""
+
+    def __init__(self, tmp_path, **sections):
+        self.log, self.clock, self.sink = Log(), ManualClock(), ListSink()
+        self.config = Config.from_mapping(
+            sample(
+                window=WINDOW,
+                release={"kind": "count", "method": None, "spread": None, "radius": None, "rho": 50.0, "delta": None},
+                budget={"rho": 50.0},
+                ledger={"url": f"sqlite:{tmp_path / 'l.db'}"},
+                **sections,
+            )
+        )
+        self.opened = 0
+        self.service = self.make()
+
+    def make(self):
+        def engine():
+            self.opened += 1
+            return Engine(self.config, noise=Noise(SeededEntropy(self.opened)))
+
+        return Service(
+            engine,
+            lambda: LogSource(self.log),
+            lambda: self.sink,
+            decoder_for("json", Job.of(self.config).schema),
+            lambda: self.clock.now_ms,
+        )
+
+    def send(self, partition, times, stamps=None, body=None):
+        for i, time_ms in enumerate(times):
+            record = json.dumps({"ts_ms": int(time_ms), "a": 20.0, "b": 50.0}).encode() if body is None else body
+            self.log.send(partition, int(time_ms if stamps is None else stamps[i]), record)
+
+    def run(self, steps):
+        left = [steps]
+
+        def on_step(service):
+            left[0] -= 1
+            if left[0] <= 0:
+                service.stop()
+
+        self.service.run(on_step)
+        self.service = self.make() if self.service.stopping.is_set() else self.service
+
+    def counts(self):
+        return [(r.window_open_ms, round(r.count)) for r in self.sink.releases]
+
+
+def near(found, wanted):
+    assert [k for k, _ in found] == [k for k, _ in wanted]
+    assert all(abs(a - b) <= 1 for (_, a), (_, b) in zip(found, wanted, strict=True)), (found, wanted)
+
+
+def test_windows_close_after_lateness_and_not_before(tmp_path):
+    rig = Rig(tmp_path)
+    rig.send(0, np.arange(0, 10_000, 200))
+    rig.clock.now_ms = 12_000  # close + lateness itself is still in time
+    rig.run(30)
+    assert rig.counts() == []
+    assert rig.log.committed == [0, 0]  # all of it lies in an open window
+    rig.clock.now_ms = 12_001
+    rig.run(30)
+    near(rig.counts(), [(0, 50)])
+    assert rig.log.committed == [50, 0]
+
+
+def test_all_that_came_before_the_close_is_read_first(tmp_path):
+    """A backlog after downtime: windows are over, and nothing of them is lost."""
+    rig = Rig(tmp_path)
+    for p in (0, 1):
+        rig.send(p, np.arange(p, 60_000, 100))
+    rig.clock.now_ms = 200_000
+    rig.run(10)
+    near(rig.counts(), [(10_000 * k, 200) for k in range(6)])
+    assert not rig.service.stopping.is_set() or rig.log.committed == [600, 600]
+
+
+def test_replay_changes_nothing(tmp_path):
+    """Stopped in the middle of a window: what was read of it is read again, what was answered is not answered again."""
+    rig = Rig(tmp_path)
+    rig.send(0, np.arange(0, 25_000, 100))
+    rig.clock.now_ms = 12_001
+    rig.run(60)
+    published = list(rig.sink.releases)
+    near(rig.counts(), [(0, 100)])
+    assert rig.log.committed[0] <= 100
+    rig.clock.now_ms = 32_001
+    rig.run(200)
+    assert rig.sink.releases[:1] == published
+    near(rig.counts(), [(0, 100), (10_000, 100), (20_000, 50)])
+
+
+def test_redelivered_messages_count_once(tmp_path):
+    rig = Rig(tmp_path)
+    rig.log.redeliver = True
+    rig.send(0, np.arange(0, 10_000, 100))
+    rig.clock.now_ms = 12_001
+    rig.run(60)
+    near(rig.counts(), [(0, 100)])
+
+
+def test_late_is_decided_by_the_brokers_stamp_alone(tmp_path):
+    rig = Rig(tmp_path)
+    rig.send(0, [1000, 2000], stamps=[12_000, 12_001])
+    rig.send(1, [3000], stamps=[3000])
+    rig.send(1, [59_000], stamps=[49_001])  # further ahead of its arrival than a window's length
+    rig.clock.now_ms = 15_000
+    rig.run(30)
+    near(rig.counts(), [(0, 2)])
+
+
+def test_lost_connections_and_rebalances_are_got_over(tmp_path):
+    rig = Rig(tmp_path)
+    rig.send(0, np.arange(0, 10_000, 100))
+    rig.log.fails["poll"] = 3
+    steps = []
+
+    def on_step(service):
+        steps.append(service.trouble)
+        if len(steps) == 10:
+            rig.log.generation += 1  # in the middle of a window
+        if len(steps) == 60:
+            rig.clock.now_ms = 12_001
+        if len(steps) == 70:
+            service.stop()
+
+    rig.service.run(on_step)
+    near(rig.counts(), [(0, 100)])
+    assert rig.service.counters.restarts >= 4
+    assert rig.opened >= 5
+
+
+class Refusing(ListSink):
+    def __init__(self, times):
+        super().__init__()
+        self.times = times
+
+    def write(self, releases):
+        if self.times:
+            self.times -= 1
+            raise SinkError("the sink is full")
+        super().write(releases)
+
+    def missing(self, releases):
+        return [r for r in releases if r not in self.releases]
+
+
+def test_a_sink_that_refuses_for_a_while_loses_nothing(tmp_path):
+    rig = Rig(tmp_path)
+    rig.sink = Refusing(3)
+    rig.send(0, np.arange(0, 10_000, 100))
+    rig.clock.now_ms = 12_001
+    rig.run(30)
+    near(rig.counts(), [(0, 100)])
+
+
+def test_stopped_while_the_sink_refuses_the_release_is_published_later(tmp_path):
+    rig = Rig(tmp_path)
+    rig.sink = Refusing(10**6)
+    rig.send(0, np.arange(0, 10_000, 100))
+    rig.clock.now_ms = 12_001
+    import threading
+
+    threading.Timer(0.5, rig.service.stop).start()
+    rig.service.run()
+    assert rig.sink.releases == []
+    rig.sink.times = 0
+    rig.service = rig.make()
+    rig.run(5)
+    near(rig.counts(), [(0, 100)])
+
+
+def test_a_ledger_that_is_away_for_a_while(tmp_path):
+    rig = Rig(tmp_path)
+    rig.send(0, np.arange(0, 10_000, 100))
+    rig.clock.now_ms = 12_001
+    real, left = Engine.closing, [3]
+
+    def closing(self, now_ms=None):
+        if left[0]:
+            left[0] -= 1
+            raise LedgerError("the ledger is unreachable")
+        return real(self, now_ms)
+
+    try:
+        Engine.closing = closing
+        rig.run(30)
+    finally:
+        Engine.closing = real
+    near(rig.counts(), [(0, 100)])
+
+
+def test_hostile_messages_leave_the_others_alone(tmp_path):
+    rig = Rig(tmp_path)
+    rng = np.random.default_rng(0)
+    for k in range(100):
+        rig.send(0, [100 * k])
+        rig.send(0, [100 * k], body=rng.bytes(int(rng.integers(0, 200))))
+        rig.send(0, [100 * k], body=b'{"ts_ms": 9e15, "a": 20, "b": 50}')
+    rig.clock.now_ms = 12_001
+    rig.run(120)
+    near(rig.counts(), [(0, 100)])
+    assert rig.log.committed[0] == 300
+
+
+@pytest.mark.parametrize("clock", ["eof", "wall"])
+def test_clocks_that_a_broker_cannot_have(tmp_path, clock):
+    rig = Rig(tmp_path)
+    rig.config = Config.from_mapping(sample(window={**WINDOW, "clock": clock}))
+    with pytest.raises(ConfigError, match="must be 'broker'"):
+        rig.service.run()
+
+
+def test_a_schedule_with_an_end_ends(tmp_path):
+    rig = Rig(tmp_path)
+    rig.clock.now_ms = 10**7
+    rig.service.run()  # returns by itself
+    assert len(rig.sink.releases) == 6
