@@ -208,6 +208,9 @@ class PrivacyOdometer:
         The sum of rho near which `realized_loss_bound` is tightest; public, and fixed before the first loss.
     spent : PrivacyLoss
         To go on from a stored state.
+    deltas : float
+        The most that the deltas will ever add up to; public, and fixed beforehand. It is set aside from every failure
+        probability: taking out only what was spent so far would not hold at all times at once.
 
     Privacy
     -------
@@ -228,11 +231,14 @@ class PrivacyOdometer:
     exp(-z**2 / 2) / 2.
     """
 
-    __slots__ = ("_tuned_for", "spent")
+    __slots__ = ("_deltas", "_tuned_for", "spent")
 
-    def __init__(self, tuned_for: float = 1.0, spent: PrivacyLoss | None = None) -> None:
+    def __init__(self, tuned_for: float = 1.0, spent: PrivacyLoss | None = None, deltas: float = 0.0) -> None:
         if not 0 < tuned_for < math.inf:
             raise ConfigError(f"must be positive, got {tuned_for}", "tuned_for")
+        if not 0 <= deltas <= 1:
+            raise ConfigError(f"must be in [0, 1], got {deltas}", "deltas")
+        self._deltas = deltas
         self._tuned_for = tuned_for
         self.spent = spent or PrivacyLoss()
 
@@ -246,21 +252,21 @@ class PrivacyOdometer:
         Parameters
         ----------
         failure : float
-            Below 1; the sum of deltas is taken out of it.
+            Below 1; `deltas` is taken out of it.
         form : str
             ``mixture``, tightest near `tuned_for`, or ``ladder``: a union over doubling sums of rho.
 
         Returns
         -------
         float
-            Infinite if the deltas alone reach `failure`.
+            Infinite if the deltas alone reach `failure`, or have passed what was set aside for them.
         """
         if not 0 < failure < 1:
             raise ConfigError(f"must be in (0, 1), got {failure}", "failure")
         if form not in ("mixture", "ladder"):
             raise ConfigError(f"must be 'mixture' or 'ladder', got {form!r}", "form")
-        rho, left = self.spent.rho, failure - self.spent.delta
-        if left <= 0:
+        rho, left = self.spent.rho, failure - self._deltas
+        if left <= 0 or self.spent.delta > self._deltas:
             return math.inf
         if self.spent.rho_nano == 0:
             return 0.0

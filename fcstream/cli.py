@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import wraps
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -18,6 +21,7 @@ from .errors import BudgetExhausted, ConfigError, FcstreamError
 
 if TYPE_CHECKING:
     from .config import Config
+    from .ledgers import Books
     from .records import Rejection
 
 
@@ -142,40 +146,29 @@ def budget() -> None:
 @budget.command()
 @click.argument("ledger")
 @click.option("--delta", type=float, help="At which epsilons are told.")
+@click.option("--failure", type=float, help="Probability that the realized loss ever exceeds its bound; else delta.")
+@click.option("--odometer", default="mixture", show_default=True, help="mixture or ladder.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--plot", "picture", metavar="FILE", help="Draw it too, as .svg or .png (needs fcstream[plot]).")
 @_guarded
-def show(ledger: str, delta: float | None, as_json: bool) -> None:
-    """Print the guarantee, what is spent, and what remains."""
-    from .ledgers.sqlite import SQLiteLedger
+def show(
+    ledger: str, delta: float | None, failure: float | None, odometer: str, as_json: bool, picture: str | None
+) -> None:
+    """Print the guarantee, what is spent, and what remains, also while an engine runs.
 
-    book = SQLiteLedger(_ledger_path(ledger))
-    try:
-        terms, spent, states = book.terms, book.spent(), book.summary()
-    finally:
-        book.close()
-    at = _at_delta(delta, terms.capacity.delta)
-    remaining = terms.capacity - spent
-    facts = {
-        "stream": terms.stream,
-        "unit": terms.unit,
-        "guarantee": {**terms.capacity.as_dict(), "epsilon": terms.capacity.epsilon(at)},
-        "spent": {**spent.as_dict(), "epsilon": spent.epsilon(at)},
-        "remaining": remaining.as_dict(),
-        "epsilon_at_delta": at,
-        "windows": {name: states.get(name, 0) for name in ("charged", "sealed", "acknowledged")},
-        "blocks": states["blocks"],
-    }
-    if as_json:
-        click.echo(json.dumps(facts, indent=2))
-        return
-    whose = "each record's pane" if terms.unit == "event" else "the whole stream"
-    most = "most charged pane" if terms.unit == "event" else "stream"
-    click.echo(f"stream {terms.stream!r}, unit {terms.unit!r}: the budget of {whose}")
-    click.echo(f"guarantee  {terms.capacity}, epsilon {facts['guarantee']['epsilon']:.3g} at delta {at:g}, for ever")  # type: ignore[index]
-    click.echo(f"spent      {spent} by the {most} (epsilon {facts['spent']['epsilon']:.3g}; not a guarantee)")  # type: ignore[index]
-    click.echo(f"remaining  {remaining} there")
-    windows = ", ".join(f"{count} {name}" for name, count in facts["windows"].items())  # type: ignore[attr-defined]
-    click.echo(f"windows    {windows}; {states['blocks']} blocks charged")
+    Three readings that are never mixed: `guarantee`, the cap, for ever; `spent`, sums that are no guarantee;
+    `realized_loss_bound`, what the loss so far exceeds with a small probability only.
+    """
+    from .reports import Report
+
+    with _books(ledger) as books:
+        report = Report.of(books, delta, failure, odometer)
+    if picture is not None:
+        from .plots import plot as draw
+
+        _spare(ledger, picture, "--plot")
+        draw(report, picture)
+    click.echo(json.dumps(report.as_dict(), indent=2) if as_json else "\n".join(report.lines()))
 
 
 @budget.command()
@@ -183,14 +176,9 @@ def show(ledger: str, delta: float | None, as_json: bool) -> None:
 @_guarded
 def verify(ledger: str) -> None:
     """Check a ledger against itself; exit 4 and the first bad row if it is damaged."""
-    from .ledgers.sqlite import SQLiteLedger
-
-    book = SQLiteLedger(_ledger_path(ledger))
-    try:
-        rows = book.verify()
-    finally:
-        book.close()
-    click.echo(f"{_ledger_path(ledger)}: {rows} journal rows, all in order")
+    with _books(ledger) as books:
+        rows = books.verify()
+    click.echo(f"{_public(ledger)}: {rows} journal rows, all in order")
 
 
 @budget.command()
@@ -198,15 +186,50 @@ def verify(ledger: str) -> None:
 @_guarded
 def releases(ledger: str) -> None:
     """Print every release that was sealed, byte for byte as it was published; costs nothing."""
-    from .ledgers.sqlite import SQLiteLedger
-
-    book = SQLiteLedger(_ledger_path(ledger))
-    try:
-        lines = book.releases()
-    finally:
-        book.close()
+    with _books(ledger) as books:
+        lines = books.releases()
     for line in lines:
         click.echo(line)
+
+
+@budget.command()
+@click.argument("ledger")
+@click.option(
+    "--format",
+    "form",
+    default="json",
+    show_default=True,
+    type=click.Choice(["json", "dp-accounting"]),
+    help="See above.",
+)
+@click.option("--out", default="-", show_default=True, metavar="FILE", help="File to write, - for stdout.")
+@click.option("--delta", type=float, help="At which epsilons are told.")
+@click.option("--block", metavar="NAME", help="dp-accounting: instead of the most charged one, for instance total.")
+@_guarded
+def export(ledger: str, form: str, out: str, delta: float | None, block: str | None) -> None:
+    """Write a ledger for other programs.
+
+    json: its terms, its readings, and every row of its journal. dp-accounting: what the most charged block was charged,
+    for Google's accountant to reprice; the file holds the lines of Python that do it.
+    """
+    from .reports import Report, events_document, journal_document, to_json
+
+    if out != "-":
+        _spare(ledger, out, "--out")
+    with _books(ledger) as books:
+        if form == "json":
+            document = journal_document(books, Report.of(books, delta))
+        else:
+            document = events_document(books, delta, block)
+    text = to_json(document)
+    if out == "-":
+        click.echo(text)
+        return
+    try:
+        with open(out, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+    except OSError as error:
+        raise FcstreamError(f"{out} cannot be written: {error.strerror}") from None
 
 
 @main.command()
@@ -264,10 +287,16 @@ def _load(path: str, **urls: str | None) -> Config:
     """A configuration with URLs from the command line on top."""
     import msgspec
 
-    from .config import Config, UrlSection
+    from .config import Config, SourceSection, UrlSection
 
-    changes = {section: UrlSection(url=url) for section, url in urls.items() if url is not None}
-    return msgspec.structs.replace(Config.load(path), **changes)
+    config = Config.load(path)
+    changes: dict[str, Any] = {}
+    for name, url in urls.items():
+        if url is not None:
+            fresh = SourceSection(url=url) if name == "source" else UrlSection(url=url)
+            found = getattr(config, name)
+            changes[name] = fresh if found is None else msgspec.structs.replace(found, url=url)
+    return msgspec.structs.replace(config, **changes)
 
 
 def _warn_if_hopeless(config: Config) -> None:
@@ -302,6 +331,34 @@ def _at_delta(delta: float | None, spent: float) -> float:
     if not 0 < delta < 1:
         raise ConfigError(f"must be in (0, 1), got {delta}", "--delta")
     return delta
+
+
+@contextmanager
+def _books(ledger: str) -> Iterator[Books]:
+    """A ledger to look at; nothing is changed, whoever holds it. No copy stays behind if this process is terminated."""
+    from .ledgers import open_books
+
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)) if is_main else None
+    try:
+        with closing(open_books(ledger)) as books:
+            yield books
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _public(ledger: str) -> str:
+    """A ledger's name without a password."""
+    return re.sub(r"(?<=//)[^/@]*@|\?.*", "", ledger) if "://" in ledger else _ledger_path(ledger)
+
+
+def _spare(ledger: str, out: str, place: str) -> None:
+    """Refuse to write over a ledger."""
+    path = _ledger_path(ledger)
+    taken = {os.path.realpath(path + part) for part in ("", "-wal", "-witness")}
+    if os.path.realpath(out) in taken:
+        raise ConfigError(f"must not be a file of the ledger: {out}", place)
 
 
 def _ledger_path(text: str) -> str:

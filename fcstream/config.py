@@ -98,9 +98,28 @@ class BudgetSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class UrlSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[source]``, ``[sink]``, ``[ledger]``, ``[dead_letter]``: where."""
+    """``[sink]``, ``[ledger]``, ``[dead_letter]``: where."""
 
     url: str
+
+
+class SourceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[source]``: where records come from; for brokers also what a message holds, and the local spool of queues that
+    forget what was acknowledged."""
+
+    url: str
+    format: Literal["json", "msgpack", "floats", "arrow"] = "json"
+    name: str | None = None
+    spool: str | None = None
+    spool_bytes: int = 2**30
+
+
+class ServiceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[service]``: how a live stream is watched."""
+
+    listen: str | None = None
+    counters: bool = False
+    log: Literal["text", "json"] = "text"
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -118,10 +137,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     window: WindowSection
     release: ReleaseSection
     budget: BudgetSection
-    source: UrlSection | None = None
+    source: SourceSection | None = None
     sink: UrlSection | None = None
     ledger: UrlSection | None = None
     dead_letter: UrlSection | None = None
+    service: ServiceSection | None = None
 
     def __post_init__(self) -> None:
         Job.of(self)

@@ -57,20 +57,25 @@ def test_bounds_have_the_published_values():
         assert odometer.realized_loss_bound(1e-6) > epsilon_simple(rho, 1e-6)
 
 
-def test_deltas_are_taken_out_of_the_failure():
-    odometer = PrivacyOdometer()
+def test_the_deltas_to_come_are_taken_out_of_the_failure():
+    """Taking out only what was spent so far would fail with failure + sum of deltas, if the deltas come last."""
+    odometer = PrivacyOdometer(deltas=0.04)
     assert odometer.realized_loss_bound(0.1) == 0.0
-    odometer.spend(PrivacyLoss.charge(0.5, 0.04))
+    odometer.spend(PrivacyLoss.charge(0.5))
     without = PrivacyOdometer(spent=PrivacyLoss.charge(0.5))
     assert math.isclose(odometer.realized_loss_bound(0.1), without.realized_loss_bound(0.06), rel_tol=1e-12)
-    odometer.spend(PrivacyLoss.charge(0.5, 0.07))
-    assert odometer.realized_loss_bound(0.1) == math.inf
-    assert odometer.spent == PrivacyLoss.charge(1.0, 0.11)
+    before = odometer.realized_loss_bound(0.1)
+    odometer.spend(PrivacyLoss.charge(0, 0.04))
+    assert odometer.realized_loss_bound(0.1) == before
+    assert odometer.realized_loss_bound(0.04) == math.inf
+    odometer.spend(PrivacyLoss.charge(0.5, 0.001))
+    assert odometer.realized_loss_bound(0.1) == math.inf  # more than was set aside
+    assert odometer.spent == PrivacyLoss.charge(1.0, 0.041)
 
 
 def test_bounds_never_fall_as_more_is_spent():
     for form in ("mixture", "ladder"):
-        odometer, last = PrivacyOdometer(0.3), 0.0
+        odometer, last = PrivacyOdometer(0.3, deltas=1e-9), 0.0
         for _ in range(300):
             odometer.spend(PrivacyLoss.charge("0.007", "1e-12"))
             now = odometer.realized_loss_bound(1e-6, form)

@@ -203,6 +203,72 @@ def test_damaged_ledger_is_exit_4(folder):
     assert done.stdout == ""
 
 
+def test_budget_show_in_full(folder):
+    """A stream's burn-down in words, numbers and a picture; three readings apart."""
+    (folder / "c.toml").write_text(short(sample_config()).replace('unit = "event"', 'unit = "stream"'))
+    write_stream(folder / "telemetry.jsonl")
+    assert call("run", "c.toml").exit_code == 0
+    before = (folder / "ledger.db").read_bytes()
+    text = call("budget", "show", "ledger.db").output
+    for word in ("guarantee ", "spent ", "realized_loss_bound ", "remaining ", "runs out ", "burn-down ", "answers "):
+        assert f"\n{word}" in text
+    assert "at 2016-03-15 00:40:00 UTC, after 2 more windows" in text
+    assert "2016-03-15 00:20:00 UTC  0.5" in text
+    facts = json.loads(call("budget", "show", "ledger.db", "--json", "--delta", "1e-5", "--failure", "1e-3").stdout)
+    assert facts["realized_loss_bound"]["failure"] == 1e-3
+    assert facts["epsilon_at_delta"] == 1e-5
+    assert facts["runs_out"]["windows"] == 2
+    ladder = json.loads(call("budget", "show", "ledger.db", "--json", "--odometer", "ladder").stdout)
+    assert ladder["realized_loss_bound"]["odometer"] == "ladder"
+    assert call("budget", "show", "ledger.db", "--odometer", "dice").exit_code == 2
+    assert call("budget", "show", "ledger.db", "--delta", "7").exit_code == 2
+    assert call("budget", "show", "ledger.db", "--plot", "p.pdf").exit_code == 2
+    (folder / "link.svg").symlink_to("ledger.db")
+    assert "must not be a file of the ledger" in call("budget", "show", "ledger.db", "--plot", "link.svg").stderr
+    pytest.importorskip("matplotlib")
+    drawn = call("budget", "show", "ledger.db", "--plot", "p.svg")
+    assert drawn.exit_code == 0
+    assert drawn.output == text
+    assert (folder / "p.svg").read_bytes().startswith(b"<?xml")
+    assert (folder / "ledger.db").read_bytes() == before
+
+
+def test_budget_export(folder):
+    (folder / "c.toml").write_text(short(sample_config()))
+    write_stream(folder / "telemetry.jsonl")
+    done = call("run", "c.toml")
+    document = json.loads(call("budget", "export", "ledger.db").stdout)
+    published = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["release"] for row in document["journal"] if row["kind"] == "seal"] == published
+    assert document["readings"] == json.loads(call("budget", "show", "ledger.db", "--json").stdout)
+    wrote = call("budget", "export", "ledger.db", "--format", "dp-accounting", "--out", "events.json")
+    assert wrote.exit_code == 0
+    assert wrote.output == ""
+    events = json.loads((folder / "events.json").read_text())
+    assert events["block"] == "1458000000000"
+    assert [event["rho_nano"] for event in events["events"]] == [250_000_000]
+    before = (folder / "ledger.db").read_bytes()
+    for out in ("ledger.db", "./ledger.db", "ledger.db-wal", "ledger.db-witness"):
+        assert call("budget", "export", "sqlite:ledger.db", "--out", out).exit_code == 2
+    assert call("budget", "export", "ledger.db", "--out", "absent/x").exit_code == 1
+    assert call("budget", "export", "ledger.db", "--format", "dp-accounting", "--block", "total").exit_code == 2
+    assert (folder / "ledger.db").read_bytes() == before
+
+
+def test_looks_while_an_engine_holds_the_ledger(folder):
+    (folder / "c.toml").write_text(short(sample_config()))
+    write_stream(folder / "telemetry.jsonl")
+    assert call("run", "c.toml").exit_code == 0
+    hold = "import sys; from fcstream.ledgers.sqlite import SQLiteLedger as L; l = L('ledger.db'); print(); input()"
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        for name in ("show", "verify", "releases", "export"):
+            assert call("budget", name, "ledger.db").exit_code == 0, name
+        assert call("run", "c.toml").exit_code == 1  # a second engine is still refused
+        holder.communicate(b"\n")
+    assert holder.returncode == 0
+
+
 def nothing(folder):
     pass
 

@@ -13,14 +13,17 @@ ROOT = Path(fcstream.__file__).parent
 ROWS = [
     ["__main__"],
     ["cli"],
-    ["runner", "planning", "simulate", "arrays"],
-    ["engine"],
-    ["config", "testing", "connectors"],
-    ["sinks", "speeds", "policies"],
+    ["plots"],
+    ["service"],
+    ["live"],
+    ["runner", "planning", "reports", "simulate", "arrays"],
+    ["engine", "testing"],
+    ["config", "connectors"],
+    ["sinks", "speeds", "policies", "history"],
     ["releases", "sources"],
     ["sampled"],
     ["ledgers", "cores"],
-    ["windows", "predicates", "budgets", "rows", "coins", "ladders", "users"],
+    ["windows", "predicates", "budgets", "rows", "payloads", "coins", "ladders", "users"],
     ["friends"],
     ["tiles", "pool"],
     ["noise", "lattice", "records", "zcdp"],
@@ -29,8 +32,35 @@ ROWS = [
 # Inside a package, files may use each other in this order only.
 INSIDE = {
     "releases": ["tracking", "mean", "count", "averages", "base"],
-    "ledgers": ["__init__", "sqlite", "postgres", "memory", "files", "witness", "journal", "users", "base"],
-    "connectors": ["__init__", "files"],
+    "ledgers": [
+        "__init__",
+        "snapshot",
+        "sqlite",
+        "postgres",
+        "sessions",
+        "memory",
+        "files",
+        "witness",
+        "journal",
+        "users",
+        "base",
+    ],
+    "connectors": [
+        "__init__",
+        "files",
+        "kafka",
+        "redis_streams",
+        "jetstream",
+        "rabbitmq_streams",
+        "amqp",
+        "mqtt",
+        "postgres_table",
+        "webhook",
+        "spool",
+        "retry",
+        "urls",
+        "base",
+    ],
     "predicates": ["__init__", "tuples", "matrices", "bits", "users", "base"],
     "_kernels": [],
 }
@@ -90,6 +120,8 @@ def test_doors(path):
     text = path.read_text()
     assert "click" not in foreign or module == "cli"
     assert "numba" not in foreign or module == "_kernels"
+    assert "matplotlib" not in foreign or module == "plots"
+    assert "dp_accounting" not in foreign or module == "reports"
     assert "sqlite3" not in foreign or module == "ledgers"
     assert "secrets" not in foreign
     assert "urandom" not in text or module == "noise", "only noise touches entropy"

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from ..errors import ConfigError
-from .base import Answer, Charge, Ledger, Request, Terms, Verdict, WindowKey
+from .base import Answer, Books, Charge, Ledger, Request, Terms, Verdict, WindowKey
 
-__all__ = ["Answer", "Charge", "Ledger", "Request", "Terms", "Verdict", "WindowKey", "open_ledger"]
+__all__ = [
+    "Answer",
+    "Books",
+    "Charge",
+    "Ledger",
+    "Request",
+    "Terms",
+    "Verdict",
+    "WindowKey",
+    "open_books",
+    "open_ledger",
+]
 
 
 def open_ledger(url: str, terms: Terms) -> Ledger:
@@ -14,7 +25,8 @@ def open_ledger(url: str, terms: Terms) -> Ledger:
     Parameters
     ----------
     url : str
-        ``memory:`` (forgotten at exit: for tests and single arrays) or ``sqlite:PATH``.
+        ``memory:`` (forgotten at exit: for tests and single arrays), ``sqlite:PATH``, or
+        ``postgresql://host/database`` (see `postgres.PostgresLedger`).
     terms : Terms
         What the ledger must be about.
 
@@ -32,4 +44,34 @@ def open_ledger(url: str, terms: Terms) -> Ledger:
         from .sqlite import SQLiteLedger
 
         return SQLiteLedger(place, terms)
-    raise ConfigError(f"must be 'sqlite:PATH' or 'memory:', got {url!r}", "ledger.url")
+    if scheme in ("postgresql", "postgres"):
+        from .postgres import PostgresLedger
+
+        return PostgresLedger(url, terms)
+    # The rest of the URL could hold a password.
+    raise ConfigError(
+        f"must be 'sqlite:PATH', 'postgresql://host/database' or 'memory:', got scheme {scheme!r}", "ledger.url"
+    )
+
+
+def open_books(url: str) -> Books:
+    """Open a ledger to look at it, whoever else holds it; nothing is changed.
+
+    Parameters
+    ----------
+    url : str
+        ``sqlite:PATH``, a bare path, or ``postgresql:...``.
+
+    Raises
+    ------
+    ConfigError, LedgerError
+    """
+    if url.partition(":")[0] == "memory":
+        raise ConfigError("must name a durable ledger: one in memory is seen by its own process only", "ledger.url")
+    if url.startswith(("postgresql:", "postgres:")):
+        from .postgres import PostgresLedger
+
+        return PostgresLedger(url)
+    from .snapshot import Snapshot
+
+    return Snapshot(url.removeprefix("sqlite:"))

@@ -1,0 +1,243 @@
+"""A ledger's journal read as a history: what each window cost, how that adds up, and how long it can go on.
+
+Pure, and from public integers only.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from .errors import ConfigError, LedgerDamaged
+from .ledgers.base import TOTAL_BLOCK, Row
+from .zcdp import PrivacyLoss
+
+_NOTHING = PrivacyLoss()
+LATELY = 20
+"""Windows that say what a window costs today, and how often one opens."""
+
+
+class Point(NamedTuple):
+    """What had been spent at a public time."""
+
+    time_ms: int
+    spent: PrivacyLoss
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How long a filter will last if windows go on as they did lately.
+
+    Attributes
+    ----------
+    state : str
+        ``lasts``; ``exhausted``: a window like the last one does not fit; ``never``: windows cost nothing lately;
+        ``own_filters``: never, because every pane has a filter of its own; ``unknown``: no window was charged yet.
+    windows : int or None
+        How many more will fit, if it lasts.
+    refused_from_ms : int or None
+        Opening of the first window that will not.
+    loss : PrivacyLoss
+        Mean cost of a window, refunds taken off, rounded up.
+    every_ms : int
+        Between two openings.
+    reserved : PrivacyLoss
+        By the last window, before refunds.
+    """
+
+    state: str
+    windows: int | None = None
+    refused_from_ms: int | None = None
+    loss: PrivacyLoss = _NOTHING
+    every_ms: int = 0
+    reserved: PrivacyLoss = _NOTHING
+
+    def __str__(self) -> str:
+        fixed = {
+            "own_filters": "never: every pane has a filter of its own",
+            "never": "never at this rate",
+            "unknown": "not known: no window was charged yet",
+        }
+        if self.state in fixed:
+            return fixed[self.state]
+        if self.state == "exhausted" or self.refused_from_ms is None:
+            return f"now: no room for another window that reserves {self.reserved} as the last one did"
+        rate = f"at {self.loss} a window, one every {duration(self.every_ms)}"
+        return f"at {utc(self.refused_from_ms)}, after {self.windows} more windows, {rate}"
+
+    def as_dict(self) -> dict[str, Any]:
+        when = self.refused_from_ms
+        return {
+            "state": self.state,
+            "windows": self.windows,
+            "refused_from_ms": when,
+            "refused_from": None if when is None else utc(when),
+            "loss_per_window": units(self.loss),
+            "every_ms": self.every_ms or None,
+            "reserved_by_last": units(self.reserved),
+        }
+
+
+@dataclass(slots=True)
+class Window:
+    """A window's rows in one."""
+
+    open_ms: int
+    close_ms: int
+    state: str = "charged"
+    gross: PrivacyLoss = _NOTHING
+    net: PrivacyLoss = _NOTHING
+    blocks: list[str] = field(default_factory=list)
+    charged: bool = False
+
+
+class History:
+    """A journal's windows by opening, and how often each answer was given.
+
+    Raises
+    ------
+    LedgerDamaged
+        A sum would be negative.
+    """
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        found: dict[tuple[int, int], Window] = {}
+        self.answers: dict[str, int] = Counter()
+        for row in rows:
+            window = found.get((row.open_ms, row.close_ms))
+            if window is None:
+                window = found[row.open_ms, row.close_ms] = Window(row.open_ms, row.close_ms)
+            if min(row.rho, row.delta) < 0:
+                raise LedgerDamaged(f"journal row {row.seq} is negative: `fcstream budget verify` tells more")
+            if row.kind == "charge":
+                window.gross = window.net = PrivacyLoss(row.rho, row.delta)
+                window.blocks, window.charged = blocks_of(row), True
+            elif row.kind == "seal":
+                window.state = "sealed"
+                if row.rho or row.delta:
+                    _refund(window, row)
+                release = release_of(row.body)
+                if "status" in release:
+                    self.answers[str(release.get("reason") or release["status"])] += 1
+            elif row.kind == "acknowledge":
+                window.state = "acknowledged"
+        self.windows = [found[key] for key in sorted(found)]
+
+    def states(self) -> dict[str, int]:
+        counts = Counter(window.state for window in self.windows)
+        return {state: counts[state] for state in ("charged", "sealed", "acknowledged")}
+
+    def spent(self) -> dict[str, PrivacyLoss]:
+        """By block."""
+        sums: dict[str, PrivacyLoss] = {}
+        for window in self.windows:
+            for block in window.blocks:
+                sums[block] = sums.get(block, PrivacyLoss()) + window.net
+        return sums
+
+    def charged_to(self, block: str | None) -> tuple[str, list[Window]]:
+        """A block and the windows that were charged to it; None: the most charged one of the unit."""
+        spent = self.spent()
+        if block is not None and block not in spent:
+            raise ConfigError(f"must be a block that was charged, got {block!r}", "block")
+        if block is None:
+            spent.pop(TOTAL_BLOCK, None)
+            block = max(spent, key=lambda name: spent[name].parts, default="")
+        return block, [window for window in self.windows if block in window.blocks]
+
+    def curve(self, block: str) -> Iterable[Point]:
+        spent = PrivacyLoss()
+        for window in self.windows:
+            if block in window.blocks:
+                spent = spent + window.net
+                yield Point(window.close_ms, spent)
+
+    def last_loss(self) -> PrivacyLoss:
+        """What the last charged window reserved."""
+        return next((window.gross for window in reversed(self.windows) if window.charged), PrivacyLoss())
+
+    def outlook(self, block: str | None, room: PrivacyLoss) -> Outlook:
+        """If windows go on to cost what the last `LATELY` ones of this block did, and to open as often.
+
+        None stands for blocks of their own for every window.
+        A window must find room for all it reserves, and gives back what it did not use: with r the room, g what the
+        last one reserved and s what k windows spent, (r - g) k // s + 1 more windows fit.
+        """
+        lately = [w for w in self.windows if (block in w.blocks if block else w.charged)][-LATELY:]
+        if not lately:
+            return Outlook("unknown" if block else "own_filters")
+        spent = sum((window.net for window in lately), PrivacyLoss())
+        every, many = self._spacing(), len(lately)
+        pace = PrivacyLoss(*(-(-part // many) for part in spent.parts)), every, lately[-1].gross
+        if block is None:
+            return Outlook("own_filters", None, None, *pace)
+        left = []
+        for there, reserved, used in zip(room.parts, lately[-1].gross.parts, spent.parts, strict=True):
+            if there < reserved:
+                return Outlook("exhausted", 0, None, *pace)
+            if used:
+                left.append((there - reserved) * many // used + 1)
+        if not left:
+            return Outlook("never", None, None, *pace)
+        return Outlook("lasts", min(left), self.windows[-1].open_ms + (min(left) + 1) * every, *pace)
+
+    def _spacing(self) -> int:
+        """Between the openings of the last windows: the lower median, at least 1 ms; of one window: its length."""
+        opens = [window.open_ms for window in self.windows[-LATELY - 1 :]]
+        gaps = [later - earlier for earlier, later in pairwise(opens)]
+        last = self.windows[-1]
+        return max(1, statistics.median_low(gaps) if gaps else last.close_ms - last.open_ms)
+
+
+def _refund(window: Window, row: Row) -> None:
+    refund = PrivacyLoss(row.rho, row.delta)
+    if not refund.fits(window.net):
+        raise LedgerDamaged(f"journal row {row.seq} refunds more than was charged: `fcstream budget verify` tells more")
+    window.net = window.net - refund
+
+
+def blocks_of(row: Row) -> list[str]:
+    return [block for block in row.blocks.split(",") if block]
+
+
+def release_of(body: bytes) -> dict[str, Any]:
+    """A release as an object; empty if it is none."""
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def integers(loss: PrivacyLoss) -> dict[str, int]:
+    return {"rho_nano": loss.rho_nano, "delta_femto": loss.delta_femto}
+
+
+def units(loss: PrivacyLoss) -> dict[str, float]:
+    return {**loss.as_dict(), **integers(loss)}
+
+
+def moment(time_ms: int) -> datetime | None:
+    """In UTC; None if a calendar does not reach there."""
+    try:
+        return datetime.fromtimestamp(time_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def utc(time_ms: int) -> str:
+    when = moment(time_ms)
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC" if when else f"{'after' if time_ms > 0 else 'before'} all calendar years"
+
+
+def duration(ms: int) -> str:
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if ms % size == 0:
+            return f"{ms // size}{unit}"
+    return f"{ms}ms"

@@ -1,0 +1,164 @@
+"""A look at a SQLite ledger that changes nothing, waits for nobody and disturbs nobody: a private copy is opened.
+
+Opening the ledger itself would take its lock, so an engine that starts at that moment would fail; it would also bring
+an older schema up to date and merge the log. So the files are copied, also when nobody holds them.
+
+Why the copy is one state of the ledger although an engine may be writing: SQLite appends to PATH-wal, moves pages from
+there into PATH only while the log still holds them, and writes a header with other salts before it uses the log's
+space again. The main file is copied first and the log second. If the log has the same header before and after, every
+page that changed in the main file meanwhile stands in the copied log, whose last whole transaction is what is seen.
+(More than that is asked for: the main file must look the same too, size, time and inode; it may only differ in what the
+log has more.) Without a log nothing covers the main file: it is then compared with its copy byte by byte.
+
+The witness is copied before both. It is written after the ledger, so what it has seen must be in the copy: the check
+of `Witness` holds for copies, and a mark ``open`` without a log is refused as it is when an engine starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import filecmp
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..errors import FcstreamError, LedgerError, LedgerInUse
+from .sqlite import _OPEN, SQLiteLedger
+
+_TRIES = 20
+_LONGEST_WAIT = 0.2  # seconds between two tries
+_HEADER = 32  # bytes of a write-ahead log's header, salts and checksum among them
+
+
+class Snapshot(SQLiteLedger):
+    """The `Books` of a SQLite ledger, as of one moment; a copy in a directory of mode 0700, removed by `close`.
+
+    Only a process that is killed (-9) in the middle of a look leaves its copy behind, in TMPDIR as ``fcstream-*``.
+
+    Parameters
+    ----------
+    path : str
+        Of the ledger. Messages name it, never the copy.
+
+    Raises
+    ------
+    LedgerInUse
+        It is open in this very process: closing any descriptor of the file would drop that one's lock. Or it did not
+        hold still for one copy.
+    LedgerMismatch, LedgerDamaged, LedgerError
+        As when it is opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        if _is_open_here(path):
+            raise LedgerInUse(
+                f"{path} is in use by this process, and to read the file here would drop its lock: ask the engine, or "
+                "look from another process"
+            )
+        if not os.path.exists(path):
+            raise LedgerError(f"{path} does not exist: there is no ledger to look at")
+        self._folder = ""
+        try:
+            self._folder = tempfile.mkdtemp(prefix="fcstream-")
+            copy = os.path.join(self._folder, "ledger.db")
+            _copy(path, copy)
+            with _of_the_original(copy, path):
+                super().__init__(copy)
+        except OSError as error:
+            self._remove()
+            raise LedgerError(
+                f"{path} cannot be copied to look at it: {error.strerror}; TMPDIR names where copies go"
+            ) from None
+        except BaseException:
+            self._remove()
+            raise
+        self.path = path
+
+    def close(self) -> None:
+        """Idempotent; the copy is gone afterwards."""
+        super().close()
+        if self._pid == os.getpid():
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:  # type: ignore[override]
+        raise LedgerError(f"{self.path} was opened to look at it: this copy takes no charges")
+        yield
+
+
+class _State(NamedTuple):
+    """What must stay the same while a ledger is copied: all but the length of its log."""
+
+    main: tuple[int, ...]
+    journal: tuple[int, ...]
+    log: tuple[int, ...]
+    header: bytes
+
+    @classmethod
+    def of(cls, path: str) -> _State:
+        header = b""
+        with contextlib.suppress(FileNotFoundError), open(f"{path}-wal", "rb") as file:
+            header = file.read(_HEADER)
+        return cls(_stamp(path), _stamp(f"{path}-journal"), _stamp(f"{path}-wal")[:2], header)
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _copy(path: str, copy: str) -> None:
+    """Copy a ledger's files as of one moment."""
+    real = os.path.realpath(path)  # SQLite keeps the log beside the file itself, not beside a link to it
+    for turn in range(_TRIES):
+        if turn:
+            time.sleep(min(0.005 * 2**turn, _LONGEST_WAIT))
+        _copy_file(f"{path}-witness", f"{copy}-witness")
+        before = _State.of(real)
+        for part in ("-journal", "", "-wal"):  # the log last: it holds what changes in the main file
+            _copy_file(real + part, copy + part)
+        after = _State.of(real)
+        covered = len(after.header) == _HEADER
+        if after == before and after.main and (covered or filecmp.cmp(real, copy, shallow=False)):
+            return
+    raise LedgerInUse(f"{path} is in use and changed {_TRIES} times while it was copied: look again later")
+
+
+def _copy_file(path: str, copy: str) -> None:
+    """What is absent is absent in the copy too."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(copy)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copyfile(path, copy)
+
+
+def _is_open_here(path: str) -> bool:
+    """Whether this process has the ledger itself open (a copy of it does not count)."""
+    for ledger in list(_OPEN):
+        if isinstance(ledger, Snapshot) or ledger._pid != os.getpid():
+            continue
+        # SQLite knows the absolute name: the working directory may have changed.
+        with contextlib.suppress(OSError):
+            name = ledger._db.execute("PRAGMA database_list").fetchone()[2]
+            if os.path.samefile(name, path):
+                return True
+    return False
+
+
+@contextlib.contextmanager
+def _of_the_original(copy: str, path: str) -> Iterator[None]:
+    """Errors that name the copy, as errors that name the ledger."""
+    try:
+        yield
+    except FcstreamError as error:
+        raise type(error)(str(error).replace(copy, path)) from None

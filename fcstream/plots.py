@@ -1,0 +1,153 @@
+"""Pictures of a report. The only module that imports matplotlib, and only when a picture is drawn."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from datetime import UTC
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from .errors import ConfigError, FcstreamError
+from .history import Point, moment
+from .ledgers.base import TOTAL_BLOCK, worst
+from .reports import Reading, Report
+from .zcdp import PrivacyLoss
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_POINTS = 1500
+"""Of a curve in a picture."""
+_DAY_MS = 86_400_000
+_MINUTE_MS = 60_000
+_SPENT, _BOUND, _CAP = "#3b6ea5", "#c2703d", "#444444"
+_WHOSE = {
+    "event": "each pane",
+    "stream": "the stream",
+    "user": "somebody with a record in every window",
+    TOTAL_BLOCK: "all windows together",
+}
+_DASHES = (0, (5, 3))
+_STYLE: Any = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "svg.hashsalt": "fcstream",  # the same picture is the same file
+}
+
+
+def plot(report: Report, path: str) -> None:
+    """Draw what was spent over time, the guarantee and the realized loss bound; ``pip install 'fcstream[plot]'``.
+
+    Parameters
+    ----------
+    report : Report
+    path : str
+        Ends in ``.svg`` or ``.png``.
+
+    Raises
+    ------
+    ConfigError
+        Another suffix, or matplotlib is not installed.
+    FcstreamError
+        The file cannot be written.
+    """
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in (".svg", ".png"):
+        raise ConfigError(f"must end in .svg or .png, got {os.path.basename(path)!r}", "plot")
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    except ImportError:
+        raise ConfigError("matplotlib is not installed: pip install 'fcstream[plot]'", "plot") from None
+    readings = [reading for reading in (report.unit, report.total) if reading is not None]
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(11, 0.6 + 3.3 * len(readings)), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))
+        figure.suptitle(f"stream {report.terms.stream!r}, unit {report.terms.unit!r}", fontweight="bold")
+        grid = figure.subplots(len(readings), 2, squeeze=False)
+        for (left, right), reading in zip(grid, readings, strict=True):
+            _draw(left, right, reading, report.panes)
+        try:
+            figure.savefig(path, dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
+        except OSError as error:
+            raise FcstreamError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _draw(left: Axes, right: Axes, reading: Reading, panes: Sequence[Point]) -> None:
+    """One filter: rho on the left, epsilon on the right."""
+    is_panes = reading.block == "event"
+    edges, spent = _stairs(panes, gaps=True) if is_panes else _stairs(reading.curve, gaps=False)
+    whose = _WHOSE[reading.block]
+    _panel(left, edges, [loss.rho for loss in spent], reading.capacity.rho, is_panes, _SPENT)
+    left.set_title(f"rho spent by {whose}", loc="left")
+    _legend(left, _SPENT, "spent", f"guarantee, for ever: rho {reading.capacity.rho:.6g}")
+    bounds = [reading.realized_loss_bound(loss) for loss in spent]
+    _panel(right, edges, bounds, reading.guarantee, is_panes, _BOUND)
+    right.set_title(f"epsilon of {whose}", loc="left")
+    told = f"{reading.guarantee:.3g} at delta {reading.delta:g}" if math.isfinite(reading.guarantee) else "unbounded"
+    bound = f"realized loss bound: ever exceeded with probability at most {reading.failure:g}"
+    _legend(right, _BOUND, bound, f"guarantee, for ever: epsilon {told}")
+
+
+def _stairs(points: Sequence[Point], *, gaps: bool) -> tuple[list[float], list[PrivacyLoss]]:
+    """Steps and their edges in days since 1970, one edge more than steps; a point holds until the next one.
+
+    With `gaps` it holds for a pane's width only. Where points are many, a step shows the largest of its points.
+    """
+    points = [point for point in points if moment(point.time_ms) is not None]
+    if not points:
+        return [], []
+    times = [point.time_ms for point in points]
+    width = min((later - earlier for earlier, later in pairwise(times)), default=_MINUTE_MS)
+    stride = -(-len(points) // MOST_POINTS)
+    edges, steps = [times[0] - width], [PrivacyLoss()]
+    for k in range(0, len(points), stride):
+        group = points[k : k + stride]
+        edges.append(group[0].time_ms)
+        steps.append(worst([point.spent for point in group]))
+        after = times[k + stride] if k + stride < len(times) else None
+        if gaps and after is not None and after > times[min(k + stride, len(times)) - 1] + width:
+            edges.append(group[-1].time_ms + width)
+            steps.append(PrivacyLoss())
+    edges.append(times[-1] + width)
+    return [edge / _DAY_MS for edge in edges], steps
+
+
+def _panel(axes: Axes, edges: list[float], values: list[float], cap: float, filled: bool, color: str) -> None:
+    """A curve and its cap, with room above for the legend."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    shown = [value if math.isfinite(value) else math.nan for value in values]
+    if shown:
+        axes.stairs(shown, edges, baseline=None, color=color, linewidth=1.6)
+        if filled:
+            axes.stairs(shown, edges, fill=True, color=color, alpha=0.2, linewidth=0)
+        locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=7)
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
+        axes.set_xlabel("time (UTC)")
+    else:
+        axes.set_xticks([])
+        axes.text(0.5, 0.4, "nothing was charged yet", transform=axes.transAxes, ha="center", color=_CAP)
+    if math.isfinite(cap):
+        axes.axhline(cap, color=_CAP, linewidth=1.3, linestyle=_DASHES)
+    highest = max((value for value in (*shown, cap) if math.isfinite(value)), default=0.0)
+    axes.set_ylim(0, 1.4 * highest or 1.0)
+    axes.margins(x=0.01)
+    axes.grid(axis="y", color="#e2e2e2", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _legend(axes: Axes, color: str, curve: str, cap: str) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=_CAP, linewidth=1.3, linestyle=_DASHES),
+        Line2D([], [], color=color, linewidth=1.6),
+    ]
+    place: dict[str, Any] = {"loc": "upper left", "borderaxespad": 0.3, "handlelength": 2.6}
+    axes.legend(handles, [cap, curve], framealpha=1, edgecolor="none", fancybox=False, **place)
