@@ -81,9 +81,10 @@ def main(traceback: bool) -> None:
 def run(config: str, source: str | None, sink: str | None, ledger: str | None, dead_letter: str | None) -> None:
     """Release every window of the schedule in CONFIG, once and for ever.
 
-    A window that was answered by an earlier run is not charged and not drawn again.
+    A window that was answered by an earlier run is not charged and not drawn again. With a broker as its source it
+    stays up until SIGTERM or SIGINT.
     """
-    from .connectors import open_dead_letter, open_sink, open_source
+    from .connectors import is_live, open_dead_letter, open_sink, open_source
     from .engine import Engine
     from .runner import run as run_job
 
@@ -92,6 +93,9 @@ def run(config: str, source: str | None, sink: str | None, ledger: str | None, d
         missing = "source" if job.source is None else "sink"
         raise ConfigError(f"is required, in the file or as --{missing}", f"{missing}.url")
     _warn_if_hopeless(job)
+    if is_live(job.source.url):
+        _serve(job)
+        return
     _keep_apart(job)
     if job.window.clock != "eof":
         raise ConfigError(f"must be 'eof' for files and pipes, got {job.window.clock!r}", "window.clock")
@@ -119,6 +123,19 @@ def run(config: str, source: str | None, sink: str | None, ledger: str | None, d
     if summary.refused.get("budget_exhausted"):
         click.echo("fcstream: some windows were refused: the budget is exhausted", err=True)
         sys.exit(BudgetExhausted.exit_code)
+
+
+def _serve(config: Config) -> None:
+    """A stream that does not end by itself."""
+    from .service import serve
+
+    counters = serve(config).counters
+    refused = sum(counters.refused.values())
+    click.echo(
+        f"stopped; {counters.released} windows released, {refused} refused, {counters.messages} messages read, "
+        f"{sum(counters.rejected.values())} records rejected",
+        err=True,
+    )
 
 
 @main.command()

@@ -322,20 +322,22 @@ class Engine:
         due = schedule.count if now_ms is None else schedule.due(now_ms)
         if due is None or self._next >= due:
             return False
-        # Records held back enter when the windows they were late for are sealed; a group ends before the next of them.
         self._enter_held(self._next)
         spending = self.job.spending
-        stop = min([self._next + spending.group, due, *(first for first, _, _ in self._held)])
-        windows = [schedule.window(index) for index in range(self._next, stop)]
-        block = USER_BLOCK if self._users else STREAM_BLOCK
-        offer = spending.offer(self._next, self._ledger.spent(block) if spending.savings else _NOTHING, self._track)
+        # Where records can be held back, windows go one by one: a group that ends before the next of them would tell.
+        group = spending.group if self.job.clock == "eof" or schedule.reach == 1 else 1
+        windows = [schedule.window(index) for index in range(self._next, min(self._next + group, due))]
+        before = _NOTHING
+        if self._users or spending.savings:
+            before = self._ledger.spent(USER_BLOCK if self._users else STREAM_BLOCK)
+        offer = spending.offer(self._next, before, self._track)
         people = [self._users.read(window.index, self._ledger.salt) if self._users else None for window in windows]
         requests = [self._request(window, offer, who) for window, who in zip(windows, people, strict=True)]
         verdicts = self._ledger.charge(requests)
         if spending.stops and verdicts[0].refusal:
             raise verdicts[0].refusal
         answers = [
-            self._release(window, verdict, who)
+            self._release(window, verdict, who, before)
             for window, verdict, who in zip(windows, verdicts, people, strict=True)
             if verdict.charge or verdict.refusal or verdict.interrupted
         ]
@@ -373,7 +375,9 @@ class Engine:
             WindowKey(window.open_ms, window.close_ms), offer.loss, blocks, None if people is None else people[0]
         )
 
-    def _release(self, window: Window, verdict: Verdict, people: People | None) -> tuple[Release, PrivacyLoss]:
+    def _release(
+        self, window: Window, verdict: Verdict, people: People | None, before: PrivacyLoss
+    ) -> tuple[Release, PrivacyLoss]:
         """The answer for one window, and what it did not use of its charge."""
         charge = verdict.charge
         if charge is None:
@@ -392,8 +396,10 @@ class Engine:
             self.abort()  # what was counted is not known
             raise
         outcome = self.job.spending.at(charge.loss.rho_nano, self._track).release(view, charge, self._noise)
-        refund = charge.unused
-        return self._as_release(window, outcome, charge.loss - refund, verdict.spent - refund), refund
+        refund, spent = charge.unused, verdict.spent
+        if people is None or spent != before:  # somebody with a record in every window may have had no room
+            spent -= refund
+        return self._as_release(window, outcome, charge.loss - refund, spent), refund
 
     def _as_release(self, window: Window, outcome: Outcome, loss: PrivacyLoss, spent: PrivacyLoss) -> Release:
         job = self.job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
@@ -63,9 +64,12 @@ class Spending:
         """The mechanism, at the loss to charge, of the window with this index (from 0)."""
         rho = self.mechanism.loss.rho_nano
         if self.savings is not None:
-            left = self.savings.capacity_nano - spent.rho_nano
+            step, capacity = index + 1, self.savings.capacity_nano
+            # Less is left only where this window was charged before a crash: the ledger holds what it was offered.
+            least = math.ceil(self.savings.unclaimed(step) * capacity)
             grain = max(1, rho // _GRAINS)
-            rho += max(0, self.savings.share(index + 1, max(0, left)) - rho) // grain * grain
+            share = self.savings.share(step, max(least, capacity - spent.rho_nano))
+            rho += max(0, share - rho) // grain * grain
         return self.at(rho, track)
 
     def at(self, rho_nano: int, track: Track | None) -> Mechanism:

@@ -19,7 +19,7 @@ _MOST_RECORDS = 2**22
 
 def user_key(salt: bytes, name: str) -> bytes:
     """16 bytes that stand for a user wherever this salt (secret, at most 64 bytes) is used."""
-    data = name.encode("utf-8", "surrogateescape")
+    data = name.encode("utf-8", "surrogatepass")  # takes every text, and no two alike
     return hashlib.blake2b(data, digest_size=KEY_BYTES, key=salt).digest()
 
 

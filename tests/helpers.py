@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 SAMPLE: dict[str, Any] = {
     "stream": {"name": "t", "time": "ts_ms", "time_unit": "ms", "unit": "event"},
@@ -63,6 +66,19 @@ def data_file(name: str) -> str:
     path = os.path.join(folder, name)
     assert os.path.exists(path), f"{path} is missing"
     return path
+
+
+def service(name: str, probe: Callable[[], T]) -> T:
+    """What `probe` returns when a server answers; skips if not, and fails with FCSTREAM_REQUIRE_SERVICES=1."""
+    import pytest
+
+    try:
+        return probe()
+    except Exception as error:
+        reason = f"{name} does not answer: {type(error).__name__}: {error}"
+    if os.environ.get("FCSTREAM_REQUIRE_SERVICES") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def exact_counts(points: np.ndarray, radius_squared: int) -> np.ndarray:
