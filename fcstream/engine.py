@@ -228,7 +228,7 @@ class Engine:
                 if identified:
                     self._seen.add(batch.positions)
                 self._hold(held, first, panes, values)
-                self._count(fine & ~held, panes, values, batch.users)
+                self._count(fine & ~held, panes, values, batch)
             except BaseException:
                 self.abort()
                 raise
@@ -511,14 +511,15 @@ class Engine:
         rows: NDArray[np.bool_],
         panes: NDArray[np.int64],
         points: NDArray[np.float64],
-        users: NDArray[np.object_] | None,
+        batch: Batch,
     ) -> None:
+        users, times = batch.users, batch.times_ms
         if not rows.all():
-            panes, points = panes[rows], points[rows]
+            panes, points, times = panes[rows], points[rows], times[rows]
             users = None if users is None else users[rows]
         for pane, part in group_by_pane(panes):
             if self._users is not None and users is not None:
-                self._users.add(pane, users[part], points[part])
+                self._users.add(pane, users[part], times[part], points[part])
             else:
                 self._friends.add(pane, points[part])
 

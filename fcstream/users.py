@@ -30,13 +30,13 @@ class UserPoints:
     ----------
     dimension : int
     per_user : str
-        ``first``: a user's first record of the window counts. ``mean``: the mean of a user's records, rounded to the
-        lattice, of at most 2**22 of them.
+        ``first``: a user's earliest record of the window counts, by event time, then by lattice point. ``mean``: the
+        mean of a user's records, rounded to the lattice, of at most 2**22 of them.
 
     Privacy
     -------
-    What becomes of a user's records is a function of that user's records alone, in their order. Nothing here depends
-    on budgets: who has none left is taken out when the window closes, all at one moment.
+    What becomes of a user's records is a function of that user's records alone, and not of the order in which they are
+    read, which other users' traffic may change. Nothing here depends on budgets: who has none left is taken out when the window closes, all at one moment.
 
     Complexity
     ----------
@@ -54,22 +54,20 @@ class UserPoints:
         self._takes_mean = per_user == "mean"
         self._windows: dict[int, _Open] = {}
 
-    def add(self, window: int, names: NDArray[np.object_], points: NDArray[np.float64]) -> None:
-        """Take records of one window: names (m,) of str, lattice points (m, d)."""
+    def add(
+        self, window: int, names: NDArray[np.object_], times_ms: NDArray[np.int64], points: NDArray[np.float64]
+    ) -> None:
+        """Take records of one window: names (m,) of str, event times (m,), lattice points (m, d)."""
         if len(names) == 0:
             return
         held = self._windows.setdefault(window, _Open(self.dimension))
         places = held.places
-        known = len(places)
         at = np.array([places.setdefault(name, len(places)) for name in names.tolist()], np.int64)
         held.grow()
         if self._takes_mean:
             held.add(at, points.astype(np.int64))
-            return
-        fresh, first = np.unique(at, return_index=True)
-        new = fresh >= known
-        held.sums[fresh[new]] = points[first[new]].astype(np.int64)
-        held.counts[fresh[new]] = 1
+        else:
+            held.keep_first(at, times_ms, points.astype(np.int64))
 
     def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.float64]]:
         """Keys (n,) of a window's users, ascending, and their points (n, d) in that order."""
@@ -96,6 +94,7 @@ class _Open:
         self.places: dict[str, int] = {}
         self.sums = np.zeros((0, dimension), np.int64)
         self.counts = np.zeros(0, np.int64)
+        self.times = np.zeros(0, np.int64)
 
     def grow(self) -> None:
         """Room for all users known."""
@@ -103,6 +102,18 @@ class _Open:
             more = max(len(self.places), 2 * len(self.counts)) - len(self.counts)
             self.sums = np.concatenate([self.sums, np.zeros((more, self.sums.shape[1]), np.int64)])
             self.counts = np.concatenate([self.counts, np.zeros(more, np.int64)])
+            self.times = np.concatenate([self.times, np.zeros(more, np.int64)])
+
+    def keep_first(self, at: NDArray[np.int64], times: NDArray[np.int64], points: NDArray[np.int64]) -> None:
+        """Keep each user's earliest record; of equally early ones the least point."""
+        known = np.unique(at[self.counts[at] > 0])
+        at = np.concatenate([at, known])
+        times = np.concatenate([times, self.times[known]])
+        points = np.concatenate([points, self.sums[known]])
+        order = np.lexsort((*points.T[::-1], times, at))
+        chosen = order[np.unique(at[order], return_index=True)[1]]
+        self.times[at[chosen]], self.sums[at[chosen]] = times[chosen], points[chosen]
+        self.counts[at[chosen]] = 1
 
     def add(self, at: NDArray[np.int64], points: NDArray[np.int64]) -> None:
         """Add points to the sums of their users, in order, until a user has as many as fit."""

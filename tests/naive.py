@@ -61,17 +61,18 @@ def inside_sum(points, mask, center, radius_squared: int) -> tuple[int, list[int
     return count, total
 
 
-def user_points(names, points, per_user: str) -> dict[str, list[int]]:
-    """One point per user: the first, or the mean rounded to integers (halves up)."""
-    found: dict[str, list[list[int]]] = {}
-    for name, point in zip(names, points, strict=True):
-        found.setdefault(name, []).append([int(x) for x in point])
+def user_points(names, times, points, per_user: str) -> dict[str, list[int]]:
+    """One point per user: the earliest (then the least), or the mean rounded to integers (halves up)."""
+    found: dict[str, list[tuple[int, list[int]]]] = {}
+    for name, time, point in zip(names, times, points, strict=True):
+        found.setdefault(name, []).append((int(time), [int(x) for x in point]))
     if per_user == "first":
-        return {name: of_one[0] for name, of_one in found.items()}
-    halves = {
-        name: [2 * sum(column) + len(of_one) for column in zip(*of_one, strict=True)] for name, of_one in found.items()
-    }
-    return {name: [value // (2 * len(found[name])) for value in row] for name, row in halves.items()}
+        return {name: min(of_one)[1] for name, of_one in found.items()}
+    means = {}
+    for name, of_one in found.items():
+        n = len(of_one)
+        means[name] = [(2 * sum(column) + n) // (2 * n) for column in zip(*(p for _, p in of_one), strict=True)]
+    return means
 
 
 def clip(offset: list[int], radius_squared: int) -> list[int]:

@@ -51,13 +51,13 @@ def test_users_run_out_silently_and_one_by_one():
     assert eng.rejected == {}  # nobody is told
 
 
-def test_first_takes_the_first_record_and_mean_the_mean():
+def test_first_takes_the_earliest_record_and_mean_the_mean():
     points = np.array([[1.0, 10.0], [2.0, 20.0], [6.0, 60.0], [5.0, 50.0]])
-    names = np.array(["a", "b", "a", "a"], object)
-    for per_user, wanted in (("first", [1.0, 10.0]), ("mean", [4.0, 40.0])):
+    names, times = np.array(["a", "b", "a", "a"], object), np.array([5, 1, 4, 4])
+    for per_user, wanted in (("first", [5.0, 50.0]), ("mean", [4.0, 40.0])):
         users = UserPoints(2, per_user)
-        users.add(7, names[:2], points[:2])
-        users.add(7, names[2:], points[2:])
+        users.add(7, names[:2], times[:2], points[:2])
+        users.add(7, names[2:], times[2:], points[2:])
         keys, reduced = users.read(7, b"salt")
         assert keys.tolist() == sorted(keys.tolist())
         a = keys.tolist().index(user_key(b"salt", "a").rstrip(b"\0"))
@@ -68,20 +68,23 @@ def test_first_takes_the_first_record_and_mean_the_mean():
 
 
 @pytest.mark.parametrize("per_user", ["first", "mean"])
-def test_batches_change_nothing_about_users(per_user):
+def test_order_and_batches_change_nothing_about_users(per_user):
+    """Which of a user's records counts must not depend on other users' traffic, so not on the order of reading."""
     rng = np.random.default_rng(5)
     points = rng.integers(-(2**30), 2**30, size=(500, 3)).astype(float)
-    names = np.array([f"u{i}" for i in rng.integers(0, 60, 500)], object)
+    points[:, 0] = rng.integers(0, 2, 500)  # ties that the next coordinate decides
+    names, times = np.array([f"u{i}" for i in rng.integers(0, 60, 500)], object), rng.integers(0, 4, 500)
     whole, parts = UserPoints(3, per_user), UserPoints(3, per_user)
-    whole.add(0, names, points)
-    cuts = [0, *np.sort(rng.integers(0, 500, 12)).tolist(), 500]
+    whole.add(0, names, times, points)
+    cuts, order = [0, *np.sort(rng.integers(0, 500, 12)).tolist(), 500], rng.permutation(500)
     for a, b in pairwise(cuts):
-        parts.add(0, names[a:b], points[a:b])
+        some = order[a:b]
+        parts.add(0, names[some], times[some], points[some])
     for one, two in zip(whole.read(0, b"s"), parts.read(0, b"s"), strict=True):
         assert (one == two).all()
     keys, reduced = whole.read(0, b"s")
     found = dict(zip(keys.tolist(), reduced.tolist(), strict=True))
-    wanted = naive.user_points(names, points, per_user)
+    wanted = naive.user_points(names, times, points, per_user)
     assert found == {user_key(b"s", name).rstrip(b"\0"): point for name, point in wanted.items()}
 
 
@@ -90,8 +93,8 @@ def test_users_with_very_many_records_stay_exact(monkeypatch):
 
     monkeypatch.setattr(module, "_MOST_RECORDS", 5)
     users = UserPoints(1, "mean")
-    users.add(0, np.array(["a"] * 4 + ["b"], object), np.array([[2.0], [2.0], [2.0], [2.0], [1.0]]))
-    users.add(0, np.array(["a"] * 3, object), np.array([[7.0], [100.0], [100.0]]))
+    users.add(0, np.array(["a"] * 4 + ["b"], object), np.zeros(5), np.array([[2.0], [2.0], [2.0], [2.0], [1.0]]))
+    users.add(0, np.array(["a"] * 3, object), np.zeros(3), np.array([[7.0], [100.0], [100.0]]))
     _, points = users.read(0, b"s")
     assert sorted(points[:, 0].tolist()) == [1.0, 3.0]  # (4 * 2 + 7) / 5
 
