@@ -247,7 +247,10 @@ class SQLiteLedger:
             replay = journal.Replay(self.path, self.terms)
             for row, chain in self._journal():
                 replay.follow(row, chain)
-            root = self._verify_users()
+            root = None
+            if self.terms.unit == "user":
+                held = self._db.execute("SELECT bucket, body FROM users ORDER BY bucket")
+                root = users.audit(self.path, held, self.terms.capacity)
             replay.compare(
                 (
                     (opens, closes, tuple(state))
@@ -473,23 +476,8 @@ class SQLiteLedger:
 
     def _store_users(self, held: dict[int, bytes], changed: dict[int, bytes]) -> None:
         self._db.executemany("INSERT OR REPLACE INTO users VALUES (?, ?)", changed.items())
-        self._users = users.add_digests(
-            self._users,
-            (users.digest(name, held.get(name, b"")) for name in changed),
-            (users.digest(name, body) for name, body in changed.items()),
-        )
+        self._users = users.redigest(self._users, held, changed)
         self._db.execute("UPDATE meta SET value = ? WHERE key = 'users'", (self._users.hex(),))
-
-    def _verify_users(self) -> bytes | None:
-        """Check every user against the cap; returns the digest of all, None if the unit is another."""
-        root = users.NO_USERS
-        capacity = self.terms.capacity
-        for bucket, body in self._db.execute("SELECT bucket, body FROM users ORDER BY bucket"):
-            rho, delta = users.totals({bucket: body})
-            if (rho > capacity.rho_nano).any() or (delta > capacity.delta_femto).any():
-                raise LedgerDamaged(f"{self.path}: bucket {bucket} holds a user who is past the capacity")
-            root = users.add_digests(root, (), (users.digest(bucket, body),))
-        return root if self.terms.unit == "user" else None
 
     def _journal(self) -> Iterator[tuple[Row, bytes]]:
         rows = self._db.execute(

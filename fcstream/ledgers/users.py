@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import LedgerDamaged
 from ..users import KEY_BYTES
 from ..zcdp import PrivacyLoss
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _BITS = 14
 BUCKETS = 1 << _BITS
 _ENTRY = np.dtype([("key", f"S{KEY_BYTES}"), ("rho", "<i8"), ("delta", "<i8"), ("window", "<i8")])
+ENTRY_BYTES = _ENTRY.itemsize
 _MODULUS = 1 << 256
 Buckets = Mapping[int, bytes]
 
@@ -88,7 +90,7 @@ def refund(buckets: Buckets, loss: PrivacyLoss, window: int) -> dict[int, bytes]
 
 def count(body: bytes) -> int:
     """Users in a bucket."""
-    return len(body) // _ENTRY.itemsize
+    return len(body) // ENTRY_BYTES
 
 
 def totals(buckets: Buckets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -108,6 +110,31 @@ def add_digests(total: bytes, removed: Iterable[int], added: Iterable[int]) -> b
     """The digest of all users after some buckets changed."""
     value = int.from_bytes(total, "big") + sum(added) - sum(removed)
     return (value % _MODULUS).to_bytes(32, "big")
+
+
+def redigest(total: bytes, held: Buckets, changed: Buckets) -> bytes:
+    """The digest of all users after `changed` took the place of what was held."""
+    return add_digests(
+        total,
+        (digest(name, held.get(name, b"")) for name in changed),
+        (digest(name, body) for name, body in changed.items()),
+    )
+
+
+def audit(place: str, buckets: Iterable[tuple[int, bytes]], capacity: PrivacyLoss) -> bytes:
+    """Check every user against the cap; returns the digest of all.
+
+    Raises
+    ------
+    LedgerDamaged
+    """
+    total = NO_USERS
+    for bucket, body in buckets:
+        rho, delta = totals({bucket: body})
+        if (rho > capacity.rho_nano).any() or (delta > capacity.delta_femto).any():
+            raise LedgerDamaged(f"{place}: bucket {bucket} holds a user who is past the capacity")
+        total = add_digests(total, (), (digest(bucket, body),))
+    return total
 
 
 NO_USERS = bytes(32)

@@ -1,0 +1,291 @@
+"""Sessions with PostgreSQL servers: where they are, lost and made again, and PostgreSQL's errors in our words."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import urllib.parse
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ..errors import ConfigError, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse
+from ..zcdp import PrivacyLoss
+
+try:
+    import psycopg
+    from psycopg import errors as faults
+    from psycopg import sql
+except ImportError:
+    raise ConfigError(
+        "needs the PostgreSQL client, which is not installed: pip install 'fcstream[postgresql]'", "ledger.url"
+    ) from None
+
+__all__ = ["PATIENCE", "Address", "Connection", "Session", "older_copy", "sql"]
+
+T = TypeVar("T")
+Connection = psycopg.Connection[tuple[Any, ...]]
+_OLDEST_SERVER = 120000
+PATIENCE = 8.0
+"""Seconds that a lost connection is tried again."""
+_CONFLICTS = 10  # times that a transaction is repeated after a deadlock or a failed serialization
+_OURS = {"schema", "stream", "unsafe"}  # parameters of the URL that libpq does not get
+_DEFAULTS = {
+    "application_name": "fcstream",
+    "connect_timeout": "5",
+    # A server that vanishes is noticed within half a minute.
+    "keepalives_idle": "15",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+_SETTINGS = """
+SELECT current_setting('fsync'), current_setting('full_page_writes'),
+    CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
+        THEN set_config('synchronous_commit', 'on', false) END,
+    set_config('default_transaction_isolation', 'read committed', false),
+    set_config('default_transaction_read_only', %s, false),
+    set_config('lock_timeout', '60s', false), set_config('idle_in_transaction_session_timeout', '60s', false)
+"""
+_LOST = {"57P01", "57P02", "57P03", "57P05", "25P03"}  # states of a session that its server has ended
+_OPEN: weakref.WeakSet[Session] = weakref.WeakSet()
+_DISOWNED: list[object] = []
+
+
+def _disown_all() -> None:
+    """A child must not end its parent's session: it keeps the connection, and says nothing on it."""
+    _DISOWNED.extend(session.db for session in _OPEN)
+
+
+os.register_at_fork(after_in_child=_disown_all)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a ledger is.
+
+    Attributes
+    ----------
+    parameters : dict of str to str
+        For libpq; a password may be among them.
+    schema : str
+    stream : str or None
+        The one that the URL names.
+    is_unsafe : bool
+        A server that loses commits when its machine crashes will do: for tests.
+    """
+
+    parameters: dict[str, str] = field(repr=False)
+    schema: str = "fcstream"
+    stream: str | None = None
+    is_unsafe: bool = False
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Read ``postgresql://[user[:password]@]host[:port]/dbname[?options]``.
+
+        Raises
+        ------
+        ConfigError
+            Never with a part of the URL that could belong to a password.
+        """
+        scheme, _, rest = url.partition("://")
+        rest, _, query = rest.partition("?")
+        login, _, rest = rest.rpartition("@")
+        if scheme not in ("postgresql", "postgres") or "@" in query:
+            raise ConfigError(
+                "must be 'postgresql://user@host:port/database?schema=NAME', with special characters percent-encoded: "
+                "'@' is '%40', '?' is '%3F'",
+                "ledger.url",
+            )
+        user, _, password = login.partition(":")
+        hosts, _, database = rest.partition("/")
+        host, port = _split_hosts(hosts)
+        found = {"user": user, "password": password, "host": host, "port": port, "dbname": database}
+        found |= {name: value for name, _, value in (entry.partition("=") for entry in query.split("&") if entry)}
+        known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()} | _OURS
+        for name in sorted(found.keys() - known):
+            raise ConfigError(f"has an option that there is not: {name!r}", "ledger.url")
+        found = {name: urllib.parse.unquote(value) for name, value in found.items() if value}
+        ours = {name: found.pop(name) for name in _OURS & found.keys()}
+        if not re.fullmatch(r"(?!pg_)[A-Za-z_][A-Za-z0-9_]{0,62}", ours.get("schema", "fcstream")):
+            raise ConfigError("`schema` must be letters, digits and underscores, at most 63", "ledger.url")
+        if ours.get("unsafe", "no") not in ("yes", "no"):
+            raise ConfigError("`unsafe` must be 'yes' or 'no'", "ledger.url")
+        return cls(_DEFAULTS | found, ours.get("schema", "fcstream"), ours.get("stream"), ours.get("unsafe") == "yes")
+
+    def place(self, stream: str | None) -> str:
+        """For messages: a URL of the stream, without a user or a password."""
+        host, port, database = (self.parameters.get(name, "") for name in ("host", "port", "dbname"))
+        named = "" if stream is None else f"&stream={urllib.parse.quote(stream)}"
+        socket = f"&host={host}" if "/" in host else ""
+        where = "" if socket else f"{host}:{port}" if port and "," not in host else host
+        return f"postgresql://{where}/{database}?schema={self.schema}{named}{socket}"
+
+
+def _split_hosts(text: str) -> tuple[str, str]:
+    """``host:port,host:port`` as libpq's two lists."""
+    hosts, ports = [], []
+    for part in text.split(","):
+        found = re.fullmatch(r"(\[[^\]]*\]|[^:\[\]]*)(?::(\d*))?", part)
+        if found is None:
+            raise ConfigError("must have a number as its port, and special characters percent-encoded", "ledger.url")
+        hosts.append(found[1].strip("[]"))
+        ports.append(found[2] or "")
+    return ",".join(hosts).strip(","), ",".join(ports) if any(ports) else ""
+
+
+class Session:
+    """One connection, made when it is first needed and made again when it was lost.
+
+    Parameters
+    ----------
+    address : Address
+    place : str
+        For messages.
+    is_reader : bool
+        Nothing is to be changed; a standby server will do.
+
+    Attributes
+    ----------
+    patience : float
+        Seconds that a server which cannot be reached is tried again.
+    """
+
+    def __init__(self, address: Address, place: str, *, is_reader: bool) -> None:
+        self.place = place
+        self.db: Connection | None = None
+        self.patience = 0.0
+        self._address = address
+        self._is_reader = is_reader
+        self._pid = os.getpid()
+        self._is_closed = False
+        _OPEN.add(self)
+
+    def close(self) -> None:
+        """Idempotent; does nothing in a child of the process that made it."""
+        if self._pid == os.getpid() and not self._is_closed:
+            self._is_closed = True
+            _OPEN.discard(self)
+            self._drop()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Do `work`, which must do no harm when it is done again: after a conflict, or on a new connection."""
+        if os.getpid() != self._pid:
+            raise LedgerError(f"{self.place} was opened before a fork: open the engine in the process that uses it")
+        if self._is_closed:
+            raise LedgerError(f"{self.place} is closed: open it again to go on")
+        conflicts, deadline, pause = 0, 0.0, 0.005
+        while True:
+            try:
+                return work(self._connected())
+            except (faults.SerializationFailure, faults.DeadlockDetected) as error:
+                conflicts += 1
+                if conflicts > _CONFLICTS:
+                    raise self._in_our_words(error) from None
+            except psycopg.Error as error:
+                if not self._is_lost(error):
+                    raise self._in_our_words(error) from None
+                self._drop()
+                now = time.monotonic()
+                deadline = deadline or now + self.patience
+                if now >= deadline:
+                    raise LedgerError(
+                        f"{self.place} cannot be reached: {_first_words(error)}; check `ledger.url`, and that the "
+                        "server runs and takes this login: whatever was charged stays charged"
+                    ) from None
+            except FcstreamError:
+                raise
+            except BaseException:
+                self._drop()  # interrupted: what became of the statement is not known
+                raise
+            time.sleep(pause)
+            pause = min(2 * pause, 0.5)
+
+    def _connected(self) -> Connection:
+        if self.db is None:
+            target = {"target_session_attrs": "any" if self._is_reader else "read-write"}
+            parameters: dict[str, Any] = target | self._address.parameters
+            try:
+                db = psycopg.connect(**parameters, autocommit=True, prepare_threshold=1)
+            except psycopg.ProgrammingError as error:
+                raise ConfigError(f"cannot be used: {_first_words(error)}", "ledger.url") from None
+            try:
+                self._check_server(db)
+            except BaseException:
+                db.close()
+                raise
+            self.db = db
+        return self.db
+
+    def _check_server(self, db: Connection) -> None:
+        """Refuse a server that would forget what it committed, and see to it that commits wait for the disk."""
+        version = db.info.server_version
+        if version < _OLDEST_SERVER:
+            raise LedgerError(f"{self.place} must be PostgreSQL 12 or newer, got {version // 10000}: update the server")
+        found = db.execute(_SETTINGS, ("on" if self._is_reader else "off",)).fetchone() or ()
+        for name, setting in zip(("fsync", "full_page_writes"), found, strict=False):
+            if setting != "on" and not self._address.is_unsafe:
+                raise LedgerError(
+                    f"{self.place} must keep what it commits, but its server has {name} = off: switch it on, or say "
+                    "&unsafe=yes for a test"
+                )
+
+    def _is_lost(self, error: psycopg.Error) -> bool:
+        if not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+            return False
+        state = error.sqlstate or ""
+        return self.db is None or self.db.closed or state in _LOST or state.startswith("08")
+
+    def _drop(self) -> None:
+        db, self.db = self.db, None
+        if db is not None:
+            with suppress(psycopg.Error):
+                db.close()
+
+    def _in_our_words(self, error: psycopg.Error) -> LedgerError:
+        """PostgreSQL's errors in our words."""
+        state, detail = error.sqlstate or "", (error.diag.message_detail or "").split()
+        if state == "ZF001":
+            return older_copy(self.place, int(detail[0]))
+        if state == "ZF003":
+            return LedgerError(f"window {detail[0]} is sealed in {self.place}: its answer is final")
+        if state == "ZF004":
+            charged = PrivacyLoss(int(detail[1]), int(detail[2]))
+            return LedgerError(f"window {detail[0]} was charged {charged}: that much cannot be refunded")
+        if state == "ZF005":
+            return LedgerError(
+                f"window {detail[0]} cannot be refunded: its users were charged for a later window meanwhile; let one "
+                "process at a time release a stream of the unit `user` in stages"
+            )
+        text = _first_words(error)
+        if state == "55P03":
+            return LedgerInUse(f"{self.place} is in use: another process has kept the stream locked for a minute")
+        if state.startswith("53"):
+            return LedgerError(f"{self.place} cannot grow: {text}; nothing was released under an unwritten charge")
+        if state == "42501":
+            return LedgerError(
+                f"{self.place} may not be used by this login: {text}; grant it the schema and its tables"
+            )
+        if state.startswith(("ZF", "23", "42", "3F", "XX001", "XX002")):
+            return LedgerDamaged(f"{self.place} is damaged: {text}")
+        return LedgerError(f"{self.place} cannot be used: {text}")
+
+
+def older_copy(place: str, seq: int) -> LedgerDamaged:
+    """The error for a journal row that was there and is not."""
+    return LedgerDamaged(
+        f"{place} has lost journal row {seq}, which this process has seen: an older copy was put in its place and "
+        "charges are forgotten; restore the newest one, or end this stream and start one under a new name and budget"
+    )
+
+
+def _first_words(error: psycopg.Error) -> str:
+    """What an error says, on one line, without the statement that it is about."""
+    return " ".join((error.diag.message_primary or str(error)).split())[:300]
