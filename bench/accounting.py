@@ -1,6 +1,6 @@
 """What accounting costs, and what it promises: time per charge, and how often bounds on the realized loss fail.
 
-    python bench/accounting.py [filter] [odometer]
+    python bench/accounting.py [filter] [odometer] [sqlite] [users] [postgresql]
 
 filter      a million charges through `PrivacyFilter`: the last thousand beside the first, and beside OpenDP's filter
             after 1,000 and 10,000 releases (needs the `bench` extra; its own process, about two minutes); then what
@@ -8,13 +8,21 @@ filter      a million charges through `PrivacyFilter`: the last thousand beside 
             off; what is left still includes the call from Python into its library. Its filter derives each cost from
             the mechanism; ours takes the caller's word.
 odometer    2,000 simulated Gaussian streams: how many ever pass each bound on the realized loss at a failure of 5 %.
+sqlite      one durable window (charge, seal, acknowledge) beside the disk's own fsync, turn by turn.
+users       a million users charged with one window: seconds, and bytes on disk.
+postgresql  8 processes charging one block beside 8 processes that each update one row of the same server, turn by turn
+            (needs the `postgresql` extra and a server: FCSTREAM_POSTGRESQL, by default the local one).
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import secrets
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -23,6 +31,9 @@ from kernels import machine
 
 from fcstream.budgets import AdvancedDPFilter, PrivacyFilter, PrivacyOdometer
 from fcstream.errors import BudgetExhausted
+from fcstream.ledgers.base import STREAM_BLOCK, Answer, Request, Terms, WindowKey
+from fcstream.ledgers.postgres import PostgresLedger
+from fcstream.ledgers.sqlite import SQLiteLedger
 from fcstream.zcdp import DPLoss, Loss, PrivacyLoss, epsilon_simple
 
 RUNS = 7
@@ -200,7 +211,142 @@ def odometer() -> None:
     print("  mixture and ladder must be at most 5 % and the deviations; naive is epsilon of the sum so far: no bound")
 
 
-SECTIONS = {"filter": filters, "odometer": odometer}
+# -- ledgers -------------------------------------------------------------------------------------------------------
+
+BODY = b"x" * 600  # about a release
+LOSS = PrivacyLoss.charge("1e-6", "1e-15")
+PROCESSES = 8
+
+
+def terms(unit: str) -> Terms:
+    return Terms("bench", unit, PrivacyLoss.cap("1", "1e-6"), "bench")
+
+
+def one_window(ledger: SQLiteLedger | PostgresLedger, index: int, block: str) -> None:
+    key = WindowKey(index, index + 1)
+    assert ledger.charge([Request(key, LOSS, (block,))])[0].charge is not None
+    ledger.seal([Answer(key, BODY)])
+    ledger.acknowledge([key])
+
+
+def sqlite() -> None:
+    """Three commits a window are three fsyncs of the log; more (checkpoints) show as a lower ratio."""
+    windows, turns, ratios, times = 60, 11, [], []
+    with tempfile.TemporaryDirectory(dir=os.environ.get("FCSTREAM_BENCH_DIR")) as folder:
+        ledger = SQLiteLedger(os.path.join(folder, "ledger.db"), terms("event"))
+        bare = os.open(os.path.join(folder, "bare"), os.O_WRONLY | os.O_CREAT)
+        for turn in range(turns):
+            started = time.perf_counter()
+            for i in range(windows):
+                one_window(ledger, turn * windows + i, str(turn * windows + i))
+            ours = (time.perf_counter() - started) / windows
+            started = time.perf_counter()
+            for i in range(3 * windows):
+                os.pwrite(bare, b"x" * 4096, 4096 * (turn * 3 * windows + i))
+                os.fdatasync(bare)
+            floor = (time.perf_counter() - started) / windows
+            ratios.append(floor / ours)
+            times.append(ours)
+        ledger.close()
+        os.close(bare)
+    print(
+        f"one window {1e3 * np.median(times):.2f} ms; three fsyncs of 4 kB take {np.median(ratios):.2f} of it "
+        f"({np.min(ratios):.2f} to {np.max(ratios):.2f}); must be 0.80"
+    )
+
+
+def users() -> None:
+    many = 1_000_000
+    keys = np.sort(np.frombuffer(secrets.token_bytes(16 * many), "S16"))
+    with tempfile.TemporaryDirectory() as folder:
+        path, seconds = os.path.join(folder, "ledger.db"), []
+        ledger = SQLiteLedger(path, terms("user"))
+        for index in range(3):
+            started = time.perf_counter()
+            verdict = ledger.charge([Request(WindowKey(index, index + 1), LOSS, (), keys)])[0]
+            seconds.append(time.perf_counter() - started)
+            assert verdict.admitted is not None
+            assert verdict.admitted.all()
+            ledger.seal([Answer(WindowKey(index, index + 1), BODY)])
+        ledger.close()
+        size = os.path.getsize(path) / many
+    print(
+        f"{many:,} users in one window: {', '.join(f'{s:.2f}' for s in seconds)} s (first, then again; must be 2), "
+        f"{size:.0f} bytes a user on disk (must be 100)"
+    )
+
+
+def _charger(url: str, number: int, count: int, gate: object) -> None:
+    ledger = PostgresLedger(url, terms("stream"))
+    gate.wait()  # type: ignore[attr-defined]
+    for i in range(count):
+        key = WindowKey(number * 10**6 + i, number * 10**6 + i + 1)
+        assert ledger.charge([Request(key, LOSS, (STREAM_BLOCK,))])[0].charge is not None
+    ledger.close()
+
+
+def _updater(dsn: str, table: str, count: int, gate: object) -> None:
+    import psycopg
+
+    with psycopg.connect(dsn, autocommit=True) as db:
+        gate.wait()  # type: ignore[attr-defined]
+        for _ in range(count):
+            db.execute(f"UPDATE {table} SET n = n + 1")
+
+
+def _race(target: Callable[..., None], arguments: list[tuple[object, ...]]) -> float:
+    """Seconds from when all processes are ready to when the last is done."""
+    context = multiprocessing.get_context("spawn")
+    gate = context.Barrier(len(arguments) + 1)
+    processes = [context.Process(target=target, args=(*given, gate)) for given in arguments]
+    for process in processes:
+        process.start()
+    gate.wait()
+    started = time.perf_counter()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    return time.perf_counter() - started
+
+
+def postgresql() -> None:
+    import psycopg
+
+    url, count, rates = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://127.0.0.1:5432/test"), 150, []
+    dsn = url.partition("?")[0]
+    name = f"bench_{secrets.token_hex(4)}"
+    with psycopg.connect(dsn, autocommit=True) as db:
+        db.execute(f"CREATE TABLE {name} (n bigint)")
+        db.execute(f"INSERT INTO {name} VALUES (0)")
+        try:
+            for turn in range(5):
+                schema = f"{name}_{turn}"
+                place = f"{url}{'&' if '?' in url else '?'}schema={schema}"
+                PostgresLedger(place, terms("stream")).close()
+                ours = _race(_charger, [(place, number, count) for number in range(PROCESSES)])
+                bare = _race(_updater, [(dsn, name, count)] * PROCESSES)
+                rates.append((PROCESSES * count / ours, PROCESSES * count / bare))
+                ledger = PostgresLedger(place, terms("stream"))
+                assert ledger.spent() == LOSS * (PROCESSES * count)
+                ledger.close()
+                db.execute(f"DROP SCHEMA {schema} CASCADE")
+        finally:
+            db.execute(f"DROP TABLE {name}")
+    ours, bare = np.array(rates).T
+    print(
+        f"{PROCESSES} processes on one block: {np.median(ours):,.0f} charges/s, {np.median(ours / bare):.2f} "
+        f"({np.min(ours / bare):.2f} to {np.max(ours / bare):.2f}) of a bare UPDATE's {np.median(bare):,.0f}/s; "
+        "must be 0.50"
+    )
+
+
+SECTIONS = {
+    "filter": filters,
+    "odometer": odometer,
+    "sqlite": sqlite,
+    "users": users,
+    "postgresql": postgresql,
+}
 
 
 def main() -> None:
