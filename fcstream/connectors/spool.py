@@ -1,0 +1,503 @@
+"""The local journal before brokers that forget what was acknowledged (MQTT, AMQP queues): it makes them replayable.
+
+A message is acknowledged only when it is in the spool and on disk, and stays there until a commit says that no open
+window needs it. What remains is *at least once*: the broker sends a message again if the process or the connection dies
+after the spool took it and before the broker handled the acknowledgement. Nothing in such a message tells that it is
+the same, so it counts as another record, unless the queue knows an identity of deliveries (AMQP, if the operator says
+so: ``?delivery_id=message_id``); then those of the last `MEMORY` messages are remembered, across restarts too.
+
+Files, mode 0600 in a folder of mode 0700: ``lock``; ``position``, the first record that a restart needs; segments
+``FIRST.rows``, named after their first record. A segment is a row of frames, the first without records, with the ids of
+earlier ones, and then one for every `Spool.append`::
+
+    magic, first record, count, number of ids, receipt, bytes | crc32 | lengths, ids, bodies | crc32 | end
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import re
+import struct
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+import numpy as np
+
+from ..errors import ConfigError, SourceError
+from .base import Chunk
+from .retry import close_quietly
+
+if TYPE_CHECKING:
+    from .base import AckSource, Received
+
+LOG = logging.getLogger("fcstream.connectors.spool")
+MEMORY = 4096
+"""Messages whose identities are remembered: more than a broker keeps unacknowledged."""
+LEAST_BYTES = 1 << 20
+POLL_BYTES = 1 << 26
+"""A poll stops gathering here; it exceeds it by one frame at most."""
+_ENDS_S, _STEP = 5.0, 4096
+_ID_BYTES = 16
+_NO_ID = bytes(_ID_BYTES)
+_MAGIC, _FRAME, _CRC = b"fcs1", struct.Struct("<4sQIIqQ"), struct.Struct("<I")
+_HEAD, _TAIL = _FRAME.size + _CRC.size, _CRC.size + 1
+_END = b"\n"  # not zero: a hole in a file does not look like an end
+_NAME = re.compile(r"(\d{20})\.rows")
+
+
+class Rows(NamedTuple):
+    """Records that came together, numbered from `first` on; `ids` has one for each, or none."""
+
+    first: int
+    receipt_ms: int
+    bodies: list[bytes]
+    ids: list[bytes]
+
+
+class Spool:
+    """Records in order, numbered from 0 for ever, each with the time of its receipt.
+
+    Parameters
+    ----------
+    folder : Path
+        For this alone; made if it is not there. One process at a time.
+    max_bytes : int
+        Of all its files. A spool that is full takes nothing and never drops anything.
+    segment_bytes : int, optional
+        Of one file, which is deleted whole; by default a sixteenth of `max_bytes`, 64 MiB at most.
+    clock : callable, optional
+        Unix milliseconds. If it is set back, receipt times stand still until it has caught up, after a restart too.
+
+    Attributes
+    ----------
+    position, end : int
+        The first record that a restart needs; the number that the next record gets.
+    is_full : bool
+        The last `append` did not take everything.
+
+    Raises
+    ------
+    ConfigError, SourceError
+        In use, not ours, or damaged. A last frame that a crash tore was never acknowledged and is cut off.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        max_bytes: int,
+        segment_bytes: int | None = None,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        if max_bytes < LEAST_BYTES:
+            raise ConfigError(f"must be at least {LEAST_BYTES}, got {max_bytes}", "source.spool_bytes")
+        self.folder, self.max_bytes = Path(folder), max_bytes
+        self.position = self.end = 0
+        self.is_full = False
+        self._segment_bytes = min(segment_bytes or min(max_bytes // 16, 1 << 26), max_bytes // 4)
+        self._clock = clock
+        self._receipt_ms = 0
+        self._ids: dict[bytes, None] = {}
+        self._sizes: dict[int, int] = {}  # first record of a segment -> bytes, ascending
+        self._recent = Rows(0, 0, [], [])  # what was appended last need not be read again
+        self._next_frame: tuple[int, Iterator[tuple[int, Rows]]] = (-1, iter(()))  # and the record it begins with
+        self._fds: dict[str, int] = {}
+        try:
+            with self._telling("opened"):
+                self._claim()
+                self._recover()
+        except BaseException:
+            self.close()
+            raise
+
+    def knows(self, identity: bytes) -> bool:
+        """Whether a record with this identity came lately."""
+        return identity in self._ids
+
+    def append(self, bodies: Sequence[bytes], ids: Sequence[bytes] = ()) -> int:
+        """Put records on disk (one fsync) and say how many: less than all, from the front, if there is no room.
+
+        Parameters
+        ----------
+        bodies : sequence of bytes
+        ids : sequence of bytes
+            One identity of 16 bytes for each (zeros: none), or nothing.
+
+        Raises
+        ------
+        SourceError
+            The disk refuses, or a record is larger than half of the spool. Nothing was taken.
+        """
+        if any(len(body) > self.max_bytes // 2 for body in bodies[:1]):
+            raise SourceError(
+                f"{self.folder} must hold twice its largest message, one is larger than {self.max_bytes // 2} bytes: "
+                "raise `source.spool_bytes`, or remove that message from the queue"
+            )
+        each = 4 + (_ID_BYTES if ids else 0)
+        frames = 2 * (_HEAD + _TAIL) + _ID_BYTES * MEMORY  # a new segment may have to be begun
+        room = self.max_bytes - sum(self._sizes.values()) - frames
+        count = sum(total <= room for total in accumulate(len(body) + each for body in bodies))
+        if count < len(bodies) and not self.is_full:
+            LOG.warning(
+                "%s is full: nothing is received until windows close; raise `source.spool_bytes` (%d)",
+                self.folder,
+                self.max_bytes,
+            )
+        self.is_full = count < len(bodies)
+        if count:
+            rows = Rows(self.end, max(self._receipt_ms, self._clock()), list(bodies[:count]), list(ids[:count]))
+            with self._telling("written"):
+                self._write(rows)
+        return count
+
+    def read(self, number: int) -> Rows:
+        """The records from `number` on of the frame that holds it; `number` must be before `end`.
+
+        Raises
+        ------
+        SourceError
+            The segment is damaged.
+        """
+        rows = self._recent
+        if not rows.first <= number < rows.first + len(rows.bodies):
+            at, frames = self._next_frame
+            self._next_frame = (-1, iter(()))
+            with self._telling("read"):
+                after, rows = next(frames if at == number else (frames := self._frames(number)))
+            self._next_frame = (after, frames)
+        skip = number - rows.first
+        return Rows(number, rows.receipt_ms, rows.bodies[skip:], rows.ids[skip:]) if skip else rows
+
+    def commit(self, number: int) -> None:
+        """Note durably that a restart reads from this record on, and delete what is not needed. Never goes back."""
+        number = min(number, self.end)
+        if number <= self.position:
+            return
+        text, path = b"%d" % number, self.folder / "position"
+        with self._telling("written"):
+            os.close(_new_file(path.with_suffix(".new"), b"%s %08x\n" % (text, zlib.crc32(text))))
+            os.rename(path.with_suffix(".new"), path)
+            os.fsync(self._fds["folder"])
+            self.position = number
+            self.discard_before(number)
+
+    def discard_before(self, number: int) -> None:
+        """Delete the segments that hold only records before this one (and before `position`)."""
+        last = next(reversed(self._sizes))
+        if number >= self.end > last and (self.is_full or self._sizes[last] > self._segment_bytes // 2):
+            self._start()
+        for first, following in list(pairwise(self._sizes)):
+            if following <= min(number, self.position):
+                os.unlink(self._path(first))
+                del self._sizes[first]
+
+    def close(self) -> None:
+        """Let go. Idempotent."""
+        self._next_frame = (-1, iter(()))
+        for name in list(self._fds):
+            os.close(self._fds.pop(name))
+
+    def _path(self, first: int) -> Path:
+        return self.folder / f"{first:020d}.rows"
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            words = error.strerror or type(error).__name__
+            raise SourceError(f"{self.folder} cannot be {what}: {words}; nothing was lost: mend it") from None
+
+    def _claim(self) -> None:
+        """The folder must be ours, and for us alone."""
+        absent = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in absent:
+            _sync(path.parent)
+        for name in os.listdir(self.folder):
+            if name not in ("lock", "position", "position.new") and not _NAME.fullmatch(name):
+                raise SourceError(
+                    f"{self.folder} must be for the spool alone, it holds {name!r}: choose another folder"
+                )
+        self._fds["folder"] = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
+        os.fchmod(self._fds["folder"], 0o700)
+        self._fds["lock"] = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fds["lock"], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SourceError(f"{self.folder} is in use: give every process a spool of its own") from None
+
+    def _recover(self) -> None:
+        names = sorted(name for name in os.listdir(self.folder) if _NAME.fullmatch(name))
+        self._sizes = {int(name[:20]): (self.folder / name).stat().st_size for name in names}
+        path, first = self.folder / "position", next(iter(self._sizes), 0)
+        self.position = first
+        if path.exists():
+            text, _, crc = path.read_bytes().partition(b" ")
+            if crc != b"%08x\n" % zlib.crc32(text):
+                raise SourceError(f"{path} is damaged: remove it, and all that the spool holds is read again")
+            self.position = int(text)
+        if self._sizes and not self._scan(next(reversed(self._sizes))):
+            # It was being begun when the process died: those before it are whole.
+            begun = self._sizes.popitem()[0]
+            whole = not self._sizes or self._scan(next(reversed(self._sizes)))
+            if not whole or self.end != begun:
+                raise self._damaged(begun)
+            os.unlink(self._path(begun))
+        if not first <= self.position <= self.end:
+            raise SourceError(
+                f"{self.folder} must hold record {self.position}, where reading is to go on: segments were removed or "
+                "put back; restore them, or move the folder away to begin anew"
+            )
+        if not self._sizes:
+            self._start()
+
+    def _scan(self, last: int) -> bool:
+        """Check the last segment, learn where it ends, and cut off what a crash tore; False if nothing is left."""
+        self.end, sound = last, 0
+        with self._path(last).open("rb") as file:
+            while sound < self._sizes[last]:
+                try:
+                    number, rows = _read_frame(file, self.end, -1)
+                except _Broken as broken:
+                    if not broken.torn:
+                        raise self._damaged(last) from None
+                    break
+                self.end, sound, self._receipt_ms = number, file.tell(), rows.receipt_ms
+                self._remember(rows.ids)
+        if not sound:
+            self.end = 0
+            return False
+        self._fds["last"] = os.open(self._path(last), os.O_RDWR | os.O_CLOEXEC)
+        if sound < self._sizes[last]:
+            os.ftruncate(self._fds["last"], sound)
+            os.fsync(self._fds["last"])
+            self._sizes[last] = sound
+        return True
+
+    def _damaged(self, segment: int) -> SourceError:
+        return SourceError(
+            f"{self._path(segment)} is damaged: restore it; or move the folder away to begin anew, without its records"
+        )
+
+    def _frames(self, start: int) -> Iterator[tuple[int, Rows]]:
+        """Frames from the one that holds a record on, with the number of the record after each."""
+        segment = number = max((first for first in self._sizes if first <= start), default=0)
+        while True:
+            try:
+                with self._path(segment).open("rb") as file:
+                    while file.tell() < self._sizes[segment]:
+                        number, rows = _read_frame(file, number, start)
+                        if rows.bodies:
+                            yield number, rows
+            except _Broken:
+                raise self._damaged(segment) from None
+            if number == segment or number not in self._sizes:
+                raise self._damaged(segment)
+            segment = number
+
+    def _remember(self, ids: Sequence[bytes]) -> None:
+        if ids:
+            self._ids |= dict.fromkeys(ids)
+            self._ids.pop(_NO_ID, None)
+            for old in list(self._ids)[:-MEMORY]:
+                del self._ids[old]
+
+    def _start(self) -> None:
+        """Begin a segment; it carries what must outlive those before it: the receipt time and the ids."""
+        path, data = self._path(self.end), _frame(Rows(self.end, self._receipt_ms, [], list(self._ids)))
+        try:
+            file = _new_file(path, data)
+            os.fsync(self._fds["folder"])
+        except OSError:
+            self._undo(lambda: path.unlink(missing_ok=True))
+            raise
+        if "last" in self._fds:
+            os.close(self._fds["last"])
+        self._fds["last"] = file
+        self._sizes[self.end] = len(data)
+
+    def _write(self, rows: Rows) -> None:
+        data = _frame(rows)
+        last = next(reversed(self._sizes))
+        if self.end > last and self._sizes[last] + len(data) > self._segment_bytes:
+            self._start()
+            last = self.end
+        file, start = self._fds.get("last", -1), self._sizes[last]
+        try:
+            _write_all(file, data, start)
+        except OSError:
+            self._undo(lambda: os.ftruncate(file, start))
+            raise
+        self._sizes[last] = start + len(data)
+        self._recent, self._receipt_ms, self.end = rows, rows.receipt_ms, self.end + len(rows.bodies)
+        self._remember(rows.ids)
+
+    def _undo(self, action: Callable[[], object]) -> None:
+        """Take back what was half written; if that fails, nothing more is written until the spool is opened anew."""
+        try:
+            action()
+        except OSError:
+            if "last" in self._fds:
+                os.close(self._fds.pop("last"))
+
+
+class SpooledSource:
+    """A queue that forgets, read through a spool; a `LiveSource` of one partition, ``spool``.
+
+    Parameters
+    ----------
+    queue : AckSource
+        May have two methods more: ``delivery_id(received)``, bytes or None: an identity that a message keeps when it is
+        delivered again; ``is_current(received)``: False if its connection was lost, so that it comes again.
+    spool : Spool
+
+    Attributes
+    ----------
+    duplicates : int
+        Messages that were recognized by their identity and dropped.
+
+    Notes
+    -----
+    Both are owned, and closed with the source. While the spool is full nothing is received, so messages stay with the
+    broker. `ends` waits for nothing that was sent later, and for 5 seconds at most: what the broker still holds then is
+    received later, with later receipt times.
+    """
+
+    receipt_is_durable = True
+    generation = 0
+
+    def __init__(self, queue: AckSource, spool: Spool) -> None:
+        self._queue, self._spool = queue, spool
+        self._next = spool.position
+        self.duplicates = 0
+        self._held: list[Received] = []  # received, not in the spool yet
+        self._identify: Callable[[Received], bytes | None] | None = getattr(queue, "delivery_id", None)
+        self._is_current: Callable[[Received], bool] = getattr(queue, "is_current", lambda _: True)
+
+    def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
+        if self._next == self._spool.end:
+            self._pull(max_messages, timeout_s)
+        pieces: list[Rows] = []
+        room, size, start = max_messages, 0, self._next
+        while room > 0 and size < POLL_BYTES and self._next < self._spool.end:
+            rows = self._spool.read(self._next)
+            pieces.append(rows._replace(bodies=rows.bodies[:room]))
+            count = len(pieces[-1].bodies)
+            self._next, room, size = self._next + count, room - count, size + sum(map(len, pieces[-1].bodies))
+        if not pieces:
+            return []
+        stamps = np.repeat(np.array([rows.receipt_ms for rows in pieces]), [len(rows.bodies) for rows in pieces])
+        bodies = [body for rows in pieces for body in rows.bodies]
+        return [Chunk("spool", np.arange(start, self._next), stamps, bodies)]
+
+    def ends(self) -> dict[str, int]:
+        until = time.monotonic() + _ENDS_S
+        while not self._spool.is_full and time.monotonic() < until and self._queue.pending():
+            self._pull(_STEP, 0.1)
+        return {"spool": self._spool.end}
+
+    def behind(self, ends: Mapping[str, int]) -> bool:
+        return self._next < ends.get("spool", 0)
+
+    def commit(self, positions: Mapping[str, int]) -> None:
+        if "spool" in positions:
+            self._spool.commit(positions["spool"])
+
+    def close(self) -> None:
+        close_quietly(self._queue.close, self._spool.close)
+
+    def _pull(self, max_messages: int, timeout_s: float) -> None:
+        """Receive, put on disk, acknowledge."""
+        self._held = [received for received in self._held if self._is_current(received)]
+        if not self._held:
+            self._held = self._queue.receive(max_messages, timeout_s)
+        self._put()
+        if self._held:
+            self._queue.pending()  # keeps the connection alive
+            time.sleep(timeout_s)
+
+    def _put(self) -> None:
+        """Spool and acknowledge what is held, as far as there is room."""
+        held, fresh, ids = self._held, list(range(len(self._held))), []
+        if self._identify is not None:
+            names = [self._identify(received) for received in held]
+            ids = [_NO_ID if name is None else hashlib.blake2b(name, digest_size=_ID_BYTES).digest() for name in names]
+            first = {identity: i for i, identity in reversed(list(enumerate(ids)))}
+            fresh = [i for i in fresh if ids[i] == _NO_ID or (first[ids[i]] == i and not self._spool.knows(ids[i]))]
+        count = self._spool.append([held[i].body for i in fresh], [ids[i] for i in fresh] if ids else ())
+        done = len(held) if count == len(fresh) else fresh[count]
+        self.duplicates += done - count
+        self._held = held[done:]
+        self._queue.acknowledge(held[:done])
+
+
+class _Broken(Exception):
+    """A segment does not hold what was written; `torn` if a crash while writing explains it."""
+
+    def __init__(self, torn: bool) -> None:
+        self.torn = torn
+
+
+def _frame(rows: Rows) -> bytes:
+    lengths = np.fromiter(map(len, rows.bodies), "<u4", len(rows.bodies)).tobytes()
+    payload = b"".join([lengths, *rows.ids, *rows.bodies])
+    head = _FRAME.pack(_MAGIC, rows.first, len(rows.bodies), len(rows.ids), rows.receipt_ms, len(payload))
+    return b"".join([head, _CRC.pack(zlib.crc32(head)), payload, _CRC.pack(zlib.crc32(payload)), _END])
+
+
+def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, Rows]:
+    """The next frame, which must begin with record `number`, and the number after it; records before `start` are passed
+    over."""
+    head = file.read(_HEAD)
+    if len(head) < _HEAD or zlib.crc32(head[: _FRAME.size]) != _CRC.unpack_from(head, _FRAME.size)[0]:
+        raise _Broken(torn=len((head + file.read()).rstrip(b"\0")) < _HEAD)
+    magic, first, count, named, receipt_ms, size = _FRAME.unpack_from(head)
+    if magic != _MAGIC or first != number:
+        raise _Broken(torn=False)
+    if 0 < first + count <= start:
+        file.seek(size + _TAIL, os.SEEK_CUR)
+        return first + count, Rows(first, receipt_ms, [], [])
+    payload = file.read(size + _TAIL)
+    if len(payload) < size + _TAIL:
+        raise _Broken(torn=True)
+    if zlib.crc32(memoryview(payload)[:size]) != _CRC.unpack_from(payload, size)[0]:
+        raise _Broken(torn=payload[-1] == 0 and not file.read().strip(b"\0"))
+    lengths, at = np.frombuffer(payload, "<u4", count), 4 * count
+    ids = [payload[i : i + _ID_BYTES] for i in range(at, at + _ID_BYTES * named, _ID_BYTES)]
+    bounds = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]) + (at + _ID_BYTES * named)
+    if bounds[-1] != size or payload[-1:] not in (_END, b"\0"):
+        raise _Broken(torn=False)
+    return first + count, Rows(first, receipt_ms, [payload[i:j] for i, j in pairwise(bounds.tolist())], ids)
+
+
+def _new_file(path: Path, data: bytes) -> int:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        _write_all(file, data, 0)
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def _sync(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _write_all(file: int, data: bytes, at: int) -> None:
+    done = 0
+    while done < len(data):
+        done += os.pwrite(file, memoryview(data)[done:], at + done)
+    os.fsync(file)

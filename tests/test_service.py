@@ -1,0 +1,222 @@
+"""``fcstream run`` beside a real Redis, as a service: it is stopped, killed and watched."""
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+
+import pytest
+from helpers import service
+
+from fcstream import ConfigError, Release
+from fcstream.config import Config
+from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.service import build
+
+LENGTH_MS = 1000
+CONFIG = """
+[stream]
+name = "live"
+[lattice]
+step = 0.001
+[[features]]
+name = "a"
+min = 0.0
+max = 40.0
+[window]
+length = "1s"
+lateness = "300ms"
+clock = "broker"
+start = "{start}"
+[release]
+kind = "count"
+rho = 50.0
+[budget]
+rho = 50.0
+delta = 0.0
+[source]
+url = "redis://127.0.0.1:6379/0?stream={key}&patience=2"
+name = "{key}"
+[sink]
+url = "jsonl:out.jsonl"
+[ledger]
+url = "sqlite:ledger.db"
+[dead_letter]
+url = "jsonl:dead.jsonl"
+[service]
+listen = "127.0.0.1:{port}"
+counters = true
+log = "json"
+"""
+
+
+@pytest.fixture
+def redis():
+    module = pytest.importorskip("redis")
+    client = module.Redis(port=int(os.environ.get("FCSTREAM_REDIS_PORT", "6379")))
+    service("Redis", client.ping)
+    yield client
+    client.close()
+
+
+class Running:
+    """The command in a folder of its own, on a stream of its own."""
+
+    def __init__(self, folder, redis):
+        self.folder, self.redis, self.key = folder, redis, f"test-{secrets.token_hex(6)}"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.start_ms = time.time_ns() // 10**6 // LENGTH_MS * LENGTH_MS
+        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.start_ms // 1000))
+        (folder / "c.toml").write_text(CONFIG.format(start=start, key=self.key, port=self.port))
+        self.sent = Counter()
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "fcstream", "run", "c.toml"],
+            cwd=self.folder,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def end(self, number):
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=20)
+        return self.process.returncode, errors
+
+    def send(self, n):
+        """Records stamped now; which window each is in is what the broker and this clock agree on."""
+        for _ in range(n):
+            now = time.time_ns() // 10**6
+            self.redis.xadd(self.key, {"data": json.dumps({"ts_ms": now, "a": 20.0})})
+            self.sent[now // LENGTH_MS * LENGTH_MS] += 1
+
+    def released(self):
+        path = self.folder / "out.jsonl"
+        return [Release.from_bytes(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+    def wait_for(self, window_ms, seconds=20):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if any(r.window_open_ms >= window_ms for r in self.released()):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"no release of {window_ms} in {seconds} s")
+
+    def get(self, path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def check(self):
+        """Every window answered once and in order, with every record in it that was sent, none twice."""
+        releases = self.released()
+        opens = [r.window_open_ms for r in releases]
+        assert opens == list(range(self.start_ms, opens[-1] + 1, LENGTH_MS))
+        for r in releases:
+            if r.reason == "interrupted":  # killed twice between charge and seal: given up, and paid for
+                continue
+            assert abs(r.count - self.sent[r.window_open_ms]) <= 1, (r.window_open_ms, r.count, self.sent)
+        ledger = SQLiteLedger(str(self.folder / "ledger.db"))
+        ledger.verify()
+        assert len(ledger.charges()) >= len(releases)
+        assert ledger.spent().rho == 50.0
+        ledger.close()
+
+
+@pytest.fixture
+def running(tmp_path, redis):
+    it = Running(tmp_path, redis)
+    yield it
+    if it.process is not None and it.process.poll() is None:
+        it.process.kill()
+        it.process.communicate()
+    redis.delete(it.key, f"fcstream:{it.key}:positions")
+
+
+def test_a_day_in_the_life_of_a_service(running):
+    """Started, fed, watched, stopped by SIGTERM, started again after a pause: nothing lost, nothing twice."""
+    running.start()
+    running.send(100)
+    running.redis.xadd(running.key, {"data": b"\xff no record"})
+    running.redis.xadd(running.key, {"other": b"no body"})
+    last = max(running.sent)
+    running.wait_for(last)
+    assert running.get("/live")[0] == 200
+    assert running.get("/ready") == (200, "ready\n")
+    status, text = running.get("/metrics")
+    assert status == 200
+    assert "fcstream_ready 1" in text
+    assert "fcstream_messages_total 102" in text
+    assert 'fcstream_rejected_total{reason="broken_record"} 2' in text
+    assert running.get("/nothing")[0] == 404
+    code, errors = running.end(signal.SIGTERM)
+    assert code == 0, errors
+    assert "stopped; " in errors
+    assert "no record" not in errors
+    running.send(150)  # while it is down
+    time.sleep(1.5)
+    running.start()
+    running.send(50)
+    running.wait_for(max(running.sent))
+    code, errors = running.end(signal.SIGINT)
+    assert code == 0, errors
+    running.check()
+    assert len((running.folder / "dead.jsonl").read_text().splitlines()) >= 2
+
+
+def test_killed_again_and_again(running):
+    for _ in range(4):
+        running.start()
+        running.send(60)
+        time.sleep(0.9)
+        assert running.end(signal.SIGKILL)[0] == -9
+        running.send(20)
+    running.start()
+    running.send(20)
+    running.wait_for(max(running.sent))
+    assert running.end(signal.SIGTERM)[0] == 0
+    running.check()
+
+
+def test_a_connection_that_is_cut_is_made_again(running):
+    running.start()
+    for _ in range(5):
+        running.send(30)
+        time.sleep(0.3)
+        for client in running.redis.client_list():
+            if client.get("cmd", "").startswith("xread"):
+                running.redis.client_kill(client["addr"])
+    running.wait_for(max(running.sent))
+    assert running.end(signal.SIGTERM)[0] == 0
+    running.check()
+
+
+def test_without_a_spool_a_queue_that_forgets_is_refused(tmp_path):
+    text = CONFIG.format(start="2026-01-01T00:00:00Z", key="k", port=1)
+    (tmp_path / "c.toml").write_text(text.replace("redis://127.0.0.1:6379/0?stream=k&patience=2", "file:x"))
+    with pytest.raises(ConfigError, match="must begin with one of"):
+        build(Config.load(tmp_path / "c.toml")).run()
+
+
+def test_counters_stay_hidden_unless_asked_for():
+    from fcstream.live import Service
+    from fcstream.service import metrics
+
+    it = Service(*[lambda: None] * 3, decoder=None)
+    it.counters.messages = 7
+    it.counters.rejected = {"late": 3}
+    it.counters.refused = {"too_few": 2}
+    assert "7" not in metrics(it, exact=False)
+    assert 'fcstream_windows_refused_total{reason="too_few"} 2' in metrics(it, exact=False)
+    assert 'fcstream_rejected_total{reason="late"} 3' in metrics(it, exact=True)
