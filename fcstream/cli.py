@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import sys
 import threading
@@ -99,7 +98,7 @@ def run(config: str, source: str | None, sink: str | None, ledger: str | None, d
     _keep_apart(job)
     if job.window.clock != "eof":
         raise ConfigError(f"must be 'eof' for files and pipes, got {job.window.clock!r}", "window.clock")
-    is_new = job.ledger is not None and not os.path.exists(_ledger_path(job.ledger.url))
+    is_new = job.ledger is not None and _is_new_file(job.ledger.url)
     with ExitStack() as stack:
         rejections: list[Callable[[Sequence[Rejection]], object]] = []
         # The ledger first: without it nothing is read, and a file that another run writes is not touched.
@@ -366,8 +365,16 @@ def _books(ledger: str) -> Iterator[Books]:
 
 
 def _public(ledger: str) -> str:
-    """A ledger's name without a password."""
-    return re.sub(r"(?<=//)[^/@]*@|\?.*", "", ledger) if "://" in ledger else _ledger_path(ledger)
+    """A ledger's place without secrets."""
+    if "://" not in ledger:
+        return _ledger_path(ledger)
+    from .ledgers.sessions import Address
+
+    return Address.of(ledger).place(None)
+
+
+def _is_new_file(ledger: str) -> bool:
+    return ledger.startswith("sqlite:") and not os.path.exists(_ledger_path(ledger))
 
 
 def _spare(ledger: str, out: str, place: str) -> None:

@@ -202,7 +202,8 @@ def test_a_connection_that_is_cut_is_made_again(running):
     running.check()
 
 
-def test_without_a_spool_a_queue_that_forgets_is_refused(tmp_path):
+def test_a_source_that_nobody_knows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     text = CONFIG.format(start="2026-01-01T00:00:00Z", key="k", port=1)
     (tmp_path / "c.toml").write_text(text.replace("redis://127.0.0.1:6379/0?stream=k&patience=2", "file:x"))
     with pytest.raises(ConfigError, match="must begin with one of"):
