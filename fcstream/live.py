@@ -19,7 +19,6 @@ import numpy as np
 from .connectors.retry import close_quietly, pauses
 from .engine import Engine
 from .errors import ConfigError, EngineClosed, FcstreamError, LedgerDamaged, LedgerMismatch, SinkError
-from .records import SeenPositions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,13 +62,15 @@ class _Progress:
     """Up to where one partition may be committed: before the first message that holds a record of an open window."""
 
     def __init__(self) -> None:
-        self.seen = SeenPositions()
         self._waiting: deque[tuple[int, int]] = deque()  # (first offset of a chunk, last window it has records of)
         self._next = -1
 
+    def fresh(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which messages were not counted before: sources give a partition in order, so one number tells."""
+        return offsets >= self._next
+
     def took(self, offsets: NDArray[np.int64], last_window: int) -> None:
         """Messages were counted; none of their records lies in a window after `last_window`."""
-        self.seen.add(offsets)
         self._waiting.append((int(offsets[0]), last_window))
         self._next = max(self._next, int(offsets[-1]) + 1)
 
@@ -190,7 +191,7 @@ class Session:
     def _take(self, chunk: Chunk) -> None:
         """Count the messages of a chunk that were not counted before."""
         progress = self._progress.setdefault(chunk.partition, _Progress())
-        fresh = progress.seen.fresh(chunk.offsets)
+        fresh = progress.fresh(chunk.offsets)
         offsets, stamps, bodies = chunk.offsets, chunk.stamps_ms, chunk.bodies
         self._counters.messages += len(offsets)
         if not fresh.all():

@@ -36,7 +36,8 @@ class UserPoints:
     Privacy
     -------
     What becomes of a user's records is a function of that user's records alone, and not of the order in which they are
-    read, which other users' traffic may change. Nothing here depends on budgets: who has none left is taken out when the window closes, all at one moment.
+    read, which other users' traffic may change. Nothing here depends on budgets: who has none left is taken out when
+    the window closes, all at one moment.
 
     Complexity
     ----------

@@ -114,7 +114,7 @@ def parse(url: str, place: str) -> Address:
 
 def mask(url: str) -> str:
     """A URL without its secrets; placeholders may stay, they tell nothing."""
-    url = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", url)
+    url = re.sub(r"://[^?#]*@", "://***@", url)  # up to the last @: a password may hold anything
     return re.sub(r"(?i)([?&][^=&]*(?:password|secret|token|key)[^=&]*=)[^&]*", r"\1***", url)
 
 
