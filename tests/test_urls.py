@@ -22,6 +22,8 @@ def test_parts():
         "redis://u:SEC/RET@h",
         "redis://u:SE@CRET@h",
         "nats://SECRET@h",
+        "postgresql://u:SEC?RET@h/d",
+        "https://h/?fcstream.bearer=SECRET",
         "http://h/?fcstream.token=SECRET&x=1",
         "kafka://h/t?sasl.password=SECRET",
     ],
@@ -31,6 +33,7 @@ def test_secrets_are_masked(url):
     assert "CRET" not in mask(url)
     with pytest.raises(ConfigError) as caught:
         parse(url + ("&" if "?" in url else "?") + "odd=1", "sink.url").take("missing")
+    assert "SEC" not in str(caught.value)
     assert "CRET" not in str(caught.value)
     assert "SECRET" not in repr(parse("redis://u:SECRET@h/0", "sink.url"))
 

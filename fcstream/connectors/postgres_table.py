@@ -1,0 +1,250 @@
+"""Releases as rows of a PostgreSQL table: exactly once, and never two answers for one window.
+
+``postgresql://[user[:password]@]host[:port]/database[?table=releases&schema=NAME&...]``
+
+``table`` (``releases``) and ``schema`` (by default the login's first) are made if absent; ``patience`` is how many
+seconds a server may be away (60); every other option is libpq's, such as ``sslmode=verify-full``, ``sslrootcert`` or
+``host=/var/run/postgresql``. A table of your own must have the columns below, the key, and a body of type ``json`` or
+``text``: ``jsonb`` would write the numbers anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import ConfigError, SinkError
+from ..releases.base import Release
+from .retry import close_quietly, with_patience
+from .urls import Address, need
+
+if TYPE_CHECKING:
+    import psycopg
+
+T = TypeVar("T")
+_AT_ONCE = 1000  # rows of one statement
+_DEFAULTS = {
+    "application_name": "fcstream",
+    "connect_timeout": "5",
+    "target_session_attrs": "read-write",
+    # A server that vanishes is noticed within half a minute.
+    "keepalives_idle": "15",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+_KEY = "stream, window_open_ms, window_close_ms"
+_CREATE = f"""
+CREATE TABLE {{table}} (
+    stream text NOT NULL,
+    window_open_ms bigint NOT NULL,
+    window_close_ms bigint NOT NULL,
+    status text NOT NULL,
+    body json NOT NULL,
+    written_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY ({_KEY})
+)
+"""
+_GIVEN = """
+SELECT * FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::text[])
+WITH ORDINALITY AS given (stream, window_open_ms, window_close_ms, status, body, place)
+"""
+_INSERT = f"""
+INSERT INTO {{table}} ({_KEY}, status, body, written_at)
+SELECT {_KEY}, status, body::{{type}}, clock_timestamp() FROM ({_GIVEN}) AS given ORDER BY place
+ON CONFLICT ({_KEY}) DO NOTHING
+"""
+_HELD = f"""
+SELECT given.place, held.body::text = given.body, given.window_open_ms
+FROM ({_GIVEN}) AS given JOIN {{table}} AS held USING ({_KEY}) ORDER BY place
+"""
+_WAITING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots", "not yet accepting")
+
+
+class _Lost(Exception):
+    """The server was away, or did not come to an answer in time."""
+
+
+class PostgresSink:
+    """Releases as rows, one transaction per `write`. What is there stays: other bytes for its window are refused.
+
+    Parameters
+    ----------
+    address : Address
+        See the module.
+    patience_s : float
+        How long the server may be away.
+
+    Raises
+    ------
+    ConfigError, SinkError
+    """
+
+    def __init__(self, address: Address, patience_s: float = 60.0) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise need("psycopg", "postgresql", address.place) from None
+        self._client = psycopg
+        self._place, self._key = address.masked, address.place
+        self._patience_s = address.take_number("patience", patience_s)
+        self._schema = address.take("schema", "")
+        self._name = address.take("table", "releases")
+        for name in filter(None, (self._schema, self._name)):
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name):
+                raise ConfigError(f"must name a table of letters, digits and underscores, got {name!r}", self._key)
+        self._table = ".".join(f'"{name}"' for name in (self._schema, self._name) if name)
+        self._type = "json"
+        self._parameters = self._parse(address)
+        self._password = self._parameters.get("password")
+        self._db: psycopg.Connection[tuple[Any, ...]] | None = None
+        try:
+            self._run(self._prepare)
+        except BaseException:
+            self.close()
+            raise
+
+    def write(self, releases: Sequence[Release]) -> None:
+        if releases:
+            self._run(lambda db: self._insert(db, releases))
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        """Those whose window has no row, or one with other bytes, which `write` then refuses."""
+        if not releases:
+            return []
+        held = self._run(lambda db: self._held(db, releases))
+        same = {place for place, is_same, _ in held if is_same}
+        return [release for place, release in enumerate(releases) if place not in same]
+
+    def last(self, stream: str | None = None) -> Release | None:
+        """The release of a stream's last window; of any stream, the one written last."""
+        query = f"SELECT body::text FROM {self._table}"
+        if stream is None:
+            query += " ORDER BY written_at DESC, window_open_ms DESC LIMIT 1"
+        else:
+            query += " WHERE stream = %s ORDER BY window_open_ms DESC LIMIT 1"
+        row = self._run(lambda db: db.execute(query.encode(), None if stream is None else (stream,)).fetchone())
+        return None if row is None else Release.from_bytes(row[0].encode())
+
+    def close(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            close_quietly(db.close)
+
+    def _insert(self, db: psycopg.Connection[tuple[Any, ...]], releases: Sequence[Release]) -> None:
+        query = _INSERT.format(table=self._table, type=self._type).encode()
+        with db.transaction():
+            for first in range(0, len(releases), _AT_ONCE):
+                db.execute(query, _columns(releases[first : first + _AT_ONCE]))
+            for _, is_same, window in self._held(db, releases):
+                if not is_same:
+                    raise SinkError(
+                        f"{self._place} holds another answer for window {window}: a window has one; the ledger was "
+                        "lost or exchanged: restore it, or start a stream under a new name"
+                    )
+
+    def _held(
+        self, db: psycopg.Connection[tuple[Any, ...]], releases: Sequence[Release]
+    ) -> list[tuple[int, bool, int]]:
+        """(which, whether its bytes are the same, its window) of those that have a row."""
+        query = _HELD.format(table=self._table).encode()
+        found: list[tuple[int, bool, int]] = []
+        for first in range(0, len(releases), _AT_ONCE):
+            rows = db.execute(query, _columns(releases[first : first + _AT_ONCE])).fetchall()
+            found += [(first + place - 1, is_same, window) for place, is_same, window in rows]
+        return found
+
+    def _prepare(self, db: psycopg.Connection[tuple[Any, ...]]) -> None:
+        """Make the table if it is absent; several processes may do so at once."""
+        if not self._exists(db):
+            with db.transaction():
+                db.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"fcstream {self._table}",))
+                if self._schema:
+                    db.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"'.encode())
+                if not self._exists(db):
+                    db.execute(_CREATE.format(table=self._table).encode())
+        wanted = f"SELECT {_KEY}, status, body, written_at FROM {self._table} LIMIT 0"
+        types = db.execute(wanted.encode()).description or []
+        names = {db.adapters.types["json"].oid: "json", db.adapters.types["text"].oid: "text"}
+        if types[4].type_code not in names:
+            raise SinkError(f"{self._place} must have a `body` of type json or text, which keep the bytes: alter it")
+        self._type = names[types[4].type_code]
+
+    def _exists(self, db: psycopg.Connection[tuple[Any, ...]]) -> bool:
+        row = db.execute("SELECT to_regclass(%s) IS NOT NULL", (self._table,)).fetchone()
+        return row is not None and bool(row[0])
+
+    # -- the connection ----------------------------------------------------------------------------------------------
+
+    def _parse(self, address: Address) -> dict[str, Any]:
+        """libpq's parameters."""
+        known = {option.keyword.decode() for option in self._client.pq.Conninfo.get_defaults()}
+        options = {name: address.take(name) for name in list(address.options) if name in known}
+        address.finish()
+        given = {
+            "host": ",".join(name for name, _ in address.hosts),
+            "port": ",".join(str(port or 5432) for _, port in address.hosts),
+            "dbname": address.path,
+            "user": address.user,
+            "password": address.password,
+        }
+        return _DEFAULTS | {name: value for name, value in given.items() if value} | options
+
+    def _run(self, work: Callable[[psycopg.Connection[tuple[Any, ...]]], T]) -> T:
+        """Do what is safe to repeat; on a new connection if one is lost, even in the middle of a commit."""
+
+        def act() -> T:
+            try:
+                return work(self._connected())
+            except self._client.Error as error:
+                raise self._sorted(error) from None
+
+        return with_patience(act, self.close, (_Lost,), self._patience_s, self._gone)
+
+    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if self._db is None or self._db.closed:
+            db = self._client.connect(**self._parameters, autocommit=True)
+            self._db = db
+            limit = f"{int(1000 * self._patience_s)}ms"
+            db.execute("SELECT set_config('statement_timeout', %s, false)", (limit,))
+            # A write that was answered is on disk, whatever the server's default.
+            db.execute(
+                "SELECT set_config('synchronous_commit', 'on', false) "
+                "WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"
+            )
+        return self._db
+
+    def _sorted(self, error: psycopg.Error) -> Exception:
+        """A client's error as one to be waited out, or one to raise."""
+        text = self._say(error)
+        is_lost = isinstance(error, (self._client.OperationalError, self._client.InterfaceError))
+        if is_lost and error.sqlstate is None and "FATAL" in text and not any(word in text for word in _WAITING):
+            return SinkError(f"{self._place} refuses the login: {text}; correct `{self._key}`")
+        if is_lost or (error.sqlstate or "").startswith(("08", "40", "53", "55P03", "57", "58")):
+            return _Lost(text)
+        if error.sqlstate == "42P10":
+            return SinkError(f"{self._place} must have the primary key ({_KEY}): alter the table")
+        return SinkError(f"{self._place} cannot be used: {text}; what was sealed is in the ledger and is written again")
+
+    def _say(self, error: psycopg.Error) -> str:
+        """The first line of what a server says: its further ones may quote rows."""
+        text = " ".join((error.diag.message_primary or str(error).partition("\n")[0]).split())[:300]
+        return text.replace(self._password, "***") if self._password else text
+
+    def _gone(self, last: BaseException) -> SinkError:
+        return SinkError(
+            f"{self._place} did not answer for {self._patience_s:g} s: {last}; check that the server runs and can be "
+            "reached: what was sealed is in the ledger and is written again"
+        )
+
+
+def _columns(releases: Sequence[Release]) -> tuple[list[Any], ...]:
+    """Of the rows, as lists for `unnest`."""
+    return (
+        [release.stream for release in releases],
+        [release.window_open_ms for release in releases],
+        [release.window_close_ms for release in releases],
+        [release.status for release in releases],
+        [release.to_bytes().decode() for release in releases],
+    )
