@@ -114,8 +114,10 @@ def parse(url: str, place: str) -> Address:
 
 def mask(url: str) -> str:
     """A URL without its secrets; placeholders may stay, they tell nothing."""
-    url = re.sub(r"://.*@", "://***@", url)  # up to the last @: a password may hold anything
-    return re.sub(r"(?i)([?&][^=&]*(?:password|secret|token|key|bearer|authorization|sig)[^=&]*=)[^&]*", r"\1***", url)
+    # A password may hold anything: what follows a user's colon, unless it is a port, and all up to the last @.
+    url = re.sub(r"://[^/?#@]*:(?!\d+([/?#]|$))[^@]*@", "://***@", url)
+    url = re.sub(r"://[^?#]*@", "://***@", url)
+    return re.sub(r"(?i)([?&][^=&]*(?:password|secret|token|key|bearer|authorization)[^=&]*=)[^&]*", r"\1***", url)
 
 
 def _quoted(found: re.Match[str], place: str) -> str:

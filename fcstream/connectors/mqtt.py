@@ -1,0 +1,434 @@
+"""MQTT 5 topics: messages that a broker forgets once acknowledged, so they are read through a spool.
+
+A broker keeps messages for a client that is away, in its session: as many, and as long, as it is configured to
+(Mosquitto: ``max_queued_messages``, 1000 by default; the rest is dropped). Publishers must use QoS 1 or 2: messages of
+QoS 0 are taken, but may be lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from ..errors import ConfigError, FcstreamError, SinkError, SourceError
+from ..releases.base import Release
+from .base import Received
+from .retry import close_quietly, with_patience
+from .urls import need
+
+if TYPE_CHECKING:
+    from .urls import Address
+
+T = TypeVar("T")
+LOG = logging.getLogger("fcstream.connectors.mqtt")
+_ANSWER_S = 10.0
+_KEEPALIVE_S = 60
+_TAKEN_OVER = 0x8E
+_NOTHING = "fcstream/nothing"  # a topic to ask about, for the sake of the answer
+_FIGHT, _FIGHT_S = 10, 10.0
+
+
+class MqttTopic:
+    """Subscribes with a session that the broker keeps, and acknowledges what the spool has; an `AckSource`.
+
+    Parameters
+    ----------
+    address : Address
+        ``mqtt://[user:password@]host[:port][,host...]/topic/filter``, ``mqtts`` for TLS; ``+`` and ``%23`` (for ``#``)
+        are wildcards, ``$share/GROUP/filter`` shares the topic with other processes. Options: ``client_id`` (the
+        consumer's name; every process needs one of its own), ``session`` (seconds that the broker keeps it; a week),
+        ``inflight`` (messages that it sends ahead, its receive maximum; 1000), ``patience`` (seconds), and with TLS
+        ``ca``, ``cert``, ``key`` (files in PEM).
+    name : str
+        The consumer's.
+    patience_s : float
+
+    Raises
+    ------
+    ConfigError, SourceError
+        The broker is asked at once, and not twice.
+
+    Notes
+    -----
+    Retained messages are not read: they would come again with every connection. Messages of a topic that an earlier
+    configuration subscribed to are dropped.
+    """
+
+    def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
+        topic = _topic(address)
+        self._most = int(address.take_number("inflight", 1000))
+        if self._most > 65535:
+            raise ConfigError(f"must have `inflight` in [1, 65535], got {self._most}", address.place)
+        client_id = address.take("client_id", name)
+        session = {"ReceiveMaximum": self._most, "SessionExpiryInterval": int(address.take_number("session", 604800))}
+        self._filter = topic
+        self._link = _Link(address, patience_s, SourceError, client_id, session, self._subscribe)
+
+    def receive(self, max_messages: int, timeout_s: float) -> list[Received]:
+        until = time.monotonic() + timeout_s
+        return self._link.do(lambda connection: connection.take(max_messages, until))
+
+    def acknowledge(self, received: Sequence[Received]) -> None:
+        for one in received:
+            if self.is_current(one):
+                _, mid, qos = one.token
+                one.token[0].client.ack(mid, qos)
+
+    def pending(self) -> bool:
+        return self._link.do(lambda connection: connection.has_messages())
+
+    def is_current(self, received: Received) -> bool:
+        """Whether the connection that it came by is still the one."""
+        connection: _Connection = received.token[0]
+        return connection is self._link.connection and connection.lost is None
+
+    def close(self) -> None:
+        if self._link.connection is not None:
+            close_quietly(self._link.connection.settle)  # acknowledgements are seen
+        self._link.close()
+
+    def _subscribe(self, connection: _Connection, host: str, port: int) -> None:
+        # Messages come with the connection. Until the subscription is confirmed, nobody takes them.
+        connection.collect(self._filter)
+        connection.open(host, port)
+        connection.subscribe(self._filter, retained=False)
+        connection.most = self._most
+
+
+class MqttSink:
+    """Publishes releases with QoS 1, each acknowledged by the broker; a `Sink`.
+
+    At least once: after a crash or a lost connection the last ones may come again.
+
+    Parameters
+    ----------
+    address : Address
+        ``mqtt://[user:password@]host[:port][,host...]/topic``, ``mqtts`` for TLS. Options: ``retain=true`` (the broker
+        keeps the last release for those who come later, and tells after a crash what is missing), ``client_id``,
+        ``patience``, and those of TLS.
+    patience_s : float
+
+    Raises
+    ------
+    ConfigError, SinkError
+    """
+
+    def __init__(self, address: Address, patience_s: float = 60.0) -> None:
+        self._topic = _topic(address)
+        retain = address.take("retain", "false")
+        if retain not in ("true", "false") or "+" in self._topic or "#" in self._topic:
+            raise ConfigError(
+                f"must be a topic without wildcards, `retain` true or false, got {address.masked}", address.place
+            )
+        self._retain = retain == "true"
+        self._where = address.masked
+        self._link = _Link(address, patience_s, SinkError, address.take("client_id", ""), {}, _Connection.open)
+
+    def write(self, releases: Sequence[Release]) -> None:
+        waiting = deque(releases)
+
+        def publish(connection: _Connection) -> None:
+            mids = [connection.publish(self._topic, release.to_bytes(), self._retain) for release in waiting]
+            for mid in mids:
+                connection.expect(mid)
+                waiting.popleft()
+
+        self._link.do(publish)
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        last = self.last() if releases else None
+        places = [i for i, release in enumerate(releases) if last is not None and release.to_bytes() == last.to_bytes()]
+        return list(releases[places[-1] + 1 :]) if places else list(releases)
+
+    def last(self) -> Release | None:
+        if not self._retain:
+            return None
+        body = self._link.do(lambda connection: connection.retained(self._topic))
+        try:
+            return Release.from_bytes(body) if body else None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise SinkError(f"{self._where} holds something else than a release: choose another topic") from None
+
+    def close(self) -> None:
+        self._link.close()
+
+
+class _Lost(Exception):
+    """The connection."""
+
+
+class _Refused(Exception):
+    """What the broker will not do, however often it is asked."""
+
+
+class _Link:
+    """Connections, one after the other; errors tell no secrets."""
+
+    def __init__(
+        self,
+        address: Address,
+        patience_s: float,
+        error: type[FcstreamError],
+        client_id: str,
+        session: dict[str, int],
+        prepare: Callable[[_Connection, str, int], None],
+    ) -> None:
+        try:
+            import paho.mqtt.client  # noqa: F401
+        except ImportError:
+            raise need("paho-mqtt", "mqtt", address.place) from None
+        self.connection: _Connection | None = None
+        self._address, self._error, self._prepare = address, error, prepare
+        self._client_id, self._session = client_id, session
+        self._times: deque[float] = deque(maxlen=_FIGHT)
+        self._patience_s = address.take_number("patience", patience_s)
+        secure = address.scheme == "mqtts"
+        self._files = [address.take(name, "") or None for name in ("ca", "cert", "key")] if secure else None
+        address.finish()
+        try:
+            self._connect()
+        except (_Lost, _Refused) as failed:
+            raise self._unusable(failed) from None
+
+    def do(self, action: Callable[[_Connection], T]) -> T:
+        """Do something with the connection that is safe to repeat."""
+        try:
+            return with_patience(lambda: self._once(action), self._connect, (_Lost,), self._patience_s, self._unusable)
+        except _Refused as refused:
+            raise self._unusable(refused) from None
+
+    def close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+    def _once(self, action: Callable[[_Connection], T]) -> T:
+        if self.connection is None:
+            raise _Lost("not connected")
+        return action(self.connection)
+
+    def _connect(self) -> None:
+        known, again = self._session, self.connection is not None
+        self.close()
+        self._times.append(time.monotonic())
+        if known and len(self._times) == _FIGHT and self._times[-1] < self._times[0] + _FIGHT_S:
+            self._times.clear()
+            raise _Refused("connections are lost again and again; does another process have the same `client_id`?")
+        lost = _Lost("no host")
+        for host, given in self._address.hosts:
+            port = given or (1883 if self._files is None else 8883)
+            connection = _Connection(self._client(), known)
+            try:
+                self._prepare(connection, host, port)
+            except _Lost as error:
+                connection.close()
+                lost = error
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                if again and known and not connection.is_resumed:
+                    LOG.warning("%s has forgotten the session: messages may have been lost", self._address.masked)
+                self.connection = connection
+                return
+        raise lost
+
+    def _client(self) -> Any:
+        from paho.mqtt import client, enums
+
+        made = client.Client(
+            enums.CallbackAPIVersion.VERSION2,
+            client_id=self._client_id,
+            protocol=client.MQTTv5,
+            manual_ack=True,
+            reconnect_on_failure=False,  # a new connection is a new client: no acknowledgement strays into it
+        )
+        made.connect_timeout = _ANSWER_S
+        if self._address.user is not None:
+            made.username_pw_set(self._address.user, self._address.password)
+        if self._files is not None:
+            try:
+                made.tls_set(*self._files)
+            except (OSError, ValueError):
+                raise ConfigError(
+                    "names files `ca`, `cert` or `key` that cannot be used", self._address.place
+                ) from None
+        return made
+
+    def _unusable(self, error: BaseException) -> FcstreamError:
+        return self._error(f"{self._address.masked} cannot be used: {error}; start the broker, or correct the address")
+
+
+class _Connection:
+    """One connection: opened once, used, thrown away. The network runs in a thread of the client's."""
+
+    def __init__(self, client: Any, session: dict[str, int]) -> None:
+        self.client = client
+        self.lost: str | None = None
+        self.is_resumed = False
+        self.most = 0
+        """Messages that wait here at most, if not 0; more wait in the network, also those a broker should not send."""
+        self._session = session
+        self._changed = threading.Condition()
+        self._answers: dict[int, list[Any]] = {}  # packet -> reason codes; 0 is the connection
+        self._messages: deque[Received] = deque()
+        self._is_taken_over = False
+        client.on_connect = self._on_connect
+        client.on_disconnect = lambda _c, _u, _flags, code, _p: self._lose(str(code), code.value == _TAKEN_OVER)
+        client.on_subscribe = lambda _c, _u, mid, codes, _p: self._tell(mid, codes)
+        client.on_unsubscribe = lambda _c, _u, mid, _codes, _p: self._tell(mid, [])
+        client.on_publish = lambda _c, _u, mid, code, _p: self._tell(mid, [code])
+
+    def open(self, host: str, port: int) -> None:
+        from paho.mqtt.packettypes import PacketTypes
+        from paho.mqtt.properties import Properties
+
+        properties = Properties(PacketTypes.CONNECT)
+        for name, value in self._session.items():
+            setattr(properties, name, value)
+        try:
+            self.client.connect(host, port, _KEEPALIVE_S, clean_start=not self._session, properties=properties)
+        except OSError as error:
+            raise _Lost(error.strerror or type(error).__name__) from None
+        self.client.loop_start()
+        self.answer(0)
+
+    def collect(self, topic: str) -> None:
+        """Keep the messages of a filter for `take`; to be called before `open`."""
+        from paho.mqtt.client import topic_matches_sub
+
+        bare = topic.split("/", 2)[2] if topic.startswith("$share/") else topic
+
+        def keep(_client: object, _userdata: object, message: Any) -> None:
+            try:
+                is_ours = topic_matches_sub(bare, message.topic)
+            except UnicodeDecodeError:
+                is_ours = False
+            if not is_ours:
+                self.client.ack(message.mid, message.qos)
+                return
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self.lost is not None or not self.most or len(self._messages) < self.most
+                )
+                self._messages.append(Received(message.payload, (self, message.mid, message.qos)))
+                self._changed.notify_all()
+
+        self.client.on_message = keep
+
+    def subscribe(self, topic: str, retained: bool) -> None:
+        from paho.mqtt.subscribeoptions import SubscribeOptions
+
+        kind = SubscribeOptions.RETAIN_SEND_ON_SUBSCRIBE if retained else SubscribeOptions.RETAIN_DO_NOT_SEND
+        codes = self.request(self.client.subscribe, topic, options=SubscribeOptions(qos=1, retainHandling=kind))
+        if [code.value for code in codes] != [1]:
+            raise _Refused(f"the subscription gets {codes[0]}, not QoS 1")
+
+    def settle(self) -> None:
+        """Ask something, so that all that was sent before, either way, has arrived."""
+        with self._changed:
+            self.most = 0
+            self._changed.notify_all()
+        self.request(self.client.unsubscribe, _NOTHING)
+
+    def take(self, most: int, until: float) -> list[Received]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._messages or self.lost is not None, max(0.0, until - time.monotonic()))
+            self._check()
+            found = [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
+            self._changed.notify_all()
+            return found
+
+    def has_messages(self) -> bool:
+        """Whether messages wait here; if not, whether the broker had sent some before it answers."""
+        with self._changed:
+            waiting = bool(self._messages)
+        if not waiting:
+            _, mid = self.client.unsubscribe(_NOTHING)
+            with self._changed:
+                self._changed.wait_for(lambda: self._messages or self.lost or mid in self._answers, _ANSWER_S)
+                self._check()
+                if not self._messages and self._answers.pop(mid, None) is None:
+                    raise _Lost("no answer")
+                waiting = bool(self._messages)
+        return waiting
+
+    def retained(self, topic: str) -> bytes:
+        """What the broker keeps for a topic; empty if nothing."""
+        found: list[bytes] = []
+
+        def keep(_client: object, _userdata: object, message: Any) -> None:
+            self.client.ack(message.mid, message.qos)
+            if message.retain:
+                found.append(message.payload)
+
+        self.client.on_message = keep
+        self.subscribe(topic, retained=True)
+        self.request(self.client.unsubscribe, topic)
+        return found[-1] if found else b""
+
+    def publish(self, topic: str, body: bytes, retain: bool) -> int:
+        return int(self.client.publish(topic, body, qos=1, retain=retain).mid)
+
+    def request(self, ask: Callable[..., tuple[Any, int | None]], *args: Any, **options: Any) -> list[Any]:
+        """Send something and wait for the answer."""
+        _, mid = ask(*args, **options)
+        if mid is None:
+            raise _Lost("not connected")
+        return self.answer(mid)
+
+    def answer(self, mid: int) -> list[Any]:
+        """Wait for the reason codes of a packet."""
+        with self._changed:
+            self._changed.wait_for(lambda: mid in self._answers or self.lost is not None, _ANSWER_S)
+            if mid not in self._answers:
+                self._check()
+                raise _Lost("no answer")
+            return self._answers.pop(mid)
+
+    def expect(self, mid: int) -> None:
+        """Wait until the broker has taken what was published."""
+        for code in self.answer(mid):
+            if code.is_failure:
+                raise _Refused(str(code))
+
+    def close(self) -> None:
+        self._lose("closed", False)
+        close_quietly(self.client.disconnect, self.client.loop_stop)
+
+    def _check(self) -> None:
+        if self._is_taken_over:
+            raise _Refused("another process has the same `client_id`: give each its own")
+        if self.lost is not None:
+            raise _Lost(self.lost)
+
+    def _on_connect(self, _client: object, _userdata: object, flags: Any, code: Any, _properties: object) -> None:
+        self.is_resumed = bool(flags.session_present)
+        if code.is_failure:
+            self._lose(str(code), False)
+        else:
+            self._tell(0, [])
+
+    def _tell(self, mid: int, codes: list[Any]) -> None:
+        with self._changed:
+            self._answers[mid] = codes
+            self._changed.notify_all()
+
+    def _lose(self, why: str, is_taken_over: bool) -> None:
+        with self._changed:
+            self.lost = self.lost or why
+            self._is_taken_over = self._is_taken_over or is_taken_over
+            self._messages.clear()  # they come again
+            self._changed.notify_all()
+
+
+def _topic(address: Address) -> str:
+    if "#" in address.masked or not address.path:
+        raise ConfigError(f"must be mqtt://host/topic, with %23 for #, got {address.masked}", address.place)
+    return address.path
