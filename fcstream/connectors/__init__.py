@@ -26,11 +26,8 @@ _SOURCES = {
     "redis": ("redis_streams", "RedisSource"),
     "rediss": ("redis_streams", "RedisSource"),
     "nats": ("jetstream", "NatsSource"),
-    "rabbitmq-stream": ("rabbitmq_streams", "RabbitStreamSource"),
 }
 _QUEUES = {
-    "amqp": ("amqp", "AmqpQueue"),
-    "amqps": ("amqp", "AmqpQueue"),
     "mqtt": ("mqtt", "MqttTopic"),
     "mqtts": ("mqtt", "MqttTopic"),
 }
@@ -39,9 +36,6 @@ _SINKS = {
     "redis": ("redis_streams", "RedisSink"),
     "rediss": ("redis_streams", "RedisSink"),
     "nats": ("jetstream", "NatsSink"),
-    "rabbitmq-stream": ("rabbitmq_streams", "RabbitStreamSink"),
-    "amqp": ("amqp", "AmqpSink"),
-    "amqps": ("amqp", "AmqpSink"),
     "mqtt": ("mqtt", "MqttSink"),
     "mqtts": ("mqtt", "MqttSink"),
     "postgresql": ("postgres_table", "PostgresSink"),
