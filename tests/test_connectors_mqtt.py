@@ -57,6 +57,8 @@ class Proxy:
             if self._context is not None:
                 inner = self._context.wrap_socket(inner, server_side=True)
             outer = socket.create_connection(("127.0.0.1", self._server))
+            for one in (inner, outer):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._pairs.append((inner, outer))
             threading.Thread(target=self._copy, args=(outer, inner, False), daemon=True).start()
             self._copy(inner, outer, True)
