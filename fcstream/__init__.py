@@ -24,6 +24,7 @@ _NAMES = {
     "HammingBits": "predicates",
     "HiddenCoinFilter": "sampled",
     "HiddenCounts": "coins",
+    "KeyedEngine": "keyed",
     "LadderCounts": "ladders",
     "LedgerDamaged": "errors",
     "LedgerError": "errors",
@@ -47,11 +48,23 @@ _NAMES = {
     "UnusablePlan": "errors",
     "UserPredicate": "predicates",
     "ZCDPFilter": "cores",
+    "estimate_average": "oneshot",
     "friend_counts": "friends",
     "geo_epsilon": "zcdp",
     "geo_rho_cap": "zcdp",
+    "private_histogram": "arrays",
+    "private_centers": "clustering",
+    "private_covariance": "oneshot",
+    "private_dp_mean": "oneshot",
+    "private_marginals": "arrays",
     "private_mean": "arrays",
+    "private_mixture": "clustering",
+    "private_quantiles": "arrays",
+    "private_synthetic": "arrays",
+    "private_variance": "arrays",
+    "register_release": "releases.registry",
     "set_threads": "pool",
+    "synthetic_rows": "releases.tables",
     "warm_up": "arrays",
     "zcdp_of_dp": "zcdp",
     "zcdp_of_geo": "zcdp",
@@ -60,12 +73,19 @@ _NAMES = {
 __all__ = ["__version__", *sorted(_NAMES)]
 
 if TYPE_CHECKING:
+    from .arrays import private_histogram as private_histogram
+    from .arrays import private_marginals as private_marginals
     from .arrays import private_mean as private_mean
+    from .arrays import private_quantiles as private_quantiles
+    from .arrays import private_synthetic as private_synthetic
+    from .arrays import private_variance as private_variance
     from .arrays import warm_up as warm_up
     from .budgets import AdvancedDPFilter as AdvancedDPFilter
     from .budgets import BudgetSchedule as BudgetSchedule
     from .budgets import PrivacyFilter as PrivacyFilter
     from .budgets import PrivacyOdometer as PrivacyOdometer
+    from .clustering import private_centers as private_centers
+    from .clustering import private_mixture as private_mixture
     from .coins import BlockCounts as BlockCounts
     from .coins import HiddenCounts as HiddenCounts
     from .config import Config as Config
@@ -85,9 +105,13 @@ if TYPE_CHECKING:
     from .errors import UnusablePlan as UnusablePlan
     from .friends import FriendCounts as FriendCounts
     from .friends import friend_counts as friend_counts
+    from .keyed import KeyedEngine as KeyedEngine
     from .ladders import LadderCounts as LadderCounts
     from .noise import Noise as Noise
     from .noise import SeededEntropy as SeededEntropy
+    from .oneshot import estimate_average as estimate_average
+    from .oneshot import private_covariance as private_covariance
+    from .oneshot import private_dp_mean as private_dp_mean
     from .pool import set_threads as set_threads
     from .predicates import HammingBits as HammingBits
     from .predicates import MatchTuples as MatchTuples
@@ -98,6 +122,8 @@ if TYPE_CHECKING:
     from .predicates import UserPredicate as UserPredicate
     from .records import Rejection as Rejection
     from .releases.base import Release as Release
+    from .releases.registry import register_release as register_release
+    from .releases.tables import synthetic_rows as synthetic_rows
     from .sampled import HiddenCoinFilter as HiddenCoinFilter
     from .sampled import SparseZCDPFilter as SparseZCDPFilter
     from .zcdp import DPLoss as DPLoss

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .config import mean_mechanism
 from .errors import ConfigError
 from .lattice import Feature, Grid, Lattice
 from .ledgers import Request, Terms, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK
 from .noise import Noise, SeededEntropy
-from .releases.base import Mechanism, Release, counter_for
-from .releases.mean import BallMean
-from .zcdp import PrivacyLoss
+from .releases.base import Mechanism, Release
+from .releases.diameter import SearchOptions
+from .releases.histogram import HistogramOptions
+from .releases.marginals import MarginalsOptions
+from .releases.options import Options, Setting
+from .releases.quantiles import QuantilesOptions
+from .releases.synthetic import SyntheticOptions
+from .releases.variance import VarianceOptions
+from .zcdp import DPLoss, zcdp_of_dp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
 
 def private_mean(
     points: ArrayLike,
     *,
-    radius: float,
+    radius: float | str,
     rho: float,
     delta: float,
     size_hint: int,
@@ -35,6 +39,9 @@ def private_mean(
     method: str = "recentered",
     spread: float | str = "histogram",
     center: Sequence[float] | None = None,
+    radius_min: float | None = None,
+    radius_max: float | None = None,
+    outliers: float = 0.0,
     noise: Noise | None = None,
 ) -> Release:
     """Differentially private mean of an array's rows, with outliers left out.
@@ -43,8 +50,9 @@ def private_mean(
     ----------
     points : array (n, d)
         Rows that are not finite or leave `bounds` are left out, each for itself.
-    radius : float
+    radius : float or "search"
         Public diameter: most pairs of rows lie within it. With ``method="ball"``: radius of the public ball.
+        ``"search"`` finds it privately, between `radius_min` and `radius_max`.
     rho, delta : float
         What the answer costs (``ball`` has no delta: it is ignored).
     size_hint : int
@@ -59,6 +67,11 @@ def private_mean(
         Public typical distance of a row from the center; by default found privately. For ``recentered``.
     center : sequence of float, optional
         Public center, for ``ball``.
+    radius_min, radius_max : float, optional
+        Public range of the diameter, for ``radius="search"``; it may span many powers of ten.
+    outliers : float
+        Public guess, in [0, 1/2), of the share of rows that are outliers, for ``recentered``: the mean does without
+        them whatever it is, but plans for as many.
     noise : Noise, optional
         Exact noise from the operating system by default.
 
@@ -83,7 +96,7 @@ def private_mean(
 
     Source
     ------
-    See `RecentredMean`, `FriendlyMean`, `BallMean`.
+    See `RecentredMean`, `FriendlyMean`, `BallMean`, `SearchedMean`.
 
     Examples
     --------
@@ -93,48 +106,369 @@ def private_mean(
     >>> answer.status, [round(v) for v in answer.value]
     ('released', [20, 20, 20])
     """
-    try:
-        rows = np.asarray(points, np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError("must be a rectangular array of numbers", "points") from None
-    if rows.ndim != 2 or rows.shape[1] < 1:
-        raise ConfigError(f"must have shape (n, d) with d >= 1, got {rows.shape}", "points")
-    try:
-        low, high = map(float, bounds)
-        radius, rho, delta = float(radius), float(rho), float(delta)
-    except (TypeError, ValueError):
-        raise ConfigError("bounds must be two numbers, and radius, rho and delta one each") from None
-    if not (0 < rho < 1e9 and 0 <= delta < 1):
-        raise ConfigError(
-            f"must be positive and below 1e9 (rho) and in [0, 1) (delta), got {rho:g}, {delta:g}", "rho, delta"
-        )
-    grid = Grid(Lattice(step), tuple(Feature(f"x{k}", low, high) for k in range(rows.shape[1])))
-    mechanism = _mechanism(method, rho, delta, grid, radius, size_hint, spread, center)
-    inside = ((rows >= low) & (rows <= high)).all(axis=1)
-    noise = noise or Noise()
-    friends = counter_for(mechanism, grid.dimension, 1, noise)
-    friends.add(0, grid.points(rows[inside]))
-    ledger = open_ledger("memory:", Terms("array", "stream", mechanism.loss, ""))
-    verdict = ledger.charge([Request(WindowKey(0, 0), mechanism.loss, (STREAM_BLOCK,))])[0]
-    assert verdict.charge is not None
-    outcome = mechanism.release(friends.view([0]), verdict.charge, noise)
-    return Release(
-        stream="array",
-        window_open_ms=0,
-        window_close_ms=0,
-        status="refused" if outcome.reason else "released",
-        reason=outcome.reason,
-        kind="mean",
-        value=None if outcome.value is None else grid.values(outcome.value),
-        sigma=None if outcome.sigma is None else grid.widths(outcome.sigma),
-        count=outcome.count,
-        core_count=outcome.core_count,
-        rho=mechanism.loss.rho,
-        delta=mechanism.loss.delta,
-        guarantee=mechanism.loss.as_dict(),
-        spent=verdict.spent.as_dict(),
-        private=noise.private,
+    if method not in ("recentered", "friendly", "ball"):
+        raise ConfigError(f"must be 'recentered', 'friendly' or 'ball', got {method!r}", "method")
+    width = {} if radius == "search" else {"radius": radius}
+    rows, low, high = _checked(points, bounds, rho=rho, delta=delta, **width)  # type: ignore[arg-type]
+    options = SearchOptions(
+        method=method,
+        radius=float(radius) if width else "search",
+        rho=float(rho),
+        delta=float(delta),
+        size_hint=size_hint,
+        spread=spread,  # type: ignore[arg-type]
+        center=None if center is None else list(center),
+        radius_min=radius_min,
+        radius_max=radius_max,
+        outliers=outliers,
     )
+    return _answer(options, rows, _grid(rows, low, high, step), noise)
+
+
+def private_histogram(
+    values: ArrayLike,
+    *,
+    rho: float,
+    step: float,
+    bounds: tuple[float, float],
+    edges: Sequence[float] | None = None,
+    categories: Sequence[float] | None = None,
+    noise: Noise | None = None,
+) -> Release:
+    """Differentially private numbers of an array's values in declared bins, empty ones too.
+
+    Parameters
+    ----------
+    values : array (n,)
+        Values that are not finite or leave `bounds` are left out, each for itself.
+    rho : float
+        What the answer costs; there is no delta.
+    step : float
+        Width of the lattice that values are rounded to.
+    bounds : (float, float)
+        Public range.
+    edges : sequence of float
+        Where the range is cut; a value on an edge lies in the upper bin.
+    categories : sequence of float
+        Instead: values with a bin each; a last bin holds all others.
+    noise : Noise, optional
+        Exact noise from the operating system by default.
+
+    Returns
+    -------
+    Release
+        ``value`` the noisy counts, ``sigma`` their noise, ``parts`` the edges of the bins or the categories.
+
+    Raises
+    ------
+    ConfigError
+
+    Privacy
+    -------
+    Unit: one value. Relation: add or remove. Pure rho-zCDP for every content.
+
+    Source
+    ------
+    See `fcstream.releases.histogram.Histogram`.
+
+    Examples
+    --------
+    >>> import numpy as np, fcstream
+    >>> ages = np.random.default_rng(1).integers(0, 100, 5000)
+    >>> answer = fcstream.private_histogram(ages, rho=1, step=1, bounds=(0, 120), edges=[18, 65])
+    >>> answer.parts["edges"], [round(count, -2) for count in answer.value]
+    ([0.0, 18.0, 65.0, 120.0], [900.0, 2400.0, 1700.0])
+    """
+    column, low, high = _checked(_as_column(values), bounds, rho=rho)
+    options = HistogramOptions(
+        kind="histogram",
+        rho=float(rho),
+        edges=None if edges is None else list(map(float, edges)),
+        categories=None if categories is None else list(map(float, categories)),
+    )
+    return _answer(options, column, _grid(column, low, high, step), noise)
+
+
+def private_quantiles(
+    values: ArrayLike,
+    quantiles: Sequence[float],
+    *,
+    rho: float,
+    step: float,
+    bounds: tuple[float, float],
+    noise: Noise | None = None,
+) -> Release:
+    """Differentially private quantiles of an array's values; nothing is known of them but a public range.
+
+    Parameters
+    ----------
+    values : array (n,)
+        Values that are not finite or leave `bounds` are left out, each for itself.
+    quantiles : sequence of float
+        Levels in (0, 1), ascending.
+    rho : float
+        What the answer costs, all quantiles together; there is no delta.
+    step : float
+        Width of the lattice that values are rounded to, and that quantiles lie on.
+    bounds : (float, float)
+        Public range; a hundred times too wide costs a few ranks of error.
+    noise : Noise, optional
+        Exact noise from the operating system by default.
+
+    Returns
+    -------
+    Release
+        ``value`` the quantiles, ascending, or a refusal (``too_few``); ``parts["rank_sigma"]`` by how many values their
+        ranks are off.
+
+    Raises
+    ------
+    ConfigError
+
+    Privacy
+    -------
+    Unit: one value. Relation: add or remove. Pure rho-zCDP for every content.
+
+    Source
+    ------
+    See `fcstream.releases.quantiles.Quantiles`.
+
+    Examples
+    --------
+    >>> import numpy as np, fcstream
+    >>> waits = np.random.default_rng(1).exponential(10.0, 20000)
+    >>> answer = fcstream.private_quantiles(waits, [0.5, 0.9], rho=1, step=0.01, bounds=(0, 10000))
+    >>> [round(v) for v in answer.value]
+    [7, 23]
+    """
+    column, low, high = _checked(_as_column(values), bounds, rho=rho)
+    options = QuantilesOptions(kind="quantiles", rho=float(rho), quantiles=list(map(float, quantiles)))
+    return _answer(options, column, _grid(column, low, high, step), noise)
+
+
+def private_variance(
+    points: ArrayLike,
+    *,
+    radius: float,
+    rho: float,
+    delta: float,
+    size_hint: int,
+    step: float,
+    bounds: tuple[float, float],
+    reach: float | str = "histogram",
+    noise: Noise | None = None,
+) -> Release:
+    """Differentially private variance of each column of an array around a private mean, outliers left out.
+
+    Parameters
+    ----------
+    points, radius, rho, delta, size_hint, step, bounds, noise
+        As in `private_mean`.
+    reach : float or "histogram"
+        Public distance from the mean beyond which rows are left out; by default found privately.
+
+    Returns
+    -------
+    Release
+        ``value`` and ``sigma`` in squared units of the rows, ``parts`` the mean and its noise; or a refusal.
+
+    Raises
+    ------
+    ConfigError
+
+    Privacy
+    -------
+    Unit: one row. Relation: add or remove. (rho, delta)-zCDP for every content.
+
+    Source
+    ------
+    See `fcstream.releases.variance.Variance`.
+
+    Examples
+    --------
+    >>> import numpy as np, fcstream
+    >>> rows = np.random.default_rng(1).normal(20.0, [1.0, 2.0], size=(20000, 2))
+    >>> answer = fcstream.private_variance(
+    ...     rows, radius=15, rho=1, delta=1e-8, size_hint=20000, step=1e-2, bounds=(-50, 90)
+    ... )
+    >>> [round(v) for v in answer.value]
+    [1, 4]
+    """
+    rows, low, high = _checked(points, bounds, radius=radius, rho=rho, delta=delta)
+    if isinstance(reach, str) and reach != "histogram":
+        raise ConfigError(f"must be 'histogram' or a number, got {reach!r}", "reach")
+    options = VarianceOptions(
+        kind="variance",
+        radius=float(radius),
+        rho=float(rho),
+        delta=float(delta),
+        size_hint=size_hint,
+        reach=reach if isinstance(reach, str) else float(reach),  # type: ignore[arg-type]
+    )
+    return _answer(options, rows, _grid(rows, low, high, step), noise)
+
+
+def private_synthetic(
+    rows: ArrayLike,
+    *,
+    rho: float | None = None,
+    epsilon: float | None = None,
+    levels: Sequence[int] | None = None,
+    size_hint: int | None = None,
+    variant: str | None = None,
+    size: int | None = None,
+    projection: str = "learned",
+    kappa: float = 0.5,
+    noise: Noise | None = None,
+) -> Release:
+    """Differentially private synthetic rows for a table of Booleans and categories, given as codes.
+
+    Parameters
+    ----------
+    rows : int array (n, columns)
+        Codes 0, 1, ... of levels. Rows with a code that is not declared are left out, each for itself.
+    rho : float
+        What the answer costs; there is no delta. Or `epsilon`.
+    epsilon : float
+        Instead: pure DP, with ``variant="pure"`` (then the default) or ``"paper"``.
+    levels : sequence of int
+        How many levels each column has; by default all are Boolean. Public, like everything but the rows.
+    size_hint : int
+        Public guess of n: needed for ``variant="pure"``, ``variant="paper"`` and ``projection="ones"``.
+    variant : str
+        ``zcdp`` (default with `rho`), ``pure``, or ``paper``: Algorithm 4 as printed, for comparison.
+    size : int
+        Public number of rows to draw; by default the noisy n.
+    projection : str
+        ``learned``: cells along directions that are found privately. ``ones``: by how many Booleans are true.
+    kappa : float
+        Of ``variant="paper"``.
+    noise : Noise, optional
+        Exact noise from the operating system by default.
+
+    Returns
+    -------
+    Release
+        A mixture, or a refusal (``too_few``); `synthetic_rows` draws its rows.
+
+    Raises
+    ------
+    ConfigError
+
+    Privacy
+    -------
+    Unit: one row. Relation: add or remove. Pure rho-zCDP, or pure epsilon-DP, for every content. You do the
+    bookkeeping.
+
+    Source
+    ------
+    See `fcstream.releases.synthetic.Synthetic` and `fcstream.releases.paper`.
+
+    Examples
+    --------
+    >>> import numpy as np, fcstream
+    >>> coins = np.random.default_rng(1).random((20000, 6)) < 0.3
+    >>> answer = fcstream.private_synthetic(coins | coins[:, :1], rho=0.5)
+    >>> made = fcstream.synthetic_rows(answer)
+    >>> [round(float(np.mean(made[name])), 1) for name in ("x0", "x1")]
+    [0.3, 0.5]
+    """
+    if (rho is None) == (epsilon is None):
+        raise ConfigError("must be given, or `epsilon`, not both", "rho")
+    if epsilon is not None:
+        if variant == "zcdp" or not (isinstance(epsilon, (int, float)) and 0 < epsilon < 1e3):
+            raise ConfigError(f"must be in (0, 1000), for variants 'pure' and 'paper', got {epsilon!r}", "epsilon")
+        rho = zcdp_of_dp(DPLoss.charge(epsilon)).rho
+    options = SyntheticOptions(
+        kind="synthetic",
+        rho=float(rho or 0.0),
+        size_hint=size_hint,
+        variant=variant or ("zcdp" if epsilon is None else "pure"),  # type: ignore[arg-type]
+        rows=size,
+        projection=projection,  # type: ignore[arg-type]
+        kappa=kappa,
+    )
+    table, grid = _coded(rows, levels)
+    return _answer(options, table, grid, noise)
+
+
+def private_marginals(
+    rows: ArrayLike,
+    *,
+    rho: float,
+    order: int = 2,
+    levels: Sequence[int] | None = None,
+    noise: Noise | None = None,
+) -> Release:
+    """Differentially private contingency tables of all pairs (or triples) of columns of a table of codes.
+
+    Parameters
+    ----------
+    rows, levels, noise
+        As in `private_synthetic`.
+    rho : float
+        What the answer costs; there is no delta.
+    order : int
+        1, 2 or 3 columns in a table.
+
+    Returns
+    -------
+    Release
+        ``value`` one list for each table, the last column's levels fastest; ``parts["tables"]`` names their columns.
+
+    Raises
+    ------
+    ConfigError
+
+    Privacy
+    -------
+    Unit: one row. Relation: add or remove. Pure rho-zCDP for every content.
+
+    Source
+    ------
+    See `fcstream.releases.marginals.Marginals`.
+
+    Examples
+    --------
+    >>> import numpy as np, fcstream
+    >>> coins = np.random.default_rng(1).random((20000, 3)) < 0.5
+    >>> answer = fcstream.private_marginals(coins, rho=0.5)
+    >>> answer.parts["tables"][0], [round(cell, -3) for cell in answer.value[0]]
+    (['x0', 'x1'], [5000.0, 5000.0, 5000.0, 5000.0])
+    """
+    table, grid = _coded(rows, levels)
+    return _answer(MarginalsOptions(kind="marginals", rho=float(rho), order=order), table, grid, noise)
+
+
+def _coded(rows: ArrayLike, levels: Sequence[int] | None) -> tuple[NDArray[np.float64], Grid]:
+    """Codes, and columns with so many levels; codes that are no whole numbers are out of every range."""
+    try:
+        table = np.asarray(rows, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError("must be a rectangular array of codes", "rows") from None
+    if table.ndim != 2 or table.shape[1] < 1:
+        raise ConfigError(f"must have shape (n, d) with d >= 1, got {table.shape}", "rows")
+    sizes = [2] * table.shape[1] if levels is None else [int(size) for size in levels]
+    if len(sizes) != table.shape[1] or min(sizes) < 2:
+        raise ConfigError(f"must hold {table.shape[1]} numbers of at least 2", "levels")
+    with np.errstate(invalid="ignore"):
+        table = np.where(table == np.floor(table), table, -1.0)
+    features = [
+        Feature(f"x{k}", 0.0, size - 1.0, levels=("false", "true") if size == 2 else tuple(map(str, range(size))))
+        for k, size in enumerate(sizes)
+    ]
+    return table, Grid(Lattice(1.0), tuple(features))
+
+
+def _as_column(values: ArrayLike) -> ArrayLike:
+    """Values (n,) as rows (n, 1); anything else is left for the check."""
+    try:
+        column = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError("must be a list of numbers", "values") from None
+    if column.ndim != 1:
+        raise ConfigError(f"must have shape (n,), got {column.shape}", "values")
+    return column[:, None]
 
 
 def warm_up() -> None:
@@ -152,33 +486,76 @@ def warm_up() -> None:
             points, radius=1, rho=10, delta=0.0 if center else 1e-6, size_hint=300, step=1e-3, bounds=(-1, 1),
             method=method, center=center, noise=seeded,
         )  # fmt: skip
+    private_variance(
+        points, radius=1, rho=10, delta=1e-6, size_hint=300, step=1e-3, bounds=(-1, 1), reach=1, noise=seeded
+    )
     ladder = LadderCounts(2, [1, 4])
     ladder.add(0, np.zeros((2, 2)))
-    ladder.view([0])
+    _ = ladder.view([0]).pairs, ladder.view([0]).at(0)
     measured_costs(2)
 
 
-def _mechanism(
-    method: str,
-    rho: float,
-    delta: float,
-    grid: Grid,
-    radius: float,
-    size_hint: int,
-    spread: float | str,
-    center: Sequence[float] | None,
-) -> Mechanism:
-    if method not in ("recentered", "friendly", "ball"):
-        raise ConfigError(f"must be 'recentered', 'friendly' or 'ball', got {method!r}", "method")
-    if method != "ball":
-        if center is not None:
-            raise ConfigError("belongs to method 'ball' only", "center")
-        loss = PrivacyLoss.charge(rho, delta)
-        return mean_mechanism(method, loss, grid.lattice, grid.dimension, radius, size_hint, spread)
-    if center is None or len(center) != grid.dimension or not all(map(math.isfinite, center)):
-        raise ConfigError(f"must list {grid.dimension} finite numbers for method 'ball'", "center")
-    low, high = grid.features[0].minimum, grid.features[0].maximum
-    if not all(low <= value <= high for value in center):
-        raise ConfigError(f"must lie in bounds = ({low:g}, {high:g}), got {list(center)}", "center")
-    point = tuple(int(x) for x in grid.lattice.coordinates(np.asarray(center, np.float64)))
-    return BallMean(PrivacyLoss.charge(rho), point, grid.lattice.radius_squared(radius))
+def _checked(
+    points: ArrayLike, bounds: tuple[float, float], **numbers: float
+) -> tuple[NDArray[np.float64], float, float]:
+    """Rows and bounds that can be worked with; rho and delta among the numbers are in range."""
+    try:
+        rows = np.asarray(points, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError("must be a rectangular array of numbers", "points") from None
+    if rows.ndim != 2 or rows.shape[1] < 1:
+        raise ConfigError(f"must have shape (n, d) with d >= 1, got {rows.shape}", "points")
+    try:
+        low, high = map(float, bounds)
+        found = {name: float(value) for name, value in numbers.items()}
+    except (TypeError, ValueError):
+        raise ConfigError(f"bounds must be two numbers, and {', '.join(numbers)} one each") from None
+    rho, delta = found["rho"], found.get("delta", 0.0)
+    if not (0 < rho < 1e9 and 0 <= delta < 1):
+        raise ConfigError(
+            f"must be positive and below 1e9 (rho) and in [0, 1) (delta), got {rho:g}, {delta:g}", "rho, delta"
+        )
+    return rows, low, high
+
+
+def _grid(rows: NDArray[np.float64], low: float, high: float, step: float) -> Grid:
+    return Grid(Lattice(step), tuple(Feature(f"x{k}", low, high) for k in range(rows.shape[1])))
+
+
+def _answer(options: Options, rows: NDArray[np.float64], grid: Grid, noise: Noise | None) -> Release:
+    """What a kind of release says of rows as they were one window of a stream; rows out of range are left out."""
+    try:
+        mechanism: Mechanism = options.build(Setting(grid, unit="stream"))
+    except ConfigError as error:
+        if not error.place.startswith("release."):
+            raise
+        raise ConfigError(error.message, error.place.removeprefix("release.")) from None
+    low = np.array([feature.minimum for feature in grid.features])
+    high = np.array([feature.maximum for feature in grid.features])
+    inside = ((rows >= low) & (rows <= high)).all(axis=1)
+    noise = noise or Noise()
+    counter = mechanism.counter(grid.dimension, 1, noise)
+    counter.add(0, grid.points(rows[inside]))
+    ledger = open_ledger("memory:", Terms("array", "stream", mechanism.loss, ""))
+    verdict = ledger.charge([Request(WindowKey(0, 0), mechanism.loss, (STREAM_BLOCK,))])[0]
+    assert verdict.charge is not None
+    outcome = mechanism.release(counter.view([0]), verdict.charge, noise)
+    answer = mechanism.answer(outcome, grid)
+    return Release(
+        stream="array",
+        window_open_ms=0,
+        window_close_ms=0,
+        status="refused" if outcome.reason else "released",
+        reason=outcome.reason,
+        kind=mechanism.kind,
+        value=answer.value,
+        sigma=answer.sigma,
+        count=outcome.count,
+        core_count=outcome.core_count,
+        rho=mechanism.loss.rho,
+        delta=mechanism.loss.delta,
+        guarantee=mechanism.loss.as_dict(),
+        spent=verdict.spent.as_dict(),
+        private=noise.private,
+        parts=answer.parts,
+    )

@@ -1,4 +1,4 @@
-"""The command: ``fcstream run | plan | budget | simulate | init``."""
+"""The command: ``fcstream run | plan | doctor | budget | plot | score | simulate | init | local``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from . import __version__
-from .errors import BudgetExhausted, ConfigError, FcstreamError
+from .errors import BudgetExhausted, ConfigError, FcstreamError, SourceError
 
 if TYPE_CHECKING:
     from .config import Config
@@ -71,30 +71,45 @@ def main(traceback: bool) -> None:
 
 
 @main.command()
-@click.argument("config", type=click.Path())
+@click.argument("configs", metavar="CONFIG...", nargs=-1, required=True, type=click.Path())
 @click.option("--source", metavar="URL", help="Instead of [source] url: jsonl:PATH or csv:PATH, .gz too, - for stdin.")
 @click.option("--sink", metavar="URL", help="Instead of [sink] url: jsonl:PATH, - for stdout.")
 @click.option("--ledger", metavar="URL", help="Instead of [ledger] url: sqlite:PATH.")
-@click.option("--dead-letter", metavar="URL", help="Instead of [dead_letter] url: jsonl:PATH.")
+@click.option("--dead-letter", metavar="URL", help="Instead of [dead_letter] url: jsonl:PATH, or a broker's.")
 @_guarded
-def run(config: str, source: str | None, sink: str | None, ledger: str | None, dead_letter: str | None) -> None:
+def run(
+    configs: Sequence[str], source: str | None, sink: str | None, ledger: str | None, dead_letter: str | None
+) -> None:
     """Release every window of the schedule in CONFIG, once and for ever.
 
     A window that was answered by an earlier run is not charged and not drawn again. With a broker as its source it
-    stays up until SIGTERM or SIGINT.
+    stays up until SIGTERM or SIGINT; SIGHUP reads CONFIG again. Several such configurations are served beside each
+    other.
     """
     from .connectors import is_live, open_dead_letter, open_sink, open_source
-    from .engine import Engine
+    from .keyed import open_engine
     from .runner import run as run_job
 
-    job = _load(config, source=source, sink=sink, ledger=ledger, dead_letter=dead_letter)
-    if job.source is None or job.sink is None:
-        missing = "source" if job.source is None else "sink"
-        raise ConfigError(f"is required, in the file or as --{missing}", f"{missing}.url")
-    _warn_if_hopeless(job)
-    if is_live(job.source.url):
-        _serve(job)
+    def load(path: str) -> Config:
+        return _load(path, source=source, sink=sink, ledger=ledger, dead_letter=dead_letter)
+
+    jobs = [load(path) for path in configs]
+    for job in jobs:
+        if job.source is None or job.sink is None:
+            missing = "source" if job.source is None else "sink"
+            raise ConfigError(f"is required, in the file or as --{missing}", f"{missing}.url")
+    live = [job.source is not None and is_live(job.source.url) for job in jobs]
+    if all(live):
+        from .service import Served, serve
+
+        serve([Served(job, partial(load, path)) for job, path in zip(jobs, configs, strict=True)])
         return
+    if len(jobs) > 1:
+        raise ConfigError("must be a broker's when several configurations are given: files end", "source.url")
+    job = jobs[0]
+    assert job.source is not None
+    assert job.sink is not None
+    _warn_if_hopeless(job)
     _keep_apart(job)
     if job.window.clock != "eof":
         raise ConfigError(f"must be 'eof' for files and pipes, got {job.window.clock!r}", "window.clock")
@@ -102,7 +117,7 @@ def run(config: str, source: str | None, sink: str | None, ledger: str | None, d
     with ExitStack() as stack:
         rejections: list[Callable[[Sequence[Rejection]], object]] = []
         # The ledger first: without it nothing is read, and a file that another run writes is not touched.
-        engine = Engine(job, on_rejection=lambda found: [write(found) for write in rejections])
+        engine = open_engine(job, on_rejection=lambda found: [write(found) for write in rejections])
         stack.callback(engine.abort)
         reader = open_source(job.source.url, engine.job.schema)
         stack.callback(reader.close)
@@ -124,19 +139,6 @@ def run(config: str, source: str | None, sink: str | None, ledger: str | None, d
         sys.exit(BudgetExhausted.exit_code)
 
 
-def _serve(config: Config) -> None:
-    """A stream that does not end by itself."""
-    from .service import serve
-
-    counters = serve(config).counters
-    refused = sum(counters.refused.values())
-    click.echo(
-        f"stopped; {counters.released} windows released, {refused} refused, {counters.messages} messages read, "
-        f"{sum(counters.rejected.values())} records rejected",
-        err=True,
-    )
-
-
 @main.command()
 @click.argument("config", type=click.Path())
 @click.option("--delta", type=float, help="At which epsilons are told.")
@@ -154,13 +156,40 @@ def plan(config: str, delta: float | None, as_json: bool) -> None:
     click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(found.lines()))
 
 
+@main.command()
+@click.argument("config", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@_guarded
+def doctor(config: str, as_json: bool) -> None:
+    """Look at everything that CONFIG names, and say what to mend.
+
+    Connections, permissions, clocks, folders, the ledger and its budget. Nothing is read, written, committed or spent,
+    and a service that runs is not disturbed. Exit code 2 if there is a problem.
+    """
+    from .doctor import examine
+
+    findings = examine(lambda: _load(config))
+    if as_json:
+        names = ("check", "level", "what", "remedy")
+        click.echo(json.dumps([{name: getattr(found, name) for name in names} for found in findings], indent=2))
+    else:
+        for found in findings:
+            click.echo(str(found))
+    if any(found.level == "problem" for found in findings):
+        sys.exit(ConfigError.exit_code)
+
+
 @main.group()
 def budget() -> None:
     """Look at a ledger."""
 
 
+_STREAM = click.option("--stream", metavar="NAME", help="Of a ledger of several streams; all of them by default.")
+
+
 @budget.command()
 @click.argument("ledger")
+@_STREAM
 @click.option("--delta", type=float, help="At which epsilons are told.")
 @click.option("--failure", type=float, help="Probability that the realized loss ever exceeds its bound; else delta.")
 @click.option("--odometer", default="mixture", show_default=True, help="mixture or ladder.")
@@ -168,7 +197,13 @@ def budget() -> None:
 @click.option("--plot", "picture", metavar="FILE", help="Draw it too, as .svg or .png (needs fcstream[plot]).")
 @_guarded
 def show(
-    ledger: str, delta: float | None, failure: float | None, odometer: str, as_json: bool, picture: str | None
+    ledger: str,
+    stream: str | None,
+    delta: float | None,
+    failure: float | None,
+    odometer: str,
+    as_json: bool,
+    picture: str | None,
 ) -> None:
     """Print the guarantee, what is spent, and what remains, also while an engine runs.
 
@@ -177,39 +212,49 @@ def show(
     """
     from .reports import Report
 
-    with _books(ledger) as books:
-        report = Report.of(books, delta, failure, odometer)
+    with _shelf(ledger, stream) as shelf:
+        reports = [Report.of(books, delta, failure, odometer) for books in shelf]
     if picture is not None:
         from .plots import plot as draw
 
+        if len(reports) > 1:
+            raise ConfigError(f"is required with --plot: the ledger holds {len(reports)} streams", "--stream")
         _spare(ledger, picture, "--plot")
-        draw(report, picture)
-    click.echo(json.dumps(report.as_dict(), indent=2) if as_json else "\n".join(report.lines()))
+        draw(reports[0], picture)
+    if as_json:
+        told = [report.as_dict() for report in reports]
+        click.echo(json.dumps(told[0] if len(told) == 1 else told, indent=2))
+    else:
+        click.echo("\n\n".join("\n".join(report.lines()) for report in reports))
 
 
 @budget.command()
 @click.argument("ledger")
+@_STREAM
 @_guarded
-def verify(ledger: str) -> None:
+def verify(ledger: str, stream: str | None) -> None:
     """Check a ledger against itself; exit 4 and the first bad row if it is damaged."""
-    with _books(ledger) as books:
-        rows = books.verify()
-    click.echo(f"{_public(ledger)}: {rows} journal rows, all in order")
+    with _shelf(ledger, stream) as shelf:
+        rows = [books.verify() for books in shelf]
+    of = f" of {len(rows)} streams" if len(rows) != 1 else ""
+    click.echo(f"{_public(ledger)}: {sum(rows)} journal rows{of}, all in order")
 
 
 @budget.command()
 @click.argument("ledger")
+@_STREAM
 @_guarded
-def releases(ledger: str) -> None:
+def releases(ledger: str, stream: str | None) -> None:
     """Print every release that was sealed, byte for byte as it was published; costs nothing."""
-    with _books(ledger) as books:
-        lines = books.releases()
-    for line in lines:
-        click.echo(line)
+    with _shelf(ledger, stream) as shelf:
+        for books in shelf:
+            for line in books.releases():
+                click.echo(line)
 
 
 @budget.command()
 @click.argument("ledger")
+@click.option("--stream", metavar="NAME", help="Of a ledger of several streams.")
 @click.option(
     "--format",
     "form",
@@ -222,7 +267,7 @@ def releases(ledger: str) -> None:
 @click.option("--delta", type=float, help="At which epsilons are told.")
 @click.option("--block", metavar="NAME", help="dp-accounting: instead of the most charged one, for instance total.")
 @_guarded
-def export(ledger: str, form: str, out: str, delta: float | None, block: str | None) -> None:
+def export(ledger: str, stream: str | None, form: str, out: str, delta: float | None, block: str | None) -> None:
     """Write a ledger for other programs.
 
     json: its terms, its readings, and every row of its journal. dp-accounting: what the most charged block was charged,
@@ -232,11 +277,14 @@ def export(ledger: str, form: str, out: str, delta: float | None, block: str | N
 
     if out != "-":
         _spare(ledger, out, "--out")
-    with _books(ledger) as books:
-        if form == "json":
-            document = journal_document(books, Report.of(books, delta))
-        else:
-            document = events_document(books, delta, block)
+    with _shelf(ledger, stream) as shelf:
+        documents = [
+            journal_document(books, Report.of(books, delta)) if form == "json" else events_document(books, delta, block)
+            for books in shelf
+        ]
+    if len(documents) > 1:
+        raise ConfigError(f"is required: the ledger holds {len(documents)} streams", "--stream")
+    document = documents[0]
     text = to_json(document)
     if out == "-":
         click.echo(text)
@@ -246,6 +294,32 @@ def export(ledger: str, form: str, out: str, delta: float | None, block: str | N
             file.write(text + "\n")
     except OSError as error:
         raise FcstreamError(f"{out} cannot be written: {error.strerror}") from None
+
+
+@main.command("plot")
+@click.argument("releases")
+@click.option("--truth", metavar="FILE", help="JSON lines with window_open_ms and value: shown beside; NOT private.")
+@click.option("--out", default="releases.svg", show_default=True, metavar="FILE", help="Ends in .svg or .png.")
+@click.option("--stream", metavar="NAME", help="If RELEASES holds several.")
+@_guarded
+def plot_command(releases: str, truth: str | None, out: str, stream: str | None) -> None:
+    """Draw RELEASES over time: JSON lines (- for stdin, .gz too), or a ledger (sqlite:PATH, postgresql://...).
+
+    Values with the uncertainty of their noise, refusals with their reasons. Needs fcstream[plot].
+    """
+    from .plots import plot_releases
+    from .series import read_series, read_truth
+
+    if releases.partition(":")[0] in ("sqlite", "postgresql", "postgres"):
+        _spare(releases, out, "--out")
+        with _shelf(releases, stream) as shelf:
+            series = read_series([line for books in shelf for line in books.releases()], stream)
+    else:
+        series = read_series(_lines(releases.removeprefix("jsonl:"), out), stream)
+    if truth is not None:
+        series = read_truth(_lines(truth, out), series)
+    plot_releases(series, out)
+    click.echo(f"wrote {out}", err=True)
 
 
 @main.command()
@@ -285,6 +359,59 @@ def simulate(devices: int, start: str, duration: str, interval: str, faults: flo
         raise FcstreamError(f"{out} cannot be written: {error.strerror}") from None
 
 
+@main.group()
+def local() -> None:
+    """Devices that hold their own budget, and the analyst who asks them."""
+
+
+@local.command()
+@click.argument("config", type=click.Path())
+@_guarded
+def device(config: str) -> None:
+    """Answer for the devices of CONFIG until SIGTERM: over MQTT or HTTP, each within its own budget."""
+    from .local.settings import Settings, serve
+
+    serve(Settings.load(config), lambda line: click.echo(line, err=True))
+
+
+@local.command()
+@click.argument("config", type=click.Path())
+@_guarded
+def query(config: str) -> None:
+    """Ask the devices the query of CONFIG, or the next one of its series, and print the answer as JSON.
+
+    Run again under the same name after a crash: devices that answered say the same again and charge nothing.
+    """
+    from .local.settings import Settings, ask
+
+    click.echo(json.dumps(ask(Settings.load(config))))
+
+
+@local.command("simulate")
+@click.argument("config", type=click.Path())
+@click.option("--devices", default=10_000, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+@_guarded
+def local_simulate(config: str, devices: int, seed: int) -> None:
+    """Ask made-up devices the query of CONFIG; the truth is told beside the answer."""
+    from .local.settings import Settings, simulate
+
+    click.echo(json.dumps(simulate(Settings.load(config), devices, seed)))
+
+
+@local.command("plan")
+@click.argument("config", type=click.Path())
+@click.option("--devices", default=10_000, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@_guarded
+def local_plan(config: str, devices: int, as_json: bool) -> None:
+    """Say what the query of CONFIG can be expected to give and to save. No device is asked."""
+    from .local.settings import Settings, plan
+
+    found = plan(Settings.load(config), devices)
+    click.echo(json.dumps(found.as_dict()) if as_json else "\n".join(found.lines()))
+
+
 @main.command()
 @click.argument("path", type=click.Path(), default="rooms.toml")
 @_guarded
@@ -297,6 +424,29 @@ def init(path: str) -> None:
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
     click.echo(f"wrote {path}; next: fcstream simulate --out telemetry.jsonl && fcstream run {path}", err=True)
+
+
+@main.command()
+@click.argument("real", type=click.Path())
+@click.argument("synthetic", type=click.Path())
+@click.option("--target", metavar="COLUMN", help="What a classifier learns to tell; by default the last column.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--plot", "picture", metavar="FILE", help="Draw two-way marginals against each other, .svg or .png.")
+@_guarded
+def score(real: str, synthetic: str, target: str | None, as_json: bool, picture: str | None) -> None:
+    """Say how near SYNTHETIC rows are to REAL ones: .csv, .jsonl or .parquet files.
+
+    For the owner of the data: the figures are exact, so not private. Errors of marginals, distances of columns, and a
+    classifier that learns from synthetic rows (needs fcstream[score]).
+    """
+    from .scoring import score as compare
+
+    found = compare(real, synthetic, target)
+    if picture is not None:
+        from .plots import plot_marginals
+
+        plot_marginals(found, picture)
+    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(found.lines()))
 
 
 def _load(path: str, **urls: str | None) -> Config:
@@ -316,19 +466,16 @@ def _load(path: str, **urls: str | None) -> Config:
 
 
 def _warn_if_hopeless(config: Config) -> None:
-    from .errors import UnusablePlan
-    from .planning import doubts
+    from .planning import warnings_about
 
-    try:
-        warnings = doubts(config)
-    except UnusablePlan as error:
-        warnings = [str(error)]
-    for text in warnings:
+    for text in warnings_about(config):
         click.echo(f"warning: {text}", err=True)
 
 
 def _keep_apart(config: Config) -> None:
     """Refuse one file in two roles: a sink on the ledger would destroy it."""
+    from .connectors.urls import mask
+
     roles: dict[str, str] = {}
     for role in ("source", "sink", "ledger", "dead_letter"):
         section = getattr(config, role)
@@ -337,7 +484,7 @@ def _keep_apart(config: Config) -> None:
             for name in (place, f"{place}-wal") if role == "ledger" else (place,):
                 other = roles.setdefault(os.path.realpath(name), role)
                 if other != role:
-                    raise ConfigError(f"must not be the file of `{other}`: {place}", f"{role}.url")
+                    raise ConfigError(f"must not be the file of `{other}`: {mask(section.url)}", f"{role}.url")
 
 
 def _at_delta(delta: float | None, spent: float) -> float:
@@ -350,15 +497,20 @@ def _at_delta(delta: float | None, spent: float) -> float:
 
 
 @contextmanager
-def _books(ledger: str) -> Iterator[Books]:
-    """A ledger to look at; nothing is changed, whoever holds it. No copy stays behind if this process is terminated."""
-    from .ledgers import open_books
+def _shelf(ledger: str, stream: str | None) -> Iterator[Iterator[Books]]:
+    """The streams of a ledger to look at; nothing is changed, whoever holds it. No copy stays behind if this process is
+    terminated."""
+    from .ledgers import each_book, open_books
 
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)) if is_main else None
     try:
-        with closing(open_books(ledger)) as books:
-            yield books
+        with ExitStack() as stack:
+            if stream is None:
+                shelf = each_book(ledger)
+                yield stack.enter_context(closing(shelf))
+            else:
+                yield iter([stack.enter_context(closing(open_books(ledger, stream)))])
     finally:
         if is_main:
             signal.signal(signal.SIGTERM, before)
@@ -373,6 +525,22 @@ def _public(ledger: str) -> str:
     return Address.of(ledger).place(None)
 
 
+def _lines(path: str, out: str) -> list[bytes]:
+    """A file of lines, which the picture must not replace."""
+    import gzip
+    import zlib
+
+    if path == "-":
+        return sys.stdin.buffer.readlines()
+    if os.path.realpath(path) == os.path.realpath(out):
+        raise ConfigError(f"must not be the file that is read: {out}", "--out")
+    try:
+        with gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb") as file:
+            return file.readlines()
+    except (OSError, EOFError, zlib.error) as error:
+        raise SourceError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is damaged'}") from None
+
+
 def _is_new_file(ledger: str) -> bool:
     return ledger.startswith("sqlite:") and not os.path.exists(_ledger_path(ledger))
 
@@ -380,8 +548,8 @@ def _is_new_file(ledger: str) -> bool:
 def _spare(ledger: str, out: str, place: str) -> None:
     """Refuse to write over a ledger."""
     path = _ledger_path(ledger)
-    taken = {os.path.realpath(path + part) for part in ("", "-wal", "-witness")}
-    if os.path.realpath(out) in taken:
+    taken = {os.path.realpath(path + part) for part in ("", "-wal")}
+    if os.path.realpath(out) in taken or os.path.realpath(out).startswith(os.path.realpath(f"{path}-witness")):
         raise ConfigError(f"must not be a file of the ledger: {out}", place)
 
 

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -22,13 +22,14 @@ from .ledgers.base import Terms
 from .policies import Spending
 from .records import Refused, Schema, parse_iso8601
 from .releases.base import Mechanism
-from .releases.count import NoisyCount
-from .releases.mean import BallMean, FriendlyMean, RecentredMean
-from .releases.tracking import TrackingMean
+from .releases.options import Options, Setting, keys_of
+from .releases.registry import check_keys, find
 from .windows import Schedule
 from .zcdp import PrivacyLoss
 
+Section = TypeVar("Section", bound=msgspec.Struct)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_LONGEST_KEY = 200
 _MILLIS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -41,6 +42,9 @@ class StreamSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     unit: Literal["event", "stream", "user"] = "event"
     user: str | None = None
     per_user: Literal["first", "mean"] = "first"
+    key: str | None = None
+    keys: list[str] | None = None
+    keys_per_user: int | None = None
 
 
 class LatticeSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -50,14 +54,49 @@ class LatticeSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[[features]]``: one coordinate each, ``(transform(field) - origin) / scale``."""
+    """``[[features]]``: one coordinate each, ``(transform(field) - origin) / scale``, or a Boolean, or a category with
+    declared levels."""
 
     name: str
-    min: float
-    max: float
+    min: float | None = None
+    max: float | None = None
     scale: float = 1.0
     origin: float = 0.0
     transform: Literal["none", "log1p", "asinh"] = "none"
+    type: Literal["number", "boolean", "category"] = "number"
+    levels: list[str] | None = None
+
+    def feature(self) -> Feature:
+        """Checked."""
+        place = f"features.{self.name}"
+        if (self.levels is None) != (self.type != "category"):
+            raise ConfigError("must be given for type = 'category', and for no other", f"{place}.levels")
+        if self.type == "number":
+            for name, bound in (("min", self.min), ("max", self.max)):
+                if bound is None:
+                    raise ConfigError("is required for a number: its public range", f"{place}.{name}")
+            assert self.min is not None
+            assert self.max is not None
+            return Feature(self.name, self.min, self.max, self.scale, self.origin, self.transform)
+        for name, default in (("min", None), ("max", None), ("scale", 1.0), ("origin", 0.0), ("transform", "none")):
+            if getattr(self, name) != default:
+                raise ConfigError(f"must be left out with type = {self.type!r}", f"{place}.{name}")
+        levels = tuple(self.levels or ("false", "true"))
+        if len(levels) < 2 or len(set(levels)) < len(levels):
+            raise ConfigError("must be at least two different texts", f"{place}.levels")
+        return Feature(self.name, 0.0, float(len(levels) - 1), levels=levels)
+
+    def codes(self) -> dict[Any, int]:
+        """Which code a value of a record stands for; of a number none."""
+        if self.type == "boolean":
+            return {"false": 0, "true": 1, "False": 0, "True": 1, "FALSE": 0, "TRUE": 1, "0": 0, "1": 1, 0: 0, 1: 1}
+        found: dict[Any, int] = {level: code for code, level in enumerate(self.levels or ())}
+        for level, code in list(found.items()):  # whole numbers and truth values are as good as their text
+            if level in ("false", "true"):
+                found.setdefault(level == "true", code)
+            elif len(level) < 16 and level.removeprefix("-").isdecimal() and str(int(level)) == level:
+                found.setdefault(int(level), code)
+        return found
 
 
 class WindowSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -70,20 +109,6 @@ class WindowSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     start: str
     end: str | None = None
     ahead: str | None = None
-
-
-class ReleaseSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[release]``: what is released of every window, and for how much."""
-
-    kind: Literal["mean", "count"] = "mean"
-    method: Literal["recentered", "friendly", "ball", "tracking"] = "recentered"
-    radius: float | None = None
-    spread: float | Literal["histogram"] = "histogram"
-    center: list[float] | None = None
-    rho: float
-    delta: float = 0.0
-    size_hint: int | None = None
-    pairs: Literal["exact", "blocks", "hidden"] = "exact"
 
 
 class BudgetSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -112,6 +137,7 @@ class SourceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     name: str | None = None
     spool: str | None = None
     spool_bytes: int = 2**30
+    partitioner: Literal["murmur2", "crc32"] | None = None
 
 
 class ServiceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -135,7 +161,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     lattice: LatticeSection
     features: list[FeatureSection]
     window: WindowSection
-    release: ReleaseSection
+    if TYPE_CHECKING:
+        release: Options
+    else:
+        release: Any  # a subclass of `Options`, which one depends on the kind
     budget: BudgetSection
     source: SourceSection | None = None
     sink: UrlSection | None = None
@@ -144,6 +173,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     service: ServiceSection | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.release, Options):
+            raise ConfigError(f"must be the options of a kind, got {type(self.release).__name__}", "release")
+        letters, others = self.dead_letter, [section.url for section in (self.source, self.sink) if section]
+        if letters and "://" in letters.url and letters.url in others:
+            raise ConfigError(
+                "must be a queue of its own: there, rejections would be read as records, or as releases",
+                "dead_letter.url",
+            )
         Job.of(self)
 
     @classmethod
@@ -162,13 +199,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def from_mapping(cls, sections: Mapping[str, Any]) -> Config:
         """Check nested dictionaries of the same shape as the file."""
         _check_keys(cls, sections, "")
-        try:
-            return msgspec.convert(_dates_as_text(sections), cls)
-        except msgspec.ValidationError as error:
-            if isinstance(error.__cause__, ConfigError):
-                raise error.__cause__ from None
-            message, _, place = str(error).partition(" - at `$.")
-            raise ConfigError(message[:1].lower() + message[1:], place.rstrip("`")) from None
+        values = _dates_as_text(sections)
+        if isinstance(values, dict) and "release" in values:
+            values["release"] = _release(values["release"])
+        return _converted(values, cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +220,10 @@ class Job:
         How each window's mechanism and charge are decided.
     per_user : str
         See `UserPoints`.
+    keys : tuple of str
+        Of a stream in parts; `terms` are then each part's own but for its name, see `part`.
+    key : str or None
+        The part that this is.
     """
 
     schema: Schema
@@ -197,6 +235,22 @@ class Job:
     ahead_ms: int
     spending: Spending
     per_user: str
+    keys: tuple[str, ...] = ()
+    key: str | None = None
+
+    def part(self, key: str) -> Job:
+        """One key's part of the stream: a stream of its own in the ledger and at the sink."""
+        return replace(self, key=key, terms=replace(self.terms, stream=part_name(self.terms.stream, key)))
+
+    @classmethod
+    def answering(cls, config: Config, key: str | None) -> Job:
+        """Of a stream without keys, or of one key's part."""
+        job = cls.of(config)
+        if key is None and not job.keys:
+            return job
+        if key not in job.keys:
+            raise ConfigError("must be one of `stream.keys`; `KeyedEngine` answers all of them", "key")
+        return job.part(key)
 
     @classmethod
     def of(cls, config: Config) -> Job:
@@ -204,36 +258,86 @@ class Job:
         stream, window = config.stream, config.window
         if not stream.name:
             raise ConfigError("must not be empty", "stream.name")
-        schema = Schema(stream.time, stream.time_unit, tuple(f.name for f in config.features), _user_field(stream))
+        features = tuple(f.name for f in config.features)
+        levels = {f.name: f.codes() for f in config.features if f.type != "number"}
+        schema = Schema(stream.time, stream.time_unit, features, _user_field(stream), stream.key, levels)
         if stream.time in schema.features:
             raise ConfigError(f"must not be the time field {stream.time!r}", "features")
-        if schema.user is not None and schema.user in (stream.time, *schema.features):
-            raise ConfigError(f"must be a field of its own, {schema.user!r} is the time or a feature", "stream.user")
+        for place, name in (("user", schema.user), ("key", schema.key)):
+            if name is not None and name in (stream.time, *schema.features):
+                raise ConfigError(f"must be a field of its own, {name!r} is the time or a feature", f"stream.{place}")
+        keys, shares = _keys(config)
         grid = Grid(
             Lattice(config.lattice.step),
-            tuple(Feature(f.name, f.min, f.max, f.scale, f.origin, f.transform) for f in config.features),
+            tuple(f.feature() for f in config.features),
         )
+        if not config.release.takes_categories and (category := _category(config)):
+            raise ConfigError(
+                f"must not be a category for a release of kind {config.release.kind!r}: its codes are no quantities",
+                f"features.{category}.type",
+            )
+        if stream.per_user == "mean" and _category(config):
+            raise ConfigError("must be 'first' where a feature is a category: codes have no mean", "stream.per_user")
         schedule = _schedule(window)
-        mechanism = _mechanism(config, grid)
-        if schedule.reach > 1 and mechanism.pairs.kind != "exact":
-            raise ConfigError("must be 'exact' for sliding windows: coins serve one release", "release.pairs")
+        mechanism = config.release.build(Setting(grid, schedule.reach, stream.unit))
         if schedule.reach > 1 and stream.unit == "user":
             raise ConfigError(
                 "must be left out with unit = 'user': a user could have a point in each of several windows at once",
                 "window.slide",
             )
-        capacity = _capacity(config.budget)
+        capacity = _capacity(config.budget, 1 if stream.unit == "event" else shares)
         times = schedule.overlap if stream.unit == "event" else 1
         if not (mechanism.loss * times).fits(capacity):
             what = f"a record lies in up to {times} windows" if times > 1 else "one window"
+            what += f" (each of {shares} keys has its share of the budget)" if stream.unit != "event" and keys else ""
             raise ConfigError(
                 f"must hold {what} at {mechanism.loss} each, got {capacity}: raise it, or lower `release`", "budget"
             )
-        total = _total(config.budget, mechanism)
+        total = _total(config.budget, mechanism, shares)
         terms = Terms(stream.name, stream.unit, capacity, _specification(config), total)
-        spending = _spending(config, mechanism, schedule)
+        spending = _spending(config, mechanism, schedule, capacity)
         ahead = schedule.length_ms if window.ahead is None else duration_ms(window.ahead, "window.ahead")
-        return cls(schema, grid, schedule, mechanism, terms, window.clock, ahead, spending, stream.per_user)
+        return cls(schema, grid, schedule, mechanism, terms, window.clock, ahead, spending, stream.per_user, keys)
+
+
+def _category(config: Config) -> str | None:
+    """The first feature whose codes mean nothing as numbers."""
+    return next((f.name for f in config.features if f.type == "category"), None)
+
+
+def part_name(stream: str, key: str) -> str:
+    """What one key's part of a stream is called."""
+    return f"{stream}/{key}"
+
+
+def _keys(config: Config) -> tuple[tuple[str, ...], int]:
+    """The declared keys, and under how many of them one user's records may lie: the budget is divided by it."""
+    stream = config.stream
+    if stream.key is None:
+        for name in ("keys", "keys_per_user"):
+            if getattr(stream, name) is not None:
+                raise ConfigError("belongs to `stream.key`: the field that tells a stream's parts", f"stream.{name}")
+        if config.source is not None and config.source.partitioner is not None:
+            raise ConfigError("belongs to `stream.key`: keys are what has a place", "source.partitioner")
+        return (), 1
+    if stream.key == stream.user:
+        raise ConfigError(f"must be another field than the user's, got {stream.key!r}", "stream.key")
+    keys = tuple(stream.keys or ())
+    if not keys:
+        raise ConfigError(
+            "is required with `stream.key`: every part has a release for every window, so all of them are public",
+            "stream.keys",
+        )
+    for i, key in enumerate(keys):
+        if not 0 < len(key) <= _LONGEST_KEY or not key.isprintable() or key in keys[:i]:
+            raise ConfigError(
+                f"must be different texts of 1 to {_LONGEST_KEY} printable characters, the one at {i} is not",
+                "stream.keys",
+            )
+    shares = len(keys) if stream.keys_per_user is None else stream.keys_per_user
+    if not 1 <= shares <= len(keys):
+        raise ConfigError(f"must be in [1, {len(keys)}] (there are as many keys), got {shares}", "stream.keys_per_user")
+    return keys, shares
 
 
 def _user_field(stream: StreamSection) -> str | None:
@@ -246,8 +350,8 @@ def _user_field(stream: StreamSection) -> str | None:
     return None
 
 
-def _total(budget: BudgetSection, mechanism: Mechanism) -> PrivacyLoss | None:
-    """The cap of the plain sum over all windows."""
+def _total(budget: BudgetSection, mechanism: Mechanism, shares: int) -> PrivacyLoss | None:
+    """The cap of the plain sum over all windows of one part."""
     if budget.total_rho is None:
         if budget.total_delta is not None:
             raise ConfigError("is required beside `total_delta`", "budget.total_rho")
@@ -257,14 +361,14 @@ def _total(budget: BudgetSection, mechanism: Mechanism) -> PrivacyLoss | None:
     delta = 0.0 if budget.total_delta is None else budget.total_delta
     if not 0 <= delta < 1:
         raise ConfigError(f"must be in [0, 1), got {delta!r}", "budget.total_delta")
-    total = PrivacyLoss.cap(budget.total_rho, delta)
+    total = _share(PrivacyLoss.cap(budget.total_rho, delta), shares)
     if not mechanism.loss.fits(total):
         place = "budget.total_rho" if mechanism.loss.rho_nano > total.rho_nano else "budget.total_delta"
         raise ConfigError(f"must hold one window at {mechanism.loss}, got {total}", place)
     return total
 
 
-def _spending(config: Config, mechanism: Mechanism, schedule: Schedule) -> Spending:
+def _spending(config: Config, mechanism: Mechanism, schedule: Schedule, capacity: PrivacyLoss) -> Spending:
     """How each window is charged."""
     budget, unit = config.budget, config.stream.unit
     spending = Spending(mechanism, unit, None, budget.total_rho is not None, budget.exhausted == "stop")
@@ -278,12 +382,39 @@ def _spending(config: Config, mechanism: Mechanism, schedule: Schedule) -> Spend
     if schedule.count is None:
         raise ConfigError("must be given with `budget.savings`: they are divided among the windows left", "window.end")
     base = mechanism.loss * schedule.count
-    if not base.fits(_capacity(budget)):
+    if not base.fits(capacity):
         raise ConfigError(
-            f"must hold {schedule.count} windows at `release` to save from, {base} together, got {_capacity(budget)}",
+            f"must hold {schedule.count} windows at `release` to save from, {base} together, got {capacity}",
             "budget",
         )
     return replace(spending, savings=BudgetSchedule(base.rho_nano, schedule.count, budget.savings))
+
+
+def _converted(values: Any, section: type[Section], place: str = "") -> Section:
+    """A checked section; errors name the key."""
+    try:
+        return msgspec.convert(values, section)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, ConfigError):
+            raise error.__cause__ from None
+        message, _, inner = str(error).partition(" - at `$.")
+        where = ".".join(filter(None, (place, inner.rstrip("`"))))
+        raise ConfigError(message[:1].lower() + message[1:], where) from None
+
+
+def _release(values: Any) -> Options:
+    """``[release]``, by the options of its kind."""
+    if isinstance(values, Options):
+        return values
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"must be a section of keys, got {type(values).__name__}", "release")
+    options = find(values.get("kind", "mean"), values.get("method"))
+    check_keys(options, values)
+    for name, kind in keys_of(options).items():
+        for inner in _sections(kind):
+            for item in values[name] if isinstance(values.get(name), list) else [values.get(name)]:
+                _check_keys(inner, item, f"release.{name}")
+    return _converted(values, options, "release")
 
 
 def _dates_as_text(values: Any) -> Any:
@@ -332,105 +463,31 @@ def _schedule(window: WindowSection) -> Schedule:
     )
 
 
-def _mechanism(config: Config, grid: Grid) -> Mechanism:
-    release = config.release
-    if release.pairs != "exact" and (release.kind == "count" or release.method == "ball"):
-        raise ConfigError("belongs to the methods that find a core: 'recentered' and 'friendly'", "release.pairs")
-    if release.kind == "count":
-        return NoisyCount(_loss(release, with_delta=False))
-    if release.radius is None:
-        raise ConfigError("is required: the known diameter of the data (method 'ball': of the ball)", "release.radius")
-    if release.method == "ball":
-        if release.center is None or len(release.center) != grid.dimension:
-            raise ConfigError(f"must list {grid.dimension} numbers for method 'ball'", "release.center")
-        center = _ball_center(release.center, grid)
-        return BallMean(
-            _loss(release, with_delta=False), center, grid.lattice.radius_squared(release.radius, "release.radius")
-        )
-    if release.center is not None:
-        raise ConfigError("belongs to method 'ball' only: the other methods find the center", "release.center")
-    return mean_mechanism(
-        release.method,
-        _loss(release, with_delta=True),
-        grid.lattice,
-        grid.dimension,
-        release.radius,
-        release.size_hint,
-        release.spread,
-        release.pairs,
-    )
+def _share(capacity: PrivacyLoss, shares: int) -> PrivacyLoss:
+    return PrivacyLoss(capacity.rho_nano // shares, capacity.delta_femto // shares)
 
 
-def mean_mechanism(
-    method: str,
-    loss: PrivacyLoss,
-    lattice: Lattice,
-    dimension: int,
-    radius: float,
-    size_hint: int | None,
-    spread: float | str,
-    pairs: str = "exact",
-) -> Mechanism:
-    """The mechanism of a mean with unknown center, checked."""
-    if size_hint is None or not 1 <= size_hint <= 2**40:
-        raise ConfigError(
-            f"must be a public guess of records per window, at least 1, got {size_hint}", "release.size_hint"
-        )
-    radius_squared = lattice.radius_squared(radius, "release.radius")
-    if method == "friendly":
-        return FriendlyMean(loss, radius_squared, dimension, size_hint, pairs)
-    steps = None
-    if spread != "histogram":
-        if isinstance(spread, str) or not (math.isfinite(spread) and 0 < spread <= radius):
-            raise ConfigError(
-                f"must be 'histogram' or a number in (0, radius = {radius:g}], got {spread!r}", "release.spread"
-            )
-        steps = float(spread) / lattice.step
-    recentred = RecentredMean(loss, radius_squared, dimension, size_hint, steps, pairs)
-    return TrackingMean(recentred) if method == "tracking" else recentred
-
-
-def _ball_center(center: list[float], grid: Grid) -> tuple[int, ...]:
-    """A public center in the features' own (transformed) units -> the nearest lattice point."""
-    point = []
-    for value, feature in zip(center, grid.features, strict=True):
-        if not math.isfinite(value):
-            raise ConfigError(f"must be finite, got {value}", "release.center")
-        scaled = (value - feature.origin) / feature.scale
-        low, high = float(feature.scaled(feature.minimum)), float(feature.scaled(feature.maximum))
-        if not low <= scaled <= high:
-            raise ConfigError(f"must lie in the range of {feature.name!r}, got {value:g}", "release.center")
-        point.append(int(grid.lattice.coordinates(scaled)))
-    return tuple(point)
-
-
-def _capacity(budget: BudgetSection) -> PrivacyLoss:
+def _capacity(budget: BudgetSection, shares: int) -> PrivacyLoss:
     if not (math.isfinite(budget.rho) and budget.rho > 0):
         raise ConfigError(f"must be a positive number, got {budget.rho!r}", "budget.rho")
     if not 0 <= budget.delta < 1:
         raise ConfigError(f"must be in [0, 1), got {budget.delta!r}", "budget.delta")
-    return PrivacyLoss.cap(budget.rho, budget.delta)
-
-
-def _loss(release: ReleaseSection, *, with_delta: bool) -> PrivacyLoss:
-    if not (math.isfinite(release.rho) and release.rho > 0):
-        raise ConfigError(f"must be a positive number, got {release.rho!r}", "release.rho")
-    if not with_delta:
-        return PrivacyLoss.charge(release.rho)
-    if not 1e-14 <= release.delta < 1:
-        raise ConfigError(f"must be in [1e-14, 1) for this method, got {release.delta!r}", "release.delta")
-    return PrivacyLoss.charge(release.rho, release.delta)
+    return _share(PrivacyLoss.cap(budget.rho, budget.delta), shares)
 
 
 def _specification(config: Config) -> str:
     """Hash of everything that shapes a release. The end of the schedule may move, its start and steps may not."""
     # Keys that came later count only where they are used, so that older ledgers stay valid.
     shape = {
-        "stream": _used(config.stream, {"user": None, "per_user": "first"}),
+        # Which other keys there are shapes nothing, and the caps hold what each has of the budget.
+        "stream": _used(
+            msgspec.structs.replace(config.stream, keys=None, keys_per_user=None),
+            {"user": None, "per_user": "first", "key": None, "keys": None, "keys_per_user": None},
+        ),
         "lattice": config.lattice,
-        "features": config.features,
+        "features": [_used(feature, {"type": "number", "levels": None}) for feature in config.features],
         "window": [config.window.start, config.window.length, config.window.slide or config.window.length],
-        "release": _used(config.release, {"pairs": "exact"}),
+        "release": msgspec.Raw(msgspec.json.encode(config.release.shape())),
     }
     if config.budget.savings != "none":
         shape["savings"] = [config.budget.savings, config.window.end]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import numpy as np
 
 from .errors import ConfigError
-from .zcdp import DELTA_UNIT, RHO_UNIT, PrivacyLoss
+from .zcdp import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,8 +97,11 @@ class BasicFilter:
 
     def total(self, epsilon: float, delta: float) -> tuple[float, float]:
         """(epsilon, delta) of the core followed by a friendly (`epsilon`, `delta`)-DP algorithm, rounded up."""
-        grown = self.gamma * math.expm1(epsilon) * ROUND_UP
-        return grown, self.gamma * delta * math.exp(epsilon + grown) * ROUND_UP
+        return _group_total(self.gamma, epsilon, delta)
+
+    def within(self, total: DPLoss) -> DPLoss:
+        """The largest loss of a friendly algorithm with which the whole costs at most `total`, rounded down."""
+        return _group_part(self.gamma, total)
 
     def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
         """Draw a core from the friend counts of all n points (itself included); exact rational coins."""
@@ -110,6 +113,56 @@ class BasicFilter:
         numerators = (2 * counts - n) * alpha.denominator
         denominator = (alpha.denominator - 2 * alpha.numerator) * n
         return Core(noise.bernoulli(numerators, denominator), None)
+
+
+@dataclass(frozen=True)
+class ReplacementFilter:
+    """`BasicFilter` at alpha 0 for a public number of items, of which one is replaced: shards, for instance.
+
+    Privacy
+    -------
+    Unit: one item among n. Relation: replaced; n is public. With an f-friendly (epsilon, delta)-DP algorithm (for items
+    added or removed) the whole is (3 (e^epsilon - 1), 3 delta e^(epsilon + 3 (e^epsilon - 1)))-DP. The core itself is
+    not private. Friend counts must come from a symmetric, reflexive predicate.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), Algorithm 4.1 and Theorem 4.2, for replacements: design note 4.6. Where one record moves
+    one shard, the paper counts a shard added or removed (2 instead of 3).
+    """
+
+    gamma: ClassVar[float] = 3.0
+
+    def total(self, epsilon: float, delta: float) -> tuple[float, float]:
+        """See `BasicFilter.total`."""
+        return _group_total(self.gamma, epsilon, delta)
+
+    def within(self, total: DPLoss) -> DPLoss:
+        """See `BasicFilter.within`."""
+        return _group_part(self.gamma, total)
+
+    def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
+        """Draw a core from the friend counts of all n items (itself included); exact rational coins."""
+        n = len(counts)
+        if n < 2:  # nobody has more than (n + 1) / 2 friends
+            return Core(np.zeros(n, np.bool_), None)
+        return Core(noise.bernoulli(2 * counts - (n + 1), n - 1), None)
+
+
+def _group_total(gamma: float, epsilon: float, delta: float) -> tuple[float, float]:
+    grown = gamma * math.expm1(epsilon) * ROUND_UP
+    return grown, gamma * delta * math.exp(epsilon + grown) * ROUND_UP
+
+
+def _group_part(gamma: float, total: DPLoss) -> DPLoss:
+    epsilon = math.floor(math.log1p(total.epsilon / gamma) * EPSILON_UNIT)
+    while epsilon > 0 and not DPLoss.charge(_group_total(gamma, epsilon / EPSILON_UNIT, 0)[0]).fits(total):
+        epsilon -= 1
+    grown = epsilon / EPSILON_UNIT + total.epsilon
+    part = DPLoss(max(0, epsilon), math.floor(total.delta_femto / (gamma * math.exp(grown) * ROUND_UP)))
+    if part.epsilon_nano < 1 or part.delta_femto < 1:
+        raise ConfigError(f"must leave more for what follows on the core, got {total}", "release")
+    return part
 
 
 @dataclass(frozen=True)
@@ -281,10 +334,10 @@ class ZCDPFilter(ThresholdFilter):
         sigma = max(math.sqrt(n_hat / (8 * self.size.rho2)) * ROUND_UP, 1.0)
         return (sigma * math.sqrt(2 * math.log(2 * n_hat / self.delta)) + 0.5) * ROUND_UP, sigma
 
-    def margin(self, n: int) -> float:
-        """By how many noise deviations a point befriended by all n clears the bar, at the typical n-hat."""
+    def margin(self, n: int, strangers: float = 0.0) -> float:
+        """By how many noise deviations a point clears the bar that all but some of n befriend, at the typical n-hat."""
         threshold, sigma = self.bar(n + self.offset)
-        return (n / 2 - threshold) / sigma
+        return (n / 2 - strangers - threshold) / sigma
 
     def friend_of_all(self, n: int) -> tuple[float, float]:
         """Mean and variance of count - n/2 of a point befriended by all n."""
@@ -305,7 +358,7 @@ class ZCDPFilter(ThresholdFilter):
         return Core(noise.threshold_bits(counts, n, threshold, sigma), n_hat - self.offset)
 
 
-def smallest_rho(size: int, delta: PrivacyLoss, margin: float, most: int) -> int:
+def smallest_rho(size: int, delta: PrivacyLoss, margin: float, most: int, strangers: float = 0.0) -> int:
     """Smallest rho (nano) with which a point befriended by all `size` clears the bar by `margin` deviations.
 
     Parameters
@@ -317,6 +370,8 @@ def smallest_rho(size: int, delta: PrivacyLoss, margin: float, most: int) -> int
     margin : float
     most : int
         Returned if even that rho (nano) does not suffice.
+    strangers : float
+        How many of `size` are expected not to be friends of the point.
 
     Privacy
     -------
@@ -329,6 +384,6 @@ def smallest_rho(size: int, delta: PrivacyLoss, margin: float, most: int) -> int
     low, high = min(100, most), most
     while high - low > max(1, low // 1000):
         middle = (low + high) // 2
-        enough = ZCDPFilter(PrivacyLoss(middle, delta.delta_femto)).margin(size) >= margin
+        enough = ZCDPFilter(PrivacyLoss(middle, delta.delta_femto)).margin(size, strangers) >= margin
         low, high = (low, middle) if enough else (middle, high)
     return high

@@ -14,11 +14,11 @@ import numpy as np
 from .config import Config, Job
 from .errors import ConfigError, EngineClosed
 from .ledgers import Answer, Ledger, Request, Verdict, WindowKey, open_ledger
-from .ledgers.base import STREAM_BLOCK, USER_BLOCK
+from .ledgers.base import STREAM_BLOCK, TOTAL_BLOCK, USER_BLOCK
 from .noise import Noise
 from .records import Batch, Rejection, SeenPositions
-from .releases.base import Mechanism, Outcome, Release, counter_for
-from .rows import read_column, read_moment, read_rows, read_users
+from .releases.base import Mechanism, Outcome, Release
+from .rows import read_moment, read_push
 from .users import UserPoints
 from .windows import Window, group_by_pane
 from .zcdp import PrivacyLoss
@@ -40,6 +40,9 @@ class Engine:
     ----------
     config : Config or mapping
         The same keys as the configuration file; `Engine.from_config` reads one.
+    key : str, optional
+        Of a configuration with ``stream.keys``: the part of the stream that this engine answers. `KeyedEngine` answers
+        all of them.
     ledger : Ledger, optional
         Already open; by default the one of ``[ledger] url``.
     noise : Noise, optional
@@ -81,12 +84,13 @@ class Engine:
         self,
         config: Config | Mapping[str, Any],
         *,
+        key: str | None = None,
         ledger: Ledger | None = None,
         noise: Noise | None = None,
         on_rejection: OnRejection | None = None,
     ) -> None:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
-        job = self.job = Job.of(self.config)
+        job = self.job = Job.answering(self.config, key)
         self._noise = noise or Noise()
         self._on_rejection = on_rejection
         if ledger is None and self.config.ledger is None:
@@ -96,7 +100,7 @@ class Engine:
         self._ledger = ledger or open_ledger(self.config.ledger.url, job.terms)  # type: ignore[union-attr]
         if self._ledger.terms != job.terms:
             raise ConfigError("the ledger given was opened for other terms", "ledger")
-        self._friends = counter_for(job.mechanism, job.grid.dimension, job.schedule.reach, self._noise)
+        self._friends = job.mechanism.counter(job.grid.dimension, job.schedule.reach, self._noise)
         self._users = UserPoints(job.grid.dimension, job.per_user) if job.terms.unit == "user" else None
         last = self._ledger.last_sealed()
         self._track = Release.from_bytes(last[1]).track if last is not None and job.spending.tracks else None
@@ -129,6 +133,12 @@ class Engine:
             return self._ledger.spent()
 
     @property
+    def spent_total(self) -> PrivacyLoss:
+        """What all windows together have spent of `[budget] total_rho`; nothing if that is not given."""
+        with self._lock:
+            return self._ledger.spent(TOTAL_BLOCK)
+
+    @property
     def answered(self) -> int:
         """How many windows of the schedule were answered before this engine started."""
         return self._first
@@ -137,6 +147,22 @@ class Engine:
     def next_open_ms(self) -> int:
         """Opening of the first window that is not answered."""
         return self.job.schedule.window(self._next).open_ms
+
+    @property
+    def parts(self) -> tuple[Engine, ...]:
+        """This engine: what `KeyedEngine` has one of for each key."""
+        return (self,)
+
+    def has_sealed(self, open_ms: int) -> bool:
+        """Whether a window has its answer, which another process may have given since this engine started."""
+        last = None if open_ms < self.next_open_ms else self._ledger.last_sealed()
+        return open_ms < self.next_open_ms or (last is not None and last[0].open_ms >= open_ms)
+
+    def drain_rejected(self) -> dict[str, int]:
+        """`rejected`, which starts anew."""
+        with self._lock:
+            rejected, self.rejected = self.rejected, {}
+            return rejected
 
     # -- in ----------------------------------------------------------------------------------------------------------
 
@@ -171,14 +197,17 @@ class Engine:
         EngineClosed, LedgerError
         """
         with self._lock:
-            if (ids is None) == (self._users is not None):
-                unit = self.job.terms.unit
-                raise ConfigError(f"{'must be given' if ids is None else 'must be left out'} with unit {unit!r}", "ids")
-            batch, arrivals = self._read(times_ms, points, arrival_ms, positions, ids)
+            batch, arrivals = self.read(times_ms, points, arrival_ms, positions, ids)
+            self.take(batch, arrivals, identified=positions is not None)
+            return self.tick()
+
+    def tick(self) -> list[Release]:
+        """Acknowledge what was returned before, and with clock ``wall`` close what is due by now: `push` without
+        records."""
+        with self._lock:
             self._settle()
             if self.job.clock == "wall":
                 self._close_due(_now_ms())
-            self.take(batch, arrivals, identified=positions is not None)
             return self._hand_out()
 
     def take(self, batch: Batch, arrivals: NDArray[np.int64] | None = None, *, identified: bool = False) -> None:
@@ -268,6 +297,12 @@ class Engine:
             self._outbox = []  # it is among them
             self._returned = {threading.get_ident(): [window for window, _ in waiting]}
             return [Release.from_bytes(body) for _, body in waiting]
+
+    def take_back(self, releases: list[Release]) -> None:
+        """What this thread was just returned reached nobody: the next call returns it again."""
+        with self._lock:
+            self._outbox[:0] = releases
+            self._returned.pop(threading.get_ident(), None)
 
     def acknowledge(self) -> None:
         """Say that all releases returned to this thread are published. `push`, `advance` and `close` say it too."""
@@ -403,8 +438,7 @@ class Engine:
 
     def _as_release(self, window: Window, outcome: Outcome, loss: PrivacyLoss, spent: PrivacyLoss) -> Release:
         job = self.job
-        value, sigma = outcome.value, outcome.sigma
-        is_point = job.mechanism.kind == "mean"
+        answer = job.mechanism.answer(outcome, job.grid)
         return Release(
             stream=job.terms.stream,
             window_open_ms=window.open_ms,
@@ -412,8 +446,8 @@ class Engine:
             status="refused" if outcome.reason else "released",
             reason=outcome.reason,
             kind=job.mechanism.kind,
-            value=None if value is None else job.grid.values(value) if is_point else value.tolist(),
-            sigma=None if sigma is None else job.grid.widths(sigma) if is_point else sigma.tolist(),
+            value=answer.value,
+            sigma=answer.sigma,
             count=outcome.count,
             core_count=outcome.core_count,
             rho=loss.rho,
@@ -421,9 +455,11 @@ class Engine:
             guarantee=job.terms.capacity.as_dict(),
             spent=spent.as_dict(),
             private=self._noise.private,
-            features=[f.name for f in job.grid.features] if is_point else None,
-            transform=[f.transform for f in job.grid.features] if is_point else None,
+            features=answer.features,
+            transform=answer.transform,
             track=outcome.track,
+            parts=answer.parts,
+            key=job.key,
         )
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -436,37 +472,23 @@ class Engine:
         if self._closed and not self._returned:
             self._ledger.close()
 
-    def _read(
-        self, times_ms: Any, points: Any, arrival_ms: Any, positions: Any, ids: Any
+    def read(
+        self, times_ms: Any, points: Any, arrival_ms: Any, positions: Any, ids: Any, keys: Any = None
     ) -> tuple[Batch, NDArray[np.int64] | None]:
         """The rows of a push that can be read, the others as rejections, and the arrivals. Only wrong shapes raise."""
-        times, good_times = read_column(times_ms, "times_ms")
-        n = len(times)
-        values, odd = read_rows(points, n, self.job.grid.dimension)
-        where, named = (
-            (np.arange(n), np.ones(n, np.bool_)) if positions is None else read_column(positions, "positions", n, 2**62)
+        if (ids is None) == (self._users is not None):
+            unit = self.job.terms.unit
+            raise ConfigError(f"{'must be given' if ids is None else 'must be left out'} with unit {unit!r}", "ids")
+        now = None
+        if self.job.clock == "wall":
+            now = _now_ms()
+        elif self.job.clock == "eof":
+            arrival_ms = None
+        elif arrival_ms is None:
+            raise ConfigError("must be given with clock = 'broker'", "arrival_ms")
+        return read_push(
+            self.job.schema, times_ms, points, now if arrival_ms is None else arrival_ms, positions, ids, keys
         )
-        arrivals = None
-        if self.job.clock != "eof":
-            if arrival_ms is None and self.job.clock == "broker":
-                raise ConfigError("must be given with clock = 'broker'", "arrival_ms")
-            if arrival_ms is None or isinstance(arrival_ms, (int, float, str, np.generic)):
-                arrivals = np.full(n, _now_ms() if arrival_ms is None else read_moment(arrival_ms, "arrival_ms"))
-            else:
-                arrivals, stamped = read_column(arrival_ms, "arrival_ms", n)
-                good_times = good_times & stamped
-        users = None
-        if ids is not None:
-            users, strange = read_users(ids, n)
-            odd |= strange
-        odd |= dict.fromkeys(np.flatnonzero(~good_times).tolist(), "bad_time")
-        odd |= dict.fromkeys(np.flatnonzero(~named).tolist(), "broken_record")
-        if not odd:
-            return Batch(times, values, where, users=users), arrivals
-        rejections = [Rejection(odd[i], int(where[i])) for i in sorted(odd)]
-        rows = np.array([i for i in range(n) if i not in odd], np.int64)
-        batch = Batch(times[rows], values[rows], where[rows], rejections, None if users is None else users[rows])
-        return batch, None if arrivals is None else arrivals[rows]
 
     def _check_values(self, batch: Batch, rejections: list[Rejection]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Lattice points of the batch, and which rows are bad (their points are meaningless)."""

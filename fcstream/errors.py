@@ -37,12 +37,15 @@ class ConfigError(FcstreamError, ValueError):
     ----------
     place : str
         Where it stands, for instance ``window.slide``; empty for a whole file.
+    message : str
+        The rest of the text.
     """
 
     exit_code = 2
 
     def __init__(self, message: str, place: str = "") -> None:
         super().__init__(f"{place}: {message}" if place else message)
+        self.message = message
         self.place = place
 
 

@@ -119,6 +119,8 @@ class Feature:
         In transformed units.
     transform : str
         ``none``, ``log1p`` or ``asinh``.
+    levels : tuple of str
+        Of a Boolean or a category: what its codes 0, 1, ... stand for. Empty for a number.
     """
 
     name: str
@@ -127,6 +129,7 @@ class Feature:
     scale: float = 1.0
     origin: float = 0.0
     transform: str = "none"
+    levels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         place = f"features.{self.name}"

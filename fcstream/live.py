@@ -10,29 +10,43 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from .connectors.retry import close_quietly, pauses
 from .engine import Engine
-from .errors import ConfigError, EngineClosed, FcstreamError, LedgerDamaged, LedgerMismatch, SinkError
+from .errors import (
+    BudgetExhausted,
+    ConfigError,
+    EngineClosed,
+    FcstreamError,
+    LedgerDamaged,
+    LedgerMismatch,
+    SinkError,
+)
+from .keyed import KeyedEngine
+from .records import Rejection, merge
+from .runner import refuse_strange_sink
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .connectors.base import Chunk, LiveSource
+    from .connectors.base import Chunk, LiveSource, Share
     from .records import Batch, LineDecoder
     from .releases.base import Release
     from .sinks import Sink
 
 LOG = logging.getLogger("fcstream.live")
+WINDOWS = logging.getLogger("fcstream.windows")
 POLL_MESSAGES = 4096
 _LONGEST_WAIT_S = 0.25
 _COMMIT_EVERY_S = 1.0
-FATAL = (ConfigError, LedgerDamaged, LedgerMismatch)
+_STAND_BY_S = 0.5
+FATAL = (BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch)
 """Errors that trying again does not mend."""
 
 
@@ -62,7 +76,9 @@ class _Progress:
     """Up to where one partition may be committed: before the first message that holds a record of an open window."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[int, int]] = deque()  # (first offset of a chunk, last window it has records of)
+        # (First offset of a chunk, last window it has records of), both ascending: a chunk of no later window than an
+        # earlier chunk's holds up nothing that the earlier one does not, so only as many wait as windows are open.
+        self._waiting: deque[tuple[int, int]] = deque()
         self._next = -1
 
     def fresh(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -71,7 +87,8 @@ class _Progress:
 
     def took(self, offsets: NDArray[np.int64], last_window: int) -> None:
         """Messages were counted; none of their records lies in a window after `last_window`."""
-        self._waiting.append((int(offsets[0]), last_window))
+        if not self._waiting or last_window > self._waiting[-1][1]:
+            self._waiting.append((int(offsets[0]), last_window))
         self._next = max(self._next, int(offsets[-1]) + 1)
 
     def safe(self, open_window: int) -> int | None:
@@ -79,8 +96,22 @@ class _Progress:
         while self._waiting and self._waiting[0][1] < open_window:
             self._waiting.popleft()
         if self._waiting:
-            return min(first for first, _ in self._waiting)
+            return self._waiting[0][0]
         return self._next if self._next >= 0 else None
+
+
+@dataclass(slots=True)
+class Health:
+    """Whether a service is served now, and when it last went round (`time.monotonic`)."""
+
+    trouble: str | None = "starting"
+    beat: float = field(default_factory=time.monotonic)
+
+    def good(self) -> None:
+        self.trouble, self.beat = None, time.monotonic()
+
+    def bad(self, trouble: str) -> None:
+        self.trouble, self.beat = trouble, time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +123,22 @@ class Setting:
     decoder : LineDecoder
     clock : callable
         Public time in Unix milliseconds.
+    place : callable or None
+        Of streams whose parts several processes share: (key, number of partitions) -> the partition that it comes by.
     counters : Counters
     stopping : threading.Event
+    ending : threading.Event
+        The session under way is to end: the service stops, or another session is to begin.
+    health : Health
     """
 
     decoder: LineDecoder
     clock: Callable[[], int]
+    place: Callable[[str, int], int] | None = None
     counters: Counters = field(default_factory=Counters)
     stopping: threading.Event = field(default_factory=threading.Event)
+    ending: threading.Event = field(default_factory=threading.Event)
+    health: Health = field(default_factory=Health)
 
 
 class Session:
@@ -107,10 +146,12 @@ class Session:
 
     Parameters
     ----------
-    engine : Engine
+    engine : Engine or KeyedEngine
     source : LiveSource
     sink : Sink
     setting : Setting
+    places : mapping of str to collection of str, optional
+        Which keys come by each partition; None: any by all.
 
     Raises
     ------
@@ -118,7 +159,14 @@ class Session:
         Clock ``wall`` with a source whose receipt times do not survive a restart, or clock ``eof``.
     """
 
-    def __init__(self, engine: Engine, source: LiveSource, sink: Sink, setting: Setting) -> None:
+    def __init__(
+        self,
+        engine: Engine | KeyedEngine,
+        source: LiveSource,
+        sink: Sink,
+        setting: Setting,
+        places: Mapping[str, Collection[str]] | None = None,
+    ) -> None:
         kind = engine.job.clock
         if kind == "eof":
             raise ConfigError("must be 'broker' (or 'wall', with a spool) for live sources, got 'eof'", "window.clock")
@@ -134,7 +182,8 @@ class Session:
         self._decoder = setting.decoder
         self._counters = setting.counters
         self._clock = setting.clock
-        self._stopping = setting.stopping
+        self._setting = setting
+        self._places = places
         self._progress: dict[str, _Progress] = {}
         self._generation = source.generation
         self._committed: dict[str, int] = {}
@@ -142,9 +191,10 @@ class Session:
 
     def start(self) -> None:
         """Publish what an earlier life sealed and may not have published."""
-        missing = self._sink.missing(self.engine.unpublished())
-        self._publish(missing)
-        self.engine.acknowledge()
+        refuse_strange_sink(self.engine, self._sink)
+        sealed = self.engine.unpublished()
+        self._publish(self._sink.missing(sealed))
+        self._published(sealed)
 
     def step(self, wait_s: float) -> None:
         """Read once, for `wait_s` at most; close and publish what is due; commit."""
@@ -183,8 +233,12 @@ class Session:
         return schedule.index_after(self.engine.next_open_ms) - 1
 
     def _read(self, wait_s: float) -> None:
+        self._must_be_ours()  # a commit may have told: what is polled now would be gone with this session
         for chunk in self._source.poll(POLL_MESSAGES, wait_s):
             self._take(chunk)
+        self._must_be_ours()
+
+    def _must_be_ours(self) -> None:
         if self._source.generation != self._generation:
             raise _Rebalanced
 
@@ -200,15 +254,34 @@ class Session:
             bodies = [body for body, new in zip(bodies, fresh.tolist(), strict=True) if new]
         if len(offsets) == 0:
             return
-        batch = self._decoder.decode(bodies, 0)
+        batch = self._decode(bodies)
         arrivals = stamps[batch.positions]
         last = self._last_window(batch, arrivals)
         batch.positions = offsets[batch.positions]
         for i, rejection in enumerate(batch.rejections):
             batch.rejections[i] = type(rejection)(rejection.reason, int(offsets[rejection.position]), rejection.field)
         self._counters.records += len(batch.times_ms)
-        self.engine.take(batch, arrivals)
+        if isinstance(self.engine, KeyedEngine) and self._places is not None:
+            self.engine.take(batch, arrivals, places=self._places.get(chunk.partition, ()))
+        else:
+            self.engine.take(batch, arrivals)
         progress.took(offsets, last)
+
+    def _decode(self, bodies: list[bytes]) -> Batch:
+        """A message that a decoder fails at is no record: it would come again, and fail again, for ever."""
+        try:
+            return self._decoder.decode(bodies, 0)
+        except Exception as error:
+            LOG.error("the decoder fails (%s): messages that it fails at are rejected", type(error).__name__)
+        whole = self._decoder.decode([], 0)
+        for i, body in enumerate(bodies):
+            try:
+                part = self._decoder.decode([body], i)
+            except Exception:
+                part = self._decoder.decode([], i)
+                part.rejections.append(Rejection("broken_record", i))
+            whole = merge(whole, part)
+        return whole
 
     def _last_window(self, batch: Batch, arrivals: NDArray[np.int64]) -> int:
         """The last window that any record may lie in (records ahead of their arrival are rejected, so do not count)."""
@@ -222,12 +295,26 @@ class Session:
         """Read up to where the broker stands now, then answer every window that was over before it was asked."""
         now = self._clock()
         ends = self._source.ends()
+        self._must_be_ours()
         while self._source.behind(ends):
+            if self._setting.ending.is_set():
+                return  # a backlog may take hours; nothing is charged yet
             self._read(_LONGEST_WAIT_S)
+            self._setting.health.beat = time.monotonic()
         for group in self.engine.closing(now):
             self._publish(group)
-            self.engine.acknowledge()
-            self._counters.add(group)
+            self._published(group)
+            self._setting.health.beat = time.monotonic()
+            if self._setting.ending.is_set():
+                return
+
+    def _published(self, releases: list[Release]) -> None:
+        """The sink has them."""
+        self.engine.acknowledge()
+        self._counters.add(releases)
+        for release in releases:
+            about = {"window": release.window_open_ms, "status": release.status, "reason": release.reason}
+            WINDOWS.info("window answered", extra=about)
 
     def _publish(self, releases: list[Release]) -> None:
         """Write until the sink has them; nothing is read meanwhile, so memory stays bounded."""
@@ -240,9 +327,10 @@ class Session:
                 return
             except SinkError as error:
                 if not told:
-                    LOG.warning("the sink refuses: %s", error)
+                    LOG.warning("the sink refuses: %s", error, extra={"window": releases[0].window_open_ms})
                     told = True
-                if self._stopping.wait(next(waits)):
+                self._setting.health.bad(str(error))
+                if self._setting.ending.wait(next(waits)):
                     raise
 
 
@@ -253,47 +341,90 @@ class _Rebalanced(FcstreamError):
         super().__init__("partitions were reassigned")
 
 
+OpenEngine = Callable[["Collection[str] | None"], "Engine | KeyedEngine"]
+"""Opens what answers the stream, or some keys of it."""
+
+
+class Lead(Protocol):
+    """One process at a time answers a stream."""
+
+    def take(self) -> bool:
+        """Whether it is this one from now on."""
+
+    def check(self) -> None:
+        """Raise `LedgerError` if it is not any more; asked often, so it may answer from memory for some seconds."""
+
+    def close(self) -> None:
+        """Let another one take it. Idempotent."""
+
+
 class Service:
     """Keeps a live stream going, for months: opens a `Session`, steps it, and opens another when one breaks.
 
     Parameters
     ----------
     open_engine, open_source, open_sink : callable
-        Make each anew; called in this order, so that nothing is read that could not be charged.
-    decoder : LineDecoder
-    clock : callable, optional
-        Public time in Unix milliseconds; the system's by default.
+        Make each anew; see `OpenEngine` for the first. Nothing is read that could not be charged.
+    setting : Setting
+    keys : sequence of str, optional
+        Of a stream whose parts several processes share (``setting.place``).
+    open_lead : callable, optional
+        For a stream that several processes could answer, but must not at once.
 
     Notes
     -----
     `stop` may be called from a signal handler or another thread: the step under way is finished and committed.
 
+    A source whose group gives other partitions stays open; what counts and charges is made anew for the keys that come
+    by them. A stream without such keys is answered only by a process that has all partitions.
+
     Raises
     ------
-    ConfigError, LedgerDamaged, LedgerMismatch
+    BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch
         What trying again does not mend; every other error is waited out, with jittered pauses.
     """
 
     def __init__(
         self,
-        open_engine: Callable[[], Engine],
+        open_engine: OpenEngine,
         open_source: Callable[[], LiveSource],
         open_sink: Callable[[], Sink],
-        decoder: LineDecoder,
-        clock: Callable[[], int] | None = None,
+        setting: Setting,
+        keys: Sequence[str] = (),
+        open_lead: Callable[[], Lead] | None = None,
     ) -> None:
         self._opens = (open_engine, open_source, open_sink)
-        self._setting = Setting(decoder, clock or _now_ms)
-        self.counters = self._setting.counters
-        self.stopping = self._setting.stopping
-        self.trouble: str | None = "starting"
+        self._open_lead = open_lead
+        self._setting = setting
+        self._keys = keys
+        self.counters = setting.counters
+        self.stopping = setting.stopping
+        self._ending = setting.ending
+        self._health = setting.health
+
+    @property
+    def trouble(self) -> str | None:
         """Why the service is not ready now; None if it is."""
-        self.beat = time.monotonic()
+        return self._health.trouble
+
+    @property
+    def beat(self) -> float:
         """When it last went round; a service that hangs falls behind."""
+        return self._health.beat
 
     def stop(self) -> None:
         """Finish the step under way, commit, and return from `run`."""
         self.stopping.set()
+        self._setting.ending.set()
+
+    def give_up(self, error: BaseException) -> None:
+        """Say why it ended by itself, for those who watch."""
+        self._health.bad(f"ended: {_what(error)}")
+        LOG.error("ended: %s", _what(error))
+
+    def renew(self) -> None:
+        """Finish the step under way, commit, and go on in a new session: with what `open_...` make then."""
+        self._setting.ending.set()
 
     def run(self, on_step: Callable[[Service], object] | None = None) -> None:
         """Serve until `stop`, or until a schedule with an end is answered whole."""
@@ -301,49 +432,128 @@ class Service:
         while not self.stopping.is_set():
             try:
                 for session in self._sessions():
-                    waits, self.trouble = None, None
-                    self.beat = time.monotonic()
+                    if session is None:
+                        self._health.beat = time.monotonic()
+                    else:
+                        waits = None
+                        self._health.good()
                     if on_step is not None:
                         on_step(self)
-                    if session.is_over:
+                    if session is not None and session.is_over:
                         return
             except FATAL:
                 raise
-            except _Rebalanced:
-                self.counters.restarts += 1
             except (FcstreamError, OSError) as error:
                 if self.stopping.is_set():
                     return
                 self.counters.restarts += 1
-                self.trouble = _what(error)
+                self._health.bad(_what(error))
                 LOG.warning("starting over: %s", self.trouble)
                 waits = waits or pauses()
-                self.stopping.wait(next(waits))
+                self._setting.ending.wait(next(waits))
 
-    def _sessions(self) -> Iterator[Session]:
-        """One session, again after each of its steps."""
+    def _begin(self) -> None:
+        """What was to end has ended. One who stops sets `stopping` first, so nothing is forgotten between the lines."""
+        self._setting.ending.clear()
+        if self.stopping.is_set():
+            self._setting.ending.set()
+
+    def _sessions(self) -> Iterator[Session | None]:
+        """The session, again after each of its steps, or None while there is nothing to do."""
         open_engine, open_source, open_sink = self._opens
-        engine = open_engine()
-        closers: list[Callable[[], object]] = [engine.abort]
-        try:
+        self._begin()
+        with ExitStack() as stack:
+            lead = None if self._open_lead is None else self._open_lead()
+            if lead is not None:
+                stack.callback(close_quietly, lead.close)
+                while not lead.take():
+                    self._stand_by("another process answers this stream; standing by")
+                    yield None
+                    if self._ending.is_set():
+                        return
+            # What charges before what reads, unless the group must say first what there is to charge for.
+            engine = open_engine(None) if self._setting.place is None else None
+            stack.callback(lambda: close_quietly(*([] if engine is None else [engine.abort])))
             sink = open_sink()
-            closers.append(sink.close)
+            stack.callback(close_quietly, sink.close)
             source = open_source()
-            closers.append(source.close)
-            session = Session(engine, source, sink, self._setting)
-            session.start()
-            while not self.stopping.is_set():
-                session.step(_LONGEST_WAIT_S)
-                self.counters.rejected = _sum(self.counters.rejected, engine.rejected)
-                engine.rejected = {}
-                yield session
-            session.commit()
-            engine.acknowledge()
-        finally:
-            close_quietly(*reversed(closers))
+            stack.callback(close_quietly, source.close)
+            while True:
+                share = yield from self._await_share(source)
+                if self._ending.is_set():
+                    return
+                places = None if share is None or self._setting.place is None else self._places(share)
+                if engine is None:
+                    engine = open_engine(None if places is None else [key for keys in places.values() for key in keys])
+                try:
+                    yield from self._steps(Session(engine, source, sink, self._setting, places), lead)
+                except _Rebalanced:
+                    LOG.info("partitions were reassigned: reading them again")
+                    self.counters.restarts += 1
+                    engine.abort()
+                    engine = None
+                else:
+                    return
+
+    def _steps(self, session: Session, lead: Lead | None) -> Iterator[Session]:
+        """One session until the end, which it commits."""
+        session.start()
+        while not self._ending.is_set():
+            if lead is not None:
+                lead.check()
+            session.step(_LONGEST_WAIT_S)
+            self.counters.rejected = _sum(self.counters.rejected, session.engine.drain_rejected())
+            yield session
+        session.commit()
+        session.engine.acknowledge()
+
+    def _await_share(self, source: Any) -> Generator[None, None, Share | None]:
+        """Until the group has given us what we can work with, if the source has a group; what is polled meanwhile comes
+        again with the next assignment."""
+        while not self._ending.is_set():
+            if not hasattr(source, "share"):
+                return None
+            share: Share | None = source.share
+            if share is None:
+                self._ending.wait(0.02)
+                yield None
+            elif self._setting.place is None:
+                if len(share.mine) == share.total:
+                    return share
+                self._stand_by(
+                    "other members of the group have partitions of this stream; standing by (to share it, give "
+                    "`stream.keys` and `source.partitioner`)"
+                )
+                yield None
+            else:
+                if any(self._places(share).values()):
+                    return share
+                self._stand_by("no key comes by the partitions that the group gave; standing by")
+                yield None
+            source.poll(POLL_MESSAGES, 0)  # one call: it never returns messages of an assignment it has just learned of
+        return None
+
+    def _places(self, share: Share) -> dict[str, list[str]]:
+        place = self._setting.place
+        assert place is not None
+        if share.topics > 1:
+            raise ConfigError("must be left out with several topics: a key has a place in one", "source.partitioner")
+        found: dict[str, list[str]] = {name: [] for name in share.mine.values()}
+        for key in self._keys:
+            name = share.mine.get(place(key, share.total))
+            if name is not None:
+                found[name].append(key)
+        return found
+
+    def _stand_by(self, why: str) -> None:
+        if self.trouble != why:
+            LOG.info("%s", why)
+        self._health.bad(why)
+        self._ending.wait(_STAND_BY_S)
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """Unix milliseconds by the system's clock."""
     return time.time_ns() // 1_000_000
 
 

@@ -7,6 +7,7 @@ inspection, decides the rare draws that 64 bits cannot, and is enough for a smal
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
@@ -227,11 +228,42 @@ def geometric_draw(rate: Fraction, word: int, more: Source) -> int:
         word, bits, digits = (word << 64) | more(), bits + 64, digits + 40
 
 
+def _place(
+    drawn: int, bits: int, sizes: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction, digits: int
+) -> int | None:
+    """Which of the intervals of lengths sizes[i] exp(-rate costs[i]) / total holds drawn / 2**bits; None: undecided.
+
+    Costs ascend from 0. Weights are bounded from both sides to some `digits`; far ones are bounded all together.
+    """
+    total = int(sizes.sum())
+    places = digits + len(str(total))
+    most = math.ceil(places * 2.3026 / float(rate)) + 1  # exp(-rate most) < 10**-places
+    near = int(np.searchsorted(costs, most, side="right"))
+    low, high, before = [0], [0], None
+    with localcontext() as context:
+        context.prec = places + 12  # so that rounding the exponent, below 10**9, and the result moves less than one
+        for size, cost in zip(sizes[:near].tolist(), costs[:near].tolist(), strict=True):
+            if cost != before:
+                exponent = Decimal(cost * rate.numerator) / Decimal(rate.denominator)
+                unit, before = int((-exponent).exp().scaleb(places)), cost
+            low.append(low[-1] + size * max(unit - 2, 0))
+            high.append(high[-1] + size * (unit + 2))
+    is_all = near == len(costs)
+    rest = 0 if is_all else int(sizes[near:].sum())
+    ends = bisect.bisect_left(low, -(-(drawn + 1) * (high[-1] + rest) >> bits), 1)
+    last = min(ends, near)
+    if (ends <= near or is_all) and drawn * low[-1] >= high[last - 1] << bits:
+        return last - 1
+    return None
+
+
 @functools.cache
 def _kernels() -> Any:
-    """The compiled twins; imported when first needed, so that a small device can do without."""
-    from ._kernels import noise
-
+    """The compiled twins, imported when first needed; None where Numba is not installed, as on a small device."""
+    try:
+        from ._kernels import noise
+    except ImportError:
+        return None
     return noise
 
 
@@ -251,6 +283,11 @@ class Noise:
     @property
     def private(self) -> bool:
         return self._entropy.private
+
+    @property
+    def entropy(self) -> Entropy:
+        """Where its words come from."""
+        return self._entropy
 
     def discrete_gaussian(self, variance: Fraction | int, size: int) -> NDArray[np.int64]:
         """`size` independent discrete Gaussians of the given variance parameter (at most 2**80), int64.
@@ -272,6 +309,8 @@ class Noise:
         if not 0 < numerator <= MAX_VARIANCE * denominator:
             raise ConfigError(f"must be in (0, 2**80], got {float(exact):.3g}", "variance")
         kernels = _kernels()
+        if kernels is None:
+            return self._plain(size, lambda word: gaussian_draw(exact, word))
         scale, approximate = math.isqrt(numerator // denominator) + 1, numerator / denominator
         return self._fill(
             np.empty(size, np.int64),
@@ -295,6 +334,8 @@ class Noise:
         if not 0 < exact <= 2**40 or exact.numerator >= 2**55:
             raise ConfigError(f"must be in (0, 2**40] with a numerator below 2**55, got {exact}", "scale")
         kernels = _kernels()
+        if kernels is None:
+            return self._plain(size, lambda word: laplace_draw(exact, word))
         return self._fill(
             np.empty(size, np.int64),
             8,
@@ -327,6 +368,51 @@ class Noise:
         """Independent uniform integers of `bits` <= 24 random bits each, int32 (size,)."""
         words = self._entropy.words((size + 1) // 2).view(np.uint32)[:size]
         return (words & np.uint32((1 << bits) - 1)).astype(np.int32)
+
+    def uniform_integers(self, bound: int, size: int) -> NDArray[np.int64]:
+        """Independent uniform integers in [0, bound), bound <= 2**62, int64 (size,).
+
+        Source
+        ------
+        Masked rejection, a word a try.
+        """
+        if not 1 <= bound <= 2**62:
+            raise ConfigError(f"must be in [1, 2**62], got {bound}", "bound")
+        mask, found, held = np.uint64((1 << (bound - 1).bit_length()) - 1), np.empty(size, np.int64), 0
+        while held < size:
+            values = (self._entropy.words(size - held) & mask).astype(np.int64)
+            values = values[values < bound]
+            found[held : held + len(values)] = values
+            held += len(values)
+        return found
+
+    def uniforms(self, size: int) -> NDArray[np.float64]:
+        """Independent multiples of 2**-53, uniform in [0, 1): float64 (size,).
+
+        Privacy
+        -------
+        Rounded: only for draws whose floating-point limits are stated where they are used, and for post-processing.
+
+        Source
+        ------
+        The first 53 bits of a word.
+        """
+        return (self._entropy.words(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def normals(self, size: int) -> NDArray[np.float64]:
+        """Independent standard normals in floating point: float64 (size,).
+
+        Privacy
+        -------
+        Never to be added to data: rounded numbers give it away. For draws that state that limit, see `uniforms`.
+
+        Source
+        ------
+        Box and Muller 1958.
+        """
+        first, second = 1.0 - self.uniforms(size), self.uniforms(size)
+        found: NDArray[np.float64] = np.sqrt(-2.0 * np.log(first)) * np.cos(2.0 * math.pi * second)
+        return found
 
     def failures(self, rate: Fraction, size: int) -> NDArray[np.int64]:
         """Failures before each success of independent coins with probability `rate` in [2**-40, 1]: int64 (size,).
@@ -381,6 +467,51 @@ class Noise:
                 bits[i] = self._slow_bit(int(counts[i]), size, threshold, sigma, int(words[i]))
         return bits.view(np.bool_)
 
+    def uniform_below(self, bound: int) -> int:
+        """A uniform integer in [0, bound), bound <= 2**63, exactly."""
+        if not 1 <= bound <= 2**63:
+            raise ConfigError(f"must be in [1, 2**63], got {bound}", "bound")
+        return _uniform_below(bound, _Reader(self._entropy))
+
+    def exponential_choice(self, sizes: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction) -> int:
+        """An index i with a probability proportional to sizes[i] exp(-rate costs[i]), exactly.
+
+        Parameters
+        ----------
+        sizes : int64 (n,)
+            How many equal candidates each index stands for, >= 0; their sum is in [1, 2**62].
+        costs : int64 (n,)
+        rate : Fraction
+            Positive.
+
+        Privacy
+        -------
+        Where one record moves the costs by amounts that differ by at most s: (rate s)-bounded range, so
+        (rate s)**2 / 8-zCDP.
+
+        Complexity
+        ----------
+        Sorting, and some 10 microseconds for each index whose cost is within about 100 / rate of the least.
+
+        Source
+        ------
+        Exponential mechanism (McSherry and Talwar 2007), by inversion of a uniform number that is compared with
+        rigorous bounds, more digits being computed until they decide. zCDP of bounded range: Cesar and Rogers 2021.
+        """
+        used = np.flatnonzero(sizes > 0)
+        if not (rate > 0 and len(used)):
+            raise ConfigError("must hold a candidate, and the rate be positive", "sizes")
+        order = used[np.argsort(costs[used], kind="stable")]
+        above, word = costs[order] - costs[order[0]], _Reader(self._entropy)
+        drawn = bits = 0
+        for digits in itertools.count(25, 40):
+            while bits < 4 * digits:
+                drawn, bits = (drawn << 64) | word(), bits + 64
+            found = _place(drawn, bits, sizes[order], above, rate, digits)
+            if found is not None:
+                break
+        return int(order[found])
+
     def _slow_bit(self, count: int, size: int, threshold: float, sigma: float, first16: int) -> bool:
         """The bit of one point whose first 16 random bits do not decide."""
         x = (Fraction(threshold) - count + Fraction(size, 2)) / Fraction(sigma)
@@ -391,6 +522,11 @@ class Noise:
         # 60 correct digits are far below the 2**-100 that is charged for, so they stand for the tail itself.
         tail = normal_tail(abs(x))
         return _uniform_is_below(first, itertools.repeat((tail, tail)), more) == (x >= 0)
+
+    def _plain(self, size: int, draw: Callable[[Source], int]) -> NDArray[np.int64]:
+        """The values that the compiled sampler would draw from the same words, slower."""
+        reader = _Reader(self._entropy)
+        return np.array([draw(reader) for _ in range(size)], np.int64)
 
     def _fill(
         self,

@@ -5,7 +5,9 @@ A record's position is the index of its message, so a message counts whole or no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +22,9 @@ from .records import (
     Rejection,
     Schema,
     as_objects,
+    parse_label,
+    parse_level,
     parse_time,
-    parse_user,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 FORMATS = ("json", "msgpack", "floats", "arrow")
 LONGEST_MESSAGE = 2**24
 """Bytes; longer ones are rejected unread."""
+_DICTIONARY, _BATCH = 2, 3  # kinds of Arrow messages
 
 
 def decoder_for(format: str, schema: Schema) -> LineDecoder:
@@ -40,7 +44,7 @@ def decoder_for(format: str, schema: Schema) -> LineDecoder:
     format : str
         ``json`` or ``msgpack``: one object per message. ``floats``: rows of one little-endian int64 (event time, in
         milliseconds) and d float64 (features in the configuration's order), back to back. ``arrow``: an Arrow IPC
-        stream with columns named as in the configuration.
+        stream with columns named as in the configuration, plain (no dictionaries) and not compressed.
     schema : Schema
 
     Raises
@@ -48,10 +52,10 @@ def decoder_for(format: str, schema: Schema) -> LineDecoder:
     ConfigError
     """
     if format in ("json", "msgpack"):
-        return _Bounded(Objects(schema, format))
+        return _Bounded(Objects(schema, format, are_messages=True))
     if format == "floats":
-        if schema.user is not None or schema.time_unit != "ms":
-            raise ConfigError("'floats' hold times in ms and features, no users: use 'arrow'", "source.format")
+        if schema.labels or schema.time_unit != "ms":
+            raise ConfigError("'floats' hold times in ms and features, no users or keys: use 'arrow'", "source.format")
         return _Bounded(FloatBlocks(schema))
     if format == "arrow":
         return _Bounded(ArrowBlocks(schema))
@@ -83,15 +87,21 @@ class FloatBlocks:
         lengths = np.fromiter(map(len, lines), np.int64, len(lines))
         whole = (lengths > 0) & (lengths % width == 0)
         rejections = [Rejection("broken_record", first_position + i) for i in np.flatnonzero(~whole).tolist()]
-        data = b"".join(lines if whole.all() else [lines[i] for i in np.flatnonzero(whole).tolist()])
-        rows = np.frombuffer(data, self._row)
-        positions = first_position + np.repeat(np.flatnonzero(whole), lengths[whole] // width)
-        times, values = rows["time"].astype(np.int64), rows["values"].reshape(len(rows), self._dimension)
+        counts = np.where(whole, lengths // width, 0)
+        times = np.empty(int(counts.sum()), np.int64)
+        values = np.empty((len(times), self._dimension))
+        stop = 0
+        for line, count in zip(lines, counts.tolist(), strict=True):  # copied once, straight to where they stay
+            if count:
+                rows, start, stop = np.frombuffer(line, self._row), stop, stop + count
+                times[start:stop] = rows["time"]
+                values[start:stop] = rows["values"]
+        positions = first_position + np.repeat(np.arange(len(lines)), counts)
         good = (times >= -MAX_TIME_MS) & (times <= MAX_TIME_MS)
         if good.all():
-            return Batch(times, values.astype(np.float64), positions, rejections)
+            return Batch(times, values, positions, rejections)
         rejections += [Rejection("bad_time", position) for position in positions[~good].tolist()]
-        return Batch(times[good], values[good].astype(np.float64), positions[good], _sorted(rejections))
+        return Batch(times[good], values[good], positions[good], _sorted(rejections))
 
 
 class ArrowBlocks:
@@ -111,46 +121,69 @@ class ArrowBlocks:
 
     def _message(self, line: bytes, position: int) -> Batch:
         schema = self._schema
+        names = [schema.time, *schema.features, *schema.labels]
         try:
-            with self._arrow.ipc.open_stream(line) as reader:
+            found = self._arrow.ipc.open_stream(line).schema
+            for name in names:  # before any column is looked into, so that small messages cannot become large ones
+                if found.names.count(name) != 1:
+                    return self._nothing([Rejection("missing", position, name)])
+                if not self._is_flat(name, found.field(name).type):
+                    kinds = {schema.time: "bad_time", schema.user: "bad_user", schema.key: "unknown_key"}
+                    reason = kinds.get(name, "not_a_number")
+                    return self._nothing([Rejection(reason, position, name)])
+            if any(map(_is_compressed, self._metadata(line))):
+                return self._nothing([Rejection("broken_record", position)])
+            wanted = self._arrow.ipc.IpcReadOptions(included_fields=[found.names.index(name) for name in names])
+            with self._arrow.ipc.open_stream(line, options=wanted) as reader:
                 table = reader.read_all()
             table.validate(full=True)
-        except (self._arrow.ArrowException, OSError, ValueError, EOFError):
+        except (self._arrow.ArrowException, OSError, ValueError, EOFError, MemoryError, IndexError, struct.error):
             return self._nothing([Rejection("broken_record", position)])
-        names = [schema.time, *schema.features, *filter(None, [schema.user])]
-        for name in names:
-            if table.column_names.count(name) != 1:
-                return self._nothing([Rejection("missing", position, name)])
         n = table.num_rows
         rejections: dict[int, Rejection] = {}
         values = np.empty((n, len(schema.features)))
         for k, name in enumerate(schema.features):
             column = table.column(name)
-            if not _is_number(self._arrow, column.type):
-                return self._nothing([Rejection("not_a_number", position, name)])
+            if name in schema.levels:
+                values[:, k] = self._levels(column, name, position, rejections)
+                continue
             values[:, k] = column.to_numpy().astype(np.float64)
             absent = np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.bool_)
             for i in np.flatnonzero(absent | ~np.isfinite(values[:, k])).tolist():
                 rejections.setdefault(i, Rejection("missing" if absent[i] else "not_finite", position, name))
         times = self._times(table.column(schema.time), position, rejections)
-        users = None
-        if schema.user is not None:
-            names_of = [""] * n
-            for i, value in enumerate(table.column(schema.user).to_pylist()):
-                try:
-                    names_of[i] = parse_user(value)
-                except Refused as refused:
-                    rejections.setdefault(i, Rejection(refused.reason, position, schema.user))
-            users = as_objects(names_of)
+        labels = [self._label(table.column(name), name, position, rejections) for name in schema.labels]
         good = np.ones(n, np.bool_)
         good[list(rejections)] = False
-        return Batch(
+        batch = Batch(
             times[good],
             values[good],
             np.full(int(good.sum()), position),
             [rejections[i] for i in sorted(rejections)],
-            None if users is None else users[good],
         )
+        return schema.labeled(batch, [label[good] for label in labels])
+
+    def _levels(self, column: Any, name: str, position: int, rejections: dict[int, Rejection]) -> list[float]:
+        """Codes, 0 where there is none."""
+        found = []
+        for i, value in enumerate(column.to_pylist()):
+            try:
+                found.append(parse_level(value, self._schema.levels[name]))
+            except Refused as refused:
+                found.append(0.0)
+                rejections.setdefault(i, Rejection(refused.reason, position, name))
+        return found
+
+    def _label(self, column: Any, name: str, position: int, rejections: dict[int, Rejection]) -> NDArray[np.object_]:
+        """Users' ids or keys as text, empty where there is none."""
+        reason = "bad_user" if name == self._schema.user else "unknown_key"
+        texts = [""] * len(column)
+        for i, value in enumerate(column.to_pylist()):
+            try:
+                texts[i] = parse_label(value, reason)
+            except Refused as refused:
+                rejections.setdefault(i, Rejection(refused.reason, position, name))
+        return as_objects(texts)
 
     def _times(self, column: Any, position: int, rejections: dict[int, Rejection]) -> NDArray[np.int64]:
         """Event times in milliseconds, 0 where there is none."""
@@ -169,28 +202,73 @@ class ArrowBlocks:
                 rejections[i] = Rejection(refused.reason, position, name)
         return times
 
+    def _is_flat(self, name: str, kind: Any) -> bool:
+        """Whether a column has what it must, in full: a value that stands for many could stand for millions."""
+        types = self._arrow.types
+        is_text = types.is_string(kind) or types.is_large_string(kind)
+        is_number = types.is_integer(kind) or types.is_floating(kind)
+        if name == self._schema.time:
+            return bool(is_number or is_text or types.is_timestamp(kind))
+        if name in self._schema.labels:
+            return bool(is_text or types.is_integer(kind) or types.is_binary(kind) or types.is_large_binary(kind))
+        return bool(is_number or (name in self._schema.levels and (is_text or types.is_boolean(kind))))
+
+    def _metadata(self, line: bytes) -> Iterator[bytes]:
+        """Of every message of a stream."""
+        reader = self._arrow.ipc.MessageReader.open_stream(line)
+        with suppress(StopIteration):
+            while True:
+                yield reader.read_next_message().metadata.to_pybytes()
+
     def _nothing(self, rejections: list[Rejection]) -> Batch:
-        users = None if self._schema.user is None else as_objects([])
-        return Batch(
-            np.empty(0, np.int64), np.empty((0, len(self._schema.features))), np.empty(0, np.int64), rejections, users
-        )
+        nothing, features = np.empty(0, np.int64), np.empty((0, len(self._schema.features)))
+        labels = [as_objects([]) for _ in self._schema.labels]
+        return self._schema.labeled(Batch(nothing, features, nothing, rejections), labels)
 
 
-def _is_number(arrow: Any, kind: Any) -> bool:
-    return bool(arrow.types.is_integer(kind) or arrow.types.is_floating(kind))
+def _is_compressed(metadata: bytes) -> bool:
+    """Whether an Arrow message (a FlatBuffer) says that its buffers are compressed, which the library does not tell.
+
+    Compressed, 15 kB can hold a gigabyte.
+    """
+    message = _u32(metadata, 0)
+    kind_at, header_at = _field(metadata, message, 1), _field(metadata, message, 2)
+    if not (kind_at and header_at):
+        return False
+    kind, batch = metadata[kind_at], header_at + _u32(metadata, header_at)
+    if kind == _DICTIONARY:
+        data_at = _field(metadata, batch, 1)
+        if not data_at:
+            return False
+        kind, batch = _BATCH, data_at + _u32(metadata, data_at)
+    return kind == _BATCH and _field(metadata, batch, 3) != 0
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Where a field of a FlatBuffer's table stands; 0 if it is not there."""
+    vtable = table - struct.unpack_from("<i", data, table)[0]
+    size = struct.unpack_from("<H", data, vtable)[0]
+    if 6 + 2 * number > size:
+        return 0
+    offset = int(struct.unpack_from("<H", data, vtable + 4 + 2 * number)[0])
+    return table + offset if offset else 0
+
+
+def _u32(data: bytes, at: int) -> int:
+    return int(struct.unpack_from("<I", data, at)[0])
 
 
 def _join(parts: Sequence[Batch]) -> Batch:
     """Batches of messages in order, as one."""
-    users: NDArray[np.object_] | None = None
-    if parts[0].users is not None:
-        users = np.concatenate([part.users for part in parts if part.users is not None])
+    users = [part.users for part in parts if part.users is not None]
+    keys = [part.keys for part in parts if part.keys is not None]
     return Batch(
         np.concatenate([part.times_ms for part in parts]),
         np.concatenate([part.values for part in parts]),
         np.concatenate([part.positions for part in parts]),
         [rejection for part in parts for rejection in part.rejections],
-        users,
+        np.concatenate(users) if users else None,
+        np.concatenate(keys) if keys else None,
     )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .config import Config, Job
 from .errors import ConfigError, UnusablePlan
-from .releases.base import Forecast, Mechanism
-from .releases.mean import FriendlyMean, RecentredMean
-from .releases.tracking import TrackingMean
+from .releases.base import Forecast, Mechanism, Notes, percent
+from .releases.registry import method_of
 from .zcdp import RHO_UNIT, PrivacyLoss, epsilon_tight
 
 NEVER, RARELY = 0.01, 0.99
@@ -28,10 +27,8 @@ class Plan:
     ----------
     probability : float
         Chance that a window of `size_hint` records that are all friends releases a value.
-    sigma : list of float
-        Expected noise deviation per coordinate, in the features' own (transformed) units.
-    pairs, pair_share : str, float
-        Which pairs of records are compared to find a core, and which share of all.
+    sigma : dict
+        Expected noise deviations by name: of a mean per coordinate, in the features' own (transformed) units.
     smallest_size : int or None
         Records from which a window releases with 99% if `size_hint` says so; None if no size up to 2**40 does.
     stopped : PrivacyLoss or None
@@ -40,17 +37,19 @@ class Plan:
         How what windows give back is rolled forward.
     saved_rho, saved_sigma : float or None
         If every other window stops at its size: the largest rho offered to one, and its noise as a part of the first's.
-    warm_sigma : dict or None
-        Of a tracking mean: the noise of a window that goes on from the last one.
     total : PrivacyLoss or None
         Cap of the sum of all windows, on top.
+    keys, keys_per_user : int or None
+        Of a stream in parts, one of which the plan is about.
+    notes, facts : list of str, dict
+        What the kind of release says besides, for humans and for programs.
+    case : str
+        Of which records `probability` and `smallest_size` speak.
     """
 
     stream: str
     kind: str
-    method: str
-    pairs: str
-    pair_share: float
+    method: str | None
     unit: str
     size_hint: int | None
     probability: float
@@ -71,12 +70,20 @@ class Plan:
     savings: str = "none"
     saved_rho: float | None = None
     saved_sigma: float | None = None
-    warm_sigma: dict[str, float] | None = None
     total: PrivacyLoss | None = None
+    notes: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    case: str = ""
+    keys: int | None = None
+    keys_per_user: int | None = None
     warnings: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         values = asdict(self)
+        values |= values.pop("facts")
+        values.pop("case")
+        if self.keys is None:
+            del values["keys"], values["keys_per_user"]
         for name in ("loss", "per_record", "capacity", "stopped", "total"):
             loss = getattr(self, name)
             values[name] = None if loss is None else loss.as_dict()
@@ -84,17 +91,17 @@ class Plan:
 
     def lines(self) -> list[str]:
         """For a human."""
-        what = f"{self.kind} ({self.method})" if self.kind == "mean" else self.kind
+        what = f"{self.kind} ({self.method})" if self.method else self.kind
         points = "users" if self.unit == "user" else "records"
         at = f" of {self.size_hint} {points}" if self.size_hint else ""
         noise = ", ".join(f"{name} {_short(value)}" for name, value in self.sigma.items())
         lines = [
             f"stream {self.stream!r}: {what} per window, unit {self.unit!r}",
-            f"a window{at} releases with probability {_percent(self.probability)}; noise (standard deviation): {noise}",
+            *self._key_lines(),
+            f"a window{at} releases with probability {percent(self.probability)}; noise (standard deviation): {noise}",
         ]
-        if self.pairs != "exact":
-            lines.append(f"friends are counted among {_percent(self.pair_share)} of all pairs ({self.pairs})")
-        if self.kind == "mean":
+        lines += self.notes
+        if self.smallest_size != 1:
             smallest = (
                 "no size" if self.smallest_size is None else f"{self.smallest_size} {points} that are all friends"
             )
@@ -110,11 +117,19 @@ class Plan:
             lines.append(f"and the sum of all windows stays within {self.total}")
         return lines + [f"warning: {text}" for text in self.warnings]
 
+    def _key_lines(self) -> list[str]:
+        if self.keys is None:
+            return []
+        lines = [f"{self.keys} keys, each answered for itself: all that follows is about one of them"]
+        if self.unit != "event":
+            whom = "user" if self.unit == "user" else "protected set of records"
+            lines.append(
+                f"each has `budget` divided by {self.keys_per_user}: a {whom} may lie under so many keys, and no more"
+            )
+        return lines
+
     def _saving_lines(self) -> list[str]:
         lines = []
-        if self.warm_sigma is not None:
-            noise = ", ".join(f"{name} {_short(value)}" for name, value in self.warm_sigma.items())
-            lines.append(f"a window that goes on from the last one: noise {noise}, and no delta")
         if self.stopped is not None:
             lines.append(f"a window that its noisy size shows to be too small costs {self.stopped}; the rest goes back")
         if self.saved_rho is not None and self.saved_sigma is not None:
@@ -166,7 +181,7 @@ def plan(config: Config, delta: float | None = None) -> Plan:
     job = Job.of(config)
     mechanism, schedule = job.mechanism, job.schedule
     hint = config.release.size_hint
-    forecast = _usable_forecast(job, hint)
+    forecast, notes = _usable_forecast(job, hint), mechanism.notes(hint, job.grid)
     delta = max(1e-6, 2 * job.terms.capacity.delta) if delta is None else delta
     per_day = DAY_MS / schedule.slide_ms
 
@@ -177,13 +192,11 @@ def plan(config: Config, delta: float | None = None) -> Plan:
     return Plan(
         stream=job.terms.stream,
         kind=mechanism.kind,
-        method=config.release.method,
-        pairs=mechanism.pairs.kind,
-        pair_share=float(mechanism.pairs.rate),
+        method=method_of(config.release),
         unit=job.terms.unit,
         size_hint=hint,
         probability=forecast.probability,
-        sigma=_sigma(job, forecast.sigma),
+        sigma=mechanism.predicted(hint or 1000, job.grid),
         smallest_size=_smallest_size(mechanism),
         loss=mechanism.loss,
         per_record=mechanism.loss * (schedule.overlap if is_event else 1),
@@ -197,52 +210,57 @@ def plan(config: Config, delta: float | None = None) -> Plan:
         epsilon_year=epsilon(mechanism.loss, per_day * 365),
         lasting_windows=None if is_event else _lasting(mechanism.loss, job.terms.capacity),
         total=job.terms.total,
-        warnings=_warnings(job, forecast.probability, forecast.sigma, hint) + _pair_advice(job, hint),
-        **_savings(job, config.budget.savings, hint),
+        notes=list(notes.lines),
+        facts=notes.facts,
+        case=notes.case,
+        keys=len(job.keys) or None,
+        keys_per_user=(config.stream.keys_per_user or len(job.keys)) if job.keys else None,
+        stopped=notes.stopped,
+        warnings=_warnings(job, forecast.probability, notes, hint) + _pair_advice(job, notes, hint),
+        **_savings(job, notes.stopped, config.budget.savings, hint),
     )
 
 
-def _savings(job: Job, policy: str, hint: int | None) -> dict[str, Any]:
-    """What stages that never start give back, and what becomes of it."""
-    mechanism = job.mechanism
-    found: dict[str, Any] = {}
-    if isinstance(mechanism, TrackingMean) and hint is not None:
-        found["warm_sigma"] = _sigma(job, mechanism.forecast_warm(hint))
-        mechanism = mechanism.cold
-    if not isinstance(mechanism, (FriendlyMean, RecentredMean)):
-        return found
-    stopped = found["stopped"] = mechanism.core.stages[0]
-    savings = job.spending.savings
-    if savings is None or hint is None or savings.queries is None:
-        return found
+def _savings(job: Job, stopped: PrivacyLoss | None, policy: str, hint: int | None) -> dict[str, Any]:
+    """What becomes of what stages that never start give back."""
+    mechanism, savings = job.mechanism, job.spending.savings
+    if stopped is None or savings is None or hint is None or savings.queries is None:
+        return {}
     left, most = savings.capacity_nano, 0
     for index in range(min(savings.queries, 10_000)):
         offer = job.spending.offer(index, PrivacyLoss(savings.capacity_nano - left), None).loss.rho_nano
         most = max(most, offer)
         left -= stopped.rho_nano * offer // mechanism.loss.rho_nano if index % 2 == 0 else offer
     best = job.spending.at(most, None).forecast(hint).sigma
-    return found | {
+    return {
         "savings": policy,
         "saved_rho": most / RHO_UNIT,
         "saved_sigma": best / job.mechanism.forecast(hint).sigma,
     }
 
 
-def _pair_advice(job: Job, hint: int | None) -> list[str]:
+def _pair_advice(job: Job, notes: Notes, hint: int | None) -> list[str]:
     """Whether another choice of pairs would be cheaper on this machine: measured, for large windows only."""
-    mechanism = _coldest(job.mechanism)
-    if hint is None or hint < MANY or not isinstance(mechanism, (FriendlyMean, RecentredMean)):
+    if hint is None or hint < MANY or notes.core is None:
         return []
     from .speeds import cheapest_pairs
 
-    core = PrivacyLoss(mechanism.loss.rho_nano // 10, mechanism.loss.delta_femto // 2)
-    best = cheapest_pairs(hint, job.grid.dimension, core, tumbling=job.schedule.reach == 1)
-    if best.kind == mechanism.pairs.kind:
+    pairs, loss = notes.core
+    best = cheapest_pairs(hint, job.grid.dimension, loss, tumbling=job.schedule.reach == 1)
+    if best.kind == pairs.kind:
         return []
     return [
         f"`release.pairs` = {best.kind!r} would count the friends of {hint} records faster on this machine: in about "
         f"{best.seconds:.2g} s of one core"
     ]
+
+
+def warnings_about(config: Config) -> list[str]:
+    """What to say before a run that goes ahead anyway: `doubts`, or why it is hopeless."""
+    try:
+        return doubts(config)
+    except UnusablePlan as error:
+        return [str(error)]
 
 
 def doubts(config: Config) -> list[str]:
@@ -254,7 +272,7 @@ def doubts(config: Config) -> list[str]:
     """
     job, hint = Job.of(config), config.release.size_hint
     forecast = _usable_forecast(job, hint)
-    return _warnings(job, forecast.probability, forecast.sigma, hint)
+    return _warnings(job, forecast.probability, job.mechanism.notes(hint, job.grid), hint)
 
 
 def _usable_forecast(job: Job, hint: int | None) -> Forecast:
@@ -264,32 +282,22 @@ def _usable_forecast(job: Job, hint: int | None) -> Forecast:
         smallest = _smallest_size(mechanism)
         needed = f"{smallest} records per window" if smallest else "a larger `release.rho`"
         raise UnusablePlan(
-            f"a window of {hint} records that are all friends would release with probability "
-            f"{_percent(forecast.probability)} at {mechanism.loss}: it needs {needed}; use longer windows (and set "
+            f"a window of {hint} records{mechanism.notes(hint, job.grid).case} would release with probability "
+            f"{percent(forecast.probability)} at {mechanism.loss}: it needs {needed}; use longer windows (and set "
             "`size_hint` to what they hold), or raise `release.rho` or `release.delta`",
             "release",
         )
     return forecast
 
 
-def _sigma(job: Job, steps: float) -> dict[str, float]:
-    if job.mechanism.kind != "mean":
-        return {job.mechanism.kind: steps}
-    step = job.grid.lattice.step
-    return {feature.name: feature.scale * step * steps for feature in job.grid.features}
-
-
 def _smallest_size(mechanism: Mechanism) -> int | None:
     """Smallest n whose windows release with 99%, if n is also the size hint that the budget is divided by."""
 
-    mechanism = _coldest(mechanism)
-
     def usable(n: int) -> bool:
         try:
-            planned = replace(mechanism, size_hint=n) if hasattr(mechanism, "size_hint") else mechanism  # type: ignore[type-var]
-        except ConfigError:  # sampled pairs of so few records find no core
+            return mechanism.sized(n).forecast(n).probability >= RARELY
+        except ConfigError:  # sampled pairs of so few records find no core, for instance
             return False
-        return planned.forecast(n).probability >= RARELY
 
     high = 1
     while not usable(high):
@@ -303,21 +311,16 @@ def _smallest_size(mechanism: Mechanism) -> int | None:
     return high
 
 
-def _coldest(mechanism: Mechanism) -> Mechanism:
-    """What answers a window when nothing is known."""
-    return mechanism.cold if isinstance(mechanism, TrackingMean) else mechanism
-
-
 def _lasting(loss: PrivacyLoss, capacity: PrivacyLoss) -> int:
     windows = capacity.rho_nano // loss.rho_nano
     return min(windows, capacity.delta_femto // loss.delta_femto) if loss.delta_femto else windows
 
 
-def _warnings(job: Job, probability: float, sigma: float, hint: int | None) -> list[str]:
+def _warnings(job: Job, probability: float, notes: Notes, hint: int | None) -> list[str]:
     warnings = []
     if hint is not None and probability < RARELY:
         warnings.append(
-            f"a window of {hint} records releases with probability {_percent(probability)} only: raise `release.rho`"
+            f"a window of {hint} records releases with probability {percent(probability)} only: raise `release.rho`"
         )
     if job.terms.capacity.rho > 5:
         warnings.append(f"`budget.rho` = {job.terms.capacity.rho:g} protects weakly")
@@ -325,10 +328,7 @@ def _warnings(job: Job, probability: float, sigma: float, hint: int | None) -> l
         warnings.append(
             f"`budget.delta` = {job.terms.capacity.delta:g} is large: below 1 / (number of people) is usual"
         )
-    if job.mechanism.kind == "mean" and sigma < 1:
-        warnings.append("`lattice.step` is coarser than the noise: a finer step costs nothing")
-    if job.mechanism.radius_squared and sigma**2 > job.mechanism.radius_squared:
-        warnings.append("the noise is larger than `release.radius`: such a release says nothing; raise `release.rho`")
+    warnings += notes.warnings
     schedule = job.schedule
     now = time.time_ns() // 1_000_000
     if job.clock == "eof" and schedule.end_ms is not None and schedule.end_ms > now:
@@ -344,12 +344,6 @@ def _warnings(job: Job, probability: float, sigma: float, hint: int | None) -> l
         if rest:
             warnings.append(f"the last {rest} ms before `window.end` lie in no window: records there are rejected")
     return warnings
-
-
-def _percent(probability: float) -> str:
-    if 0.001 <= probability <= 0.999:
-        return f"{100 * probability:.3g}%"
-    return f"{100 * probability:.2g}%" if probability < 0.5 else "over 99.9%"
 
 
 def _short(value: float) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from .releases.tracking import TrackingMean
 from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class Spending:
 
     @property
     def tracks(self) -> bool:
-        return isinstance(self.mechanism, TrackingMean)
+        return self.mechanism.tracks
 
     def offer(self, index: int, spent: PrivacyLoss, track: Track | None) -> Mechanism:
         """The mechanism, at the loss to charge, of the window with this index (from 0)."""
@@ -74,13 +73,12 @@ class Spending:
 
     def at(self, rho_nano: int, track: Track | None) -> Mechanism:
         """The mechanism at a rho that was offered, or charged before a crash."""
-        mechanism: Any = self.mechanism
+        mechanism = self.mechanism
         if rho_nano != mechanism.loss.rho_nano:
-            mechanism = _with_rho(mechanism, rho_nano)
-        return cast("Mechanism", mechanism.after(track) if self.tracks else mechanism)
+            mechanism = _with_rho(mechanism, rho_nano)  # type: ignore[arg-type]
+        return mechanism.after(track) if self.tracks else mechanism
 
 
 @lru_cache(maxsize=256)
-def _with_rho(mechanism: Any, rho_nano: int) -> Any:
-    loss = PrivacyLoss(rho_nano, mechanism.loss.delta_femto)
-    return mechanism.at(loss) if isinstance(mechanism, TrackingMean) else replace(mechanism, loss=loss)
+def _with_rho(mechanism: Mechanism, rho_nano: int) -> Mechanism:
+    return mechanism.at(PrivacyLoss(rho_nano, mechanism.loss.delta_femto))

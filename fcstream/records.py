@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -33,9 +34,14 @@ REASONS = (
     "late",  # arrived after close + lateness of every window it belongs to
     "window_closed",  # all its windows were answered already
     "duplicate",  # this source position was taken before
-    "bad_user",  # a user's id that is neither text nor a whole number
+    "bad_user",  # a user's id that is neither text nor a whole number, or longer than `LONGEST_LABEL`
+    "unknown_level",  # a Boolean or a category that is none of its declared levels
+    "unknown_key",  # a key that is not among the declared ones, or has no place in the partition it came by
 )
 MAX_TIME_MS = 2**53
+LONGEST_LABEL = 1024
+"""Characters (bytes, if it comes as such): ids are kept until their window closes."""
+_LONGEST_DIAGNOSIS = 2**16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -63,6 +69,8 @@ class Batch:
     rejections : list of Rejection
     users : array of str (n,), or None
         Whose record it is; None if the stream has no users.
+    keys : array of str (n,), or None
+        Which part of the stream it belongs to, not yet compared with the declared ones; None if there are no parts.
     """
 
     times_ms: NDArray[np.int64]
@@ -70,6 +78,18 @@ class Batch:
     positions: NDArray[np.int64]
     rejections: list[Rejection] = field(default_factory=list)
     users: NDArray[np.object_] | None = None
+    keys: NDArray[np.object_] | None = None
+
+    def pick(self, rows: NDArray[Any], rejections: list[Rejection] | None = None) -> Batch:
+        """Some of the rows, by mask or index, with other rejections."""
+        return Batch(
+            self.times_ms[rows],
+            self.values[rows],
+            self.positions[rows],
+            rejections or [],
+            None if self.users is None else self.users[rows],
+            None if self.keys is None else self.keys[rows],
+        )
 
 
 class SeenPositions:
@@ -109,12 +129,27 @@ class SeenPositions:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Which fields make a record: the event time, its unit, the features in order, and whose it is (None: nobody's)."""
+    """Which fields make a record: the event time, its unit, the features in order, whose it is (None: nobody's), to
+    which part of the stream it belongs (None: there is but one), and the codes of features that are no numbers."""
 
     time: str
     time_unit: str
     features: tuple[str, ...]
     user: str | None = None
+    key: str | None = None
+    levels: Mapping[str, Mapping[Any, int]] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The fields that hold text or whole numbers: user, key."""
+        return tuple(name for name in (self.user, self.key) if name is not None)
+
+    def labeled(self, batch: Batch, columns: Sequence[NDArray[np.object_]]) -> Batch:
+        """Give a batch the columns of its labels."""
+        found = dict(zip(self.labels, columns, strict=True))
+        batch.users = None if self.user is None else found[self.user]
+        batch.keys = None if self.key is None else found[self.key]
+        return batch
 
     def __post_init__(self) -> None:
         if self.time_unit not in TIME_UNITS:
@@ -187,26 +222,42 @@ def parse_number(value: Any) -> float:
     return number
 
 
-def parse_user(value: Any) -> str:
-    """A user's id: text, or a whole number, which is as good as its decimal text.
+def parse_level(value: Any, codes: Mapping[Any, int]) -> float:
+    """The code of a Boolean or of a category's level.
 
     Raises
     ------
     Refused
-        ``missing`` or ``bad_user``.
+        ``missing`` or ``unknown_level``.
+    """
+    code = None if isinstance(value, (list, dict)) else codes.get(value)
+    if code is None:
+        raise Refused("missing" if value is None or value == "" else "unknown_level")
+    return float(code)
+
+
+def parse_label(value: Any, reason: str = "bad_user") -> str:
+    """A user's id or a key: text of some length, or a whole number, which is as good as its decimal text.
+
+    Raises
+    ------
+    Refused
+        ``missing``, or `reason`.
     """
     if value is None or value == "" or value == b"":
         raise Refused("missing")
+    if isinstance(value, (str, bytes)) and len(value) > LONGEST_LABEL:
+        raise Refused(reason)
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise Refused("bad_user")
+        raise Refused(reason)
     try:
         return str(int(value))
     except ValueError:  # more digits than Python writes
-        raise Refused("bad_user") from None
+        raise Refused(reason) from None
 
 
 def batch_from_rows(
@@ -218,7 +269,7 @@ def batch_from_rows(
     """
     times: list[int] = []
     values: list[list[float]] = []
-    users: list[str] = []
+    labels: list[list[str]] = []
     kept: list[int] = []
     rejections: list[Rejection] = []
     for position, row in zip(positions, rows, strict=True):
@@ -231,25 +282,33 @@ def batch_from_rows(
             numbers = []
             for name in schema.features:
                 value = row.get(name)
+                if name in schema.levels:
+                    numbers.append(parse_level(value, schema.levels[name]))
+                    continue
                 if isinstance(value, str) and not texts:
                     raise Refused("not_a_number")
                 numbers.append(parse_number(value))
-            if schema.user is not None:
-                name = schema.user
-                users.append(parse_user(row.get(name)))
+            texts_of = []
+            for name in schema.labels:
+                texts_of.append(parse_label(row.get(name), _bad_label(schema, name)))
         except Refused as refused:
             rejections.append(Rejection(refused.reason, position, name))
             continue
         times.append(time)
         values.append(numbers)
+        labels.append(texts_of)
         kept.append(position)
-    return Batch(
+    batch = Batch(
         np.array(times, np.int64),
         np.array(values, np.float64).reshape(len(values), len(schema.features)),
         np.array(kept, np.int64),
         rejections,
-        None if schema.user is None else as_objects(users),
     )
+    return schema.labeled(batch, [as_objects([row[k] for row in labels]) for k in range(len(schema.labels))])
+
+
+def _bad_label(schema: Schema, name: str) -> str:
+    return "bad_user" if name == schema.user else "unknown_key"
 
 
 def as_objects(values: Sequence[Any]) -> NDArray[np.object_]:
@@ -263,10 +322,11 @@ def batch_from_columns(
     stamps: NDArray[np.float64],
     columns: Sequence[NDArray[np.float64]],
     positions: NDArray[np.int64],
-    users: NDArray[np.object_] | None = None,
+    schema: Schema,
+    labels: Sequence[NDArray[np.object_]],
 ) -> tuple[Batch, NDArray[np.int64]]:
-    """The fast path: whole columns of numbers (times in ms), NaN for what is missing or odd; users' ids as text, None
-    or empty likewise.
+    """The fast path: whole columns of numbers (times in ms), NaN for what is missing or odd; labels as text, None or
+    empty likewise.
 
     Returns the batch of complete rows and the indices of the rows that need the careful path.
     """
@@ -275,13 +335,15 @@ def batch_from_columns(
         values[:, k] = column
     with np.errstate(invalid="ignore"):
         good = np.isfinite(values).all(axis=1) & (np.abs(stamps) <= MAX_TIME_MS)
-    if users is not None:
-        good &= users.astype(np.bool_)
+    for label in labels:
+        good &= np.fromiter(
+            (text is not None and 0 < len(text) <= LONGEST_LABEL for text in label), np.bool_, len(label)
+        )
     if good.all():
-        return Batch(np.floor(stamps).astype(np.int64), values, positions, users=users), np.empty(0, np.int64)
+        batch = Batch(np.floor(stamps).astype(np.int64), values, positions)
+        return schema.labeled(batch, labels), np.empty(0, np.int64)
     batch = Batch(np.floor(stamps[good]).astype(np.int64), values[good], positions[good])
-    batch.users = None if users is None else users[good]
-    return batch, np.flatnonzero(~good)
+    return schema.labeled(batch, [label[good] for label in labels]), np.flatnonzero(~good)
 
 
 def merge(first: Batch, second: Batch) -> Batch:
@@ -294,6 +356,7 @@ def merge(first: Batch, second: Batch) -> Batch:
         positions[order],
         sorted(first.rejections + second.rejections, key=lambda rejection: rejection.position),
         None if first.users is None or second.users is None else np.concatenate([first.users, second.users])[order],
+        None if first.keys is None or second.keys is None else np.concatenate([first.keys, second.keys])[order],
     )
 
 
@@ -307,23 +370,28 @@ class LineDecoder(Protocol):
 class Objects:
     """Decoder of one object (JSON, or MessagePack) per record.
 
-    A type made for the schema decides what is a record; only the reason of a refusal is looked up in another way.
+    A type made for the schema decides what is a record; only the reason of a refusal is looked up in another way. A
+    blank line is no record, and no fault either; a blank message is one.
     """
 
-    def __init__(self, schema: Schema, codec: str = "json") -> None:
+    def __init__(self, schema: Schema, codec: str = "json", *, are_messages: bool = False) -> None:
         import msgspec
 
         self._schema = schema
+        self._skips_blank = not are_messages
         self._parse: Callable[[bytes], Any] = json.loads if codec == "json" else msgspec.msgpack.Decoder().decode
         decoder: Any = msgspec.json.Decoder if codec == "json" else msgspec.msgpack.Decoder
         time_type: Any = str if schema.time_unit == "iso8601" else float
         self._names = ["time", *(f"f{k}" for k in range(len(schema.features)))]
         self._fields: tuple[str, ...] = (schema.time, *schema.features)
-        types: list[tuple[str, Any]] = [(name, float) for name in self._names[1:]]
-        if schema.user is not None:
-            self._names.append("user")
-            self._fields += (schema.user,)
-            types.append(("user", str | int))
+        types: list[tuple[str, Any]] = [
+            (name, bool | int | float | str if field in schema.levels else float)
+            for name, field in zip(self._names[1:], schema.features, strict=True)
+        ]
+        for k, name in enumerate(schema.labels):
+            self._names.append(f"label{k}")
+            self._fields += (name,)
+            types.append((f"label{k}", str | int))
         rename = dict(zip(self._names, self._fields, strict=True))
         whole = msgspec.defstruct("Whole", [("time", time_type), *types], rename=rename, gc=False)
         record = msgspec.defstruct(
@@ -335,6 +403,7 @@ class Objects:
         # What the first takes the second takes as well, with the same values, a little slower.
         self._decode_whole = decoder(whole).decode
         self._decode = decoder(record).decode
+        self._as_tuple = msgspec.structs.astuple
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
         self._getters = [operator.attrgetter(name) for name in self._names]
 
@@ -348,23 +417,34 @@ class Objects:
                 records = list(map(self._decode, lines))
             except self._errors:
                 return self._careful(lines, positions.tolist())
-        features = self._getters[1 : 1 + len(self._schema.features)]
-        columns = [np.fromiter(map(get, records), np.float64, len(lines)) for get in features]
-        times = map(self._getters[0], records)
-        users = None
-        if self._schema.user is not None:
-            ids = map(self._getters[-1], records)
-            users = as_objects([str(name) if type(name) is int else name for name in ids])
-        batch, odd = batch_from_columns(_stamps(times, len(lines), self._schema), columns, positions, users)
+        times, columns = self._columns(records)
+        labels = [
+            as_objects([str(name) if type(name) is int else name for name in map(get, records)])
+            for get in self._getters[1 + len(columns) :]
+        ]
+        stamps = _stamps(times, len(lines), self._schema)
+        batch, odd = batch_from_columns(stamps, columns, positions, self._schema, labels)
         if len(odd) == 0:
             return batch
         return merge(batch, self._careful([lines[i] for i in odd], positions[odd].tolist()))
+
+    def _columns(self, records: list[Any]) -> tuple[Iterable[Any], Sequence[NDArray[np.float64]]]:
+        """Times and features."""
+        n, width = len(records), 1 + len(self._schema.features)
+        schema = self._schema
+        if not (schema.labels or schema.levels) and schema.time_unit != "iso8601":  # all of it numbers: read row by row
+            table = np.fromiter(chain.from_iterable(map(self._as_tuple, records)), np.float64, n * width)
+            times, *columns = table.reshape(n, width).T
+            return times, columns
+        pairs = zip(self._getters[1:width], schema.features, strict=True)
+        columns = [_coded(map(get, records), n, schema.levels.get(name)) for get, name in pairs]
+        return map(self._getters[0], records), columns
 
     def _careful(self, lines: Sequence[bytes], positions: Sequence[int]) -> Batch:
         rows: list[Mapping[str, Any] | Rejection] = []
         kept: list[int] = []
         for line, position in zip(lines, positions, strict=True):
-            if not line.strip():
+            if self._skips_blank and not line.strip():
                 continue
             kept.append(position)
             try:
@@ -376,7 +456,9 @@ class Objects:
         return batch_from_rows(rows, kept, self._schema)
 
     def _diagnose(self, line: bytes, position: int) -> Rejection:
-        """Why a line that the typed decoder refuses is no record."""
+        """Why a line that the typed decoder refuses is no record; long ones are not worth the while."""
+        if len(line) > _LONGEST_DIAGNOSIS:
+            return Rejection("broken_record", position)
         try:
             row = self._parse(line)
         except (*self._errors, ValueError):
@@ -388,8 +470,10 @@ class Objects:
                 try:
                     if is_time:
                         parse_time(value, self._schema.time_unit)
-                    elif name == self._schema.user:
-                        parse_user(value)
+                    elif name in self._schema.labels:
+                        parse_label(value, _bad_label(self._schema, name))
+                    elif name in self._schema.levels:
+                        parse_level(value, self._schema.levels[name])
                     elif isinstance(value, str):
                         raise Refused("not_a_number")
                     else:
@@ -412,7 +496,7 @@ class CsvRows:
         self._schema = schema
         columns = self._cells(header.removeprefix(b"\xef\xbb\xbf"))
         self._width = len(columns)
-        self._names = [schema.time, *schema.features, *filter(None, [schema.user])]
+        self._names = [schema.time, *schema.features, *schema.labels]
         for name in self._names:
             if name not in columns:
                 raise SourceError(
@@ -434,9 +518,15 @@ class CsvRows:
         numbers = picked[1 : 1 + len(self._schema.features)]
         batch, odd = batch_from_columns(
             _stamps(times, len(rows), self._schema),
-            [_numbers(column) for column in numbers],
+            [
+                _coded(column, len(rows), self._schema.levels[name])
+                if name in self._schema.levels
+                else _numbers(column)
+                for name, column in zip(self._schema.features, numbers, strict=True)
+            ],
             positions,
-            None if self._schema.user is None else as_objects(picked[-1]),
+            self._schema,
+            [as_objects(column) for column in picked[1 + len(numbers) :]],
         )
         if len(odd) == 0:
             return batch
@@ -471,7 +561,7 @@ def _stamps(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.floa
     """Event times in milliseconds as float64, NaN for whatever the careful path must look at."""
     if schema.time_unit == "iso8601":
         return np.fromiter(map(_iso_or_nan, times), np.float64, count)
-    stamps = np.fromiter(times, np.float64, count)
+    stamps = times if isinstance(times, np.ndarray) else np.fromiter(times, np.float64, count)
     if schema.time_unit == "ms":
         return stamps
     with np.errstate(over="ignore", invalid="ignore"):
@@ -483,6 +573,13 @@ def _iso_or_nan(text: str | None) -> float:
         return float(parse_iso8601(text)) if text else math.nan
     except (ValueError, OverflowError):
         return math.nan
+
+
+def _coded(values: Iterable[Any], count: int, codes: Mapping[Any, int] | None) -> NDArray[np.float64]:
+    """Codes of a column of levels, NaN for what has none; numbers as they are."""
+    if codes is None:
+        return np.fromiter(values, np.float64, count)
+    return np.fromiter((codes.get(value, math.nan) for value in values), np.float64, count)
 
 
 def _numbers(texts: Sequence[str]) -> NDArray[np.float64]:

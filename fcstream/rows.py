@@ -3,18 +3,58 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import ConfigError
-from .records import MAX_TIME_MS, Refused, as_objects, parse_number, parse_user
+from .records import MAX_TIME_MS, Batch, Refused, Rejection, Schema, as_objects, parse_label, parse_level, parse_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ROW = (list, tuple, np.ndarray)
+
+
+def read_push(
+    schema: Schema, times_ms: Any, points: Any, arrival_ms: Any, positions: Any, ids: Any, keys: Any
+) -> tuple[Batch, NDArray[np.int64] | None]:
+    """The rows of `Engine.push` that can be read, the others as rejections, and the arrivals, if there are any.
+
+    Raises
+    ------
+    ConfigError
+        Wrong shapes.
+    """
+    times, good_times = read_column(times_ms, "times_ms")
+    n = len(times)
+    levels = [schema.levels.get(name) for name in schema.features] if schema.levels else ()
+    values, odd = read_rows(points, n, len(schema.features), levels)
+    where, named = np.arange(n), np.ones(n, np.bool_)
+    if positions is not None:
+        where, named = read_column(positions, "positions", n, 2**62)
+    arrivals = None
+    if isinstance(arrival_ms, (int, float, str, np.generic)):
+        arrivals = np.full(n, read_moment(arrival_ms, "arrival_ms"))
+    elif arrival_ms is not None:
+        arrivals, stamped = read_column(arrival_ms, "arrival_ms", n)
+        good_times = good_times & stamped
+    users = parts = None
+    if ids is not None:
+        users, strange = read_labels(ids, n)
+        odd |= strange
+    if keys is not None:
+        parts, strange = read_labels(keys, n, "keys", "unknown_key")
+        odd |= strange
+    odd |= dict.fromkeys(np.flatnonzero(~good_times).tolist(), "bad_time")
+    odd |= dict.fromkeys(np.flatnonzero(~named).tolist(), "broken_record")
+    batch = Batch(times, values, where, users=users, keys=parts)
+    if not odd:
+        return batch, arrivals
+    rejections = [Rejection(odd[i], int(where[i])) for i in sorted(odd)]
+    rows = np.array([i for i in range(n) if i not in odd], np.int64)
+    return batch.pick(rows, rejections), None if arrivals is None else arrivals[rows]
 
 
 def read_column(
@@ -61,8 +101,10 @@ def _unmasked(values: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
 
 
-def read_users(ids: Any, n: int) -> tuple[NDArray[np.object_], dict[int, str]]:
-    """Users' ids as text (n,), and which rows have none that can be used and why.
+def read_labels(
+    ids: Any, n: int, name: str = "ids", reason: str = "bad_user"
+) -> tuple[NDArray[np.object_], dict[int, str]]:
+    """Users' ids, or keys, as text (n,), and which rows have none that can be used and why.
 
     Raises
     ------
@@ -73,11 +115,11 @@ def read_users(ids: Any, n: int) -> tuple[NDArray[np.object_], dict[int, str]]:
         ids = [ids]
     values = list(ids)
     if len(values) != n:
-        raise ConfigError(f"must have {n} entries, got {len(values)}", "ids")
+        raise ConfigError(f"must have {n} entries, got {len(values)}", name)
     names, odd = [], {}
     for i, value in enumerate(values):
         try:
-            names.append(parse_user(value))
+            names.append(parse_label(value, reason))
         except Refused as refused:
             names.append("")
             odd[i] = refused.reason
@@ -97,8 +139,12 @@ def read_moment(now_ms: Any, name: str) -> int:
     return int(column[0])
 
 
-def read_rows(points: Any, n: int, dimension: int) -> tuple[NDArray[np.float64], dict[int, str]]:
+def read_rows(
+    points: Any, n: int, dimension: int, levels: Sequence[Mapping[Any, int] | None] = ()
+) -> tuple[NDArray[np.float64], dict[int, str]]:
     """Raw rows (n, d), and which of them are none and why. In arrays, NaN and infinity are left to the range check.
+
+    `levels` has the codes of each feature that is no number: text and truth values are levels, numbers are codes.
 
     Raises
     ------
@@ -125,7 +171,12 @@ def read_rows(points: Any, n: int, dimension: int) -> tuple[NDArray[np.float64],
             odd[i] = "broken_record"
             continue
         try:
-            values[i] = [parse_number(None if isinstance(value, str) else value) for value in row]
+            for k, value in enumerate(row):
+                codes = levels[k] if levels else None
+                if codes is not None and isinstance(value, (str, bool, np.bool_)):
+                    values[i, k] = parse_level(value, codes)
+                else:
+                    values[i, k] = parse_number(None if isinstance(value, str) else value)
         except Refused as refused:
             odd[i] = "not_a_number" if refused.reason == "missing" else refused.reason
     return values, odd

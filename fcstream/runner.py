@@ -13,6 +13,7 @@ from .engine import Engine
 from .errors import ConfigError, LedgerMismatch
 
 if TYPE_CHECKING:
+    from .keyed import KeyedEngine
     from .releases.base import Release
     from .sinks import Sink
     from .sources import Source
@@ -87,12 +88,12 @@ class Progress:
             self._out.flush()
 
 
-def run(engine: Engine, source: Source, sink: Sink, *, progress: Progress | None = None) -> Summary:
+def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: Progress | None = None) -> Summary:
     """Run one job to the end of its source.
 
     Parameters
     ----------
-    engine : Engine
+    engine : Engine or KeyedEngine
         Open: a run that cannot charge reads nothing. Its ledger is let go of at the end.
     source, sink
         Open; the caller closes them.
@@ -112,7 +113,7 @@ def run(engine: Engine, source: Source, sink: Sink, *, progress: Progress | None
                 f"must be 'eof' for files and pipes, got {engine.job.clock!r}: live clocks work through `Engine.push`",
                 "window.clock",
             )
-        _refuse_strange_sink(engine, sink)
+        refuse_strange_sink(engine, sink)
         _publish_left_over(engine, sink, summary)
         summary.already_answered = engine.answered
         while (batch := source.poll(POLL_RECORDS)) is not None:
@@ -134,18 +135,24 @@ def run(engine: Engine, source: Source, sink: Sink, *, progress: Progress | None
     return summary
 
 
-def _refuse_strange_sink(engine: Engine, sink: Sink) -> None:
+def refuse_strange_sink(engine: Engine | KeyedEngine, sink: Sink) -> None:
     """A sink that holds windows the ledger has not sealed shows that the ledger was lost or exchanged: answering them
-    again would spend their budget twice."""
+    again would spend their budget twice.
+
+    Raises
+    ------
+    LedgerMismatch
+    """
     last = sink.last()
-    if last is not None and last.stream == engine.job.terms.stream and last.window_open_ms >= engine.next_open_ms:
+    ours = {} if last is None else {part.job.terms.stream: part for part in engine.parts}
+    if last is not None and last.stream in ours and not ours[last.stream].has_sealed(last.window_open_ms):
         raise LedgerMismatch(
-            f"the sink holds the release of window {last.window_open_ms}, the ledger does not know it: the ledger was "
-            "lost or exchanged; restore it, or start a stream under a new name"
+            f"the sink holds the release of window {last.window_open_ms} of {last.stream!r}, the ledger does not know "
+            "it: the ledger was lost or exchanged; restore it, or start a stream under a new name"
         )
 
 
-def _publish_left_over(engine: Engine, sink: Sink, summary: Summary) -> None:
+def _publish_left_over(engine: Engine | KeyedEngine, sink: Sink, summary: Summary) -> None:
     """Releases that an earlier run sealed and did not know to be published."""
     sealed = engine.unpublished()
     missing = sink.missing(sealed)

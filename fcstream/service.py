@@ -4,74 +4,223 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .arrays import warm_up
 from .config import Config, Job, ServiceSection
 from .connectors import open_dead_letter, open_live, open_sink
-from .engine import Engine
+from .connectors.places import place
+from .connectors.retry import close_quietly
 from .errors import ConfigError
-from .live import Service
+from .keyed import KeyedEngine, open_engine
+from .live import Lead, Service, Setting, now_ms
+from .logs import about, logging_as
+from .metrics import Watched
+from .notify import Notifier
 from .payloads import decoder_for
+from .planning import warnings_about
+from .reloading import Current, Reloader
 from .runner import Progress
+from .status import Status, stuck
 
 if TYPE_CHECKING:
     from .connectors.base import AckSource, LiveSource
+    from .connectors.files import DeadLetters
+    from .connectors.letters import QueuedDeadLetters
+    from .engine import Engine
+    from .records import Rejection
     from .sinks import Sink
 
-_SLOWEST_BEAT_S = 60.0
+LOG = logging.getLogger("fcstream.service")
 
 
-def serve(config: Config) -> Service:
-    """Run a live configuration until SIGTERM or SIGINT; returns what it did.
+class Served(NamedTuple):
+    """A configuration to serve, and, if SIGHUP is to read it anew, how."""
+
+    config: Config
+    again: Callable[[], Config] | None = None
+
+
+def serve(streams: Sequence[Served]) -> list[Service]:
+    """Run live configurations until SIGTERM or SIGINT; returns what they did.
+
+    Several run beside each other, each on a thread of its own, whatever becomes of the others. The first one that has a
+    ``[service]`` section says for all where status is told and how logs look.
 
     Raises
     ------
-    ConfigError, LedgerDamaged, LedgerMismatch
-        What trying again would not mend.
+    BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch
+        What trying again would not mend; of several streams when all have ended.
     """
-    service = build(config)
-    section = config.service or ServiceSection()
-    progress = Progress()
-    with logging_as(section.log), signals(service), status(service, section):
+    names = [each.config.stream.name for each in streams]
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise ConfigError(f"must be another one for each configuration, {name!r} comes twice", "stream.name")
+    currents = [Current(each.config) for each in streams]
+    services = [build(each.config, current) for each, current in zip(streams, currents, strict=True)]
+    watched = [
+        Watched(each.config.stream.name, service, each.config.service or ServiceSection())
+        for each, service in zip(streams, services, strict=True)
+    ]
+    speaker = next((i for i, each in enumerate(streams) if each.config.service is not None), 0)
+    section, progress, notifier = watched[speaker].section, Progress(), Notifier()
+    with ExitStack() as stack:
+        logs = stack.enter_context(logging_as(section.log, names[0] if len(names) == 1 else None))
+        status = Status(watched)
+        stack.callback(status.close)
+        status.listen(section.listen)
+
+        def apply(fresh: ServiceSection) -> None:
+            logs.speak(fresh.log)
+            try:
+                status.listen(fresh.listen)
+            except ConfigError:
+                logs.speak(watched[speaker].section.log)
+                raise
+
+        reloaders = [
+            Reloader(each.again, currents[i], watched[i], apply if i == speaker else lambda _: None)
+            for i, each in enumerate(streams)
+            if each.again is not None
+        ]
+
+        def reload() -> None:
+            notifier.reloading()
+            for reloader in reloaders:
+                reloader()
+            notifier.ready()
+
+        def run(i: int) -> None:
+            def on_step(_: Service) -> None:
+                currents[i].proven()
+                watched[i].note(currents[i].engines)
+                progress.show("; ".join(map(_line, watched)))
+
+            with about(names[i]):
+                for text in warnings_about(streams[i].config):
+                    LOG.warning("%s", text)
+                services[i].run(on_step)
+                progress.clear()
+                LOG.info("stopped; %s", _told(watched[i]))
+
+        stack.enter_context(signals(services, reload if reloaders else None, notifier.stopping))
+        is_up = lambda: all(service.trouble != "starting" for service in services)  # noqa: E731
+        stack.enter_context(notifier.watching(is_up, lambda: not stuck(watched)))
+        stack.callback(progress.clear)
         warm_up()  # not between a charge and its seal, where a process that dies twice gives a window up
+        if len(streams) == 1:
+            run(0)
+        else:
+            _beside_each_other([partial(run, i) for i in range(len(streams))], services)
+    return services
+
+
+def _beside_each_other(runs: Sequence[Callable[[], None]], services: Sequence[Service]) -> None:
+    """Run all to their ends; raise the first error then."""
+    errors: list[BaseException] = []
+
+    def guarded(run: Callable[[], None], service: Service) -> None:
         try:
-            service.run(lambda it: progress.show(_line(it)))
-        finally:
-            progress.clear()
-    return service
+            run()
+        except BaseException as error:
+            errors.append(error)
+            service.give_up(error)
+
+    threads = [
+        threading.Thread(target=guarded, args=pair, name="fcstream-stream") for pair in zip(runs, services, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.5)  # signals are heard between two waits
+    except BaseException:
+        for service in services:
+            service.stop()
+        raise
+    if errors:
+        raise errors[0]
 
 
-def build(config: Config) -> Service:
-    """The service of a configuration; nothing is opened yet."""
+def build(config: Config, current: Current | None = None) -> Service:
+    """The service of a configuration, or of what `current` holds when a session begins; of all that it names, only the
+    dead letters are opened yet."""
     if config.source is None or config.sink is None or config.ledger is None:
         missing = next(name for name in ("source", "sink", "ledger") if getattr(config, name) is None)
         raise ConfigError("is required for a live stream", f"{missing}.url")
-    source, sink_url = config.source, config.sink.url
-    decoder = decoder_for(source.format, Job.of(config).schema)
-    name = source.name or f"fcstream-{config.stream.name}"
-    letters = open_dead_letter(config.dead_letter.url) if config.dead_letter else None
+    now = current or Current(config)
+    letters = _Letters()
+    letters.follow(config)
+    job, partitioner = Job.of(config), config.source.partitioner
+    ledger_url, name = config.ledger.url, config.stream.name
+    is_shared = ledger_url.startswith(("postgresql:", "postgres:"))
+    if partitioner is not None and not is_shared:
+        raise ConfigError(
+            "must be left out with this ledger: several processes share one in PostgreSQL only", "source.partitioner"
+        )
 
-    def engine() -> Engine:
-        return Engine(config, on_rejection=None if letters is None else letters.write)
+    def engine(config: Config, keys: Collection[str] | None) -> Engine | KeyedEngine:
+        letters.follow(config)
+        return open_engine(config, keys=keys, on_rejection=letters.write if config.dead_letter else None)
 
-    def opened() -> LiveSource:
-        found: Any = open_live(source.url, name)
+    def opened(config: Config) -> LiveSource:
+        source = config.source
+        assert source is not None
+        found: Any = open_live(source.url, source.name or f"fcstream-{name}")
+        if partitioner is not None and not hasattr(found, "share"):
+            close_quietly(found.close)
+            raise ConfigError(
+                "must be left out for this source: its consumers do not divide partitions among them",
+                "source.partitioner",
+            )
         return found if hasattr(found, "poll") else _spooled(found, source.spool, source.spool_bytes)
 
-    def sink() -> Sink:
-        return open_sink(sink_url)
+    def sink(config: Config) -> Sink:
+        assert config.sink is not None
+        return open_sink(config.sink.url)
 
-    return Service(engine, opened, sink, decoder)
+    def lead() -> Lead:
+        from .ledgers.lead import PostgresLead
+
+        return PostgresLead(ledger_url, name)
+
+    where = None if partitioner is None else partial(place, partitioner)
+    return Service(
+        lambda keys: now.engine(lambda config: engine(config, keys)),
+        lambda: now.open(opened),
+        lambda: now.open(sink),
+        Setting(decoder_for(config.source.format, job.schema), now_ms, where),
+        job.keys,
+        lead if is_shared and partitioner is None else None,
+    )
+
+
+class _Letters:
+    """Where rejections go; opened once, and again when it moves."""
+
+    def __init__(self) -> None:
+        self._url: str | None = None
+        self._file: DeadLetters | QueuedDeadLetters | None = None
+
+    def follow(self, config: Config) -> None:
+        url = config.dead_letter.url if config.dead_letter else None
+        # A file that the URL names may hold another password now.
+        if url != self._url or (url is not None and "${file:" in url):
+            fresh = None if url is None else open_dead_letter(url)
+            if self._file is not None:
+                self._file.close()
+            self._url, self._file = url, fresh
+
+    def write(self, rejections: Sequence[Rejection]) -> None:
+        if self._file is not None:
+            self._file.write(rejections)
 
 
 def _spooled(queue: AckSource, folder: str | None, most: int) -> LiveSource:
@@ -88,147 +237,57 @@ def _spooled(queue: AckSource, folder: str | None, most: int) -> LiveSource:
 
 
 @contextmanager
-def signals(service: Service) -> Iterator[None]:
-    """SIGTERM and SIGINT finish the step under way; a second SIGINT interrupts it."""
+def signals(
+    services: Sequence[Service],
+    reload: Callable[[], object] | None = None,
+    on_stop: Callable[[], object] = lambda: None,
+) -> Iterator[None]:
+    """SIGTERM and SIGINT finish the step under way, a second SIGINT interrupts it; SIGHUP calls `reload`.
+
+    The handlers only note the signal: what it asks for is done on a thread, because a lock that the main thread holds
+    when it is interrupted would never be let go of.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    came: SimpleQueue[int] = SimpleQueue()
 
-    def stop(number: int, _frame: object) -> None:
-        if service.stopping.is_set() and number == signal.SIGINT:
+    def note(number: int, _frame: object) -> None:
+        if number == signal.SIGINT and all(service.stopping.is_set() for service in services):
             raise KeyboardInterrupt
-        service.stop()
+        came.put(number)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    def act() -> None:
+        while number := came.get():
+            if number != signal.SIGHUP:
+                on_stop()
+                for service in services:
+                    service.stop()
+            elif reload is not None:
+                try:
+                    reload()
+                except Exception as error:  # without this thread, nothing would stop the service
+                    LOG.error("the configuration could not be read again (%s)", type(error).__name__)
+
+    numbers = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if reload is not None else [])]
+    worker = threading.Thread(target=act, name="fcstream-signals", daemon=True)
+    worker.start()
+    before = {number: signal.signal(number, note) for number in numbers}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        came.put(0)
+        worker.join()
 
 
-@contextmanager
-def logging_as(kind: str) -> Iterator[None]:
-    """Our log on standard error, as text or as one JSON object per line."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines() if kind == "json" else logging.Formatter("fcstream: %(message)s"))
-    logger = logging.getLogger("fcstream")
-    logger.addHandler(handler)
-    level = logger.level
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-
-
-class _JsonLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return msgspec.json.encode(
-            {
-                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
-                "level": record.levelname.lower(),
-                "logger": record.name,
-                "message": record.getMessage(),
-            }
-        ).decode()
-
-
-@contextmanager
-def status(service: Service, section: ServiceSection) -> Iterator[None]:
-    """``/live``, ``/ready`` and ``/metrics`` on ``service.listen``, for as long as the block runs."""
-    if section.listen is None:
-        yield
-        return
-    host, _, port = section.listen.rpartition(":")
-    if not host or not port.isdigit():
-        raise ConfigError(f"must be HOST:PORT, got {section.listen!r}", "service.listen")
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            code, text = _answer(service, section, self.path)
-            body = text.encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    try:
-        server = ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
-    except OSError as error:
-        raise ConfigError(f"cannot be used: {error.strerror}", "service.listen") from None
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, name="fcstream-status", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def _answer(service: Service, section: ServiceSection, path: str) -> tuple[int, str]:
-    late = time.monotonic() - service.beat
-    if path == "/live":
-        return (200, "alive\n") if late < _SLOWEST_BEAT_S or service.trouble else (503, f"stuck for {late:.0f} s\n")
-    if path == "/ready":
-        return (200, "ready\n") if service.trouble is None else (503, f"{service.trouble}\n")
-    if path == "/metrics":
-        return 200, metrics(service, section.counters)
-    return 404, "try /live, /ready or /metrics\n"
-
-
-def metrics(service: Service, exact: bool) -> str:
-    """Prometheus text. Without `exact` only what is public: windows answered, restarts, readiness.
-
-    Privacy
-    -------
-    How many messages and records came, and how many were rejected and why, are exact functions of the data: they are
-    told only if ``service.counters`` says so, and then to whoever may see the raw data.
-
-    Source
-    ------
-    Ours; see PRIVACY.md.
-    """
-    counters = service.counters
-    values: list[tuple[str, str, str, float]] = [
-        ("fcstream_ready", "gauge", "", 0 if service.trouble else 1),
-        ("fcstream_windows_released_total", "counter", "", counters.released),
-        *(
-            ("fcstream_windows_refused_total", "counter", f'{{reason="{reason}"}}', n)
-            for reason, n in sorted(counters.refused.items())
-        ),
-        ("fcstream_restarts_total", "counter", "", counters.restarts),
-        ("fcstream_last_window_close_seconds", "gauge", "", counters.last_close_ms / 1000),
-    ]
-    if exact:
-        values += [
-            ("fcstream_messages_total", "counter", "", counters.messages),
-            ("fcstream_records_total", "counter", "", counters.records),
-            ("fcstream_duplicates_total", "counter", "", counters.duplicates),
-            *(
-                ("fcstream_rejected_total", "counter", f'{{reason="{reason}"}}', n)
-                for reason, n in sorted(counters.rejected.items())
-            ),
-        ]
-    lines, told = [], set()
-    for name, kind, labels, value in values:
-        if name not in told:
-            lines.append(f"# TYPE {name} {kind}")
-            told.add(name)
-        lines.append(f"{name}{labels} {value}")
-    return "\n".join(lines) + "\n"
-
-
-def _line(service: Service) -> str:
-    counters = service.counters
+def _told(watched: Watched) -> str:
+    counters = watched.service.counters
     refused = sum(counters.refused.values())
-    return f"{counters.messages:,} messages, {counters.released:,} windows released, {refused:,} refused" + (
-        f"; {service.trouble}" if service.trouble else ""
-    )
+    return f"{counters.messages:,} messages, {counters.released:,} windows released, {refused:,} refused"
+
+
+def _line(watched: Watched) -> str:
+    trouble = watched.service.trouble
+    return f"{watched.stream}: {_told(watched)}" + (f"; {trouble}" if trouble else "")

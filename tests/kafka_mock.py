@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import subprocess
 import sys
 import time
@@ -15,13 +16,31 @@ from pathlib import Path
 
 import confluent_kafka
 
+REBALANCE_MS = 200  # 3000 by default: how long a new group waits for its members
+
 
 def serve() -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": 1, "log_level": 0})
-    brokers = producer.list_topics(timeout=10).brokers.values()
-    print(",".join(f"{broker.host}:{broker.port}" for broker in brokers), flush=True)
+    library = next(Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs/librdkafka-*.so*"), None)
+    if library is None:  # not the wheel from PyPI: groups wait for three seconds then
+        producer = confluent_kafka.Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": 1, "log_level": 0})
+        brokers = producer.list_topics(timeout=10).brokers.values()
+        print(",".join(f"{broker.host}:{broker.port}" for broker in brokers), flush=True)
+    else:
+        print(_cluster(ctypes.CDLL(str(library))), flush=True)
     while True:
-        producer.poll(1)
+        time.sleep(60)
+
+
+def _cluster(library: ctypes.CDLL) -> str:
+    """A mock cluster whose groups do not wait for further members; its address."""
+    pointer, text = ctypes.c_void_p, ctypes.create_string_buffer(512)
+    for name in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_mock_cluster_new"):
+        getattr(library, name).restype = pointer
+    library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
+    client = library.rd_kafka_new(0, pointer(library.rd_kafka_conf_new()), text, ctypes.c_size_t(len(text)))
+    cluster = pointer(library.rd_kafka_mock_cluster_new(pointer(client), 1))
+    library.rd_kafka_mock_group_initial_rebalance_delay_ms(cluster, ctypes.c_int32(REBALANCE_MS))
+    return str(library.rd_kafka_mock_cluster_bootstraps(cluster).decode())
 
 
 @contextlib.contextmanager

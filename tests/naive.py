@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -228,3 +229,309 @@ def sampled_scores(points, radius_squared: int, used) -> list[int]:
 
 def ladder_counts(points, radii_squared) -> list[list[int]]:
     return [friend_counts(points, radius_squared) for radius_squared in radii_squared]
+
+
+def bins(values, inner, named) -> list[int]:
+    """Values per bin: cut at `inner` (on a cut: above), or one for each of `named` and one for the rest."""
+    counts = [0] * (len(inner or named) + 1)
+    for value in values:
+        if named:
+            counts[named.index(value) if value in named else -1] += 1
+        else:
+            counts[sum(value >= cut for cut in inner)] += 1
+    return counts
+
+
+def quantile_costs(values, least: int, most: int, level: Fraction) -> dict[int, int]:
+    """|(1 - q) below - q above| of every value of the range, times the denominator of q."""
+    found = {}
+    for v in range(least, most + 1):
+        below, above = sum(x < v for x in values), sum(x > v for x in values)
+        found[v] = int(abs((1 - level) * below - level * above) * level.denominator)
+    return found
+
+
+def exponential_law(sizes, costs, rate: Fraction) -> list[Fraction]:
+    """Probabilities proportional to sizes[i] exp(-rate costs[i]), to 400 digits."""
+    with mpmath.workdps(420):
+        weights = [size * mpmath.exp(-_real(rate) * cost) for size, cost in zip(sizes, costs, strict=True)]
+        total = mpmath.fsum(weights)
+        return [Fraction(int(w / total * mpmath.mpf(10) ** 400), 10**400) for w in weights]
+
+
+def inside_squares(points, center, radius_squared: int, shift: int = 0) -> tuple[int, list[int]]:
+    """Number of the points within a ball, and the sums of their squared offsets, each divided by 2**shift."""
+    count, total = 0, [0] * len(center)
+    for point in points:
+        offset = [x - c for x, c in zip(point, center, strict=True)]
+        if sum(v * v for v in offset) <= radius_squared:
+            count += 1
+            total = [a + (v * v >> shift) for a, v in zip(total, offset, strict=True)]
+    return count, total
+
+
+def separation(points) -> int | None:
+    """Smallest squared distance between two points of a tuple; None for a single one."""
+    return min((_squared_distance(x, y) for i, x in enumerate(points) for y in points[:i]), default=None)
+
+
+def number(lead, points):
+    """The points of a tuple in the order of the lead's points nearest to them; as they are if that is no order."""
+    near = [min(range(len(lead)), key=lambda j: (_squared_distance(x, lead[j]), j)) for x in points]
+    if sorted(near) != list(range(len(lead))):
+        return [list(x) for x in points]
+    return [list(points[near.index(j)]) for j in range(len(lead))]
+
+
+def partitioned(centers, radii_squared, points) -> bool:
+    """Each ball holds exactly one of the points."""
+    return all(
+        sum(_squared_distance(c, x) <= r2 for x in points) == 1 for c, r2 in zip(centers, radii_squared, strict=True)
+    )
+
+
+def label(point, origin, ball_squared: int, centers) -> int:
+    """Nearest center, the first of equals; -1 outside the ball."""
+    if _squared_distance(point, origin) > ball_squared:
+        return -1
+    return min(range(len(centers)), key=lambda j: (_squared_distance(point, centers[j]), j))
+
+
+def separations_between(tuples, rungs) -> list[int]:
+    """How many tuples have their separation below rung 0, in [rung b - 1, rung b), or at the last rung and above."""
+    out = [0] * (len(rungs) + 1)
+    for points in tuples:
+        out[sum(separation(points) >= rung for rung in rungs)] += 1
+    return out
+
+
+def strange_pairs(items, friends) -> int:
+    """Ordered pairs of different items that are no friends."""
+    return sum(not friends(x, y) for i, x in enumerate(items) for j, y in enumerate(items) if i != j)
+
+
+def check_diameter(points, radius_squared: int, tolerance: Fraction, bar: float, draw) -> bool:
+    """Strangers per point, less those tolerated, at most `bar`, up to noise draw() in multiples of 2**-10."""
+    n = len(points)
+    strangers = sum(n - count for count in friend_counts(points, radius_squared))
+    mean = Fraction(strangers, n) - tolerance * n if n else Fraction(0)
+    return Fraction(math.floor(mean * 1024 + Fraction(1, 2)) - draw(), 1024) <= Fraction(bar)
+
+
+def find_diameter(points, radii_squared, tolerance: Fraction, bar: float, draw) -> int:
+    """Halve what is left until one radius is."""
+    left = list(range(len(radii_squared)))
+    while len(left) > 1:
+        middle = (len(left) - 1) // 2
+        passed = check_diameter(points, radii_squared[left[middle]], tolerance, bar, draw)
+        left = left[: middle + 1] if passed else left[middle + 1 :]
+    return left[0]
+
+
+def replacement_filter_probability(count: int, n: int) -> Fraction:
+    z, top = count - Fraction(n + 1, 2), Fraction(n - 1, 2)
+    return Fraction(0) if z <= 0 else min(z / top, Fraction(1))
+
+
+def generator(counts, epsilon, beta, m, ell, growth, draw):
+    """(keep probabilities, success) of the first version's generator, as printed, in 40 digits."""
+    with mpmath.workdps(40):
+        n, lam = len(counts), mpmath.mpf(growth)
+        c = mpmath.log(lam + 1)
+
+        def q(z):
+            if z < 0:
+                return mpmath.mpf(1)
+            if z > m:
+                return mpmath.mpf(0)
+            return (mpmath.exp(c * (1 - z / m)) - 1) / lam if growth else 1 - z / m
+
+        discards = [q(mpmath.mpf(int(count)) - mpmath.mpf(n + 1) / 2) for count in counts]
+        if not growth:
+            return [1 - x for x in discards], True
+        a = mpmath.exp(c / m) - 1
+        k = 1 + n / lam * a
+        omega = m / c * mpmath.log(1 + sum(discards) * a / k)
+        omega0 = m / c * mpmath.log(1 + ell * a / k)
+        bar = omega0 + mpmath.log(1 / (2 * mpmath.mpf(beta))) / epsilon
+        return [1 - x for x in discards], mpmath.nint(omega * 2**16) + draw() <= bar * 2**16
+
+
+def generator_stability(n, epsilon, delta, beta, m, ell, growth):
+    with mpmath.workdps(40):
+        if not growth:
+            return mpmath.mpf(n) / m
+        c = mpmath.log(mpmath.mpf(growth) + 1)
+        a = mpmath.exp(c / m) - 1
+        k = n / mpmath.mpf(growth) * a
+        omega0 = m / c * mpmath.log(1 + ell * a / (1 + k))
+        h = mpmath.log(1 / (2 * mpmath.mpf(beta) * delta)) / epsilon
+        return (mpmath.exp(c / m * (omega0 + h)) - 1) * (1 + k) + k
+
+
+def friendly_average(points, mask, offset: int, diameter: Fraction, grid_bits: int, draw_size, draw):
+    """Value and n-hat of a friendly average in integers, or None; `draw` gives its noise on the grid."""
+    kept = [[int(x) for x in row] for row, keep in zip(points, mask, strict=True) if keep]
+    n_hat = len(kept) - offset + draw_size()
+    if not kept or n_hat <= 0:
+        return None
+    means = [Fraction(sum(column) << grid_bits, len(kept)) for column in zip(*kept, strict=True)]
+    noisy = [math.floor(mean + Fraction(1, 2)) + y for mean, y in zip(means, draw(n_hat, len(means)), strict=True)]
+    return [y / 2**grid_bits for y in noisy], n_hat
+
+
+def shard_moments(points, shards, count: int):
+    """Sizes, means and lower scatter matrices: Welford's update, a point at a time, in Python floats."""
+    d = len(points[0]) if len(points) else 0
+    sizes = [0] * count
+    means = [[0.0] * d for _ in range(count)]
+    scatters = [[[0.0] * d for _ in range(d)] for _ in range(count)]
+    for point, s in zip(points, shards, strict=True):
+        sizes[s] += 1
+        gaps = [float(x) - mean for x, mean in zip(point, means[s], strict=True)]
+        for k in range(d):
+            share = gaps[k] * ((sizes[s] - 1.0) / float(sizes[s]))
+            for j in range(k + 1):
+                scatters[s][k][j] += share * gaps[j]
+        means[s] = [mean + gap / float(sizes[s]) for mean, gap in zip(means[s], gaps, strict=True)]
+    return sizes, means, scatters
+
+
+def matrix_gamma(eta, epsilon, delta, d):
+    with mpmath.workdps(30):
+        e, x = mpmath.mpf(epsilon), mpmath.mpf(eta)
+        log = mpmath.log(2 / mpmath.mpf(delta))
+        return min(
+            mpmath.sqrt(e / (2 * d * (d + 1 / x**2))),
+            e / (8 * d * mpmath.sqrt(mpmath.log(1 / mpmath.mpf(delta)))),
+            e / (8 * log),
+            e * x / (12 * mpmath.sqrt(d * log)),
+        )
+
+
+def box_distance(point, low2, high2, parts: int) -> int:
+    """floor(parts * signed distance to a box), corners in half steps, from its nearest point or face."""
+    with mpmath.workdps(60):
+        twice = [2 * x for x in point]
+        nearest = [min(max(x, a), b) for x, a, b in zip(twice, low2, high2, strict=True)]
+        if nearest != twice:
+            square = sum((x - y) ** 2 for x, y in zip(twice, nearest, strict=True))
+            return int(mpmath.floor(parts * mpmath.sqrt(square) / 2 + mpmath.mpf(10) ** -30))
+        inside = min(min(x - a, b - x) for x, a, b in zip(twice, low2, high2, strict=True))
+        return math.floor(Fraction(-inside * parts, 2))
+
+
+def lattice_laplace_pmf(rate: float, reach: int) -> dict[tuple[int, int], float]:
+    """P(z) proportional to exp(-rate |z|) in the plane, by normalizing."""
+    grid = range(-reach, reach + 1)
+    weights = {(x, y): math.exp(-rate * math.hypot(x, y)) for x in grid for y in grid}
+    total = math.fsum(weights.values())
+    return {z: w / total for z, w in weights.items()}
+
+
+def paper_share(capacity: Fraction, remaining: Fraction, step: int, queries: int) -> Fraction:
+    """Algorithm 3, lines 3 and 4, in fractions; one query gets everything."""
+    if queries == 1:
+        return remaining
+    gamma = Fraction(step - 1, queries - 1) * Fraction(1, 4) + Fraction(3, 4)
+    return gamma * (remaining - Fraction(queries - (step - 1), queries) * capacity) + capacity / queries
+
+
+def eliminate(answers, parts, estimate, width, judge, enough: int):
+    """PIE with answers[i][j] of device i in round j: states, rounds asked, and what each was charged, one by one."""
+    n, c = len(parts), len(parts[0])
+    left, states, charged, asked = list(range(n)), [0] * n, [0] * n, [0] * n
+    for j in range(c):
+        if len(left) <= enough:
+            break
+        for i in left:
+            charged[i] += parts[i][j]
+            asked[i] += 1
+        intervals = {}
+        for i in left:
+            paid = sum(parts[i][: j + 1])
+            mean = sum(r * v for r, v in zip(parts[i][: j + 1], answers[i], strict=False)) / paid
+            h = width(paid)
+            intervals[i] = (estimate(mean) - h, estimate(mean) + h)
+        for i, state in judge(intervals).items():
+            states[i] = state
+        left = [i for i in left if states[i] == 0]
+    return states, charged, asked
+
+
+def judge_range(low: float, high: float):
+    return lambda intervals: {i: 1 if b < low else 2 if a > high else 0 for i, (a, b) in intervals.items()}
+
+
+def judge_smallest(k: int):
+    def judge(intervals):
+        if len(intervals) <= k:
+            return dict.fromkeys(intervals, 0)
+        order = sorted(intervals, key=lambda i: (intervals[i][1], i))
+        bar = intervals[order[k - 1]][1]
+        return {i: 0 if i in order[:k] or intervals[i][0] <= bar else 2 for i in intervals}
+
+    return judge
+
+
+def misplaced(sides, sigma: float, cut: float) -> tuple[float, float]:
+    """Expected devices on the wrong side of a cut, outside and inside a rectangle with one device per unit of area."""
+    length, narrow = sum(sides), min(sides) / 2
+    outside = mpmath.quad(
+        lambda s: (2 * length + 2 * mpmath.pi * s) * mpmath.ncdf((cut - s) / sigma), [0, sigma, 14 * sigma]
+    )
+    inside = mpmath.quad(
+        lambda s: (2 * length - 8 * s) * mpmath.ncdf(-(cut + s) / sigma), mpmath.linspace(0, narrow, 5)
+    )
+    return float(outside), float(inside)
+
+
+def table_bits(codes, sizes) -> list[list[int]]:
+    """Records of levels as bits: one for two levels, else a one-hot block."""
+    found = []
+    for row in codes:
+        bits = []
+        for code, size in zip(row, sizes, strict=True):
+            bits += [int(code)] if size == 2 else [int(k == code) for k in range(size)]
+        found.append(bits)
+    return found
+
+
+def table_numbers(codes, sizes) -> list[list[int]]:
+    """The integers u that noise is added to sums of: -1 and 1, or in one-hot blocks above 4 bits 0 and 2."""
+    shifts = [shift for size in sizes for shift in ([1] if size == 2 else [int(size <= 4)] * size)]
+    return [[2 * b - s for b, s in zip(bits, shifts, strict=True)] for bits in table_bits(codes, sizes)]
+
+
+def table_moments(bits) -> list[list[int]]:
+    p = len(bits[0])
+    return [[sum(row[i] * row[j] for row in bits) for j in range(p)] for i in range(p)]
+
+
+def table_place(numbers, directions, center, width: int, odd: bool) -> tuple[int, ...]:
+    """Which box a record lies in, along each direction."""
+    place = []
+    for direction, middle in zip(directions, center, strict=True):
+        along = sum(d * u for d, u in zip(direction, numbers, strict=True))
+        place.append((along - middle + (width // 2 if odd else 0)) // width)
+    return tuple(place)
+
+
+def contingency(codes, sizes, order: int) -> list[list[int]]:
+    """A table for every set of columns, the last column's levels fastest."""
+    found = []
+    for columns in itertools.combinations(range(len(sizes)), order):
+        cells = itertools.product(*(range(sizes[a]) for a in columns))
+        found.append(
+            [sum(all(row[a] == k for a, k in zip(columns, cell, strict=True)) for row in codes) for cell in cells]
+        )
+    return found
+
+
+def to_simplex(weights, total: float = 1.0) -> list[float]:
+    """By bisection of the drop."""
+    low, high = min(weights) - total - 1, max(weights)
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(max(0.0, w - middle) for w in weights) > total else (low, middle)
+    return [max(0.0, w - low) for w in weights]

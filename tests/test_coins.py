@@ -226,8 +226,9 @@ def test_sampled_pairs_in_configurations():
         Job.of(Config.from_mapping(sample(release={"pairs": "blocks", "size_hint": 20})))
     with pytest.raises(ConfigError, match=r"release\.pairs"):
         Config.from_mapping(sample(release={"pairs": "some"}))
-    for useless in ({"kind": "count"}, {"method": "ball", "center": [20.0, 50.0]}):
-        with pytest.raises(ConfigError, match="find a core"):
+    ball = {"method": "ball", "center": [20.0, 50.0]}
+    for useless, why in (({"kind": "count"}, "belongs to kind"), (ball, "find a core")):
+        with pytest.raises(ConfigError, match=why):
             Job.of(Config.from_mapping(sample(release={"pairs": "blocks", "size_hint": 20_000, **useless})))
     with pytest.raises(ConfigError, match="exact"):
         FriendlyMean(PrivacyLoss.charge(1, 1e-6), 100, 2, 20_000, "some")

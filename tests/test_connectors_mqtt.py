@@ -36,12 +36,12 @@ MIB = 1 << 20
 class Proxy:
     """Stands before a server: can cut its connections, swallow what clients send, and speak TLS."""
 
-    def __init__(self, port, context=None):
+    def __init__(self, port, context=None, door=0):
         self._server = port
         self._context = context
         self._pairs = []
-        self.swallows = False
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.swallows = self._is_closed = False
+        self._listener = socket.create_server(("127.0.0.1", door))
         self.port = self._listener.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -53,13 +53,18 @@ class Proxy:
                 threading.Thread(target=self._join, args=(inner,), daemon=True).start()
 
     def _join(self, inner):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            stack.callback(inner.close)
             if self._context is not None:
                 inner = self._context.wrap_socket(inner, server_side=True)
+                stack.callback(inner.close)
             outer = socket.create_connection(("127.0.0.1", self._server))
+            stack.callback(outer.close)
             for one in (inner, outer):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._pairs.append((inner, outer))
+            if self._is_closed:  # meanwhile
+                return
             threading.Thread(target=self._copy, args=(outer, inner, False), daemon=True).start()
             self._copy(inner, outer, True)
 
@@ -83,6 +88,7 @@ class Proxy:
             one.close()
 
     def close(self):
+        self._is_closed = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -338,6 +344,31 @@ def test_what_was_not_acknowledged_comes_again_and_what_was_does_not(server, top
     assert opened.pending()
     assert len(opened.receive(100, 1)) == 18
     opened.close()
+
+
+def test_a_message_with_an_identity_counts_once(server, topic, tmp_path):
+    """Killed after the spool took messages and before the broker heard of it: they come again."""
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+
+    queue(topic).close()  # the session exists
+
+    def send(numbers, name="id"):
+        for i in numbers:
+            properties = Properties(PacketTypes.PUBLISH)
+            properties.UserProperty = [("other", "x"), (name, f"m{i}")]
+            server.client.publish(topic, b"%d" % i, qos=1, properties=properties).wait_for_publish(10)
+
+    send(range(20))
+    opened = queue(topic, "delivery_id=id")
+    with contextlib.closing(SpooledSource(opened, Spool(tmp_path / "spool", 2**21))) as source:
+        opened.acknowledge = lambda received: None  # what a crash at this point looks like to the broker
+        assert drain(source, 20) == [b"%d" % i for i in range(20)]
+    send(range(20, 25))
+    send(range(25, 30), name="nothing")
+    with spooled(tmp_path, topic, "delivery_id=id") as source:
+        assert drain(source, 30) == [b"%d" % i for i in range(30)]
+        assert source.duplicates == 20
 
 
 def test_the_broker_sends_no_more_than_may_be_unacknowledged(server, topic):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import fcstream.arrays
+import fcstream.clustering
 import fcstream.friends
 from fcstream.config import Config
 from fcstream.errors import UnusablePlan
@@ -16,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 
 
-@pytest.mark.parametrize("module", [fcstream.friends, fcstream.arrays], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [fcstream.friends, fcstream.arrays, fcstream.clustering], ids=lambda m: m.__name__)
 def test_docstring_examples(module):
     done = doctest.testmod(module)
     assert done.attempted > 0
@@ -41,6 +42,11 @@ def test_embedded_example(capsys):
     runpy.run_path(str(ROOT / "examples" / "embedded.py"), run_name="__main__")
     out = capsys.readouterr().out
     assert out.count(" C, noise ") >= 3
+
+
+def test_example_of_an_own_release(capsys):
+    runpy.run_path(str(ROOT / "examples" / "own_release.py"), run_name="__main__")
+    assert capsys.readouterr().out.count("readings above 25") == 6
 
 
 def blocks(language):

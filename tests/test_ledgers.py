@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from fcstream.ledgers import open_ledger
 from fcstream.ledgers.base import Answer, Request, Terms
+from fcstream.ledgers.files import LedgerFile
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.ledgers.sqlite import SQLiteLedger
 from fcstream.testing import LedgerContract, window
@@ -42,9 +44,9 @@ def filled(path, n=4):
 
 def test_modes_of_the_file(tmp_path):
     ledger = SQLiteLedger(str(tmp_path / "l.db"), TERMS)
-    assert ledger._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert ledger._db.execute("PRAGMA locking_mode").fetchone() == ("exclusive",)
+    assert ledger._file.db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert ledger._file.db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert ledger._file.db.execute("PRAGMA locking_mode").fetchone() == ("exclusive",)
     assert os.stat(tmp_path / "l.db").st_mode & 0o777 == 0o600
     ledger.close()
     ledger.close()
@@ -136,13 +138,12 @@ def test_database_of_another_program(tmp_path):
 @pytest.mark.parametrize(
     ("terms", "what"),
     [
-        (Terms("other", "event", TERMS.capacity, TERMS.specification), "belongs to stream 'stream'"),
         (Terms("stream", "stream", TERMS.capacity, TERMS.specification), "unit"),
         (Terms("stream", "event", PrivacyLoss.cap(2, 1e-6), TERMS.specification), "for ever"),
         (Terms("stream", "event", TERMS.capacity, "changed"), "another specification"),
     ],
 )
-def test_ledger_of_another_stream(tmp_path, terms, what):
+def test_ledger_of_other_terms(tmp_path, terms, what):
     filled(tmp_path / "l.db")
     with pytest.raises(LedgerMismatch, match=what):
         SQLiteLedger(str(tmp_path / "l.db"), terms)
@@ -242,7 +243,7 @@ def test_a_refused_opening_after_a_crash_harms_nothing(tmp_path):
     """Wrong terms, then the right ones: the first opening merged the log and must have said so."""
     crashed(tmp_path / "l.db", "")
     with pytest.raises(LedgerMismatch):
-        SQLiteLedger(str(tmp_path / "l.db"), Terms("other", "event", TERMS.capacity, TERMS.specification))
+        SQLiteLedger(str(tmp_path / "l.db"), Terms("stream", "event", TERMS.capacity, "changed"))
     ledger = SQLiteLedger(str(tmp_path / "l.db"), TERMS)
     assert ledger.verify() == 2
     ledger.close()
@@ -267,12 +268,12 @@ def test_an_interrupted_opening_harms_nothing(tmp_path, monkeypatch):
     path = str(tmp_path / "l.db")
     filled(path)
 
-    def interrupt(self, log, real=SQLiteLedger._mark):
+    def interrupt(self, log, real=LedgerFile.mark):
         real(self, log)
         if log == "open":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(SQLiteLedger, "_mark", interrupt)
+    monkeypatch.setattr(LedgerFile, "mark", interrupt)
     with pytest.raises(KeyboardInterrupt):
         SQLiteLedger(path, TERMS)
     monkeypatch.undo()
@@ -298,6 +299,99 @@ ledger.close()
     subprocess.run([sys.executable, "-c", code, path], check=True)
     ledger = SQLiteLedger(path, TERMS)
     assert ledger.summary()["charged"] == 40
+    ledger.close()
+
+
+def test_a_full_disk_while_closing_does_not_lock_the_process_out(tmp_path):
+    """What runs for months opens its ledger again when there is room."""
+    code = """
+import os, resource, signal, sys
+from fcstream.errors import LedgerError, LedgerInUse
+from fcstream.ledgers.base import Request
+from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.testing import LedgerContract, window
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)
+ledger.charge([Request(window(i), LedgerContract.loss, (str(i),)) for i in range(40)])
+size = os.path.getsize(sys.argv[1] + "-wal")
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+ledger.close()
+for _ in range(3):
+    try:
+        SQLiteLedger(sys.argv[1], LedgerContract.terms)
+    except LedgerError as error:
+        assert not isinstance(error, LedgerInUse), error
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)
+assert ledger.verify() == 40
+ledger.charge([Request(window(40), LedgerContract.loss, ("40",))])
+ledger.close()
+assert not os.path.exists(sys.argv[1] + "-wal")
+"""
+    path = str(tmp_path / "l.db")
+    subprocess.run([sys.executable, "-c", code, path], check=True)
+    ledger = SQLiteLedger(path, TERMS)
+    assert ledger.verify() == 41
+    ledger.close()
+
+
+HOLDER = """
+import sys, time
+from fcstream.ledgers.base import Request
+from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.testing import LedgerContract, window
+ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)
+ledger.charge([Request(window(0), LedgerContract.loss, ("0",))])
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+def test_being_refused_leaks_nothing_and_merges_nobodys_log(tmp_path, monkeypatch):
+    path = str(tmp_path / "l.db")
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE)
+    holder.stdout.readline()
+    before = os.listdir("/proc/self/fd")
+    for _ in range(2):
+        with pytest.raises(LedgerInUse):
+            SQLiteLedger(path, TERMS)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+    def prepare(self, path, real=LedgerFile._prepare):
+        try:
+            real(self, path)
+        finally:
+            holder.kill()  # between the refusal and the closing of what was refused
+            holder.communicate()
+
+    monkeypatch.setattr(LedgerFile, "_prepare", prepare)
+    with pytest.raises(LedgerInUse):
+        SQLiteLedger(path, TERMS)
+    monkeypatch.undo()
+    assert os.path.getsize(f"{path}-wal") > 0
+    ledger = SQLiteLedger(path, TERMS)
+    assert ledger.verify() == 1
+    ledger.close()
+
+
+def test_a_daemon_thread_in_mid_charge_at_the_end(tmp_path):
+    code = """
+import itertools, sys, threading, time
+from fcstream.ledgers.base import Request
+from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.testing import LedgerContract, window
+ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)
+def work():
+    for i in itertools.count():
+        ledger.charge([Request(window(i), LedgerContract.loss, (str(i),))])
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.1)
+"""
+    path = str(tmp_path / "l.db")
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")  # a connection that was closed under a statement crashed
+    ledger = SQLiteLedger(path, TERMS)
+    assert ledger.verify() > 0
     ledger.close()
 
 
@@ -456,6 +550,7 @@ def test_ledgers_of_the_first_schema_are_brought_up_to_date(tmp_path):
     (tmp_path / "l.db-witness").unlink()
     with sqlite3.connect(path) as db:  # as version 1 left it
         db.execute("DROP TABLE users")
+        db.execute("DROP TABLE streams")
         db.execute("DELETE FROM meta WHERE key IN ('salt', 'users')")
         db.execute("UPDATE meta SET value = '1' WHERE key = 'schema'")
     db.close()
@@ -489,3 +584,136 @@ def test_edited_users_are_found_out(tmp_path):
     with pytest.raises(LedgerDamaged, match="users' budgets"):
         ledger.verify()
     ledger.close()
+
+
+OTHER = Terms("other", "event", PrivacyLoss.cap(2, 1e-6), "another specification")
+
+
+def test_several_streams_in_one_file(tmp_path):
+    path = str(tmp_path / "l.db")
+    first, second = SQLiteLedger(path, TERMS), SQLiteLedger(path, OTHER)
+    with pytest.raises(LedgerInUse):
+        SQLiteLedger(path, OTHER)
+    assert first.streams == second.streams == ["stream", "other"]
+    first.charge([Request(window(0), LOSS, ("0",))])
+    second.charge([Request(window(0), LOSS * 2, ("0",)), Request(window(1), LOSS, ("1",))])
+    second.seal([Answer(window(0), b"second's")])
+    first.close()
+    second.seal([Answer(window(1), b"also")])  # the file stays open for the other
+    assert (first.terms, second.terms) == (TERMS, OTHER)
+    second.close()
+    assert not os.path.exists(f"{path}-wal")
+    with pytest.raises(LedgerMismatch, match="2 streams: name one of other, stream"):
+        SQLiteLedger(path)
+    with pytest.raises(LedgerMismatch, match="no stream 'third'"):
+        SQLiteLedger(path, stream="third")
+    first, second = SQLiteLedger(path, stream="stream"), SQLiteLedger(path, stream="other")
+    assert (first.verify(), second.verify()) == (1, 4)
+    assert (first.spent(), second.spent()) == (LOSS, LOSS * 2)
+    assert first.unacknowledged() == []
+    assert second.unacknowledged() == [(window(0), b"second's"), (window(1), b"also")]
+    assert first.salt != second.salt
+    first.close()
+    second.close()
+
+
+def test_a_closed_ledger_does_nothing_while_others_have_the_file_open(tmp_path):
+    """Not even note its own, old state of the journal over that of whoever opened the stream after it."""
+    path = str(tmp_path / "l.db")
+    old, other = SQLiteLedger(path, TERMS), SQLiteLedger(path, OTHER)
+    old.charge([Request(window(0), LOSS, ("0",))])
+    old.seal([Answer(window(0), b"answer")])
+    old.close()
+    new = SQLiteLedger(path, TERMS)
+    new.acknowledge([window(0)])
+    calls = (
+        lambda: old.acknowledge([window(0)]),
+        lambda: old.charge([Request(window(1), LOSS, ("1",))]),
+        old.unacknowledged,
+        old.spent,
+    )
+    for call in calls:
+        with pytest.raises(LedgerError, match="is closed: open it again"):
+            call()
+    new.charge([Request(window(1), LOSS, ("1",))])
+    new.close()
+    new = SQLiteLedger(path, TERMS)
+    assert new.verify() == 4
+    new.close()
+    other.close()
+
+
+def test_a_new_name_in_a_ledger_is_told(tmp_path, caplog):
+    path = str(tmp_path / "l.db")
+    for name in ("rooms", "rooms/a", "rooms/b"):
+        SQLiteLedger(path, Terms(name, "event", TERMS.capacity, name)).close()
+    assert caplog.text == ""
+    SQLiteLedger(path, Terms("room", "event", TERMS.capacity, "x")).close()
+    assert "holds 'rooms', 'rooms/a', 'rooms/b'; stream 'room' is new there" in caplog.text
+    caplog.clear()
+    SQLiteLedger(path, Terms("room", "event", TERMS.capacity, "x")).close()
+    assert caplog.text == ""
+
+
+def test_streams_of_one_file_from_several_threads(tmp_path):
+    path = str(tmp_path / "l.db")
+    ledgers = [SQLiteLedger(path, Terms(f"s{i}", "event", TERMS.capacity, "x")) for i in range(6)]
+
+    def work(ledger):
+        for i in range(30):
+            assert ledger.charge([Request(window(i), LOSS, (str(i),))])[0].charge is not None
+            ledger.seal([Answer(window(i), ledger.terms.stream.encode())])
+            ledger.acknowledge([window(i)])
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, ledgers))
+    for ledger in ledgers:
+        assert ledger.verify() == 90
+        assert set(ledger.releases()) == {ledger.terms.stream.encode()}
+        ledger.close()
+
+
+def test_an_older_copy_without_a_stream_is_found_out(tmp_path):
+    path = tmp_path / "l.db"
+    filled(path)
+    older, witness = path.read_bytes(), (tmp_path / "l.db-witness").read_bytes()
+    ledger = SQLiteLedger(str(path), OTHER)
+    ledger.charge([Request(window(0), LOSS, ("0",))])
+    ledger.close()
+    assert (tmp_path / "l.db-witness").read_bytes() == witness  # each stream has its own
+    path.write_bytes(older)
+    SQLiteLedger(str(path), TERMS).close()  # its stream lost nothing
+    with pytest.raises(LedgerDamaged, match=r"lacks a stream that .*witness_2 has seen 1 journal rows of"):
+        SQLiteLedger(str(path), OTHER)
+
+
+def test_a_crash_while_a_stream_is_added_leaves_it_whole_or_absent(tmp_path):
+    """Killed before and after every statement that adds the second stream."""
+    code = """
+import os, sys
+from fcstream.ledgers import sqlite
+from fcstream.testing import LedgerContract
+from fcstream.zcdp import PrivacyLoss
+left = int(sys.argv[2])
+def counted(self, query, values=(), real=sqlite.SQLiteLedger._do):
+    global left
+    left -= 1
+    if left == 0:
+        os._exit(9)
+    return real(self, query, values)
+sqlite.SQLiteLedger._do = counted
+sqlite.SQLiteLedger(sys.argv[1], sqlite.Terms("other", "event", PrivacyLoss.cap(2, 1e-6), "another specification"))
+os._exit(7)
+"""
+    for left in (2, 5, 9, 14, 40):
+        path = tmp_path / f"l{left}.db"
+        filled(path)
+        done = subprocess.run([sys.executable, "-c", code, str(path), str(left)])
+        assert done.returncode == (7 if left == 40 else 9)
+        ledger = SQLiteLedger(str(path), TERMS)
+        assert ledger.verify() == 8
+        other = SQLiteLedger(str(path), OTHER)
+        assert other.charge([Request(window(0), LOSS, ("0",))])[0].charge is not None
+        assert (ledger.verify(), other.verify()) == (8, 1)
+        ledger.close()
+        other.close()

@@ -12,9 +12,12 @@ from helpers import sample
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Config, Job
 from fcstream.connectors.base import Chunk
-from fcstream.errors import ConfigError, LedgerError, SinkError, SourceError
-from fcstream.live import Service
+from fcstream.errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch, SinkError, SourceError
+from fcstream.ledgers.memory import MemoryLedger
+from fcstream.live import Service, Setting, _Progress
 from fcstream.payloads import decoder_for
+from fcstream.records import Objects
+from fcstream.runner import refuse_strange_sink
 from fcstream.sinks import ListSink
 from fcstream.testing import ManualClock
 
@@ -48,7 +51,9 @@ class LogSource:
         if self.log.fails.get("poll"):
             self.log.fails["poll"] -= 1
             raise SourceError("the broker went away")
-        self.generation = self.log.generation
+        if self.generation != self.log.generation:
+            self.generation, self.positions = self.log.generation, list(self.log.committed)
+            return []
         chunks = []
         for p, messages in enumerate(self.log.messages):
             start = max(0, self.positions[p] - 3) if self.log.redeliver else self.positions[p]
@@ -92,7 +97,7 @@ class Rig:
         self.service = self.make()
 
     def make(self):
-        def engine():
+        def engine(keys):
             self.opened += 1
             return Engine(self.config, noise=Noise(SeededEntropy(self.opened)))
 
@@ -100,8 +105,7 @@ class Rig:
             engine,
             lambda: LogSource(self.log),
             lambda: self.sink,
-            decoder_for("json", Job.of(self.config).schema),
-            lambda: self.clock.now_ms,
+            Setting(decoder_for("json", Job.of(self.config).schema), lambda: self.clock.now_ms),
         )
 
     def send(self, partition, times, stamps=None, body=None):
@@ -281,6 +285,31 @@ def test_hostile_messages_leave_the_others_alone(tmp_path):
     assert rig.log.committed[0] == 300
 
 
+def test_a_message_that_a_decoder_fails_at_is_left_out_alone(tmp_path, monkeypatch, caplog):
+    """It would come again after every restart, and fail again, for ever."""
+    rig = Rig(tmp_path)
+    real = Objects.decode
+
+    def fragile(self, lines, first):
+        if any(b"poison" in line for line in lines):
+            raise RecursionError("sentinel")
+        return real(self, lines, first)
+
+    monkeypatch.setattr(Objects, "decode", fragile)
+    for k in range(100):
+        rig.send(0, [100 * k])
+    rig.send(0, [9_950], body=b"poison")
+    rig.send(0, [9_960])
+    rig.clock.now_ms = 12_001
+    counters = rig.service.counters
+    rig.run(60)
+    near(rig.counts(), [(0, 101)])
+    assert counters.rejected == {"broken_record": 1}
+    assert counters.restarts == 0
+    assert "the decoder fails (RecursionError)" in caplog.text
+    assert "sentinel" not in caplog.text
+
+
 @pytest.mark.parametrize("clock", ["eof", "wall"])
 def test_clocks_that_a_broker_cannot_have(tmp_path, clock):
     rig = Rig(tmp_path)
@@ -294,3 +323,100 @@ def test_a_schedule_with_an_end_ends(tmp_path):
     rig.clock.now_ms = 10**7
     rig.service.run()  # returns by itself
     assert len(rig.sink.releases) == 6
+
+
+class Meddling(LogSource):
+    """The group gives the partitions anew while a commit waits for its answer."""
+
+    def commit(self, positions):
+        super().commit(positions)
+        if self.log.fails.pop("commit", 0):
+            self.log.generation += 1
+            self.generation, self.positions = self.log.generation, list(self.log.committed)
+
+
+def test_a_rebalance_within_a_commit_loses_nothing(tmp_path):
+    rig = Rig(tmp_path)
+    opens = rig.service._opens
+    rig.service._opens = (opens[0], lambda: Meddling(rig.log), opens[2])
+    rig.send(0, np.arange(0, 20_000, 100))
+    rig.clock.now_ms = 12_001
+    rig.log.fails["commit"] = 1  # the first one: when window 0 is answered, and half of what was read lies in window 1
+    steps = []
+
+    def on_step(service):
+        steps.append(service)
+        if len(steps) == 40:
+            rig.clock.now_ms = 22_001
+        if len(steps) == 45:
+            service.stop()
+
+    rig.service.run(on_step)
+    assert not rig.log.fails
+    near(rig.counts(), [(0, 100), (10_000, 100)])
+
+
+def test_progress_is_as_small_as_the_windows_that_are_open():
+    rng = np.random.default_rng(0)
+    progress, chunks = _Progress(), []
+    for i in range(3000):
+        offsets = np.arange(10 * i, 10 * i + 10)
+        chunks.append((10 * i, max(-1, i // 100 + int(rng.integers(-3, 3)))))
+        progress.took(offsets, chunks[-1][1])
+        opened = max(0, i // 100 - 2)
+        waiting = [first for first, last in chunks if last >= opened]  # the slow twin
+        assert progress.safe(opened) == min(waiting, default=10 * i + 10)
+        assert len(progress._waiting) <= 6
+
+
+def test_a_backlog_is_read_alive_and_can_be_stopped(tmp_path):
+    """However long the reading before a close takes, those who watch see it go on, and SIGTERM need not wait for it."""
+    rig = Rig(tmp_path)
+    rig.send(0, np.arange(0, 10_000, 10))
+    rig.clock.now_ms = 12_001
+    beats, real = [], LogSource.poll
+
+    def poll(self, max_messages, timeout_s):
+        beats.append(rig.service.beat)
+        if len(beats) == 50:
+            rig.service.stop()
+        return real(self, max_messages, timeout_s)
+
+    try:
+        LogSource.poll = poll
+        rig.service.run()
+    finally:
+        LogSource.poll = real
+    assert 50 <= len(beats) <= 51
+    assert len(set(beats)) >= 49
+    assert rig.sink.releases == []
+    rig.service = rig.make()
+    rig.run(30)
+    near(rig.counts(), [(0, 1000)])
+
+
+def test_a_window_that_another_process_answered_meanwhile_is_no_lost_ledger(tmp_path):
+    """One process has opened the ledger; another, that gives the stream away, publishes its last window after that."""
+    config = Config.from_mapping(sample(window=WINDOW))
+    ledger, sink = MemoryLedger(Job.of(config).terms), ListSink()
+    old, new = Engine(config, ledger=ledger), Engine(config, ledger=ledger)
+    sink.write(old.advance(13_000))
+    refuse_strange_sink(new, sink)
+    ledger._sealed.clear()
+    with pytest.raises(LedgerMismatch, match="the ledger was lost"):
+        refuse_strange_sink(new, sink)
+
+
+def test_a_budget_that_is_used_up_ends_the_service_where_it_shall(tmp_path):
+    """`exhausted = "stop"` is no fault that goes away: starting over would read the same records for ever."""
+    rig = Rig(tmp_path)
+    count = {"kind": "count", "method": None, "spread": None, "radius": None, "rho": 50.0, "delta": None}
+    budget = {"rho": 50.0, "total_rho": 60.0, "exhausted": "stop"}
+    rig.config = Config.from_mapping(
+        sample(window=WINDOW, release=count, budget=budget, ledger={"url": f"sqlite:{tmp_path / 'm.db'}"})
+    )
+    rig.send(0, np.arange(0, 10_000, 100))
+    rig.clock.now_ms = 22_001
+    with pytest.raises(BudgetExhausted):
+        rig.run(20)
+    near(rig.counts(), [(0, 100)])

@@ -262,7 +262,7 @@ def check_users(ledger, paid, groups, first):
             assert ledger.spent(USER_BLOCK).rho_nano == spent
         else:
             wanted += [spent] * N
-    buckets = dict(ledger._db.execute("SELECT bucket, body FROM users").fetchall())
+    buckets = dict(ledger._file.db.execute("SELECT bucket, body FROM users").fetchall())
     rho, delta = users.totals(buckets)
     assert sorted(rho.tolist()) == sorted(wanted)
     assert delta.max() <= ledger.terms.capacity.delta_femto
@@ -327,7 +327,7 @@ def test_kill_twice_while_drawing_gives_the_window_up(tmp_path, job):
         snapshot = (tmp_path / "ledger.db").read_bytes()
         in_child(job, again)
         ledger = SQLiteLedger(str(tmp_path / "ledger.db"))
-        draws = ledger._db.execute("SELECT max(draws) FROM windows").fetchone()[0]
+        draws = ledger._file.db.execute("SELECT max(draws) FROM windows").fetchone()[0]
         sealed = ledger.summary().get("sealed", 0) + ledger.summary().get("acknowledged", 0)
         ledger.close()
         if draws == 2 and sealed == 0:
@@ -452,7 +452,7 @@ def test_power_loss_at_every_call(tmp_path):
                 held = ledger.releases()
                 states.add(tuple(sorted(ledger.summary().items())))
                 capacity = ledger.terms.capacity
-                rho, delta = users.totals(dict(ledger._db.execute("SELECT bucket, body FROM users").fetchall()))
+                rho, delta = users.totals(dict(ledger._file.db.execute("SELECT bucket, body FROM users").fetchall()))
                 assert (rho <= capacity.rho_nano).all()
                 assert (delta <= capacity.delta_femto).all()
                 ledger.close()

@@ -231,7 +231,7 @@ def test_small_and_empty_arrays_are_refused_for_the_full_price(n):
     ids=lambda m: type(m).__name__,
 )
 def test_one_charge_serves_one_release(mechanism):
-    view = view_of(np.zeros((500, 2)), mechanism.radius_squared)
+    view = view_of(np.zeros((500, 2)), getattr(mechanism, "radius_squared", None))
     charge = charge_for(mechanism.loss)
     assert mechanism.release(view, charge, Noise(SeededEntropy(1))).reason is None
     with pytest.raises(RuntimeError, match="charge of its own"):

@@ -10,12 +10,13 @@ import sys
 import time
 import urllib.request
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from helpers import service
 
-from fcstream import ConfigError, Release
-from fcstream.config import Config
+from fcstream import ConfigError, LedgerMismatch, Release
+from fcstream.config import Config, Job
 from fcstream.ledgers.sqlite import SQLiteLedger
 from fcstream.service import build
 
@@ -79,9 +80,9 @@ class Running:
         self.sent = Counter()
         self.process = None
 
-    def start(self):
+    def start(self, *configs):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "fcstream", "run", "c.toml"],
+            [sys.executable, "-m", "fcstream", "run", *(configs or ["c.toml"])],
             cwd=self.folder,
             stderr=subprocess.PIPE,
             text=True,
@@ -118,7 +119,7 @@ class Running:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-    def check(self):
+    def check(self, stream=None):
         """Every window answered once and in order, with every record in it that was sent, none twice."""
         releases = self.released()
         opens = [r.window_open_ms for r in releases]
@@ -127,7 +128,7 @@ class Running:
             if r.reason == "interrupted":  # killed twice between charge and seal: given up, and paid for
                 continue
             assert abs(r.count - self.sent[r.window_open_ms]) <= 1, (r.window_open_ms, r.count, self.sent)
-        ledger = SQLiteLedger(str(self.folder / "ledger.db"))
+        ledger = SQLiteLedger(str(self.folder / "ledger.db"), stream=stream)
         ledger.verify()
         assert len(ledger.charges()) >= len(releases)
         assert ledger.spent().rho == 50.0
@@ -156,9 +157,10 @@ def test_a_day_in_the_life_of_a_service(running):
     assert running.get("/ready") == (200, "ready\n")
     status, text = running.get("/metrics")
     assert status == 200
-    assert "fcstream_ready 1" in text
-    assert "fcstream_messages_total 102" in text
-    assert 'fcstream_rejected_total{reason="broken_record"} 2' in text
+    assert 'fcstream_ready{stream="live"} 1.0' in text
+    assert 'fcstream_messages_total{stream="live"} 102.0' in text
+    assert 'fcstream_rejected_total{reason="broken_record",stream="live"} 2.0' in text
+    assert 'fcstream_budget_spent_rho{block="event",stream="live"} 50.0' in text
     assert running.get("/nothing")[0] == 404
     code, errors = running.end(signal.SIGTERM)
     assert code == 0, errors
@@ -210,14 +212,45 @@ def test_a_source_that_nobody_knows(tmp_path, monkeypatch):
         build(Config.load(tmp_path / "c.toml")).run()
 
 
-def test_counters_stay_hidden_unless_asked_for():
-    from fcstream.live import Service
-    from fcstream.service import metrics
+def test_several_streams_in_one_process_and_one_ledger(running):
+    """Two streams of one process; a third whose ledger is about something else ends alone."""
+    text = (running.folder / "c.toml").read_text()
+    other = f"{running.key}-other"
+    second = text.replace('name = "live"', 'name = "second"').replace(running.key, other)
+    second = second.replace("out.jsonl", "second.jsonl").replace("dead.jsonl", "dead2.jsonl")
+    (running.folder / "d.toml").write_text(second.partition("[service]")[0])
+    third = second.replace('name = "second"', 'name = "third"').replace("second.jsonl", "third.jsonl")
+    third = third.replace("dead2.jsonl", "dead3.jsonl").partition("[service]")[0]
+    (running.folder / "e.toml").write_text(third)
+    terms = Job.of(Config.load(running.folder / "e.toml")).terms
+    SQLiteLedger(str(running.folder / "ledger.db"), replace(terms, specification="another")).close()
+    running.start("c.toml", "d.toml", "e.toml")
+    for _ in range(6):
+        running.send(20)
+        for _ in range(20):
+            running.redis.xadd(other, {"data": json.dumps({"ts_ms": time.time_ns() // 10**6, "a": 20.0})})
+        time.sleep(0.3)
+    running.wait_for(max(running.sent))
+    code, ready = running.get("/ready")
+    assert code == 503
+    assert ready.startswith("third: ended: ")
+    metrics = running.get("/metrics")[1]
+    assert 'fcstream_ready{stream="live"} 1' in metrics
+    assert 'fcstream_ready{stream="second"} 1' in metrics
+    code, errors = running.end(signal.SIGTERM)
+    assert code == LedgerMismatch.exit_code, errors
+    running.check(stream="live")
+    found = [Release.from_bytes(line) for line in (running.folder / "second.jsonl").read_bytes().splitlines()]
+    assert {release.stream for release in found} == {"second"}
+    assert abs(sum(release.count for release in found) - 120) <= 3
+    ledger = SQLiteLedger(str(running.folder / "ledger.db"), stream="second")
+    assert ledger.verify() == 3 * len(found)
+    ledger.close()
+    running.redis.delete(other)
 
-    it = Service(*[lambda: None] * 3, decoder=None)
-    it.counters.messages = 7
-    it.counters.rejected = {"late": 3}
-    it.counters.refused = {"too_few": 2}
-    assert "7" not in metrics(it, exact=False)
-    assert 'fcstream_windows_refused_total{reason="too_few"} 2' in metrics(it, exact=False)
-    assert 'fcstream_rejected_total{reason="late"} 3' in metrics(it, exact=True)
+
+def test_streams_of_one_process_have_names_of_their_own(running):
+    running.start("c.toml", "c.toml")
+    _, errors = running.process.communicate(timeout=20)
+    assert running.process.returncode == 2
+    assert "stream.name: must be another one for each configuration, 'live' comes twice" in errors

@@ -51,7 +51,8 @@ def play(pushes, runs, seed, *, noise=None, **sections):
     noise = noise or Noise(SeededEntropy(seed))
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_module, "Job", types.SimpleNamespace(of=lambda _: job))  # made once, not for every run
+        once = types.SimpleNamespace(answering=lambda *_: job)  # made once, not for every run
+        patch.setattr(engine_module, "Job", once)
         for _ in range(runs):
             ledger = MemoryLedger(job.terms)
             ledger.salt = b"repeatable"

@@ -249,6 +249,20 @@ ledger.url = "sqlite:l.db"
 # -- savings -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("kind", "pairs"), [("mean", "blocks"), ("mean", "hidden"), ("variance", "blocks")])
+def test_windows_that_spend_more_take_the_pairs_that_were_sampled(kind, pairs):
+    """More rho would do with fewer pairs, but coins are drawn as records come, for the rho of the configuration."""
+    release = {"kind": kind, "rho": 1.0, "size_hint": 4000, "pairs": pairs}
+    if kind == "variance":
+        release |= {"method": None, "spread": None}
+    shape = {"stream": {"unit": "stream"}, "budget": {"rho": 3.0, "savings": "even"}, "release": release}
+    engine = Engine(sample(**shape, window={"end": "1970-01-01T00:00:30Z"}), noise=Noise(SeededEntropy(1)))
+    engine.push(np.full(4000, 25_000), rows(4000))
+    last = engine.close()[-1]
+    assert last.status == "released"
+    assert last.rho > 1.1
+
+
 @pytest.mark.parametrize("savings", ["none", "even", "paper"])
 def test_what_empty_windows_save_makes_later_ones_better(savings):
     shape = {"stream": {"unit": "stream"}, "budget": {"rho": 6.0, "savings": savings}, "release": {"rho": 1.0}}

@@ -188,3 +188,49 @@ def inside_sum(tiles, lanes_used, mask, center, radius_squared, out):
         if inside:
             _add_offsets(tile, center, weight, out)
     return count
+
+
+@njit(cache=True, nogil=True)
+def inside_squares(tiles, lanes_used, mask, center, radius_squared, shift, out):
+    """Add the squared offsets, each divided by 2**shift and rounded down, of the masked lanes within the ball.
+
+    center (d,) float64 integers, radius_squared below 2**53; out (d,) int64. Returns how many lanes they are.
+    """
+    norms = np.empty(LANES, np.float64)
+    weight = np.empty(LANES, np.float64)
+    count = 0
+    for t in range((lanes_used + LANES - 1) // LANES):
+        tile = tiles[t]
+        if _tile_weights(t, lanes_used, mask, weight) == 0:
+            continue
+        _tile_norms(tile, center, norms)
+        for j in range(LANES):
+            if weight[j] != 0.0 and norms[j] <= radius_squared:
+                count += 1
+                for k in range(tile.shape[0]):
+                    offset = tile[k, j] - center[k]
+                    out[k] += np.int64(offset * offset) >> shift
+    return count
+
+
+@njit(cache=True, nogil=True)
+def rung_totals(rungs, out):
+    """Add the numbers of all lanes, rungs (t, radii, LANES) int32, to out (radii,) int64. Free lanes hold 0."""
+    for t in range(rungs.shape[0]):
+        for r in range(rungs.shape[1]):
+            lane = rungs[t, r]
+            total = np.int64(0)
+            for j in range(LANES):
+                total += lane[j]
+            out[r] += total
+
+
+@njit(cache=True, nogil=True)
+def rungs_up_to(rungs, rung, lanes, out):
+    """Add to out (n,) int64, for each of some lanes (n,) int64, its numbers in rungs[:, : rung + 1]."""
+    for i in range(len(lanes)):
+        t, j = lanes[i] // LANES, lanes[i] % LANES
+        total = np.int64(0)
+        for r in range(rung + 1):
+            total += rungs[t, r, j]
+        out[i] += total

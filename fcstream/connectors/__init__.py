@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..sources import Source
     from .base import AckSource, LiveSource
     from .files import DeadLetters
+    from .letters import QueuedDeadLetters
 
 
 _SOURCES = {
@@ -26,16 +27,24 @@ _SOURCES = {
     "redis": ("redis_streams", "RedisSource"),
     "rediss": ("redis_streams", "RedisSource"),
     "nats": ("jetstream", "NatsSource"),
+    "rabbitmq-stream": ("rabbitmq_streams", "RabbitStreamSource"),
+    "rabbitmq-stream+tls": ("rabbitmq_streams", "RabbitStreamSource"),
 }
 _QUEUES = {
     "mqtt": ("mqtt", "MqttTopic"),
     "mqtts": ("mqtt", "MqttTopic"),
+    "amqp": ("amqp", "AmqpQueue"),
+    "amqps": ("amqp", "AmqpQueue"),
 }
 _SINKS = {
     "kafka": ("kafka", "KafkaSink"),
     "redis": ("redis_streams", "RedisSink"),
     "rediss": ("redis_streams", "RedisSink"),
     "nats": ("jetstream", "NatsSink"),
+    "rabbitmq-stream": ("rabbitmq_streams", "RabbitStreamSink"),
+    "rabbitmq-stream+tls": ("rabbitmq_streams", "RabbitStreamSink"),
+    "amqp": ("amqp", "AmqpSink"),
+    "amqps": ("amqp", "AmqpSink"),
     "mqtt": ("mqtt", "MqttSink"),
     "mqtts": ("mqtt", "MqttSink"),
     "postgresql": ("postgres_table", "PostgresSink"),
@@ -52,6 +61,12 @@ def is_live(url: str) -> bool:
     return scheme in {**_SOURCES, **_QUEUES} or any(
         len(entry_points(group=f"fcstream.{group}", name=scheme)) for group in ("sources", "queues")
     )
+
+
+def is_queue(url: str) -> bool:
+    """Whether a source URL names a broker that forgets what was acknowledged, so that a spool is needed."""
+    scheme = url.partition(":")[0]
+    return scheme in _QUEUES or bool(len(entry_points(group="fcstream.queues", name=scheme)))
 
 
 def open_live(url: str, name: str) -> LiveSource | AckSource:
@@ -100,7 +115,8 @@ def open_source(url: str, schema: Schema) -> Source:
 
 
 def open_sink(url: str) -> Sink:
-    """A sink by URL: ``jsonl:PATH``; ``-`` is standard output; or a broker's, a database's or a web server's.
+    """A sink by URL: ``jsonl:PATH``; ``-`` is standard output; ``csv-tables:FOLDER``, ``jsonl-tables:FOLDER`` or
+    ``parquet-tables:FOLDER`` for synthetic rows; or a broker's, a database's or a web server's.
 
     Raises
     ------
@@ -111,6 +127,10 @@ def open_sink(url: str) -> Sink:
     scheme, _, place = url.partition(":")
     if scheme == "jsonl" and place:
         return files.StandardOutput() if place == "-" else files.JsonlSink(place)
+    if scheme in ("csv-tables", "jsonl-tables", "parquet-tables") and place:
+        from .tables import TableFolder
+
+        return TableFolder(place, scheme.partition("-")[0])
     found = _find(scheme, _SINKS, "sinks")
     if found:
         from .urls import parse
@@ -123,8 +143,8 @@ def open_sink(url: str) -> Sink:
     )
 
 
-def open_dead_letter(url: str) -> DeadLetters:
-    """Where rejections go, by URL: ``jsonl:PATH``.
+def open_dead_letter(url: str) -> DeadLetters | QueuedDeadLetters:
+    """Where rejections go, by URL: ``jsonl:PATH``, or a broker's as for sinks; one of its own.
 
     Raises
     ------
@@ -135,4 +155,11 @@ def open_dead_letter(url: str) -> DeadLetters:
     scheme, _, place = url.partition(":")
     if scheme == "jsonl" and place and place != "-":
         return files.DeadLetters(place)
-    raise ConfigError(f"must be 'jsonl:PATH', got {url!r}", "dead_letter.url")
+    found = _find(scheme, _SINKS, "sinks")
+    if hasattr(found, "send"):
+        from .letters import QueuedDeadLetters
+        from .urls import parse
+
+        return QueuedDeadLetters(lambda: found(parse(url, "dead_letter.url")))
+    known = ", ".join(sorted(set(_SINKS) - {"postgresql", "http", "https"}))
+    raise ConfigError(f"must be 'jsonl:PATH', or begin with one of {known}, got {scheme!r}", "dead_letter.url")

@@ -38,8 +38,30 @@ class Chunk:
     bodies: list[bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a consumer group has given this consumer.
+
+    Attributes
+    ----------
+    total : int
+        How many partitions there are.
+    mine : dict of int to str
+        Ours: their numbers, and their names in `Chunk.partition`.
+    topics : int
+        Over how many topics they are spread; numbers say a key's place in a single one only.
+    """
+
+    total: int
+    mine: Mapping[int, str]
+    topics: int = 1
+
+
 class LiveSource(Protocol):
     """Messages of a broker, at least once each, in the order of their offsets within a partition.
+
+    A source whose partitions a group divides among its members has a property ``share`` too: a `Share`, None while the
+    group has not said; other sources give everything to everybody.
 
     A method that meets a lost connection reconnects by itself, with jittered back-off, for at most `patience_s`
     seconds, and raises `SourceError` then; calling it again tries again. Nothing that it raises or logs holds a
@@ -52,7 +74,7 @@ class LiveSource(Protocol):
     @property
     def generation(self) -> int:
         """Grows when partitions were taken away or given (a rebalance): what was read of them must be forgotten, and is
-        read again from the committed positions."""
+        read again from the committed positions. A `poll` in which it grows returns nothing."""
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
         """The next messages, about `max_messages` at most, at most one chunk per partition; waits for the first of them
@@ -79,6 +101,16 @@ class Received:
 
     body: bytes
     token: Any
+
+
+class Messenger(Protocol):
+    """What a broker's sink can do besides: send messages that are no releases."""
+
+    def send(self, bodies: Sequence[bytes]) -> None:
+        """The broker has them all, in order, when it returns; or raise `SinkError`. Some may be there twice then."""
+
+    def close(self) -> None:
+        """Let go. Idempotent."""
 
 
 class AckSource(Protocol):

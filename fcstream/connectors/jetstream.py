@@ -28,6 +28,7 @@ from ..errors import ConfigError, FcstreamError, SinkError, SourceError
 from ..releases.base import Release
 from .base import Chunk
 from .retry import close_quietly, with_patience
+from .tls import distrust, tls_context
 from .urls import need
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Row = tuple[int, int, bytes]  # sequence, stamp in milliseconds, body
 LOG = logging.getLogger("fcstream.connectors.nats")
-POLL_BYTES = 1 << 26
+POLL_BYTES = 1 << 24
 """Of the messages that are asked for at once; as much again may lie ready for the next poll."""
 _REQUEST_S = 5.0
 _CONNECT_S = 10.0
@@ -203,6 +204,13 @@ class NatsSink:
     def write(self, releases: Sequence[Release]) -> None:
         for release in releases:
             self._wire.do(partial(self._publish, release))
+
+    def send(self, bodies: Sequence[bytes]) -> None:
+        async def publish(body: bytes) -> None:
+            await self._wire.js.publish(self._subject, body, stream=self._stream)
+
+        for body in bodies:
+            self._wire.do(partial(publish, body))
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         held = self._wire.do(self._tail) if releases else set()
@@ -550,6 +558,8 @@ def _sturdy_client(wants_tls: bool, useless: FcstreamError) -> Any:
 
 def _kind(error: BaseException) -> str:
     """What is safe to tell: the system's words, or the class."""
+    if why := distrust(error):
+        return why
     if isinstance(error, ssl.SSLError):
         return error.reason or "TLS"
     if isinstance(error, OSError) and error.errno:
@@ -583,13 +593,7 @@ def _options(address: Address) -> tuple[bool, dict[str, Any]]:
         if not os.access(creds, os.R_OK):
             raise ConfigError(f"names the file {creds}, which cannot be read", address.place)
         options["user_credentials"] = creds
-    ca, cert, key = (address.take(name, "") or None for name in ("ca", "cert", "key"))
-    wants_tls = address.take("tls", "no") == "yes" or bool(ca or cert or key)
+    wants_tls = address.take("tls", "no") == "yes" or not {"ca", "cert", "key"}.isdisjoint(address.options)
     if wants_tls:
-        try:
-            options["tls"] = ssl.create_default_context(cafile=ca)
-            if cert:
-                options["tls"].load_cert_chain(cert, key)
-        except (OSError, ssl.SSLError):
-            raise ConfigError(f"names certificates that cannot be read: {address.masked}", address.place) from None
+        options["tls"] = tls_context(address)
     return wants_tls, options

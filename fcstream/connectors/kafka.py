@@ -25,207 +25,28 @@ committed: let ``lateness`` be longer than producers' transactions.
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from ..errors import ConfigError, FcstreamError, SinkError, SourceError
+from ..errors import ConfigError, SinkError, SourceError
 from ..releases.base import Release
-from .base import Chunk
-from .retry import with_patience
-from .urls import Address, need
+from .base import Chunk, Share
+from .kafka_cluster import ASK_S, FINAL, Cluster, Lost
+from .urls import Address
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-    from numpy.typing import NDArray
 
-T = TypeVar("T")
 LOG = logging.getLogger("fcstream.connectors.kafka")
-_SECURITY = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
-_SASL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_ASK_S = 3.0  # for one answer of a broker
 _TAIL = 1000  # messages of each partition that are read back; releases that are under way together
-_FINAL = {
-    *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"),
-    *("CLUSTER_AUTHORIZATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE", "INVALID_GROUP_ID"),
-    *("_FATAL", "FENCED_INSTANCE_ID", "UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE", "INCONSISTENT_GROUP_PROTOCOL"),
-}
-"""Errors that waiting does not mend."""
-_REMEDY = "correct the login, or what it is allowed to do"
 _REBALANCED = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
-
-
-class _Lost(Exception):
-    """The brokers did not answer, or not with what was asked for."""
-
-
-class _Cluster:
-    """Where the brokers are and how to log in; what their clients complained about, and since when.
-
-    Takes the connection's options of an address; `error` is the type that it raises.
-    """
-
-    def __init__(self, address: Address, name: str, patience_s: float, error: type[FcstreamError]) -> None:
-        try:
-            import confluent_kafka
-            import confluent_kafka.admin
-        except ImportError:
-            raise need("confluent-kafka", "kafka", address.place) from None
-        self.kafka: Any = confluent_kafka
-        self.place = address.masked
-        self.patience_s = address.take_number("patience", patience_s)
-        self.down_since: float | None = None
-        self._error, self._key, self._password = error, address.place, address.password
-        self._why = self._final = ""
-        self.topics = tuple(dict.fromkeys(address.path.split(",")))
-        if not all(re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) for topic in self.topics):
-            raise ConfigError(f"must name a topic after the host, got {self.place}", self._key)
-        self.settings = {
-            "bootstrap.servers": address.listing(9092),
-            "client.id": name,
-            "socket.timeout.ms": int(1000 * max(2.0, min(self.patience_s, 20.0))),
-            "log_level": 0,  # what matters comes through `hear`
-            **_login(address),
-        }
-        # Asked for ends on a connection of its own: on the consumer's, every question waits behind its long polls.
-        self._specs: Any = vars(confluent_kafka.admin)["OffsetSpec"]
-        self.admin = self.make(confluent_kafka.admin.AdminClient, {"error_cb": partial(self.hear, is_idle=True)})
-
-    def make(self, client: Callable[[dict[str, Any]], T], extra: Mapping[str, Any]) -> T:
-        """A client with these settings."""
-        try:
-            return client({**self.settings, "error_cb": self.hear, **extra})
-        except self.kafka.KafkaException as error:
-            raise ConfigError(f"cannot be used: {self.say(error.args[0])}, got {self.place}", self._key) from None
-
-    def say(self, error: KafkaError) -> str:
-        """What a client says, on one line, without our secrets."""
-        text = " ".join(error.str().split())[:300] or error.name()
-        return text.replace(self._password, "***") if self._password else text
-
-    def hear(self, error: KafkaError, is_idle: bool = False) -> None:
-        """Called by a client, within our own calls, for what happens in its background."""
-        if error.name() in _FINAL or error.fatal():
-            self._final = self.say(error)
-        elif error.name() != "_ALL_BROKERS_DOWN":
-            self._why = self.say(error)
-        elif not is_idle:  # one that idles loses its connections rightly
-            self.is_down("")
-
-    def is_down(self, why: str) -> None:
-        self._why = why or self._why
-        if self.down_since is None:
-            self.down_since = time.monotonic()
-            LOG.warning("%s does not answer; trying again", self.place)
-
-    def is_up(self) -> None:
-        if self.down_since is not None:
-            self.down_since = None
-            LOG.warning("%s answers again", self.place)
-
-    def check(self) -> None:
-        """Raise what waiting does not mend, once."""
-        final, self._final = self._final, ""
-        if final:
-            raise self._error(f"{self.place} refuses: {final}; {_REMEDY}")
-
-    def gone(self, last: BaseException) -> FcstreamError:
-        """The error when patience has ended."""
-        why = self._why or str(last) or "no answer"
-        long = f"{self.place} did not answer for {self.patience_s:g} s"
-        return self._error(f"{long}: {why}; check that the brokers run and can be reached")
-
-    def patiently(self, action: Callable[[], T]) -> T:
-        """Ask until an answer comes; `action` raises `_Lost` or the client's errors."""
-
-        def act() -> T:
-            try:
-                return action()
-            except self.kafka.KafkaException as error:
-                raise self.sorted(error.args[0]) from None
-            except TimeoutError:
-                raise _Lost from None
-            finally:
-                self.admin.poll(0)
-
-        return with_patience(act, self.check, (_Lost,), self.patience_s, self.gone)
-
-    def sorted(self, error: KafkaError) -> Exception:
-        """An error of the client as one to be waited out, or one to raise."""
-        if error.name() in _FINAL or error.fatal():
-            return self._error(f"{self.place} refuses: {self.say(error)}; {_REMEDY}")
-        return _Lost(self.say(error))
-
-    def meet(self, client: Any) -> dict[str, list[int]]:
-        """Each topic's partitions, once the brokers answer; a producer makes topics by asking, if it may."""
-        until = time.monotonic() + min(5.0, self.patience_s / 2)  # one that was made just now
-        waits = iter((0.5, 1.0, 2.0))  # short at first: what refuses a login leaves us waiting
-
-        def ask() -> dict[str, list[int]]:
-            found = self.partitions(client, next(waits, _ASK_S))
-            if not all(found.values()):
-                if time.monotonic() > until:
-                    raise self._error(f"{self.place} has no such topic: create it, or correct `{self._key}`")
-                raise _Lost
-            return found
-
-        return self.patiently(ask)
-
-    def partitions(self, client: Any, seconds: float) -> dict[str, list[int]]:
-        """Empty for an unknown topic."""
-        found = {}
-        for topic in self.topics:
-            data = client.list_topics(topic, timeout=min(seconds, self.patience_s)).topics[topic]
-            if data.error is not None and "UNKNOWN_TOPIC" not in data.error.name():
-                raise self.sorted(data.error)
-            found[topic] = sorted(data.partitions)
-        if all(found.values()):
-            self.is_up()
-        return found
-
-    def spans(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
-        """First offset that each partition still has, and the one after its last that is committed."""
-        if not partitions:
-            return {}
-        seconds, level = min(_ASK_S, self.patience_s), self.kafka.IsolationLevel.READ_COMMITTED
-        asked = [self.kafka.TopicPartition(*partition) for partition in partitions]
-        answers = [
-            self.admin.list_offsets(dict.fromkeys(asked, kind()), isolation_level=level, request_timeout=seconds)
-            for kind in (self._specs.earliest, self._specs.latest)
-        ]
-        lows, highs = (
-            {(each.topic, each.partition): int(found.result(seconds + 1).offset) for each, found in answer.items()}
-            for answer in answers
-        )
-        self.is_up()
-        return {partition: (lows[partition], highs[partition]) for partition in partitions}
-
-
-def _login(address: Address) -> dict[str, Any]:
-    """The client's settings for how to connect."""
-    user, password, ca = address.user, address.password, address.take("ca", "")
-    security = address.take("security", "sasl_ssl" if user else "ssl" if ca else "plaintext").lower()
-    sasl = address.take("sasl", "PLAIN").upper()
-    files = {"ca": ca, "certificate": address.take("cert", ""), "key": address.take("key", "")}
-    for name, value, known in (("security", security, _SECURITY), ("sasl", sasl, _SASL)):
-        if value not in known:
-            raise ConfigError(f"must have one of {', '.join(known)} as `{name}`, got {value!r}", address.place)
-    settings: dict[str, Any] = {"security.protocol": security}
-    if security.startswith("sasl") != (user is not None) or (user is None) != (password is None):
-        wrong = "must have a user and a password with security 'sasl_...', and only then"
-        raise ConfigError(f"{wrong}, got {address.masked}", address.place)
-    if any(files.values()) and not security.endswith("ssl"):
-        raise ConfigError(f"must have security 'ssl' or 'sasl_ssl' with certificates, got {security!r}", address.place)
-    if user is not None:
-        settings |= {"sasl.mechanism": sasl, "sasl.username": user, "sasl.password": password}
-    return settings | {f"ssl.{name}.location": path for name, path in files.items() if path}
 
 
 class KafkaSource:
@@ -275,12 +96,13 @@ class KafkaSource:
         }
         if instance := address.take("instance", ""):
             settings["group.instance.id"] = instance
-        self._cluster = _Cluster(address, name, patience_s, SourceError)
+        self._cluster = Cluster(address, name, patience_s, SourceError)
         address.finish()
         self.stamp_kind: str | None = None
         self._generation = -1  # until the first assignment
         self._names: dict[tuple[str, int], str] = {}  # partitions that are ours
         self._is_assigned = False
+        self._total: int | None = None  # partitions, ours and others'
         self._held: list[Message] = []  # received while something else was waited for
         self._next: dict[str, int] = {}  # where each partition was polled up to, in this generation
         self._committed: dict[str, int] = {}
@@ -298,12 +120,24 @@ class KafkaSource:
     def generation(self) -> int:
         return max(0, self._generation)
 
+    @property
+    def share(self) -> Share | None:
+        if not self._is_assigned:
+            return None
+        if self._total is None:  # topics may have got more of them, which is why they were given anew
+            found = self._cluster.patiently(lambda: self._cluster.partitions(self._open, ASK_S))
+            self._total = sum(map(len, found.values()))
+        firsts = {topic: rank << 32 for topic, rank in self._ranks.items()}
+        mine = {firsts[topic] + number: name for (topic, number), name in self._names.items()}
+        return Share(self._total, mine, len(self._ranks))
+
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
         until, limit = time.monotonic() + timeout_s, min(max_messages, 1_000_000)
+        generation = self._generation
         self._cluster.check()
         got, self._held = self._held[:limit], self._held[limit:]
         got = self._receive(got, limit - len(got), 0)
-        while not got and (left := until - time.monotonic()) > 0:
+        while not got and self._generation == generation and (left := until - time.monotonic()) > 0:
             got = self._receive(got, 1, min(left, 0.5))
             if got:
                 got = self._receive(got, limit - 1, 0)
@@ -378,7 +212,7 @@ class KafkaSource:
         if error.name() == "_PARTITION_EOF":
             # Transactions' marks and compaction leave offsets without messages at the end.
             self._reached(f"{message.topic()}:{message.partition()}", message.offset() or 0)
-        elif error.name() in _FINAL or error.fatal():
+        elif error.name() in FINAL or error.fatal():
             self._cluster.hear(error)
         elif error.name() != "_MAX_POLL_EXCEEDED":  # a rebalance follows
             self._cluster.is_down(self._cluster.say(error))
@@ -395,8 +229,9 @@ class KafkaSource:
             topics = map(self._ranks.__getitem__, map(kind.topic, messages))
             keys += np.fromiter(topics, np.int64, n) << 32
         offsets = np.fromiter(map(kind.offset, messages), np.int64, n)
-        stamps = np.fromiter(chain.from_iterable(map(kind.timestamp, messages)), np.int64, 2 * n).reshape(n, 2)
-        self._tell_kind(stamps[:, 0])
+        pairs = list(map(kind.timestamp, messages))
+        self._tell_kind(set(map(itemgetter(0), pairs)))
+        stamps = np.fromiter(map(itemgetter(1), pairs), np.int64, n)
         bodies = list(map(kind.value, messages))
         if None in bodies:  # a tombstone
             bodies = [body or b"" for body in bodies]
@@ -410,12 +245,11 @@ class KafkaSource:
             key = int(keys[first])
             name = self._names[self._cluster.topics[key >> 32], key & 0xFFFFFFFF]
             self._reached(name, int(offsets[last - 1]) + 1)
-            chunks.append(Chunk(name, offsets[first:last], stamps[first:last, 1].copy(), bodies[first:last]))
+            chunks.append(Chunk(name, offsets[first:last], stamps[first:last], bodies[first:last]))
         return chunks
 
-    def _tell_kind(self, kinds: NDArray[np.int64]) -> None:
-        first, last = int(kinds.min()), int(kinds.max())
-        kind = ("none", "CreateTime", "LogAppendTime")[first] if first == last else "mixed"
+    def _tell_kind(self, kinds: set[int]) -> None:
+        kind = ("none", "CreateTime", "LogAppendTime")[min(kinds)] if len(kinds) == 1 else "mixed"
         if kind not in ("LogAppendTime", self.stamp_kind):
             LOG.warning("%s: producers choose the arrival times: see message.timestamp.type", self._cluster.place)
         self.stamp_kind = kind
@@ -424,12 +258,12 @@ class KafkaSource:
         """Nothing came: because the brokers are away? Raise once patience has ended."""
         cluster, since = self._cluster, self._cluster.down_since
         if since is not None:
-            with suppress(_Lost, cluster.kafka.KafkaException):
+            with suppress(Lost, cluster.kafka.KafkaException):
                 cluster.partitions(self._open, 1.0)
         cluster.check()
         if since is not None and cluster.down_since is not None and time.monotonic() - since > cluster.patience_s:
             cluster.down_since = time.monotonic()  # the next call tries again
-            raise cluster.gone(_Lost())
+            raise cluster.gone(Lost())
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._on_revoke(consumer, partitions)
@@ -438,7 +272,7 @@ class KafkaSource:
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._generation += 1
-        self._is_assigned, self._held = False, []
+        self._is_assigned, self._held, self._total = False, [], None
         self._names, self._next, self._committed = {}, {}, {}
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
@@ -450,7 +284,7 @@ class KafkaSource:
         until = time.monotonic() + self._cluster.patience_s
         while not is_done():
             if time.monotonic() > until:
-                raise self._cluster.gone(_Lost(what))
+                raise self._cluster.gone(Lost(what))
             self._held = self._receive(self._held, 1, 0.02)
             self._cluster.check()
 
@@ -458,7 +292,7 @@ class KafkaSource:
         """The positions that the group has committed for our partitions; -1 for none."""
         if not self._committed and self._names:
             asked = [self._cluster.kafka.TopicPartition(*partition) for partition in self._names]
-            found = self._cluster.patiently(lambda: self._open.committed(asked, timeout=_ASK_S))
+            found = self._cluster.patiently(lambda: self._open.committed(asked, timeout=ASK_S))
             self._committed = {self._names[each.topic, each.partition]: max(-1, each.offset) for each in found}
         return self._committed
 
@@ -495,7 +329,7 @@ class KafkaSink:
     """
 
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
-        self._cluster = _Cluster(address, "fcstream", patience_s, SinkError)
+        self._cluster = Cluster(address, "fcstream", patience_s, SinkError)
         address.finish()
         if len(self._cluster.topics) != 1:
             raise ConfigError(f"must name one topic, got {address.masked}", address.place)
@@ -506,14 +340,11 @@ class KafkaSink:
         self._partitions = [(self._topic, number) for number in found]
 
     def write(self, releases: Sequence[Release]) -> None:
-        if self._is_closed:
-            raise SinkError(f"{self._cluster.place} is closed: open it again to go on")
-        for first in range(0, len(releases), _TAIL):
-            try:
-                self._write(releases[first : first + _TAIL])
-            except BaseException:
-                self._give_up()
-                raise
+        keyed = ((each, {"window": f"{each.window_open_ms}/{each.window_close_ms}"}) for each in releases)
+        self._post([(each.to_bytes(), each.stream.encode(), window) for each, window in keyed])
+
+    def send(self, bodies: Sequence[bytes]) -> None:
+        self._post([(body, b"fcstream", {}) for body in bodies])
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         """Those that are not among the topic's last 1,000 messages per partition; all, if reading is not allowed."""
@@ -536,7 +367,17 @@ class KafkaSink:
         self._is_closed = True
         self._give_up()
 
-    def _write(self, releases: Sequence[Release]) -> None:
+    def _post(self, messages: list[tuple[bytes, bytes, dict[str, str]]]) -> None:
+        if self._is_closed:
+            raise SinkError(f"{self._cluster.place} is closed: open it again to go on")
+        for first in range(0, len(messages), _TAIL):
+            try:
+                self._write(messages[first : first + _TAIL])
+            except BaseException:
+                self._give_up()
+                raise
+
+    def _write(self, messages: list[tuple[bytes, bytes, dict[str, str]]]) -> None:
         cluster = self._cluster
         if self._producer is None:
             settings = {"delivery.timeout.ms": int(1000 * cluster.patience_s), "linger.ms": 0}
@@ -547,20 +388,18 @@ class KafkaSink:
             if error is not None:
                 failed.append(error)
 
-        for release in releases:
-            window: dict[str, str | bytes | None] = {"window": f"{release.window_open_ms}/{release.window_close_ms}"}
-            body, key = release.to_bytes(), release.stream.encode()
+        for body, key, headers in messages:
             try:
-                self._producer.produce(self._topic, body, key, headers=window, on_delivery=told)
+                self._producer.produce(self._topic, body, key, headers={**headers}, on_delivery=told)
             except cluster.kafka.KafkaException as error:
                 failed.append(error.args[0])
         until = time.monotonic() + cluster.patience_s + 2
         while self._producer.flush(0.1):
             cluster.check()
             if time.monotonic() > until:
-                raise cluster.gone(_Lost())
+                raise cluster.gone(Lost())
         if failed and failed[0].name() == "_MSG_TIMED_OUT":
-            raise cluster.gone(_Lost())
+            raise cluster.gone(Lost())
         if failed:
             told_us = f"{cluster.place} did not take all releases: {cluster.say(failed[0])}"
             raise SinkError(f"{told_us}; what was sealed is in the ledger and is written again")
@@ -594,7 +433,7 @@ class KafkaSink:
                     elif error.name() == "_PARTITION_EOF":
                         at.pop((message.topic(), message.partition()), None)
                 if at and time.monotonic() > until:
-                    raise cluster.gone(_Lost())
+                    raise cluster.gone(Lost())
         finally:
             reader.close()
         return found

@@ -20,6 +20,7 @@ from ..errors import ConfigError, FcstreamError, SinkError, SourceError
 from ..releases.base import Release
 from .base import Received
 from .retry import close_quietly, with_patience
+from .tls import distrust, tls_context
 from .urls import need
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ class MqttTopic:
         ``mqtt://[user:password@]host[:port][,host...]/topic/filter``, ``mqtts`` for TLS; ``+`` and ``%23`` (for ``#``)
         are wildcards, ``$share/GROUP/filter`` shares the topic with other processes. Options: ``client_id`` (the
         consumer's name; every process needs one of its own), ``session`` (seconds that the broker keeps it; a week),
-        ``inflight`` (messages that it sends ahead, its receive maximum; 1000), ``patience`` (seconds), and with TLS
-        ``ca``, ``cert``, ``key`` (files in PEM).
+        ``inflight`` (messages that it sends ahead, its receive maximum; 1000), ``delivery_id=NAME`` if those who
+        publish give every message a user property of that name and a value of its own, which tells a message that is
+        delivered again; ``patience`` (seconds), and with TLS ``ca``, ``cert``, ``key`` (files in PEM).
     name : str
         The consumer's.
     patience_s : float
@@ -65,6 +67,7 @@ class MqttTopic:
         self._most = int(address.take_number("inflight", 1000))
         if self._most > 65535:
             raise ConfigError(f"must have `inflight` in [1, 65535], got {self._most}", address.place)
+        self._identity = address.take("delivery_id", "")
         client_id = address.take("client_id", name)
         session = {"ReceiveMaximum": self._most, "SessionExpiryInterval": int(address.take_number("session", 604800))}
         self._filter = topic
@@ -77,11 +80,16 @@ class MqttTopic:
     def acknowledge(self, received: Sequence[Received]) -> None:
         for one in received:
             if self.is_current(one):
-                _, mid, qos = one.token
-                one.token[0].client.ack(mid, qos)
+                connection, mid, qos, _ = one.token
+                connection.client.ack(mid, qos)
 
     def pending(self) -> bool:
         return self._link.do(lambda connection: connection.has_messages())
+
+    def delivery_id(self, received: Received) -> bytes | None:
+        """What a message keeps when it is delivered again; None if it has nothing."""
+        found = getattr(received.token[3], "UserProperty", []) if self._identity else []
+        return next((value.encode() for name, value in found if name == self._identity and value), None)
 
     def is_current(self, received: Received) -> bool:
         """Whether the connection that it came by is still the one."""
@@ -131,10 +139,13 @@ class MqttSink:
         self._link = _Link(address, patience_s, SinkError, address.take("client_id", ""), {}, _Connection.open)
 
     def write(self, releases: Sequence[Release]) -> None:
-        waiting = deque(releases)
+        self.send([release.to_bytes() for release in releases])
+
+    def send(self, bodies: Sequence[bytes]) -> None:
+        waiting = deque(bodies)
 
         def publish(connection: _Connection) -> None:
-            mids = [connection.publish(self._topic, release.to_bytes(), self._retain) for release in waiting]
+            mids = [connection.publish(self._topic, body, self._retain) for body in waiting]
             for mid in mids:
                 connection.expect(mid)
                 waiting.popleft()
@@ -143,8 +154,10 @@ class MqttSink:
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         last = self.last() if releases else None
-        places = [i for i, release in enumerate(releases) if last is not None and release.to_bytes() == last.to_bytes()]
-        return list(releases[places[-1] + 1 :]) if places else list(releases)
+        if last is None or last not in releases:
+            return list(releases)
+        end = max(i for i, release in enumerate(releases) if release == last)
+        return [release for i, release in enumerate(releases) if i > end or release.stream != last.stream]
 
     def last(self) -> Release | None:
         if not self._retain:
@@ -188,8 +201,7 @@ class _Link:
         self._client_id, self._session = client_id, session
         self._times: deque[float] = deque(maxlen=_FIGHT)
         self._patience_s = address.take_number("patience", patience_s)
-        secure = address.scheme == "mqtts"
-        self._files = [address.take(name, "") or None for name in ("ca", "cert", "key")] if secure else None
+        self._tls = tls_context(address) if address.scheme == "mqtts" else None
         address.finish()
         try:
             self._connect()
@@ -222,7 +234,7 @@ class _Link:
             raise _Refused("connections are lost again and again; does another process have the same `client_id`?")
         lost = _Lost("no host")
         for host, given in self._address.hosts:
-            port = given or (1883 if self._files is None else 8883)
+            port = given or (1883 if self._tls is None else 8883)
             connection = _Connection(self._client(), known)
             try:
                 self._prepare(connection, host, port)
@@ -252,13 +264,8 @@ class _Link:
         made.connect_timeout = _ANSWER_S
         if self._address.user is not None:
             made.username_pw_set(self._address.user, self._address.password)
-        if self._files is not None:
-            try:
-                made.tls_set(*self._files)
-            except (OSError, ValueError):
-                raise ConfigError(
-                    "names files `ca`, `cert` or `key` that cannot be used", self._address.place
-                ) from None
+        if self._tls is not None:
+            made.tls_set_context(self._tls)
         return made
 
     def _unusable(self, error: BaseException) -> FcstreamError:
@@ -295,7 +302,7 @@ class _Connection:
         try:
             self.client.connect(host, port, _KEEPALIVE_S, clean_start=not self._session, properties=properties)
         except OSError as error:
-            raise _Lost(error.strerror or type(error).__name__) from None
+            raise _Lost(distrust(error) or error.strerror or type(error).__name__) from None
         self.client.loop_start()
         self.answer(0)
 
@@ -317,7 +324,7 @@ class _Connection:
                 self._changed.wait_for(
                     lambda: self.lost is not None or not self.most or len(self._messages) < self.most
                 )
-                self._messages.append(Received(message.payload, (self, message.mid, message.qos)))
+                self._messages.append(Received(message.payload, (self, message.mid, message.qos, message.properties)))
                 self._changed.notify_all()
 
         self.client.on_message = keep

@@ -22,6 +22,7 @@ from ..errors import ConfigError, FcstreamError, SinkError, SourceError
 from ..releases.base import Release
 from .base import Chunk
 from .retry import close_quietly, with_patience
+from .tls import distrust, tls_context
 from .urls import need
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOG = logging.getLogger("fcstream.connectors.redis")
-POLL_BYTES = 1 << 26
+POLL_BYTES = 1 << 24
 """A poll stops gathering here; it exceeds it by one reading at most."""
 _STEP = 250  # entries per reading: more is no faster, and a sudden run of huge ones is read whole
 _WAIT_S = 5.0  # of one blocking command
@@ -226,6 +227,16 @@ class RedisSink:
     def write(self, releases: Sequence[Release]) -> None:
         self._link.do(lambda client: self._add(client, releases))
 
+    def send(self, bodies: Sequence[bytes]) -> None:
+        def add(client: Any) -> None:
+            pipe = client.pipeline(transaction=False)
+            for body in bodies:
+                pipe.xadd(self._key, {"data": body})
+            pipe.execute()
+            self._wait(client)
+
+        self._link.do(add)
+
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         held = self._link.do(lambda client: self._held(client, releases))
         return [release for release, found in zip(releases, held, strict=True) if found != release.to_bytes()]
@@ -255,6 +266,10 @@ class RedisSink:
                     raise answer
                 not_added.append(release)
         self._check(client, not_added)
+        self._wait(client)
+
+    def _wait(self, client: Any) -> None:
+        """For the replicas, if it is to be."""
         if self._replicas and client.wait(self._replicas, int(_WAIT_S * 1000)) < self._replicas:
             raise SinkError(
                 f"{self._key} must reach {self._replicas} replicas, they did not answer in {_WAIT_S:g} s: mend them, "
@@ -356,6 +371,8 @@ class _Lost(Exception):
 
 def _kind(error: BaseException) -> str:
     """What is safe to tell: the server's error code, or the system's words, or the class."""
+    if why := distrust(error):
+        return why
     code = re.match(r"[A-Z]{3,20}\b", str(error))
     cause: Any = error if isinstance(error, OSError) else error.__context__
     words = cause.strerror if isinstance(cause, OSError) else None
@@ -376,7 +393,8 @@ def _options(address: Address) -> dict[str, Any]:
     options: dict[str, Any] = {"host": host, "port": port, "db": int(address.path or 0)}
     options |= {"username": address.user, "password": address.password}
     if address.scheme == "rediss":
-        files = {name: address.take(name, "") or None for name in ("ca", "cert", "key")}
+        files = {name: address.options.get(name) or None for name in ("ca", "cert", "key")}
+        tls_context(address)  # the client reads them with every connection, when it is too late to say what is wrong
         options |= {"ssl": True, "ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True}
         options |= {"ssl_ca_certs": files["ca"], "ssl_certfile": files["cert"], "ssl_keyfile": files["key"]}
     return options

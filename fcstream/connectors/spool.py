@@ -3,8 +3,9 @@
 A message is acknowledged only when it is in the spool and on disk, and stays there until a commit says that no open
 window needs it. What remains is *at least once*: the broker sends a message again if the process or the connection dies
 after the spool took it and before the broker handled the acknowledgement. Nothing in such a message tells that it is
-the same, so it counts as another record, unless the queue knows an identity of deliveries (AMQP, if the operator says
-so: ``?delivery_id=message_id``); then those of the last `MEMORY` messages are remembered, across restarts too.
+the same, so it counts as another record, unless the queue knows an identity of deliveries (if the operator says so:
+AMQP's ``?delivery_id=message_id``, a user property of MQTT); then those of the last `MEMORY` messages are remembered,
+across restarts too.
 
 Files, mode 0600 in a folder of mode 0700: ``lock``; ``position``, the first record that a restart needs; segments
 ``FIRST.rows``, named after their first record. A segment is a row of frames, the first without records, with the ids of

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import urllib.parse
 from dataclasses import dataclass, field
 
 from ..errors import ConfigError
-
-_PLACEHOLDER = re.compile(r"\$\{(file:)?([^}]*)\}")
+from ..placeholders import fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ def parse(url: str, place: str) -> Address:
         A variable or file that is not there, or no URL. Never quotes what a placeholder stood for.
     """
     masked = mask(url)
-    parts = urllib.parse.urlsplit(_PLACEHOLDER.sub(lambda found: _quoted(found, place), url))
+    parts = urllib.parse.urlsplit(fill(url, place))
     options = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
     credentials, _, listing = parts.netloc.rpartition("@")
     user, _, password = credentials.partition(":")
@@ -118,20 +116,6 @@ def mask(url: str) -> str:
     url = re.sub(r"://[^/?#@]*:(?!\d+([/?#]|$))[^@]*@", "://***@", url)
     url = re.sub(r"://[^?#]*@", "://***@", url)
     return re.sub(r"(?i)([?&][^=&]*(?:password|secret|token|key|bearer|authorization)[^=&]*=)[^&]*", r"\1***", url)
-
-
-def _quoted(found: re.Match[str], place: str) -> str:
-    name = found[2]
-    if found[1]:
-        try:
-            with open(name, encoding="utf-8") as file:
-                return urllib.parse.quote(file.read().strip(), safe="")
-        except (OSError, UnicodeDecodeError):
-            raise ConfigError(f"names the file {name}, which cannot be read", place) from None
-    value = os.environ.get(name)
-    if value is None:
-        raise ConfigError(f"names the variable {name}, which is not set", place)
-    return urllib.parse.quote(value, safe="")
 
 
 def need(module: str, extra: str, place: str) -> ConfigError:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
+from contextlib import closing
+
 from ..errors import ConfigError
 from .base import Answer, Books, Charge, Ledger, Request, Terms, Verdict, WindowKey
 
@@ -14,8 +17,10 @@ __all__ = [
     "Terms",
     "Verdict",
     "WindowKey",
+    "each_book",
     "open_books",
     "open_ledger",
+    "open_ledgers",
 ]
 
 
@@ -54,24 +59,64 @@ def open_ledger(url: str, terms: Terms) -> Ledger:
     )
 
 
-def open_books(url: str) -> Books:
-    """Open a ledger to look at it, whoever else holds it; nothing is changed.
+def open_ledgers(url: str, streams: Sequence[Terms]) -> list[Ledger]:
+    """Open or create several streams of one ledger, with one connection for all; see `open_ledger`."""
+    ledgers: list[Ledger] = []
+    try:
+        for terms in streams:
+            if ledgers and url.startswith(("postgresql:", "postgres:")):
+                from .postgres import PostgresLedger
+
+                first = ledgers[0]
+                assert isinstance(first, PostgresLedger)
+                ledgers.append(PostgresLedger(url, terms, beside=first))
+            else:
+                ledgers.append(open_ledger(url, terms))
+    except BaseException:
+        for ledger in ledgers:
+            ledger.close()
+        raise
+    return ledgers
+
+
+def open_books(url: str, stream: str | None = None) -> Books:
+    """Open a stream's ledger to look at it, whoever else holds it; nothing is changed.
 
     Parameters
     ----------
     url : str
         ``sqlite:PATH``, a bare path, or ``postgresql:...``.
+    stream : str, optional
+        By default the only one.
 
     Raises
     ------
     ConfigError, LedgerError
     """
-    if url.partition(":")[0] == "memory":
-        raise ConfigError("must name a durable ledger: one in memory is seen by its own process only", "ledger.url")
-    if url.startswith(("postgresql:", "postgres:")):
+    if _is_shared(url):
         from .postgres import PostgresLedger
 
-        return PostgresLedger(url)
+        return PostgresLedger(url, stream=stream)
     from .snapshot import Snapshot
 
-    return Snapshot(url.removeprefix("sqlite:"))
+    return Snapshot(url.removeprefix("sqlite:"), stream)
+
+
+def each_book(url: str) -> Generator[Books]:
+    """All streams of a ledger, one after the other, each closed when the next is asked for; see `open_books`."""
+    if _is_shared(url):
+        from .postgres import PostgresLedger
+
+        for name in PostgresLedger.names(url):
+            with closing(PostgresLedger(url, stream=name)) as ledger:
+                yield ledger
+        return
+    from .snapshot import Snapshot
+
+    yield from Snapshot.each(url.removeprefix("sqlite:"))
+
+
+def _is_shared(url: str) -> bool:
+    if url.partition(":")[0] == "memory":
+        raise ConfigError("must name a durable ledger: one in memory is seen by its own process only", "ledger.url")
+    return url.startswith(("postgresql:", "postgres:"))

@@ -276,6 +276,10 @@ class Ledger(Protocol):
     def spent(self, block: str | None = None) -> PrivacyLoss:
         """Of one block; None: of the unit's most charged one."""
 
+    def kin(self) -> list[str]:
+        """Streams in the same place that were charged under the same specification: the parts that a stream with keys
+        has, or had."""
+
     def close(self) -> None:
         """Let go of the storage. Idempotent."""
 

@@ -1,15 +1,196 @@
-"""Files of SQLite ledgers: opening them safely, and SQLite's errors in our words."""
+"""Files of SQLite ledgers: opening them safely, once in a process, and SQLite's errors in our words."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
 import os
 import sqlite3
+import threading
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import FcstreamError, LedgerDamaged, LedgerError, LedgerInUse
+from ..errors import FcstreamError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from .witness import Witness
+
+APPLICATION_ID = 0x66635374  # "fcSt"
+_LOG_LIMIT = 2**22  # bytes that the write-ahead log keeps between charges
+_LAST_CHARGE_S = 5.0
+_FILES: list[LedgerFile] = []
+_FILES_LOCK = threading.RLock()
+
+
+class LedgerFile:
+    """A SQLite file that is open in this process, shared by the ledgers of its streams.
+
+    Attributes
+    ----------
+    db : sqlite3.Connection
+    lock : threading.RLock
+        Held by whoever uses the connection.
+    """
+
+    def __init__(self, path: str, *, create: bool) -> None:
+        refuse_lost_log(path)
+        if create and not any(map(os.path.exists, (path, f"{path}-wal"))):
+            Witness(f"{path}-witness").check_absence()
+        self.path = os.path.abspath(path)  # the working directory may change
+        self.pid = os.getpid()
+        self.lock = threading.RLock()
+        self._streams: set[str] = set()
+        self._guests = 0
+        self.db = connect(path, create=create)
+        self._inode = _inode(path)
+        try:
+            with in_our_words(path):
+                self._prepare(path)
+        except LedgerInUse:
+            self.db.close()  # it never got at the log, so there is none that closing it would merge
+            raise
+        except BaseException:
+            if not self._close():
+                _FILES.append(self)
+            raise
+
+    @classmethod
+    def share(cls, path: str, *, create: bool) -> LedgerFile:
+        """The open file, or open it; whoever gets it must `leave` it.
+
+        Raises
+        ------
+        LedgerInUse, LedgerMismatch, LedgerDamaged, LedgerError
+        """
+        with _FILES_LOCK:
+            found = opened_here(path)
+            if found is not None and found._guests == 0:  # it could not be closed
+                if found._inode == _inode(path):
+                    with in_our_words(path):
+                        found._prepare(path)
+                else:
+                    _FILES.remove(found)
+                    found = None
+            if found is None:
+                found = cls(path, create=create)
+                _FILES.append(found)
+            found._guests += 1
+            return found
+
+    def enter(self, stream: str, path: str) -> None:
+        """One ledger for each stream.
+
+        Raises
+        ------
+        LedgerInUse
+        """
+        if stream in self._streams:
+            raise LedgerInUse(f"{path} is in use: one engine at a time; stop the other, or use another ledger")
+        self._streams.add(stream)
+
+    def leave(self, stream: str) -> None:
+        """A ledger lets go; the last one closes the file. If that fails, it keeps the lock for who comes next."""
+        with _FILES_LOCK:
+            self._streams.discard(stream)
+            self._guests -= 1
+            if self._guests == 0 and self in _FILES and self._close():
+                _FILES.remove(self)
+
+    def mark(self, log: str) -> None:
+        """Note whether the newest charges may be in the log."""
+        self.db.execute("UPDATE meta SET value = ? WHERE key = 'log'", (log,))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+
+    @contextmanager
+    def changing(self, kind: str) -> Iterator[None]:
+        """One transaction."""
+        self.db.execute(f"BEGIN {kind}")
+        try:
+            yield
+            self.db.execute("COMMIT")
+        except BaseException:
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+            raise
+
+    def disown(self) -> None:
+        """Never close this connection: closing it would make SQLite merge and delete the write-ahead log."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.db))
+
+    def _prepare(self, path: str) -> None:
+        db = self.db
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("PRAGMA fullfsync = ON")  # where the system's fsync stops short of the disk
+        if not self.is_empty and db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise LedgerMismatch(f"{path} is a database of another program: choose another `ledger.url`")
+        mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise LedgerError(f"{path} must allow a write-ahead log, got journal mode {mode!r}: use a local disk")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
+
+    def _close(self) -> bool:
+        """Whether it could be closed."""
+        try:
+            # A clean close merges the log into the file and deletes it: the mark must say so first.
+            if self.db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]:
+                self.mark("closed")
+        except sqlite3.OperationalError:
+            self.disown()  # held by another process, or no room for the mark: leave the log where it is
+            return False
+        except sqlite3.DatabaseError:
+            pass  # no ledger at all
+        self.db.close()
+        return True
+
+
+def opened_here(path: str) -> LedgerFile | None:
+    """The file, if this process has it open."""
+    with _FILES_LOCK:
+        for file in _FILES:
+            if file.pid == os.getpid():
+                with contextlib.suppress(OSError):
+                    if os.path.samefile(file.path, path):
+                        return file
+    return None
+
+
+def _inode(path: str) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
+
+def _disown_all() -> None:
+    for file in _FILES:
+        file.disown()
+
+
+def _close_all() -> None:
+    with _FILES_LOCK:
+        for file in list(_FILES):
+            if file.pid == os.getpid():
+                _FILES.remove(file)
+                # A daemon thread may be in the middle of a charge: it ends it first, and begins no other.
+                if file.lock.acquire(timeout=_LAST_CHARGE_S):
+                    file._close()
+                else:
+                    file.disown()
+
+
+def _after_fork() -> None:
+    global _FILES_LOCK
+    _FILES_LOCK = threading.RLock()  # another thread of the parent may have held it
+    _disown_all()  # a child must not touch its parent's log
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_close_all)
 
 
 def refuse_lost_log(path: str) -> None:

@@ -24,6 +24,9 @@ class MemoryLedger:
         self._sealed: dict[WindowKey, bytes] = {}
         self._waiting: dict[WindowKey, None] = {}
 
+    def kin(self) -> list[str]:
+        return [self.terms.stream]
+
     def charge(self, requests: Sequence[Request]) -> list[Verdict]:
         return [self._charge(request) for request in requests]
 

@@ -27,7 +27,7 @@ from ..noise import SystemEntropy
 from ..zcdp import PrivacyLoss
 from . import journal, users
 from .base import TOTAL_BLOCK, Answer, Request, Row, Terms, Verdict, WindowKey, grant, must_agree
-from .sessions import PATIENCE, Address, Connection, Session, older_copy, sql
+from .sessions import PATIENCE, Address, Connection, Line, Session, older_copy, sql
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,24 +80,30 @@ class PostgresLedger:
         ``stream=NAME``, ``unsafe=yes`` (a server with ``fsync = off``, for tests), and all that libpq knows, such as
         ``sslmode=verify-full``.
     terms : Terms, optional
-        What the ledger must be about; a stream that is absent is made. None opens what is there, to look at it: the
-        stream that the URL names, or the only one.
+        What the ledger must be about; a stream that is absent is made. None opens what is there, to look at it.
+    stream : str, optional
+        To look at: by default the one that the URL names, or the only one.
+    beside : PostgresLedger, optional
+        Share this one's connection.
 
     Raises
     ------
     ConfigError, LedgerMismatch, LedgerDamaged, LedgerError
     """
 
-    def __init__(self, url: str, terms: Terms | None = None) -> None:
+    def __init__(
+        self, url: str, terms: Terms | None = None, stream: str | None = None, beside: PostgresLedger | None = None
+    ) -> None:
         self._address = Address.of(url)
-        stream = self._address.stream if terms is None else terms.stream
+        stream = (stream or self._address.stream) if terms is None else terms.stream
         if self._address.stream not in (None, stream):
             raise LedgerMismatch(
                 f"the ledger's URL names stream {self._address.stream!r}, the configuration is about {stream!r}: "
                 "leave `stream` out of `ledger.url`"
             )
         self._takes_charges = terms is not None
-        self._session = Session(self._address, self._address.place(stream), is_reader=terms is None)
+        line: Line | None = None if beside is None else beside._session.line
+        self._session: Session = Session(self._address, self._address.place(stream), is_reader=terms is None, line=line)
         self._schema = sql.Identifier(self._address.schema).as_string()
         self._instance = SystemEntropy().words(2).tobytes()
         self._calls = 0
@@ -109,10 +115,28 @@ class PostgresLedger:
             raise
         self._session.patience = PATIENCE
 
+    @classmethod
+    def names(cls, url: str) -> list[str]:
+        """The stream that the URL names, or all streams of the schema."""
+        address = Address.of(url)
+        if address.stream is not None:
+            return [address.stream]
+        session = Session(address, address.place(None), is_reader=True)
+        try:
+            return session.run(lambda db: _names(db, address))
+        finally:
+            session.close()
+
     @property
     def place(self) -> str:
         """Its URL without user and password, for messages."""
         return self._session.place
+
+    def kin(self) -> list[str]:
+        """See `Ledger`."""
+        query = "SELECT stream FROM {schema}.streams WHERE specification = %s AND seq > 0 ORDER BY stream"
+        rows = self._session.run(lambda db: db.execute(self._sql(query), (self.terms.specification,)).fetchall())
+        return [str(name) for (name,) in rows]
 
     # -- the contract ------------------------------------------------------------------------------------------------
 
@@ -287,8 +311,7 @@ class PostgresLedger:
             )
 
     def _only_stream(self) -> str:
-        query = self._sql("SELECT stream FROM {schema}.streams ORDER BY stream")
-        names = [str(name) for (name,) in self._session.run(lambda db: db.execute(query).fetchall())]
+        names = self._session.run(lambda db: _names(db, self._address))
         if len(names) != 1:
             held = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
             raise LedgerMismatch(
@@ -504,6 +527,14 @@ class PostgresLedger:
         if not self._takes_charges:
             raise LedgerError(f"{self.place} was opened to look at it: it takes no charges")
         return self._session.run(work)
+
+
+def _names(db: Connection, address: Address) -> list[str]:
+    schema = sql.Identifier(address.schema).as_string()
+    if not _one(db, "SELECT to_regclass(%s)", (f"{schema}.meta",))[0]:
+        raise LedgerError(f"{address.place(None)} does not exist: there is no ledger to look at")
+    found = db.execute(f"SELECT stream FROM {schema}.streams ORDER BY stream".encode()).fetchall()
+    return [str(name) for (name,) in found]
 
 
 def _one(db: Connection, query: str, values: Sequence[object] = ()) -> tuple[Any, ...]:

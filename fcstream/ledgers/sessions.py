@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 import urllib.parse
 import weakref
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ..errors import ConfigError, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse
+from ..placeholders import fill
 from ..zcdp import PrivacyLoss
 
 try:
@@ -24,7 +26,7 @@ except ImportError:
         "needs the PostgreSQL client, which is not installed: pip install 'fcstream[postgresql]'", "ledger.url"
     ) from None
 
-__all__ = ["PATIENCE", "Address", "Connection", "Session", "older_copy", "sql"]
+__all__ = ["PATIENCE", "Address", "Connection", "Line", "Session", "older_copy", "sql"]
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -85,14 +87,15 @@ class Address:
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Read ``postgresql://[user[:password]@]host[:port]/dbname[?options]``.
+        """Read ``postgresql://[user[:password]@]host[:port]/dbname[?options]``; ``${NAME}`` and ``${file:PATH}`` in it
+        come from the environment and from files.
 
         Raises
         ------
         ConfigError
             Never with a part of the URL that could belong to a password.
         """
-        scheme, _, rest = url.partition("://")
+        scheme, _, rest = fill(url, "ledger.url").partition("://")
         rest, _, query = rest.partition("?")
         login, _, rest = rest.rpartition("@")
         if scheme not in ("postgresql", "postgres") or "@" in query:
@@ -138,6 +141,21 @@ def _split_hosts(text: str) -> tuple[str, str]:
     return ",".join(hosts).strip(","), ",".join(ports) if any(ports) else ""
 
 
+class Line:
+    """A connection that sessions of one process may share, one at a time."""
+
+    def __init__(self) -> None:
+        self.db: Connection | None = None
+        self.lock = threading.RLock()
+        self.sessions = 0
+
+    def drop(self) -> None:
+        db, self.db = self.db, None
+        if db is not None:
+            with suppress(psycopg.Error):
+                db.close()
+
+
 class Session:
     """One connection, made when it is first needed and made again when it was lost.
 
@@ -148,6 +166,8 @@ class Session:
         For messages.
     is_reader : bool
         Nothing is to be changed; a standby server will do.
+    line : Line, optional
+        Of another session with the same address, to share it.
 
     Attributes
     ----------
@@ -155,10 +175,11 @@ class Session:
         Seconds that a server which cannot be reached is tried again.
     """
 
-    def __init__(self, address: Address, place: str, *, is_reader: bool) -> None:
+    def __init__(self, address: Address, place: str, *, is_reader: bool, line: Line | None = None) -> None:
         self.place = place
-        self.db: Connection | None = None
         self.patience = 0.0
+        self.line = line or Line()
+        self.line.sessions += 1
         self._address = address
         self._is_reader = is_reader
         self._pid = os.getpid()
@@ -170,7 +191,13 @@ class Session:
         if self._pid == os.getpid() and not self._is_closed:
             self._is_closed = True
             _OPEN.discard(self)
-            self._drop()
+            self.line.sessions -= 1
+            if self.line.sessions == 0:
+                self.line.drop()
+
+    @property
+    def db(self) -> Connection | None:
+        return self.line.db
 
     def __del__(self) -> None:
         self.close()
@@ -181,6 +208,10 @@ class Session:
             raise LedgerError(f"{self.place} was opened before a fork: open the engine in the process that uses it")
         if self._is_closed:
             raise LedgerError(f"{self.place} is closed: open it again to go on")
+        with self.line.lock:
+            return self._run(work)
+
+    def _run(self, work: Callable[[Connection], T]) -> T:
         conflicts, deadline, pause = 0, 0.0, 0.005
         while True:
             try:
@@ -192,7 +223,7 @@ class Session:
             except psycopg.Error as error:
                 if not self._is_lost(error):
                     raise self._in_our_words(error) from None
-                self._drop()
+                self.line.drop()
                 now = time.monotonic()
                 deadline = deadline or now + self.patience
                 if now >= deadline:
@@ -203,13 +234,13 @@ class Session:
             except FcstreamError:
                 raise
             except BaseException:
-                self._drop()  # interrupted: what became of the statement is not known
+                self.line.drop()  # interrupted: what became of the statement is not known
                 raise
             time.sleep(pause)
             pause = min(2 * pause, 0.5)
 
     def _connected(self) -> Connection:
-        if self.db is None:
+        if self.line.db is None:
             target = {"target_session_attrs": "any" if self._is_reader else "read-write"}
             parameters: dict[str, Any] = target | self._address.parameters
             try:
@@ -221,8 +252,8 @@ class Session:
             except BaseException:
                 db.close()
                 raise
-            self.db = db
-        return self.db
+            self.line.db = db
+        return self.line.db
 
     def _check_server(self, db: Connection) -> None:
         """Refuse a server that would forget what it committed, and see to it that commits wait for the disk."""
@@ -242,12 +273,6 @@ class Session:
             return False
         state = error.sqlstate or ""
         return self.db is None or self.db.closed or state in _LOST or state.startswith("08")
-
-    def _drop(self) -> None:
-        db, self.db = self.db, None
-        if db is not None:
-            with suppress(psycopg.Error):
-                db.close()
 
     def _in_our_words(self, error: psycopg.Error) -> LedgerError:
         """PostgreSQL's errors in our words."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import filecmp
+import glob
 import os
 import shutil
 import tempfile
@@ -26,7 +27,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..errors import FcstreamError, LedgerError, LedgerInUse
-from .sqlite import _OPEN, SQLiteLedger
+from .files import opened_here
+from .sqlite import SQLiteLedger
 
 _TRIES = 20
 _LONGEST_WAIT = 0.2  # seconds between two tries
@@ -42,6 +44,8 @@ class Snapshot(SQLiteLedger):
     ----------
     path : str
         Of the ledger. Messages name it, never the copy.
+    stream : str, optional
+        Which one; by default the only one.
 
     Raises
     ------
@@ -52,8 +56,8 @@ class Snapshot(SQLiteLedger):
         As when it is opened.
     """
 
-    def __init__(self, path: str) -> None:
-        if _is_open_here(path):
+    def __init__(self, path: str, stream: str | None = None) -> None:
+        if opened_here(path) is not None:
             raise LedgerInUse(
                 f"{path} is in use by this process, and to read the file here would drop its lock: ask the engine, or "
                 "look from another process"
@@ -66,7 +70,7 @@ class Snapshot(SQLiteLedger):
             copy = os.path.join(self._folder, "ledger.db")
             _copy(path, copy)
             with _of_the_original(copy, path):
-                super().__init__(copy)
+                super().__init__(copy, stream=stream)
         except OSError as error:
             self._remove()
             raise LedgerError(
@@ -76,6 +80,22 @@ class Snapshot(SQLiteLedger):
             self._remove()
             raise
         self.path = path
+
+    @classmethod
+    def each(cls, path: str) -> Iterator[SQLiteLedger]:
+        """All streams of one copy, one after the other; each is closed when the next is asked for."""
+        first = cls(path, "")
+        try:
+            yield first
+            copy = os.path.join(first._folder, "ledger.db")
+            for name in first.streams[1:]:
+                with _of_the_original(copy, path):
+                    ledger = SQLiteLedger(copy, stream=name)
+                ledger.path = path
+                with contextlib.closing(ledger):
+                    yield ledger
+        finally:
+            first.close()
 
     def close(self) -> None:
         """Idempotent; the copy is gone afterwards."""
@@ -88,7 +108,7 @@ class Snapshot(SQLiteLedger):
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:  # type: ignore[override]
+    def _transaction(self) -> Iterator[None]:
         raise LedgerError(f"{self.path} was opened to look at it: this copy takes no charges")
         yield
 
@@ -123,7 +143,8 @@ def _copy(path: str, copy: str) -> None:
     for turn in range(_TRIES):
         if turn:
             time.sleep(min(0.005 * 2**turn, _LONGEST_WAIT))
-        _copy_file(f"{path}-witness", f"{copy}-witness")
+        for witness in glob.glob(f"{glob.escape(path)}-witness*"):
+            _copy_file(witness, copy + witness.removeprefix(path))
         before = _State.of(real)
         for part in ("-journal", "", "-wal"):  # the log last: it holds what changes in the main file
             _copy_file(real + part, copy + part)
@@ -140,19 +161,6 @@ def _copy_file(path: str, copy: str) -> None:
         os.remove(copy)
     with contextlib.suppress(FileNotFoundError):
         shutil.copyfile(path, copy)
-
-
-def _is_open_here(path: str) -> bool:
-    """Whether this process has the ledger itself open (a copy of it does not count)."""
-    for ledger in list(_OPEN):
-        if isinstance(ledger, Snapshot) or ledger._pid != os.getpid():
-            continue
-        # SQLite knows the absolute name: the working directory may have changed.
-        with contextlib.suppress(OSError):
-            name = ledger._db.execute("PRAGMA database_list").fetchone()[2]
-            if os.path.samefile(name, path):
-                return True
-    return False
 
 
 @contextlib.contextmanager

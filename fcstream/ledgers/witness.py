@@ -40,6 +40,11 @@ class Witness:
         """
         seen, _ = self._seen()
         if seen:
+            if not self.path.endswith("-witness"):
+                raise LedgerDamaged(
+                    f"{self._ledger} lacks a stream that {self.path} has seen {seen} journal rows of: an older copy "
+                    "was put in its place and charges are forgotten; restore the newest one"
+                )
             raise LedgerDamaged(
                 f"{self._ledger} is missing, {self.path} has seen {seen} journal rows of it: restore it; or remove "
                 "that file too and start a stream under a new name and budget"
@@ -80,7 +85,7 @@ class Witness:
 
     @property
     def _ledger(self) -> str:
-        return self.path.removesuffix("-witness")
+        return self.path.rpartition("-witness")[0]
 
     def _seen(self) -> tuple[int, bytes]:
         """Rows and last link; 0 rows if nothing is known."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .. import pool
 from ..errors import ConfigError
 from .base import LANES, Family, Predicate
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from .base import Arrays
 
 _MARGIN = 2.0**-16  # of the limit
+_ALONE = 300_000_000  # multiplications, three times over, below which another thread does not pay
 
 
 class _MatrixFamily(Family):
@@ -60,7 +63,16 @@ class _MatrixFamily(Family):
         from .._kernels import matrices
 
         (packed, scaled), (tiles,) = rows, arrays
-        matrices.compare(packed, scaled, tiles, used, first, self._d, self._ratio, masks)
+        count = -(-used // LANES)
+        shares = min(count, pool.helpers(len(packed) * used * self._d**3 / _ALONE) + 1)
+
+        def compare_some(start: int) -> None:
+            for t in range(start, count, shares):
+                here, before = slice(t, t + 1), t * LANES
+                left = min(LANES, used - before)
+                matrices.compare(packed, scaled, tiles[here], left, first - before, self._d, self._ratio, masks[here])
+
+        pool.run([functools.partial(compare_some, start) for start in range(shares)])
 
 
 def least_eigenvalue(dimension: int, limit: float) -> float:
@@ -103,7 +115,8 @@ class MatrixDistance(Predicate):
 
     Complexity
     ----------
-    O(dimension**3) a pair, two factorizations without square roots; strangers mostly end at the first pivots.
+    O(dimension**3) a pair, two factorizations without square roots; strangers mostly end at the first pivots. Large
+    batches are shared by threads (see `pool`).
 
     Source
     ------

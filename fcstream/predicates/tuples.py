@@ -47,7 +47,7 @@ class _TupleFamily(Family):
             raise ConfigError(f"must have shape (n, {shape[0]}, {shape[1]}), got {tuples.shape}", "items")
         if not ((np.rint(tuples) == tuples) & (np.abs(tuples) <= MAX_COORDINATE)).all():
             raise ConfigError("must hold lattice coordinates: integers up to 2**40 in size", "items")
-        return tuples.reshape(len(tuples), -1)
+        return tuples.reshape(len(tuples), shape[0] * shape[1])
 
     def rows(self, items: NDArray[np.float64]) -> Arrays:
         from .._kernels import tuples

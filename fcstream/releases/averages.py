@@ -112,6 +112,16 @@ class FriendlyAverage:
     def _rho2_nano(self) -> int:
         return self.loss.rho_nano - self._first_nano
 
+    @property
+    def second(self) -> PrivacyLoss:
+        """What the second stage costs."""
+        return PrivacyLoss(self._rho2_nano)
+
+    @property
+    def rho2(self) -> float:
+        """What the size leaves for the average."""
+        return self._rho2_nano / RHO_UNIT
+
     @cached_property
     def offset(self) -> int:
         """What n-hat lies below the size: 1 + sqrt(ln(1/delta) / rho1), rounded up."""
@@ -132,20 +142,50 @@ class FriendlyAverage:
 
     def release(self, points: Selection, noise: Noise, start: Start = _no_stages) -> Estimate | None:
         """The noisy average of the points, or None: too few. `start` is told of its two stages before their draws."""
-        size = points.size
-        start(PrivacyLoss(self._first_nano, self.loss.delta_femto))
-        n_hat = size - self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])
-        if size == 0 or n_hat <= 0:
+        return self.divide(lambda: exact_sums(points), points.size, points.dimension, noise, start)
+
+    def divide(
+        self,
+        sums: Callable[[], list[int]],
+        size: int,
+        d: int,
+        noise: Noise,
+        start: Start = _no_stages,
+        least: int = 0,
+    ) -> Estimate | None:
+        """The release of `size` points whose exact coordinate sums (d,) are found when they are needed.
+
+        An n-hat of `least`, a public number, or below is too few.
+        """
+        n_hat = self.find_size(size, noise, start, least)
+        if n_hat is None:
             return None
         start(PrivacyLoss(self._rho2_nano))
-        d = points.dimension
-        # The grid h = step / 2**bits: fine enough that rounding adds about 1% to the sensitivity, and not finer.
-        width = self._diameter / n_hat
-        bits = min(20, max(0, math.ceil(math.log2(128 * math.sqrt(d) / float(width)))))
-        variance = gaussian_variance((width * 2**bits + sqrt_up(d, 20)) ** 2, self._rho2_nano)
-        average = [_divide(total << bits, size) for total in exact_sums(points)]
-        noisy = np.array(average, np.int64) + noise.discrete_gaussian(variance, d)
-        return Estimate(noisy / 2**bits, np.full(d, math.sqrt(variance) / 2**bits), n_hat)
+        return self.noisy_mean(sums(), size, n_hat, d, noise)
+
+    def find_size(self, size: int, noise: Noise, start: Start = _no_stages, least: int = 0) -> int | None:
+        """The first stage: n-hat, or None if it is `least` or below."""
+        start(PrivacyLoss(self._first_nano, self.loss.delta_femto))
+        n_hat = size - self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])
+        return None if size == 0 or n_hat <= least else n_hat
+
+    def noisy_mean(self, sums: list[int], size: int, n_hat: int, rounded: int, noise: Noise) -> Estimate:
+        """The second stage, for some of the `rounded` coordinates that are released with this n-hat."""
+        return _noisy_average(sums, size, self._diameter / n_hat, self._rho2_nano, n_hat, noise, rounded)
+
+
+def _noisy_average(
+    sums: list[int], size: int, width: Fraction, rho_nano: int, n_hat: int, noise: Noise, rounded: int | None = None
+) -> Estimate:
+    """Sums of `size` points over their number, of l2 sensitivity `width` in lattice steps before it is rounded; they
+    may be some of the `rounded` coordinates that have it together."""
+    d = rounded or len(sums)
+    # The grid h = step / 2**bits: fine enough that rounding adds about 1% to the sensitivity, and not finer.
+    bits = min(20, max(0, math.ceil(math.log2(128 * math.sqrt(d) / float(width)))))
+    variance = gaussian_variance((width * 2**bits + sqrt_up(d, 20)) ** 2, rho_nano)
+    average = [_divide(total << bits, size) for total in sums]
+    noisy = np.array(average, np.int64) + noise.discrete_gaussian(variance, len(sums))
+    return Estimate(noisy / 2**bits, np.full(len(sums), math.sqrt(variance) / 2**bits), n_hat)
 
 
 def _divide(numerator: int, denominator: int) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import msgspec
@@ -12,13 +13,15 @@ from numpy.typing import NDArray
 
 from ..coins import BlockCounts, HiddenCounts
 from ..errors import ConfigError
-from ..friends import FriendCounts, WindowView
+from ..friends import FriendCounts
+from ..lattice import Grid
 from ..ledgers.base import Charge
 from ..noise import Noise
 from ..sampled import Choice
 from ..zcdp import PrivacyLoss
 
-REASONS = ("too_few", "budget_exhausted", "interrupted", "no_radius")
+_LATER = ("track", "parts", "key")
+REASONS = ("too_few", "budget_exhausted", "interrupted", "no_radius", "no_match")
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,8 @@ class Outcome:
         How far the points behind the value lie from it.
     track : Track or None
         What the next window may go on from.
+    parts : dict or None
+        What the kind tells besides, by name: JSON values, in the units it is published in.
     """
 
     reason: str | None = None
@@ -104,6 +109,7 @@ class Outcome:
     core_count: int | None = None
     spread: Spread | None = None
     track: Track | None = None
+    parts: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +128,70 @@ class Forecast:
     sigma: float
 
 
+class Counter(Protocol):
+    """What keeps the points of open panes for a mechanism: `FriendCounts`, `BlockCounts`, `LadderCounts`, or one's own.
+
+    Its `view` of a closing window is handed to `Mechanism.release` as it is.
+    """
+
+    @property
+    def panes(self) -> list[int]:
+        """Panes that hold points, ascending."""
+
+    def add(self, pane: int, points: NDArray[np.float64]) -> None:
+        """Take lattice points (m, d) into a pane; copies what it keeps."""
+
+    def drop(self, pane: int) -> None:
+        """Forget a pane; an absent one is no error."""
+
+    def view(self, panes: Iterable[int]) -> Any:
+        """The window made of some panes, present or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An outcome in the user's units: what a `Release` tells of it. See there."""
+
+    value: list[Any] | None
+    sigma: list[Any] | None
+    features: list[str] | None = None
+    transform: list[str] | None = None
+    parts: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What a mechanism adds to a plan, from public numbers.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        Sentences for the user.
+    warnings : tuple of str
+    facts : dict
+        The same for programs: keys of ``fcstream plan --json``.
+    stopped : PrivacyLoss or None
+        What a window costs that stops after its first stage.
+    core : (Choice, PrivacyLoss) or None
+        How the pairs of a core are compared, and what a sampled core would cost.
+    case : str
+        Of which records the forecast speaks.
+    """
+
+    lines: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    stopped: PrivacyLoss | None = None
+    core: tuple[Choice, PrivacyLoss] | None = None
+    case: str = ""
+
+
 class Mechanism(Protocol):
-    """One kind of release. Immutable; everything in it is public.
+    """One kind of release. Immutable and hashable; everything in it is public.
 
     A mechanism must cost at most `loss` on every pair of windows that differ in one point, for every content, also an
-    empty one, and must decide everything by public facts and values it counts as released.
+    empty one, and must decide everything by public facts and values it counts as released. `MechanismBase` has all of
+    it but `kind`, `loss`, `release` and `forecast`.
     """
 
     @property
@@ -138,29 +203,111 @@ class Mechanism(Protocol):
         """What one release costs on every block it covers."""
 
     @property
-    def radius_squared(self) -> int | None:
-        """The friend counts it needs, in squared lattice steps; None for none."""
+    def tracks(self) -> bool:
+        """Whether a window goes on from the last release's `Track`."""
 
-    @property
-    def pairs(self) -> Choice:
-        """Which pairs of points its core is found from."""
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        """What keeps the points of open panes; panes at a distance below `reach` share a window."""
 
-    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
-        """Answer for one window; uses up the charge."""
+    def release(self, view: Any, charge: Charge, noise: Noise) -> Outcome:
+        """Answer for one window, from its counter's view; uses up the charge."""
 
     def forecast(self, size: int) -> Forecast:
         """What to expect at `size` points."""
 
+    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+        """An outcome, also a refusal, in the user's units."""
 
-Counter = FriendCounts | BlockCounts | HiddenCounts
+    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+        """Expected noise deviations at `size` points, by name, in the user's units."""
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        """What else a plan should say, at the size hint if there is one."""
+
+    def at(self, loss: PrivacyLoss) -> Mechanism:
+        """The same for another rho; whether delta is needed is the mechanism's own affair."""
+
+    def after(self, track: Track | None) -> Mechanism:
+        """The same for the window after one with this track."""
+
+    def sized(self, size_hint: int) -> Mechanism:
+        """The same for another public guess of points per window. May raise ConfigError: too few for this budget."""
 
 
-def counter_for(mechanism: Mechanism, dimension: int, reach: int, noise: Noise) -> Counter:
-    """What keeps the friend counts that a mechanism needs.
+class MechanismBase:
+    """What a mechanism does unless it says otherwise; for frozen dataclasses.
+
+    It keeps the window's points without comparing them, releases its values as they are (not in any feature's units),
+    and goes from one loss or size hint to another by `dataclasses.replace`.
+    """
+
+    @property
+    def tracks(self) -> bool:
+        return False
+
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        return FriendCounts(dimension, None, reach)
+
+    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+        value, sigma = outcome.value, outcome.sigma
+        return Answer(
+            None if value is None else value.tolist(), None if sigma is None else sigma.tolist(), parts=outcome.parts
+        )
+
+    def predicted(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
+        return {self.kind: self.forecast(size).sigma}
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        return Notes()
+
+    def at(self: Mechanism, loss: PrivacyLoss) -> Mechanism:
+        mechanism: Any = self
+        changed: Mechanism = replace(mechanism, loss=PrivacyLoss(loss.rho_nano, self.loss.delta_femto))
+        return changed
+
+    def after(self: Mechanism, track: Track | None) -> Mechanism:
+        return self
+
+    def sized(self: Mechanism, size_hint: int) -> Mechanism:
+        mechanism: Any = self
+        if all(own.name != "size_hint" for own in fields(mechanism)):
+            return self
+        changed: Mechanism = replace(mechanism, size_hint=size_hint)
+        return changed
+
+
+class PointMechanism(MechanismBase):
+    """A mechanism whose value is one point (d,): one number per feature, in the feature's own (transformed) units."""
+
+    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+        return Answer(
+            None if outcome.value is None else grid.values(outcome.value),
+            None if outcome.sigma is None else grid.widths(outcome.sigma),
+            [feature.name for feature in grid.features],
+            [feature.transform for feature in grid.features],
+            outcome.parts,
+        )
+
+    def predicted(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
+        steps, step = self.forecast(size).sigma, grid.lattice.step
+        return {feature.name: feature.scale * step * steps for feature in grid.features}
+
+
+def percent(probability: float) -> str:
+    """For a human."""
+    if 0.001 <= probability <= 0.999:
+        return f"{100 * probability:.3g}%"
+    return f"{100 * probability:.2g}%" if probability < 0.5 else "over 99.9%"
+
+
+def friend_counter(pairs: Choice, radius_squared: int, dimension: int, reach: int, noise: Noise) -> Counter:
+    """What keeps friend counts of one radius among all or sampled pairs.
 
     Parameters
     ----------
-    mechanism : Mechanism
+    pairs : Choice
+    radius_squared : int
+        In squared lattice steps.
     dimension : int
     reach : int
         See `FriendCounts`.
@@ -175,8 +322,7 @@ def counter_for(mechanism: Mechanism, dimension: int, reach: int, noise: Noise) 
     ------
     Design notes 1.5 to 1.7.
     """
-    pairs, radius_squared = mechanism.pairs, mechanism.radius_squared
-    if pairs.kind == "exact" or radius_squared is None:
+    if pairs.kind == "exact":
         return FriendCounts(dimension, radius_squared, reach)
     if reach > 1:
         raise ConfigError("must be 'exact' for sliding windows: coins serve one release", "release.pairs")
@@ -192,16 +338,17 @@ class Release:
     Attributes
     ----------
     stream, window_open_ms, window_close_ms
-        Which window, ``[open, close)`` in Unix milliseconds.
+        Which window, ``[open, close)`` in Unix milliseconds. One key's part of a stream is named ``stream/key``.
     status : str
         ``released`` or ``refused``.
     reason : str or None
-        Of a refusal: ``too_few``, ``budget_exhausted``, ``interrupted`` or ``no_radius``.
+        Of a refusal: ``too_few``, ``budget_exhausted``, ``interrupted``, ``no_radius`` or ``no_match``.
     kind : str
-    value : list of float or None
-        In the features' own units; a transformed feature in transformed units (see `transform`).
-    sigma : list of float or None
-        Standard deviation of the noise in `value`, per coordinate, same units.
+    value : list or None
+        Of a mean: one number per feature, in its own units; a transformed feature in transformed units (see
+        `transform`). Of other kinds: numbers or lists of numbers, see the kind.
+    sigma : list or None
+        Standard deviation of the noise in `value`, in the same shape and units.
     count, core_count : int or None
         Noisy number of points in the window, and behind the value.
     rho, delta : float
@@ -214,6 +361,10 @@ class Release:
         Names and transforms of the coordinates of `value`.
     track : Track or None
         Of a tracking mean: what the next window goes on from, in lattice steps.
+    parts : dict or None
+        What some kinds tell besides, by name: the edges of bins, for instance. Absent from the JSON of others.
+    key : str or None
+        Which part of a stream with keys. Absent from the JSON of others.
     """
 
     stream: str
@@ -222,8 +373,8 @@ class Release:
     status: str
     reason: str | None
     kind: str
-    value: list[float] | None
-    sigma: list[float] | None
+    value: list[Any] | None
+    sigma: list[Any] | None
     count: int | None
     core_count: int | None
     rho: float
@@ -234,14 +385,19 @@ class Release:
     features: list[str] | None = None
     transform: list[str] | None = None
     track: Track | None = None
+    parts: dict[str, Any] | None = None
+    key: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def to_bytes(self) -> bytes:
         """One line of JSON without the line's end."""
-        line = msgspec.json.encode(self)
-        return line if self.track is not None else line.removesuffix(b',"track":null}') + b"}"
+        if self.track is None or self.parts is None or self.key is None:
+            # Keys that came later are told where they are used only.
+            told = {name: getattr(self, name) for name in self.__slots__}
+            return msgspec.json.encode({k: v for k, v in told.items() if v is not None or k not in _LATER})
+        return msgspec.json.encode(self)
 
     @classmethod
     def from_bytes(cls, line: bytes) -> Release:

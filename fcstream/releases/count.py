@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from ..sampled import EXACT, Choice
 from ..zcdp import RHO_UNIT, PrivacyLoss
-from .base import Forecast, Outcome
+from .base import Forecast, MechanismBase, Outcome
+from .options import FIRST_KEYS, Options, Setting
 
 if TYPE_CHECKING:
     from ..friends import WindowView
@@ -19,8 +19,36 @@ if TYPE_CHECKING:
     from ..noise import Noise
 
 
+class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "count"``: the noisy number of records.
+
+    The first version let the keys of means stand beside it, without effect; ledgers hold them, so they may stay.
+
+    Privacy
+    -------
+    See `NoisyCount`.
+
+    Source
+    ------
+    See `NoisyCount`.
+    """
+
+    method: str = "recentered"
+    radius: float | None = None
+    spread: float | Literal["histogram"] = "histogram"
+    center: list[float] | None = None
+    delta: float = 0.0
+
+    takes_categories: ClassVar[bool] = True
+    always: ClassVar[tuple[str, ...]] = FIRST_KEYS
+    without_effect: ClassVar[tuple[str, ...]] = ("method", "radius", "spread", "center", "delta")
+
+    def build(self, setting: Setting) -> NoisyCount:
+        return NoisyCount(self.pure_loss())
+
+
 @dataclass(frozen=True)
-class NoisyCount:
+class NoisyCount(MechanismBase):
     """The number of valid records plus a discrete Gaussian.
 
     Parameters
@@ -40,8 +68,6 @@ class NoisyCount:
 
     loss: PrivacyLoss
     kind: str = "count"
-    radius_squared: int | None = None
-    pairs: Choice = EXACT
 
     @property
     def variance(self) -> Fraction:

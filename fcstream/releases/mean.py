@@ -6,35 +6,133 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from ..cores import Core, ZCDPFilter, smallest_rho
+from ..cores import smallest_rho
 from ..errors import ConfigError
-from ..sampled import EXACT, Choice, HiddenCoinFilter, SparseZCDPFilter, design_pairs
 from ..zcdp import RHO_UNIT, PrivacyLoss
 from .averages import BallAverage, Estimate, FriendlyAverage, norm_quantile, to_center
-from .base import Forecast, Mechanism, Outcome, Spread
+from .base import Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread
+from .options import FIRST_KEYS, Options, Setting
+from .stages import (
+    CoreFilter,
+    CoreStage,
+    choose_pairs,
+    core_law,
+    find_core,
+    least_count,
+    mean_size,
+    noise_warnings,
+    normal_above,
+    release_probability,
+    tenth,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..friends import Selection, WindowView
+    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise import Noise
+    from ..sampled import Choice
 
 CORE_MARGIN = 3.0
 """Noise deviations by which a point befriended by all clears the core's bar at the public size hint."""
 MOST_CORE_SHARE = 0.6
 LADDER_RATIO = 1.25
-STOP_CHANCE = 0.01
-"""Windows that would release with a smaller probability are stopped after the noisy size."""
-CoreFilter = ZCDPFilter | SparseZCDPFilter | HiddenCoinFilter
+_FINE = 3  # bins of a rung
+_TAIL = 3.0  # noise deviations by which a tail must stand out
+
+
+class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "mean"``: how a window's mean is found.
+
+    Privacy
+    -------
+    See `RecentredMean`, `FriendlyMean` and `BallMean`.
+
+    Source
+    ------
+    See `RecentredMean`, `FriendlyMean` and `BallMean`.
+    """
+
+    method: str = "recentered"
+    radius: float | Literal["search"] | None = None
+    spread: float | Literal["histogram"] = "histogram"
+    center: list[float] | None = None
+    delta: float = 0.0
+    pairs: Literal["exact", "blocks", "hidden"] = "exact"
+    outliers: float = 0.0
+    radius_min: float | None = None
+    radius_max: float | None = None
+
+    always: ClassVar[tuple[str, ...]] = FIRST_KEYS
+
+    def build(self, setting: Setting) -> Mechanism:
+        is_ball = self.method == "ball"
+        if self.pairs != "exact" and is_ball:
+            raise ConfigError("belongs to the methods that find a core, not to 'ball'", "release.pairs")
+        if self.pairs != "exact" and setting.reach > 1:
+            raise ConfigError("must be 'exact' for sliding windows: coins serve one release", "release.pairs")
+        if self.radius is None:
+            raise ConfigError(
+                "is required: the known diameter of the data (method 'ball': of the ball)", "release.radius"
+            )
+        if self.radius == "search":
+            raise ConfigError("must be a number for this method: 'recentered' and 'friendly' search", "release.radius")
+        for key in ("radius_min", "radius_max"):
+            if getattr(self, key) is not None:
+                raise ConfigError("belongs to radius 'search'", f"release.{key}")
+        if self.outliers and self.method not in ("recentered", "tracking"):
+            raise ConfigError("belongs to the methods 'recentered' and 'tracking'", "release.outliers")
+        if is_ball:
+            if self.center is None or len(self.center) != setting.dimension:
+                raise ConfigError(f"must list {setting.dimension} numbers for method 'ball'", "release.center")
+            center = _ball_center(self.center, setting.grid)
+            return BallMean(
+                self.pure_loss(), center, setting.grid.lattice.radius_squared(self.radius, "release.radius")
+            )
+        if self.center is not None:
+            raise ConfigError("belongs to method 'ball' only: the other methods find the center", "release.center")
+        return self.core_mean(self.radius, setting)
+
+    def core_mean(self, radius: float, setting: Setting) -> FriendlyMean | RecentredMean:
+        """The mechanism of a mean with unknown center."""
+        loss, lattice = self.approximate_loss(self.delta), setting.grid.lattice
+        size_hint = self.guess()
+        radius_squared = lattice.radius_squared(radius, "release.radius")
+        if self.method == "friendly":
+            return FriendlyMean(loss, radius_squared, setting.dimension, size_hint, self.pairs)
+        steps = None
+        if self.spread != "histogram":
+            if isinstance(self.spread, str) or not (math.isfinite(self.spread) and 0 < self.spread <= radius):
+                raise ConfigError(
+                    f"must be 'histogram' or a number in (0, radius = {radius:g}], got {self.spread!r}",
+                    "release.spread",
+                )
+            steps = float(self.spread) / lattice.step
+        return RecentredMean(loss, radius_squared, setting.dimension, size_hint, steps, self.pairs, self.outliers)
+
+
+def _ball_center(center: list[float], grid: Grid) -> tuple[int, ...]:
+    """A public center in the features' own (transformed) units -> the nearest lattice point."""
+    point = []
+    for value, feature in zip(center, grid.features, strict=True):
+        if not math.isfinite(value):
+            raise ConfigError(f"must be finite, got {value}", "release.center")
+        scaled = (value - feature.origin) / feature.scale
+        low, high = float(feature.scaled(feature.minimum)), float(feature.scaled(feature.maximum))
+        if not low <= scaled <= high:
+            raise ConfigError(f"must lie in the range of {feature.name!r}, got {value:g}", "release.center")
+        point.append(int(grid.lattice.coordinates(scaled)))
+    return tuple(point)
 
 
 @dataclass(frozen=True)
-class BallMean:
+class BallMean(PointMechanism):
     """Mean of all points clipped to a public ball.
 
     Parameters
@@ -58,13 +156,14 @@ class BallMean:
     loss: PrivacyLoss
     center: tuple[int, ...]
     ball_squared: int
-    pairs: Choice = EXACT
     kind: str = "mean"
-    radius_squared: int | None = None
 
     @cached_property
     def average(self) -> BallAverage:
         return BallAverage.split(self.loss.rho_nano, len(self.center))
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        return Notes(warnings=noise_warnings(self.forecast(size or 1000).sigma, None))
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
@@ -77,12 +176,12 @@ class BallMean:
         average = self.average
         spread = math.sqrt(average.count_variance)
         return Forecast(
-            _normal_above((average.smallest - 0.5 - size) / spread), average.sigma(self.ball_squared, max(size, 1))
+            normal_above((average.smallest - 0.5 - size) / spread), average.sigma(self.ball_squared, max(size, 1))
         )
 
 
 @dataclass(frozen=True)
-class FriendlyMean:
+class FriendlyMean(CoreStage, PointMechanism):
     """FC_Avg: a core with one tenth of rho, then its friendly average.
 
     Parameters
@@ -94,6 +193,8 @@ class FriendlyMean:
         Public.
     sampling : str
         ``exact``, or ``blocks`` or ``hidden``: which pairs a core is found from (see `sampled`).
+    chosen : Choice or None
+        The very pairs; None chooses them for this loss and size.
 
     Privacy
     -------
@@ -110,17 +211,18 @@ class FriendlyMean:
     size_hint: int
     sampling: str = "exact"
     kind: str = "mean"
+    chosen: Choice | None = None
 
     def __post_init__(self) -> None:
         _ = self.pairs  # refuses what cannot find a core, now
 
     @cached_property
     def pairs(self) -> Choice:
-        return _pairs(self.sampling, self.size_hint, _tenth(self.loss))
+        return self.chosen or choose_pairs(self.sampling, self.size_hint, tenth(self.loss))
 
     @cached_property
     def core(self) -> CoreFilter:
-        return self.pairs.filter(_tenth(self.loss))
+        return self.pairs.filter(tenth(self.loss))
 
     @cached_property
     def average(self) -> FriendlyAverage:
@@ -128,7 +230,11 @@ class FriendlyMean:
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
-        core = _find_core(self.core, self.least, view, charge, noise)
+        return self.stages(view, charge, noise)
+
+    def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        """What `release` does under a charge that is open."""
+        core = find_core(self.core, self.least, view, charge, noise)
         if core.mask is None:
             return Outcome("too_few", count=core.count)
         estimate = self.average.release(view.select(core.mask), noise, charge.start)
@@ -136,14 +242,14 @@ class FriendlyMean:
 
     @cached_property
     def least(self) -> int:
-        """See `_least_count`."""
-        return _least_count(self, self.core, self.size_hint)
+        """See `least_count`."""
+        return least_count(self, self.core, self.size_hint)
 
     def forecast(self, size: int) -> Forecast:
-        kept = _core_law(self.core, size)
+        kept = core_law(self.core, size)
         return Forecast(
-            _release_probability(kept, [(self.average.offset + 0.5, float(self.average.size_variance))]),
-            self.average.sigma(max(1.0, _mean_size(kept) - self.average.offset), self.dimension),
+            release_probability(kept, [(self.average.offset + 0.5, float(self.average.size_variance))]),
+            self.average.sigma(max(1.0, mean_size(kept) - self.average.offset), self.dimension),
         )
 
 
@@ -159,7 +265,7 @@ class _Shares:
 
 
 @dataclass(frozen=True)
-class RecentredMean:
+class RecentredMean(CoreStage, PointMechanism):
     """The default mean: core, rough center, then clipped averages of the core around ever better centers.
 
     Parameters
@@ -173,6 +279,11 @@ class RecentredMean:
         ``exact``, or ``blocks`` or ``hidden``: which pairs a core is found from (see `sampled`).
     spread : float or None
         Public typical distance of a point from its center, in lattice steps; None finds it with a private histogram.
+    outliers : float
+        Public guess, in [0, 1/2), of the share of points that are no friends of the others: the core then gets what
+        it takes to do without them.
+    chosen : Choice or None
+        The very pairs; None chooses them for this loss and size.
 
     Privacy
     -------
@@ -192,14 +303,18 @@ class RecentredMean:
     size_hint: int
     spread: float | None = None
     sampling: str = "exact"
+    outliers: float = 0.0
     kind: str = "mean"
+    chosen: Choice | None = None
 
     def __post_init__(self) -> None:
+        if not 0 <= self.outliers < 0.5:
+            raise ConfigError(f"must be in [0, 1/2), got {self.outliers!r}", "release.outliers")
         _ = self.core, self.center, self.middle, self.final  # refuse budgets that are too small to split, now
 
     @cached_property
     def pairs(self) -> Choice:
-        return _pairs(self.sampling, self.size_hint, _tenth(self.loss))
+        return self.chosen or choose_pairs(self.sampling, self.size_hint, tenth(self.loss))
 
     @cached_property
     def core(self) -> CoreFilter:
@@ -208,7 +323,7 @@ class RecentredMean:
     @cached_property
     def center(self) -> FriendlyAverage:
         delta = self.loss.delta_femto - self.loss.delta_femto // 2
-        return FriendlyAverage(PrivacyLoss(self._shares.center, delta), self.radius_squared, self.size_hint)
+        return FriendlyAverage(PrivacyLoss(self._shares.center, delta), self.radius_squared, self._core_hint)
 
     @cached_property
     def middle(self) -> BallAverage:
@@ -222,12 +337,17 @@ class RecentredMean:
     def _ladder(self) -> NDArray[np.float64]:
         """Squared distances of the spread histogram's bins: a grid from far below the diameter to twice it."""
         top = 2 * math.sqrt(self.radius_squared)
-        rungs = top / LADDER_RATIO ** np.arange(24, -1, -1.0)
-        return np.unique(np.floor(np.maximum(rungs, 1.0) ** 2))
+        rungs = top / LADDER_RATIO ** np.arange(24, -1 / _FINE, -1 / _FINE)
+        squares: NDArray[np.float64] = np.floor(np.maximum(rungs, 1.0) ** 2)
+        return squares
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
-        core = _find_core(self.core, self.least, view, charge, noise)
+        return self.stages(view, charge, noise)
+
+    def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        """What `release` does under a charge that is open."""
+        core = find_core(self.core, self.least, view, charge, noise)
         if core.mask is None:
             return Outcome("too_few", count=core.count)
         kept = view.select(core.mask)
@@ -247,18 +367,19 @@ class RecentredMean:
 
     @cached_property
     def least(self) -> int:
-        """See `_least_count`."""
-        return _least_count(self, self.core, self.size_hint)
+        """See `least_count`."""
+        return least_count(self, self.core, self.size_hint)
 
     def forecast(self, size: int) -> Forecast:
-        kept = _core_law(self.core, size)
+        """What to expect at `size` points, of which as many as expected are outliers."""
+        kept = core_law(self.core, size, self.outliers)
         needs = [
             (self.center.offset + 0.5, float(self.center.size_variance)),
             (self.final.smallest - 0.5, float(self.final.count_variance)),
         ]
         return Forecast(
-            _release_probability(kept, needs),
-            _chain(self._shares, self.center, self._guess, self.dimension, _mean_size(kept)),
+            release_probability(kept, needs),
+            _chain(self._shares, self.center, self._guess, self.dimension, mean_size(kept)),
         )
 
     @property
@@ -279,7 +400,7 @@ class RecentredMean:
             return Spread.public(self.spread, self.dimension)
         from .._kernels import sums
 
-        center, bounds = to_center(rough.value), self._ladder
+        center, bounds = to_center(rough.value), self._ladder  # bins between equal bounds stay empty
         bins = np.zeros(len(bounds) + 1, np.int64)
         for tiles, inside in kept.parts:
             sums.masked_histogram(tiles, len(inside), inside, center, bounds, bins)
@@ -297,32 +418,23 @@ class RecentredMean:
         delta = PrivacyLoss(0, self.loss.delta_femto // 2)
         # A sampled core takes the papers' tenth: less rho would ask for more pairs, which is what it is to save.
         core = (
-            smallest_rho(self.size_hint, delta, CORE_MARGIN, max(200, int(MOST_CORE_SHARE * self.loss.rho_nano)))
+            smallest_rho(
+                self.size_hint,
+                delta,
+                CORE_MARGIN,
+                max(200, int(MOST_CORE_SHARE * self.loss.rho_nano)),
+                self.outliers * self.size_hint,
+            )
             if self.sampling == "exact"
-            else _tenth(self.loss).rho_nano
+            else tenth(self.loss).rho_nano
         )
         guess, histogram = self._guess, self.spread is None
-        return _divide(self.loss, core, self.radius_squared, self.dimension, self.size_hint, guess, histogram)
+        return _divide(self.loss, core, self.radius_squared, self.dimension, self._core_hint, guess, histogram)
 
-
-def _tenth(loss: PrivacyLoss) -> PrivacyLoss:
-    """The papers' share of the core."""
-    return PrivacyLoss(loss.rho_nano // 10, loss.delta_femto // 2)
-
-
-def _pairs(sampling: str, size_hint: int, loss: PrivacyLoss) -> Choice:
-    """How pairs are compared, from public numbers."""
-    if sampling == "exact":
-        return EXACT
-    if sampling not in ("blocks", "hidden"):
-        raise ConfigError(f"must be 'exact', 'blocks' or 'hidden', got {sampling!r}", "release.pairs")
-    found = design_pairs("hidden" if sampling == "hidden" else "blocks", size_hint, loss)
-    if found is None:
-        raise ConfigError(
-            f"must be 'exact' here: no sample of pairs finds a core among {size_hint} records at {loss}",
-            "release.pairs",
-        )
-    return found
+    @property
+    def _core_hint(self) -> int:
+        """Public guess of the core's size."""
+        return max(1, round((1 - self.outliers) * self.size_hint))
 
 
 @lru_cache(maxsize=64)
@@ -339,8 +451,8 @@ def _divide(
     delta = PrivacyLoss(0, loss.delta_femto // 2)
     rest, histogram = loss.rho_nano - core, 0
     if with_histogram:
-        # Bins with a deviation of 0.3% of the points tell where the tail ends; a tenth of rho at most.
-        histogram = max(1, min(rest // 10, int(RHO_UNIT / (2 * (0.003 * size_hint) ** 2))))
+        # Rungs with a deviation of 0.3% of the points tell where the tail ends; a tenth of rho at most.
+        histogram = max(1, min(rest // 10, int(_FINE * RHO_UNIT / (2 * (0.003 * size_hint) ** 2))))
         rest -= histogram
     best: tuple[float, _Shares] | None = None
     for center in (rest * np.geomspace(0.01, 0.7, 30)).astype(np.int64).tolist():
@@ -374,7 +486,22 @@ def _chain(shares: _Shares, center: FriendlyAverage, spread: Spread, dimension: 
     return sigma
 
 
-def _best_reach(bins: NDArray[np.int64], rungs: NDArray[np.float64], variance: float, unit_noise: float) -> float:
+def _best_reach(bins: NDArray[np.int64], edges: NDArray[np.float64], variance: float, unit_noise: float) -> float:
+    """Where the tail of a noisy histogram of distances ends, to a fraction of a rung.
+
+    bins (f b + 2,) with f bins a rung, edges (f b + 1,) their upper ends. Upper bins of the last rung that hold no
+    more than their noise are left out.
+    """
+    ends = np.arange(0, len(edges), _FINE)
+    coarse = np.add.reduceat(bins, np.append([0], ends + 1))
+    rung = _best_rung(coarse, edges[ends], _FINE * variance, unit_noise)
+    at = int(ends[rung])
+    while at > max(0, ends[rung] - _FINE + 1) and bins[at] <= 2 * math.sqrt(variance):
+        at -= 1
+    return float(edges[at])
+
+
+def _best_rung(bins: NDArray[np.int64], rungs: NDArray[np.float64], variance: float, unit_noise: float) -> int:
     """The rung where noise (it grows with the ball) and clipping (it falls) are smallest together.
 
     bins (b + 1,) noisy counts of distances; rungs (b,) their upper ends. Clipping is judged as if all that is cut off
@@ -386,18 +513,18 @@ def _best_reach(bins: NDArray[np.int64], rungs: NDArray[np.float64], variance: f
     top = above = 0
     for b in range(len(counts) - 1, 0, -1):
         above += counts[b]
-        if above > 2 * math.sqrt(variance * (len(counts) - b)):
+        if above > _TAIL * math.sqrt(variance * (len(counts) - b)):
             top = b
             break
     counts = [max(0, count) for count in counts[: top + 1]]
     total = max(1, sum(counts))
-    best, reach = math.inf, float(edges[0])
+    best, reach = math.inf, 0
     beyond = moment = 0.0  # number, and sum of distances, of what lies beyond the rung
     for b in range(top, -1, -1):
         if b < len(rungs):
             cost = math.hypot(unit_noise * edges[b], (moment - beyond * edges[b]) / total)
             if cost < best:
-                best, reach = cost, edges[b]
+                best, reach = cost, b
         beyond += counts[b]
         moment += counts[b] * edges[b]
     return reach
@@ -409,75 +536,3 @@ def _outcome(
     if estimate is None:
         return Outcome("too_few", count=count, core_count=core_count)
     return Outcome(None, estimate.value, estimate.sigma, count, core_count, spread=spread)
-
-
-def _find_core(core: CoreFilter, least: int, view: WindowView, charge: Charge, noise: Noise) -> Core:
-    """A core, or one without a mask: the noisy size is so small that nothing would come of the stages after it.
-
-    They are not started then, and not paid for. The gate is a public number, and what it is compared with is released.
-    """
-    counts = core.read(view)
-    size, bits = core.stages
-    charge.start(size)
-    n_hat = core.size.draw(len(counts), noise)
-    if n_hat - core.offset < least:
-        return Core(None, n_hat - core.offset)
-    charge.start(bits)
-    return core.keep(counts, n_hat, noise)
-
-
-def _least_count(mechanism: Mechanism, core: CoreFilter, size_hint: int) -> int:
-    """Noisy sizes below it stop a release: three deviations below the smallest size that releases in 1% of windows.
-
-    A window that could release is thus hardly ever stopped by the noise of its size.
-    """
-    low, high = 0, size_hint
-    while high - low > max(1, low // 100):
-        middle = (low + high) // 2
-        low, high = (low, middle) if mechanism.forecast(middle).probability >= STOP_CHANCE else (middle, high)
-    return math.floor(low - 3 * math.sqrt(core.size_variance))
-
-
-# -- what public numbers say ---------------------------------------------------------------------------------------
-
-
-def _normal_above(x: float) -> float:
-    return 0.5 * math.erfc(x / math.sqrt(2))
-
-
-def _core_law(core: CoreFilter, size: int) -> list[tuple[float, float, float]]:
-    """Core sizes of `size` points that are all friends: (weight, mean, variance) over the noise of n-hat."""
-    deviation = math.sqrt(core.size_variance)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(21)
-    law = []
-    for node, weight in zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True):
-        n_hat = size + core.offset + node * deviation
-        if n_hat <= 0:
-            law.append((weight, 0.0, 0.0))
-            continue
-        threshold, sigma = core.bar(n_hat)
-        mean, variance = core.friend_of_all(size)
-        keep = _normal_above((threshold - mean) / math.sqrt(sigma**2 + variance))
-        law.append((weight, size * keep, size * keep * (1 - keep)))
-    return law
-
-
-def _mean_size(law: list[tuple[float, float, float]]) -> float:
-    return sum(weight * mean for weight, mean, _ in law)
-
-
-def _release_probability(law: list[tuple[float, float, float]], needs: list[tuple[float, float]]) -> float:
-    """Chance that the core size plus each need's noise passes the need; noises independent given the core."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(21)
-    inner = list(zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True))
-    total = 0.0
-    for weight, mean, variance in law:
-        for node, node_weight in inner:
-            size = max(0.0, mean + node * math.sqrt(variance))
-            chance = 1.0
-            for threshold, noise_variance in needs:
-                chance *= _normal_above((threshold - size) / math.sqrt(noise_variance))
-            if size < 0.5:
-                chance = 0.0
-            total += weight * node_weight * chance
-    return min(1.0, total)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from ..zcdp import PrivacyLoss
 from .averages import BallAverage, norm_quantile, to_center
-from .base import Forecast, Outcome, Spread, Track
-from .mean import RecentredMean
+from .base import Counter, Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread, Track
+from .mean import MeanOptions, RecentredMean
 
 if TYPE_CHECKING:
     from ..friends import WindowView
+    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise import Noise
-    from ..sampled import Choice
+    from .options import Setting
 
 ROOM = 1.25
 """By how much the ball is wider than the points were: what they may move between two windows."""
@@ -27,8 +28,26 @@ FALL = 0.8
 LEAST_SHARE = 0.5
 
 
+class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "mean"``, ``method = "tracking"``: means that go on from window to window.
+
+    Privacy
+    -------
+    See `TrackingMean`.
+
+    Source
+    ------
+    See `TrackingMean`.
+    """
+
+    def build(self, setting: Setting) -> Mechanism:
+        cold = super().build(setting)
+        assert isinstance(cold, RecentredMean)
+        return TrackingMean(cold)
+
+
 @dataclass(frozen=True)
-class TrackingMean:
+class TrackingMean(PointMechanism):
     """Mean of the points in a ball around the last release, of a width released with it; cold when that is lost.
 
     Parameters
@@ -64,24 +83,35 @@ class TrackingMean:
         return PrivacyLoss(self.cold.loss.rho_nano) if self.is_warm else self.cold.loss
 
     @property
-    def radius_squared(self) -> int | None:
-        return self.cold.radius_squared
+    def tracks(self) -> bool:
+        return True
 
-    @property
-    def pairs(self) -> Choice:
-        return self.cold.pairs
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        return self.cold.counter(dimension, reach, noise)
 
     @cached_property
     def average(self) -> BallAverage:
         return BallAverage.split(self.cold.loss.rho_nano, self.cold.dimension)
 
     def after(self, track: Track | None) -> TrackingMean:
-        """The same for the window after the one with this track."""
         return replace(self, track=track)
 
+    def sized(self, size_hint: int) -> Mechanism:
+        """Of a cold window: nothing is known at the start."""
+        return self.cold.sized(size_hint)
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        notes = self.cold.notes(size, grid)
+        if size is None:
+            return notes
+        steps, step = self.forecast_warm(size), grid.lattice.step
+        warm = {feature.name: feature.scale * step * steps for feature in grid.features}
+        noise = ", ".join(f"{name} {value:.3g}" for name, value in warm.items())
+        line = f"a window that goes on from the last one: noise {noise}, and no delta"
+        return replace(notes, lines=(*notes.lines, line), facts={**notes.facts, "warm_sigma": warm})
+
     def at(self, loss: PrivacyLoss) -> TrackingMean:
-        """The same for another rho."""
-        return replace(self, cold=replace(self.cold, loss=PrivacyLoss(loss.rho_nano, self.cold.loss.delta_femto)))
+        return replace(self, cold=cast("RecentredMean", self.cold.at(loss)))
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         if self.track is None or self.track.drift:

@@ -1,19 +1,18 @@
-"""Pictures of a report. The only module that imports matplotlib, and only when a picture is drawn."""
+"""Pictures of a report: what was spent over time."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from datetime import UTC
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .errors import ConfigError, FcstreamError
-from .history import Point, moment
-from .ledgers.base import TOTAL_BLOCK, worst
-from .reports import Reading, Report
-from .zcdp import PrivacyLoss
+from ..history import Point, moment
+from ..ledgers.base import TOTAL_BLOCK, worst
+from ..reports import Reading, Report
+from ..zcdp import PrivacyLoss
+from .base import picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,13 +29,6 @@ _WHOSE = {
     TOTAL_BLOCK: "all windows together",
 }
 _DASHES = (0, (5, 3))
-_STYLE: Any = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "svg.hashsalt": "fcstream",  # the same picture is the same file
-}
 
 
 def plot(report: Report, path: str) -> None:
@@ -55,26 +47,12 @@ def plot(report: Report, path: str) -> None:
     FcstreamError
         The file cannot be written.
     """
-    suffix = os.path.splitext(path)[1].lower()
-    if suffix not in (".svg", ".png"):
-        raise ConfigError(f"must end in .svg or .png, got {os.path.basename(path)!r}", "plot")
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError:
-        raise ConfigError("matplotlib is not installed: pip install 'fcstream[plot]'", "plot") from None
     readings = [reading for reading in (report.unit, report.total) if reading is not None]
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(11, 0.6 + 3.3 * len(readings)), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))
+    with picture(path, 11, 0.6 + 3.3 * len(readings), "plot") as figure:
         figure.suptitle(f"stream {report.terms.stream!r}, unit {report.terms.unit!r}", fontweight="bold")
         grid = figure.subplots(len(readings), 2, squeeze=False)
         for (left, right), reading in zip(grid, readings, strict=True):
             _draw(left, right, reading, report.panes)
-        try:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
-        except OSError as error:
-            raise FcstreamError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _draw(left: Axes, right: Axes, reading: Reading, panes: Sequence[Point]) -> None:

@@ -1,0 +1,373 @@
+"""Devices that hold their own budget: error, savings and speed, after the experiments of Liang and Yi.
+
+    FCSTREAM_DATA=... python bench/local.py [count] [density] [nearest] [series] [threshold] [speed] [mqtt]
+                                            [--repeats N] [--out FOLDER]
+
+count      Figure 3: range counts, incidents in Houston and simulated taxis (a random walk between hot spots; the
+           paper's taxis are not among our data), for several widths and budgets.
+density    Figure 4: a Gaussian kernel density at 85,779 incidents.
+nearest    Figure 5: the k nearest of 10,000 digits, 784 dimensions.
+series     Figure 6: m counts in a row with one budget; baselines, and elimination whose savings pay for later counts.
+threshold  Figure 9: the share of households at or below an income, central model (Oregon, 4,213 households).
+speed      A million simulated users, and the digits, per query: seconds of processor time and of the clock.
+mqtt       20,000 real devices behind one gateway, asked over the machine's broker in batches: answers a second, each
+           written to disk before it leaves (FCSTREAM_MQTT, by default 127.0.0.1:1883).
+
+PM0 and PM1 eliminate, BM0 and BM1 do not; 0 asks for points, 1 for distances; c4 four even rounds, log-c10 ten doubling
+ones. With --out, pictures are drawn (needs the `plot` extra). Noise is seeded: the points are public here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import math
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from kernels import machine
+
+from fcstream.budgets import BudgetSchedule
+from fcstream.local import (
+    Euclidean,
+    KernelDensity,
+    Nearest,
+    RangeCount,
+    Records,
+    Rounds,
+    Series,
+    ShareBelow,
+    Simulation,
+)
+from fcstream.local.series import shares
+from fcstream.noise import Noise, SeededEntropy
+from fcstream.zcdp import PrivacyLoss
+
+EVEN4, DOUBLING10, EVEN64 = Rounds(4, "even"), Rounds(10, "doubling"), Rounds(64, "even")
+PLENTY = PrivacyLoss.cap(10**6)
+KM = 1000.0
+WAYS = {
+    "BM0": ("BM0", DOUBLING10),
+    "BM1": ("BM1", DOUBLING10),
+    "PM0 c4": ("PM0", EVEN4),
+    "PM1 c4": ("PM1", EVEN4),
+    "PM0 log-c10": ("PM0", DOUBLING10),
+    "PM1 log-c10": ("PM1", DOUBLING10),
+}
+
+
+def data(name: str) -> Path:
+    return Path(os.environ["FCSTREAM_DATA"]) / name
+
+
+def houston() -> tuple[Euclidean, np.ndarray]:
+    """Meters east and north of the city's middle, on a grid of 10 m; far outliers move to the box's edge."""
+    with gzip.open(data("houston_incidents.csv.gz"), "rt") as file:
+        rows = [(row["lon"], row["lat"]) for row in csv.DictReader(file)]
+    degrees = np.array([[float(x or "nan") for x in row] for row in rows])
+    radius = 6_378_137.0
+    east = radius * np.radians(degrees[:, 0] + 95.37) * math.cos(math.radians(29.76))
+    north = radius * np.radians(degrees[:, 1] - 29.76) * 1.0
+    space = Euclidean((-50 * KM, -50 * KM), (50 * KM, 50 * KM), step=10.0, unit=KM)
+    return space, space.encode_all(np.stack([east, north], axis=1))
+
+
+def taxis(steps: int, n: int = 9740, seed: int = 5) -> tuple[Euclidean, np.ndarray]:
+    """Places of n taxis at each step, (steps, n, 2): around hot spots of a city of 100 km, half of them on the move."""
+    rng = np.random.default_rng(seed)
+    spots = rng.normal(0, 9 * KM, (25, 2))
+    home = rng.choice(25, n, p=rng.dirichlet(np.ones(25) * 2))
+    place = spots[home] + rng.normal(0, 4 * KM, (n, 2))
+    found = []
+    for _ in range(steps):
+        moves = rng.random(n) < 0.5
+        goal = spots[rng.integers(0, 25, n)] + rng.normal(0, 4 * KM, (n, 2))
+        place = np.where(moves[:, None], 0.4 * place + 0.6 * goal, place + rng.normal(0, 0.3 * KM, (n, 2)))
+        found.append(place)
+    space = Euclidean((-50 * KM, -50 * KM), (50 * KM, 50 * KM), step=10.0, unit=KM)
+    return space, np.stack([space.encode_all(p) for p in found])
+
+
+def quartiles(values: list[float]) -> str:
+    low, high = np.percentile(values, [25, 75])
+    return f"{np.mean(values):9.3g} [{low:.3g}, {high:.3g}]"
+
+
+def report(title: str, found: dict[str, tuple[list[float], list[float]]]) -> None:
+    print(f"\n{title}")
+    for way, (errors, savings) in found.items():
+        line = f"  {way:12} error {quartiles(errors)}  saving {quartiles(savings)}"
+        if way.startswith("PM"):
+            base = np.mean(found["B" + way[1:3]][0])
+            line += f"  error x {np.mean(errors) / base:.3f} of B{way[1:3]}" if base else ""
+        print(line, flush=True)
+
+
+def measure(queries: list, simulations: list, rho: float, ways: dict, errors_of) -> dict:
+    found = {}
+    for way, (method, rounds) in ways.items():
+        errors, savings = [], []
+        for seed, (query, (space, points)) in enumerate(zip(queries, simulations, strict=True)):
+            crowd = Simulation({"place": (space, points)}, PLENTY, Noise(SeededEntropy(seed)))
+            budgets = np.full(len(points), round(rho * 10**9), np.int64)
+            answer = query.run(crowd, "q", budgets, method, rounds)
+            errors.append(errors_of(query, answer.value, points))
+            savings.append(answer.saving)
+        found[way] = errors, savings
+    return found
+
+
+def count(repeats: int) -> Iterator[tuple[str, float, str, list, list]]:
+    rng = np.random.default_rng(1)
+    space, incidents = houston()
+    city, places = taxis(24)
+    for name, grid, crowds in (("incidents", space, [incidents]), ("taxis", city, list(places))):
+        for width in (5 * KM, 10 * KM, 20 * KM):
+            queries, points = [], []
+            while len(queries) < repeats:
+                crowd = crowds[len(queries) % len(crowds)]
+                center = crowd[rng.integers(len(crowd))] * grid.step
+                query = RangeCount.around("place", grid, center, (width, width))
+                if query.exact(crowd) >= 100:
+                    queries.append(query)
+                    points.append((grid, crowd))
+            for per_m2 in (1e-7, 1e-6, 1e-5):
+                ways = dict(WAYS)
+                found = measure(queries, points, per_m2 * 1e6, ways, lambda q, v, p: q.error(v, q.exact(p)))
+                report(
+                    f"count, {name}, {width / KM:g} km, rho {per_m2:g}/m2 (sigma {math.sqrt(0.5 / per_m2):.0f} m)",
+                    found,
+                )
+                for way, (errors, savings) in found.items():
+                    yield f"count {name} {width / KM:g} km", per_m2, way, errors, savings
+
+
+def density(repeats: int) -> Iterator[tuple[str, float, str, list, list]]:
+    rng = np.random.default_rng(2)
+    space, incidents = houston()
+    for bandwidth in (500.0, 1000.0, 2000.0):
+        places = [incidents[rng.integers(len(incidents))] * space.step for _ in range(repeats)]
+        for kernel in ("plain", "auto"):
+            queries = [KernelDensity.at("place", space, p, bandwidth, kernel) for p in places]
+            for per_m2 in (1e-6, 1e-5):
+                found = measure(
+                    queries, [(space, incidents)] * repeats, per_m2 * 1e6, WAYS, lambda q, v, p: q.error(v, q.exact(p))
+                )
+                report(f"density, b {bandwidth:g} m, {kernel}, rho {per_m2:g}/m2", found)
+                for way, (errors, savings) in found.items():
+                    yield f"density {bandwidth:g} m {kernel}", per_m2, way, errors, savings
+
+
+def nearest(repeats: int) -> Iterator[tuple[str, float, str, list, list]]:
+    rng = np.random.default_rng(3)
+    images = np.load(data("mnist_t10k.npz"))["x"].astype(np.int64)
+    space = Euclidean.cube(784, 0.0, 255.0, 1.0, unit=100.0)
+    ways = {
+        "BM1": WAYS["BM1"],
+        "PM1 c4": WAYS["PM1 c4"],
+        "PM1 c64": ("PM1", EVEN64),
+        "PM1 log-c10": WAYS["PM1 log-c10"],
+    }
+    ways |= {"BM0": WAYS["BM0"], "PM0 c4": WAYS["PM0 c4"]}
+    for k in (10, 50):
+        picks = [int(rng.integers(len(images))) for _ in range(repeats)]
+        crowds = [(space, np.delete(images, pick, axis=0)) for pick in picks[: min(repeats, 12)]]
+        queries = [Nearest.at("place", space, images[pick], k) for pick in picks[: len(crowds)]]
+        for rho in (1.0, 10.0):
+            found = measure(queries, crowds, rho, ways, lambda q, v, p: q.error(v, p))
+            report(
+                f"nearest, k {k}, rho {rho / 1e4:g} per squared gray level (sigma {100 / math.sqrt(2 * rho):.0f})",
+                found,
+            )
+            for way, (errors, savings) in found.items():
+                yield f"nearest k {k}", rho, way, errors, savings
+
+
+def series(repeats: int) -> Iterator[tuple[str, float, str, list, list]]:
+    """Counts at m moments: a component each. BM: B/m each, all of it; PM: Algorithm 3."""
+    total = 1e-4 * 1e6
+    for width in (5 * KM, 10 * KM):
+        for m in (7, 28, 56):
+            space, places = taxis(m)
+            rows: dict[str, tuple[list[float], list[float]]] = {}
+            for way in ("BM0", "PM0 log-c10", "BM1", "PM1 log-c10"):
+                method, rounds = WAYS[way]
+                errors, savings = [], []
+                for seed in range(max(3, repeats // 3)):
+                    rng = np.random.default_rng(seed)
+                    crowd = Simulation(
+                        {f"place@{t}": (space, p) for t, p in enumerate(places)}, PLENTY, Noise(SeededEntropy(seed))
+                    )
+                    run = Series(crowd, BudgetSchedule(round(total * 10**9), m), "s")
+                    told, saved = [], []
+                    for t, points in enumerate(places):
+                        query = RangeCount.around(
+                            f"place@{t}", space, points[rng.integers(len(points))] * space.step, (width, width)
+                        )
+                        while query.exact(points) < 100:
+                            query = RangeCount.around(
+                                f"place@{t}", space, points[rng.integers(len(points))] * space.step, (width, width)
+                            )
+                        answer = run.run(query, method, rounds)
+                        told.append(query.error(answer.value, query.exact(points)))
+                        saved.append(answer.saving)
+                    errors.append(float(np.mean(told)))
+                    savings.append(float(np.mean(saved)))
+                rows[way] = errors, savings
+            report(f"series, m {m}, {width / KM:g} km, B 1e-4/m2 in all", rows)
+            for way, (errors, savings) in rows.items():
+                yield f"series {width / KM:g} km", m, way, errors, savings
+
+
+def threshold(repeats: int) -> Iterator[tuple[str, float, str, list, list]]:
+    with gzip.open(data("acs_household_income.csv.gz"), "rt") as file:
+        incomes = np.array([float(row["hh_income"]) for row in csv.DictReader(file)])
+    space = Records(-1000.0, 500_000.0)
+    from fcstream.local import Component, Fleet, LocalBudget, LocalFilter
+
+    for share in (Fraction(1, 20), Fraction(1, 2), Fraction(3, 5)):
+        query = ShareBelow("incomes", space, 50_000.0, share)
+        truth = query.exact(incomes)
+        for rho in (1e-4, 1e-2):
+            rows: dict[str, tuple[list[float], list[float]]] = {}
+            for way in ("BM1", "PM1 c4", "PM1 log-c10"):
+                method, rounds = WAYS[way]
+                errors, savings = [], []
+                for seed in range(repeats):
+                    holder = LocalFilter(
+                        LocalBudget.concentrated(1),
+                        {"incomes": Component(space, incomes)},
+                        noise=Noise(SeededEntropy(seed)),
+                    )
+                    answer = query.run(Fleet([holder]), "q", np.array([round(rho * 10**9)]), method, rounds)
+                    errors.append(query.error(answer.value, truth))
+                    savings.append(answer.saving)
+                rows[way] = errors, savings
+            report(f"threshold, q {float(share):g} (truth {(incomes <= 50_000).mean():.3f}), rho {rho:g}", rows)
+            for way, (errors, savings) in rows.items():
+                yield f"threshold q {float(share):g}", rho, way, errors, savings
+
+
+def speed() -> None:
+    rng = np.random.default_rng(4)
+    space = Euclidean((0.0, 0.0), (100 * KM, 100 * KM), step=10.0, unit=KM)
+    points = space.encode_all(rng.normal(50 * KM, 15 * KM, (10**6, 2)))
+    counting = RangeCount.around("place", space, (50 * KM, 50 * KM), (20 * KM, 20 * KM))
+    images = np.load(data("mnist_t10k.npz"))["x"].astype(np.int64)
+    gray = Euclidean.cube(784, 0.0, 255.0, 1.0, unit=100.0)
+    near = Nearest.at("place", gray, images[5], 10)
+    print("\nseconds a query: processor (clock); medians of 5, the first run apart")
+    for title, grid, crowd, query, ways in (
+        ("a million users, PIE-NI, c = 10 doubling, rho 1e-5/m2", space, points, counting, ("PM1", "PM0")),
+        ("10,000 digits, 784 dimensions, PIE-k, c = 10 doubling", gray, images, near, ("PM1", "PM0")),
+        ("10,000 digits, 784 dimensions, PIE-k, c = 4 even", gray, images, near, ("PM1", "PM0")),
+    ):
+        rounds = EVEN4 if "even" in title else DOUBLING10
+        for seeded in (True, False):
+            for method in ways:
+                budgets = np.full(len(crowd), 10**10, np.int64)
+                times = []
+                for seed in range(6):
+                    noise = Noise(SeededEntropy(seed)) if seeded else Noise()
+                    simulated = Simulation({"place": (grid, crowd)}, PLENTY, noise)
+                    clock, used = time.perf_counter(), time.process_time()
+                    answer = query.run(simulated, "q", budgets, method, rounds)
+                    times.append((time.process_time() - used, time.perf_counter() - clock))
+                cpu, wall = np.median(times[1:], axis=0)
+                words = "seeded words" if seeded else "the system's words"
+                print(f"  {title}, {method}, {words}: {cpu:.2f} ({wall:.2f}); saving {answer.saving:.2f}", flush=True)
+    left = np.random.default_rng(1).integers(5 * 10**9, 10**10, 10**6)
+    started = time.perf_counter()
+    shares(BudgetSchedule(10**10, 2), 2, left)
+    print(f"  shares of a million users (Algorithm 3): {time.perf_counter() - started:.3f}")
+
+
+def mqtt() -> None:
+    from fcstream.local import Component, FileJournal, LocalBudget, LocalFilter
+    from fcstream.local.gateway import Gateway, Remote
+    from fcstream.local.mqtt import MqttGateway, MqttTransport
+
+    n, url = 20_000, f"mqtt://{os.environ.get('FCSTREAM_MQTT', '127.0.0.1:1883')}/fcstream-bench-{os.getpid()}"
+    space = Euclidean((0.0, 0.0), (1000.0, 1000.0), 1.0, unit=100.0)
+    places = np.random.default_rng(1).normal(500, 150, (n, 2)).tolist()
+    query = RangeCount.around("place", space, (500, 500), (300, 300))
+    with tempfile.TemporaryDirectory() as folder:
+        journal, budget = FileJournal(os.path.join(folder, "journal")), LocalBudget.concentrated(100)
+        devices = [
+            LocalFilter(budget, {"place": Component(space, place)}, journal, name=str(i))
+            for i, place in enumerate(places)
+        ]
+        gateway, transport = MqttGateway(url, "g", Gateway(devices)), MqttTransport(url)
+        remote = Remote(transport, [("g", str(i)) for i in range(n)], batch=1000, timeout_s=60)
+        rates, used, again = [], [], []
+        for turn in range(7):
+            clock, processor = time.perf_counter(), time.process_time()
+            answer = query.run(remote, f"q{turn}", np.full(n, 10**9, np.int64), "BM1")
+            rates.append(n / (time.perf_counter() - clock))
+            used.append(1e6 * (time.process_time() - processor) / n)
+            clock = time.perf_counter()
+            query.run(remote, f"q{turn}", np.full(n, 10**9, np.int64), "BM1")
+            again.append(n / (time.perf_counter() - clock))
+            assert answer.missing == 0
+        gateway.close()
+        transport.close()
+        journal.close()
+    print(f"\nMQTT, {n:,} devices in batches of 1000, medians of 6: {np.median(rates[1:]):,.0f} answers/s by the clock")
+    print(
+        f"  best {max(rates):,.0f}; {np.median(used[1:]):.0f} us of processor an answer, analyst and devices together"
+    )
+    print(f"  said again: {np.median(again[1:]):,.0f}/s")
+
+
+def draw(rows: list[tuple[str, float, str, list, list]], folder: Path) -> None:
+    """Error and saving against the budget (or m), one picture for each experiment."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for title in dict.fromkeys(row[0] for row in rows):
+        figure, axes = pyplot.subplots(1, 2, figsize=(10, 4))
+        mine = [row for row in rows if row[0] == title]
+        for way in dict.fromkeys(row[2] for row in mine):
+            line = [row for row in mine if row[2] == way]
+            x = [row[1] for row in line]
+            for axis, column, name in ((axes[0], 3, "error"), (axes[1], 4, "saving")):
+                values = [np.array(row[column]) for row in line]
+                axis.plot(x, [v.mean() for v in values], marker="o", label=way)
+                axis.fill_between(x, *np.array([np.percentile(v, [25, 75]) for v in values]).T, alpha=0.15)
+                axis.set_title(f"{title}: {name}")
+                axis.set_xscale("log")
+        axes[0].set_yscale("symlog", linthresh=1e-4)
+        axes[0].legend(fontsize=7)
+        figure.savefig(folder / f"{title.replace(' ', '_')}.svg", bbox_inches="tight")
+        pyplot.close(figure)
+
+
+def main() -> None:
+    experiments = {"count": count, "density": density, "nearest": nearest, "series": series, "threshold": threshold}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", choices=[*experiments, "speed", "mqtt", []])
+    parser.add_argument("--repeats", type=int, default=60)
+    parser.add_argument("--out", type=Path)
+    chosen = parser.parse_args()
+    print(machine())
+    names = chosen.names or [*experiments, "speed", "mqtt"]
+    rows = [row for name in names if name in experiments for row in experiments[name](chosen.repeats)]
+    if "speed" in names:
+        speed()
+    if "mqtt" in names:
+        mqtt()
+    if chosen.out:
+        draw(rows, chosen.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Sensors in threads of their own push into one engine; a timer closes windows on the wall clock.
+
+    python examples/embedding/sensor_threads.py [SECONDS]
+
+All methods of an engine may be called from any thread. A release counts as published when the thread that got it calls
+again, so one thread, the timer's, takes all of them: `advance` closes the windows and returns them. The ledger is in
+memory, so that the example leaves nothing behind; use "sqlite:PATH" for anything real.
+"""
+
+import random
+import sys
+import threading
+import time
+
+from fcstream import Engine
+
+CONFIG = {
+    "stream": {"name": "hall"},
+    "lattice": {"step": 0.001},
+    "features": [{"name": "temp_c", "min": -40.0, "max": 85.0, "origin": 20.0}],
+    "window": {"length": "1s", "lateness": "200ms", "clock": "broker", "start": "2026-01-01T00:00:00Z"},
+    "release": {"kind": "mean", "radius": 3.0, "rho": 0.5, "delta": 1e-9, "size_hint": 300},
+    "budget": {"rho": 0.5, "delta": 1e-6},
+    "ledger": {"url": "memory:"},
+}
+
+
+def sense(engine: Engine, stop: threading.Event, seed: int) -> None:
+    """One sensor: a reading now and then, pushed as it comes."""
+    rng = random.Random(seed)
+    while not stop.wait(0.01):
+        now = int(time.time() * 1000)
+        engine.push([now], [[21.0 + rng.gauss(0, 0.3)]], arrival_ms=now)
+
+
+def main(seconds: float) -> None:
+    # Windows that were over before this program started are of no interest here: the schedule begins now.
+    config = CONFIG | {"window": CONFIG["window"] | {"start": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}}
+    stop = threading.Event()
+    with Engine(config) as engine:
+        sensors = [threading.Thread(target=sense, args=(engine, stop, seed)) for seed in range(4)]
+        for sensor in sensors:
+            sensor.start()
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            time.sleep(0.1)
+            for release in engine.advance(int(time.time() * 1000)):
+                what = f"{release.value[0]:.2f} C" if release.value else f"refused ({release.reason})"
+                print(release.window_open_ms, what, flush=True)
+        stop.set()
+        for sensor in sensors:
+            sensor.join()
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 5.0)

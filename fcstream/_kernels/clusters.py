@@ -1,0 +1,160 @@
+"""Tuples and clusters of lattice points: separations, numbering, balls, and who is nearest to whom.
+
+Every answer is a pure function of the one tuple, pair or point it is about: plain loops in a fixed order, no fast math,
+so what stands beside it in an array cannot change a bit. Coordinates are integers held as float64; squared distances
+are exact below 2**53 and monotone above.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+LANES = 32
+
+
+@njit(cache=True, nogil=True)
+def _squared(a, b):
+    total = 0.0
+    for c in range(len(a)):
+        diff = a[c] - b[c]
+        total += diff * diff
+    return total
+
+
+@njit(cache=True, nogil=True)
+def within(offsets, ball2, out):
+    """Which offsets (n, d) have a squared length of at most ball2: out (n,) bool."""
+    for i in range(len(offsets)):
+        total = 0.0
+        for c in range(offsets.shape[1]):
+            total += offsets[i, c] * offsets[i, c]
+        out[i] = total <= ball2
+
+
+@njit(cache=True, nogil=True)
+def separations(tuples, out):
+    """Smallest squared distance between two points of each tuple (t, k, d): out (t,), infinite for k = 1."""
+    for i in range(len(tuples)):
+        out[i] = np.inf
+        for a in range(tuples.shape[1]):
+            for b in range(a):
+                out[i] = min(out[i], _squared(tuples[i, a], tuples[i, b]))
+
+
+@njit(cache=True, nogil=True)
+def isolations(tuples, out):
+    """Squared distance of every point of a tuple (t, k, d) from the nearest other one: out (t, k)."""
+    for i in range(len(tuples)):
+        for a in range(tuples.shape[1]):
+            out[i, a] = np.inf
+        for a in range(tuples.shape[1]):
+            for b in range(a):
+                found = _squared(tuples[i, a], tuples[i, b])
+                out[i, a], out[i, b] = min(out[i, a], found), min(out[i, b], found)
+
+
+@njit(cache=True, nogil=True)
+def nearest(point, centers):
+    """Index of the nearest center (k, d), the first of equals."""
+    best, index = np.inf, 0
+    for j in range(len(centers)):
+        found = _squared(point, centers[j])
+        if found < best:
+            best, index = found, j
+    return index
+
+
+@njit(cache=True, nogil=True)
+def number(lead, tuples, out):
+    """Number the points of tuples (t, k, d) like those of lead (k, d), each by its nearest: out (t, k, d).
+
+    A tuple of which two points are nearest to one stays as it is: nothing may be promised of it, and nothing fails.
+    """
+    k = len(lead)
+    place = np.empty(k, np.int64)
+    for i in range(len(tuples)):
+        taken, clear = np.zeros(k, np.bool_), True
+        for j in range(k):
+            place[j] = nearest(tuples[i, j], lead)
+            clear = clear and not taken[place[j]]
+            taken[place[j]] = True
+        for j in range(k):
+            out[i, place[j] if clear else j] = tuples[i, j]
+
+
+@njit(cache=True, nogil=True)
+def partitioned(centers, radii2, tuples, out):
+    """Which tuples (t, k, d) have exactly one point in each ball around centers (k, d): out (t,) bool."""
+    k = len(centers)
+    for i in range(len(tuples)):
+        out[i] = True
+        for a in range(k):
+            inside = 0
+            for b in range(k):
+                inside += _squared(centers[a], tuples[i, b]) <= radii2[a]
+            if inside != 1:
+                out[i] = False
+                break
+
+
+@njit(cache=True, nogil=True)
+def label(tiles, lanes_used, mask, origin, ball2, centers, labels):
+    """Nearest center (k, d) of the masked lanes within a ball around origin (d,); -1 for all others.
+
+    tiles (tiles, d, LANES), mask and labels (lanes_used,).
+    """
+    d, k = tiles.shape[1], len(centers)
+    norms, best = np.empty(LANES, np.float64), np.empty(LANES, np.float64)
+    for t in range((lanes_used + LANES - 1) // LANES):
+        first, tile = t * LANES, tiles[t]
+        used = min(LANES, lanes_used - first)
+        found = labels[first : first + used]
+        for lane in range(LANES):
+            best[lane] = np.inf
+        for j in range(-1, k):
+            around = origin if j < 0 else centers[j]
+            for lane in range(LANES):
+                norms[lane] = 0.0
+            for c in range(d):
+                x = around[c]
+                for lane in range(LANES):
+                    diff = tile[c, lane] - x
+                    norms[lane] += diff * diff
+            for lane in range(used):
+                if j < 0:
+                    found[lane] = 0 if mask[first + lane] and norms[lane] <= ball2 else -1
+                elif found[lane] >= 0 and norms[lane] < best[lane]:
+                    best[lane] = norms[lane]
+                    found[lane] = j
+
+
+@njit(cache=True, nogil=True)
+def cut(tuples, centers, out):
+    """Nearest center (k, d) of every point of tuples (t, k, d), the first of equals: out (t, k)."""
+    for i in range(len(tuples)):
+        for j in range(tuples.shape[1]):
+            out[i, j] = nearest(tuples[i, j], centers)
+
+
+@njit(cache=True, nogil=True)
+def clip(offsets, ball2, shift, out):
+    """Offsets (n, d) clipped to a ball, over 2**shift, truncated toward 0: out (n, d) int64.
+
+    Checked in integers: the squared length of a row times 4**shift is at most ball2, below 2**53.
+    """
+    unit = 2.0**-shift
+    for i in range(len(offsets)):
+        norm = 0.0
+        for c in range(offsets.shape[1]):
+            norm += offsets[i, c] * offsets[i, c]
+        factor = 1.0 if norm <= ball2 else np.sqrt(ball2 / norm) * (1.0 - 4e-15)
+        while True:
+            check = 0.0
+            for c in range(offsets.shape[1]):
+                value = np.trunc(offsets[i, c] * factor * unit)
+                out[i, c] = np.int64(value)
+                check += value * value
+            if check <= ball2 * unit * unit:
+                break
+            factor *= 1.0 - 1e-15

@@ -1,0 +1,186 @@
+"""Packed records of public levels: exact co-occurrence counts, cells, and sums per cell.
+
+A record holds Booleans, packed in words, and levels of categories. Its bits are the Booleans, then a one-hot block for
+each category. All counts are int64.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+WORD = 64
+
+
+@intrinsic
+def _ones(typing_context, word):
+    """How many bits of a word are set."""
+
+    def codegen(context, builder, signature, arguments):
+        i64 = ir.IntType(64)
+        count = cgutils.get_or_insert_function(builder.module, ir.FunctionType(i64, [i64]), "llvm.ctpop.i64")
+        return builder.call(count, arguments)
+
+    return types.int64(types.uint64), codegen
+
+
+@njit(cache=True, nogil=True)
+def _code(value, cuts, first, last):
+    """How many of cuts[first:last], ascending, are at most a value."""
+    if last - first == 1:
+        return np.int64(value >= cuts[first])
+    low, high = first, last
+    while low < high:
+        middle = (low + high) // 2
+        if value >= cuts[middle]:
+            low = middle + 1
+        else:
+            high = middle
+    return low - first
+
+
+@njit(cache=True, nogil=True)
+def pack(points, columns, cuts, starts, booleans, words, levels):
+    """Lattice points (m, d) -> words (m, W) uint64, zeros before, and levels (m, C) uint16.
+
+    Attribute a reads column columns[a] and is cut at cuts[starts[a]:starts[a + 1]]; the first `booleans` attributes
+    have one cut each.
+    """
+    for r in range(len(points)):
+        row = points[r]
+        for w in range(words.shape[1]):
+            word = np.uint64(0)
+            for j in range(min(WORD, booleans - w * WORD)):
+                a = w * WORD + j
+                word |= np.uint64(row[columns[a]] >= cuts[starts[a]]) << np.uint64(j)
+            words[r, w] = word
+        for a in range(booleans, len(columns)):
+            code = _code(row[columns[a]], cuts, starts[a], starts[a + 1])
+            levels[r, a - booleans] = code
+
+
+@njit(cache=True, nogil=True)
+def _transpose(block):
+    """64 words of 64 bits, rows for columns, in place: halves are exchanged, then halves of halves."""
+    size, mask = 32, np.uint64(0xFFFFFFFF)
+    while size:
+        shift = np.uint64(size)
+        k = 0
+        while k < WORD:
+            swap = ((block[k] >> shift) ^ block[k + size]) & mask
+            block[k] ^= swap << shift
+            block[k + size] ^= swap
+            k = (k + size + 1) & ~size
+        size //= 2
+        mask ^= mask << np.uint64(size)
+
+
+@njit(cache=True, nogil=True)
+def _columns_of(words, first, count, booleans, columns):
+    """Bits of `count` <= 64 rows from `first` on, by column: columns (booleans,) uint64."""
+    block = np.empty(WORD, np.uint64)
+    for w in range(words.shape[1]):
+        for r in range(WORD):
+            block[r] = words[first + r, w] if r < count else np.uint64(0)
+        _transpose(block)
+        for j in range(min(WORD, booleans - w * WORD)):
+            columns[w * WORD + j] = block[j]
+
+
+@njit(cache=True, nogil=True)
+def add_pairs(words, levels, offsets, booleans, moments):
+    """Add to moments (p, p), above and on the diagonal, in how many records both of two bits are set.
+
+    offsets (C,) is the first bit of each category.
+    """
+    n = len(words)
+    columns = np.empty(booleans, np.uint64)
+    for first in range(0, n, WORD):
+        _columns_of(words, first, min(WORD, n - first), booleans, columns)
+        for i in range(booleans):
+            column = columns[i]
+            if column != 0:
+                row = moments[i]
+                for j in range(i, booleans):
+                    row[j] += _ones(column & columns[j])
+    categories = levels.shape[1]
+    if categories == 0:
+        return
+    bits = np.empty(categories, np.int64)
+    for r in range(n):
+        for c in range(categories):
+            bits[c] = offsets[c] + levels[r, c]
+        for c in range(categories):
+            row = moments[bits[c]]
+            for e in range(c, categories):
+                row[bits[e]] += 1
+        for j in range(booleans):
+            if (words[r, j // WORD] >> np.uint64(j % WORD)) & np.uint64(1):
+                row = moments[j]
+                for c in range(categories):
+                    row[bits[c]] += 1
+
+
+@njit(cache=True, nogil=True)
+def add_cells(
+    words, levels, offsets, booleans, bytewise, levelwise, base, width, lowest, lookup, strides, counts, ones
+):
+    """Find the cell of every record, and add to counts (s,) and to how often each bit is set, ones (s, p).
+
+    The place of a record along axis t is (base[t] + its entries of bytewise (bytes, 256, t) and levelwise (p, t)),
+    divided by width and rounded down, less lowest[t]; lookup says which cell that is. Integers only, record by record.
+    """
+    axes, categories = len(base), levels.shape[1]
+    place = np.empty(axes, np.int64)
+    for r in range(len(words)):
+        for t in range(axes):
+            place[t] = base[t]
+        for b in range((booleans + 7) // 8):
+            byte = (words[r, b // 8] >> np.uint64(8 * (b % 8))) & np.uint64(255)
+            for t in range(axes):
+                place[t] += bytewise[b, byte, t]
+        for c in range(categories):
+            bit = offsets[c] + levels[r, c]
+            for t in range(axes):
+                place[t] += levelwise[bit, t]
+        at = 0
+        for t in range(axes):
+            at += (place[t] // width - lowest[t]) * strides[t]
+        cell = lookup[at]
+        counts[cell] += 1
+        row = ones[cell]
+        for w in range(words.shape[1]):
+            word = words[r, w]
+            for j in range(min(WORD, booleans - w * WORD)):
+                row[w * WORD + j] += np.int64((word >> np.uint64(j)) & np.uint64(1))
+        for c in range(categories):
+            row[offsets[c] + levels[r, c]] += 1
+
+
+@njit(cache=True, nogil=True)
+def unpack(words, levels, booleans, codes):
+    """Codes (m, attributes) int64 of packed records, Booleans first."""
+    for r in range(len(words)):
+        for j in range(booleans):
+            codes[r, j] = np.int64((words[r, j // WORD] >> np.uint64(j % WORD)) & np.uint64(1))
+        for c in range(levels.shape[1]):
+            codes[r, booleans + c] = levels[r, c]
+
+
+@njit(cache=True, nogil=True)
+def add_tables(codes, members, strides, starts, tables):
+    """Add records to contingency tables laid end to end in tables (cells,) int64.
+
+    Table k counts attributes members[k] (order,) with strides[k] (order,), from place starts[k] on. codes (m, A) int64.
+    """
+    order = members.shape[1]
+    for r in range(len(codes)):
+        row = codes[r]
+        for k in range(len(members)):
+            at = starts[k]
+            for o in range(order):
+                at += row[members[k, o]] * strides[k, o]
+            tables[at] += 1

@@ -1,0 +1,287 @@
+"""Private centers of one array's clusters, without windows or files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .errors import ConfigError
+from .friends import FriendCounts
+from .lattice import Lattice
+from .ledgers import Request, Terms, WindowKey, open_ledger
+from .ledgers.base import STREAM_BLOCK, Charge
+from .noise import Noise
+from .releases.cluster_plan import ClusterJob
+from .releases.mixtures import PrivateMixture as Learned
+from .zcdp import PrivacyLoss
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from .friends import WindowView
+    from .oracles import Oracle
+
+
+@dataclass(frozen=True)
+class PrivateCenters:
+    """Centers of an array's clusters, or a refusal; all of it may be published.
+
+    Attributes
+    ----------
+    status : str
+        ``released`` or ``refused``.
+    reason : str or None
+        ``no_match``: the shards' tuples do not agree. ``no_radius``: not even their scale. ``too_few`` records.
+    centers, sigma : float64 (k, d) or None
+        In the rows' units, ascending, and the standard deviation of their noise.
+    counts : int64 (k,) or None
+        Noisy number of rows behind each.
+    tuples : int or None
+        Noisy number of shards that agreed; None also where a fallback answered.
+    spent : PrivacyLoss
+        What was started; the rest of the budget was not touched.
+    private : bool
+        False if drawn from a seeded source: never publish it then.
+    """
+
+    status: str
+    reason: str | None
+    centers: NDArray[np.float64] | None
+    sigma: NDArray[np.float64] | None
+    counts: NDArray[np.int64] | None
+    tuples: int | None
+    spent: PrivacyLoss
+    private: bool
+
+
+def private_centers(
+    points: ArrayLike,
+    k: int,
+    *,
+    ball: float,
+    rho: float,
+    delta: float,
+    size_hint: int,
+    step: float,
+    center: Sequence[float] | None = None,
+    oracle: str | Oracle = "auto",
+    radius: str | float = "histogram",
+    radius_min: float | None = None,
+    tuples: int | None = None,
+    spread: float | None = None,
+    method: str = "auto",
+    fallback: str | None = None,
+    fallback_share: float = 0.1,
+    noise: Noise | None = None,
+) -> PrivateCenters:
+    """Differentially private centers of k clusters that are well apart.
+
+    Parameters
+    ----------
+    points : array (n, d)
+        Rows that are not finite or lie outside the public ball are left out, each for itself.
+    k : int
+    ball : float
+        Radius of the public ball around `center` that rows lie in.
+    rho, delta : float
+        What the answer costs at most; a refusal gives back what it did not start, see `PrivateCenters.spent`.
+    size_hint : int
+        Public guess of n.
+    step : float
+        Width of the lattice that rows are rounded to; small against the clusters.
+    center : sequence of float, optional
+        0 by default.
+    oracle : str or callable
+        ``auto``, ``kmeans``, ``gaussians``, ``pca``, ``scipy``, or ``oracle(points (m, d), k, seed) -> (k, d)``, a pure
+        function that is asked for every shard.
+    radius : str or float
+        How the distance of matched centers is bounded: ``histogram``, ``search``, or a public radius.
+    radius_min : float, optional
+        Smallest distance between centers worth looking for; 1/1000 of the ball by default.
+    tuples : int, optional
+        Number of shards; by default the one that lets clusters lie closest together.
+    spread : float, optional
+        Public radius of a cluster; makes the last step's noise that much smaller.
+    method : str
+        ``friendly`` (FriendlyCore), ``ktuples`` (the k-tuple paper), ``auto``: whichever asks for less separation.
+    fallback : str, optional
+        ``lloyd``: answer with noisy Lloyd rounds from public centers where the shards do not agree.
+    fallback_share : float
+        Of rho, kept for it.
+    noise : Noise, optional
+        Exact noise from the operating system by default.
+
+    Raises
+    ------
+    ConfigError
+        A public parameter that cannot work; among them a budget or a size at which no number of shards could release.
+
+    Privacy
+    -------
+    Unit: one row. Relation: add or remove. (rho, delta)-zCDP for every content. You do the bookkeeping. Not covered:
+    run time, errors about the array's shape, and oracles that keep something between calls.
+
+    Complexity
+    ----------
+    The oracle on n rows in t parts, t**2 / 2 comparisons of tuples, O(n k d).
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FC_Clustering; see `releases.clusters.Centers` for where it differs.
+
+    Examples
+    --------
+    >>> import numpy as np, fcstream
+    >>> rng = np.random.default_rng(1)
+    >>> rows = rng.normal(0, 0.02, size=(30000, 2)) + rng.permutation([[0.5, 0.5], [-0.5, 0.0], [0.2, -0.6]] * 10000)
+    >>> answer = fcstream.private_centers(rows, 3, ball=1, rho=1, delta=1e-8, size_hint=30000, step=1e-5)
+    >>> answer.status, (answer.centers.round(1) + 0.0).tolist()
+    ('released', [[-0.5, 0.0], [0.2, -0.6], [0.5, 0.5]])
+    """
+    rows = _rows(points)
+    job = ClusterJob(
+        k, _center(center, rows.shape[1]), float(ball), size_hint, oracle, radius, radius_min, tuples, spread, fallback,
+        fallback_share, method=method,
+    )  # fmt: skip
+    lattice, noise = Lattice(step), noise or Noise()
+    mechanism = job.mechanism(_loss(rho, delta), lattice)
+    charge = _charge(mechanism.loss)
+    found = mechanism.find(_view(rows, job, lattice), noise, charge.start)
+    released = found.centers is not None
+    return PrivateCenters(
+        status="released" if released else "refused",
+        reason=found.reason,
+        centers=None if found.centers is None else found.centers * step,
+        sigma=None if found.sigma is None else found.sigma * step,
+        counts=found.counts,
+        tuples=found.tuples,
+        spent=mechanism.loss - charge.unused,
+        private=noise.private,
+    )
+
+
+@dataclass(frozen=True)
+class PrivateMixture:
+    """Weights, means and covariances of an array's clusters, or a refusal; all of it may be published.
+
+    Attributes
+    ----------
+    status, reason, spent, private
+        As of `PrivateCenters`.
+    weights : float64 (k,) or None
+    means : float64 (k, d) or None
+    covariances : float64 (k, d, d) or None
+        In the rows' units, positive semidefinite.
+    """
+
+    status: str
+    reason: str | None
+    weights: NDArray[np.float64] | None
+    means: NDArray[np.float64] | None
+    covariances: NDArray[np.float64] | None
+    spent: PrivacyLoss
+    private: bool
+
+
+def private_mixture(
+    points: ArrayLike,
+    k: int,
+    *,
+    ball: float,
+    spread: float,
+    rho: float,
+    delta: float,
+    size_hint: int,
+    step: float,
+    center: Sequence[float] | None = None,
+    oracle: str | Oracle = "gaussians",
+    method: str = "auto",
+    noise: Noise | None = None,
+) -> PrivateMixture:
+    """Differentially private weights, means and covariances of k clusters that are well apart.
+
+    Parameters
+    ----------
+    points, k, ball, rho, delta, size_hint, step, center, oracle, method, noise
+        As for `private_centers`. Half of the rows find the clusters, the other half is learned from.
+    spread : float
+        Public radius of a cluster around its center: rows farther out are clipped to it.
+
+    Raises
+    ------
+    ConfigError
+        A public parameter that cannot work.
+
+    Privacy
+    -------
+    Unit: one row. Relation: add or remove. (rho, delta)-zCDP: a row is in one half, and in one part of it.
+
+    Source
+    ------
+    Cohen et al. 2021, PrivatekGMM; see `releases.mixtures.PrivateMixture`.
+    """
+    rows = _rows(points)
+    where = _center(center, rows.shape[1])
+    job = ClusterJob(k, where, float(ball), max(1, size_hint // 2), oracle, spread=spread, method=method)
+    lattice, noise = Lattice(step), noise or Noise()
+    loss = _loss(rho, delta)
+    made = Learned(job.mechanism(loss, lattice), loss.rho_nano, lattice.radius_squared(spread, "spread"))
+    charge = _charge(made.loss)
+    found = made.release(_view(rows, job, lattice), noise, charge.start)
+    return PrivateMixture(
+        status="refused" if found.reason else "released",
+        reason=found.reason,
+        weights=found.weights,
+        means=None if found.means is None else found.means * step,
+        covariances=None if found.covariances is None else found.covariances * step * step,
+        spent=made.loss,
+        private=noise.private,
+    )
+
+
+def _loss(rho: float, delta: float) -> PrivacyLoss:
+    if not (0 < rho < 1e9 and 0 <= delta < 1):
+        raise ConfigError(
+            f"must be positive and below 1e9 (rho) and in [0, 1) (delta), got {rho:g}, {delta:g}", "rho, delta"
+        )
+    return PrivacyLoss.charge(rho, delta)
+
+
+def _center(center: Sequence[float] | None, dimension: int) -> tuple[float, ...]:
+    where = tuple(float(x) for x in center) if center is not None else (0.0,) * dimension
+    if len(where) != dimension:
+        raise ConfigError(f"must list {dimension} numbers, got {len(where)}", "center")
+    return where
+
+
+def _charge(loss: PrivacyLoss) -> Charge:
+    """An opened charge of a ledger that is forgotten with the answer."""
+    ledger = open_ledger("memory:", Terms("array", "stream", loss, ""))
+    charge = ledger.charge([Request(WindowKey(0, 0), loss, (STREAM_BLOCK,))])[0].charge
+    assert charge is not None
+    charge.open(loss)
+    return charge
+
+
+def _view(rows: NDArray[np.float64], job: ClusterJob, lattice: Lattice) -> WindowView:
+    """The rows near the public ball, on the lattice."""
+    for x in job.center:
+        lattice.check_range(x - job.ball, x + job.ball, "ball")
+    near = (np.abs(rows - job.center) <= job.ball).all(axis=1)  # also False for NaN
+    friends = FriendCounts(rows.shape[1], None)
+    friends.add(0, lattice.coordinates(rows[near]))
+    return friends.view([0])
+
+
+def _rows(points: ArrayLike) -> NDArray[np.float64]:
+    try:
+        rows = np.asarray(points, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError("must be a rectangular array of numbers", "points") from None
+    if rows.ndim != 2 or rows.shape[1] < 1:
+        raise ConfigError(f"must have shape (n, d) with d >= 1, got {rows.shape}", "points")
+    return rows

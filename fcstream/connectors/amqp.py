@@ -1,0 +1,344 @@
+"""AMQP 0-9-1 queues (RabbitMQ): messages that are forgotten once acknowledged, so they are read through a spool."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import ConfigError, FcstreamError, SinkError, SourceError
+from ..releases.base import Release
+from .base import Received
+from .retry import close_quietly, with_patience
+from .tls import distrust, tls_context
+from .urls import need
+
+if TYPE_CHECKING:
+    from .urls import Address
+
+T = TypeVar("T")
+_HEARTBEAT_S = 60
+_SOCKET_S = 10.0
+_WAIT_S = 1.0  # a consumer that is cancelled does not end a wait
+
+
+class AmqpQueue:
+    """Consumes a queue that exists, and acknowledges what the spool has; an `AckSource`.
+
+    Parameters
+    ----------
+    address : Address
+        ``amqp://[user:password@]host[:port][,host...]/[vhost]?queue=NAME``, ``amqps`` for TLS. Options: ``prefetch``
+        (messages that the broker sends ahead; 1000), ``delivery_id=message_id`` if those who publish give every message
+        a ``message_id`` of its own, which tells a message that is delivered again; ``patience`` (seconds), and with TLS
+        ``ca``, ``cert``, ``key`` (files in PEM).
+    name : str
+        Of the connection, as the broker lists it.
+    patience_s : float
+
+    Raises
+    ------
+    ConfigError, SourceError
+        The broker is asked at once, and not twice.
+
+    Notes
+    -----
+    Not for several threads. The broker closes a connection that is not used for some minutes; the next call opens it
+    again, and what was not acknowledged comes again. A quorum queue with a ``x-delivery-limit`` (20 by default from
+    RabbitMQ 4 on) takes that for failed tries and drops such messages in the end: set it to -1. `close` waits until the
+    broker has seen the acknowledgements.
+    """
+
+    def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
+        self._queue = address.take("queue")
+        self._prefetch = int(address.take_number("prefetch", 1000))
+        identity = address.take("delivery_id", "none")
+        if identity not in ("none", "message_id") or not 1 <= self._prefetch <= 65535:
+            raise ConfigError(
+                "must have `prefetch` in [1, 65535] and `delivery_id` = none or message_id, got "
+                f"{self._prefetch} and {identity!r}",
+                address.place,
+            )
+        self._by_message_id = identity == "message_id"
+        self._is_cancelled = False
+        self._ready: deque[Received] = deque()
+        self._given: deque[int] = deque()  # tags that wait to be acknowledged, ascending
+        self._link = _Link(address, name, patience_s, SourceError, self._consume)
+        self._link.open()
+
+    def receive(self, max_messages: int, timeout_s: float) -> list[Received]:
+        until = time.monotonic() + timeout_s
+        self._link.do(lambda channel: self._gather(channel, max_messages, until))
+        found = [self._ready.popleft() for _ in range(min(max_messages, len(self._ready)))]
+        self._given.extend(received.token[1] for received in found)
+        return found
+
+    def acknowledge(self, received: Sequence[Received]) -> None:
+        tags = [one.token[1] for one in received if self.is_current(one)]
+        together = tags == [self._given[i] for i in range(min(len(tags), len(self._given)))]
+        for tag in tags[-1:] if together else tags:
+            self._link.attempt(partial(_acknowledge, tag=tag, multiple=together))
+        if together:
+            for _ in tags:
+                self._given.popleft()
+        else:
+            self._given = deque(tag for tag in self._given if tag not in set(tags))
+
+    def pending(self) -> bool:
+        return self._link.do(self._count) > 0
+
+    def delivery_id(self, received: Received) -> bytes | None:
+        """What a message keeps when it is delivered again; None if it has nothing."""
+        identity: str | None = received.token[2]
+        return identity.encode() if self._by_message_id and identity else None
+
+    def is_current(self, received: Received) -> bool:
+        """Whether the connection that it came by is still the one."""
+        return received.token[0] is self._link.channel
+
+    def close(self) -> None:
+        self._link.attempt(
+            lambda channel: channel.queue_declare(self._queue, passive=True)
+        )  # acknowledgements are seen
+        self._link.close()
+
+    def _consume(self, channel: Any) -> None:
+        """After every connection: what was not acknowledged comes again."""
+        self._ready.clear()
+        self._given.clear()
+        self._is_cancelled = False
+
+        def take(_channel: object, method: Any, properties: Any, body: bytes) -> None:
+            self._ready.append(Received(body, (channel, method.delivery_tag, properties.message_id)))
+
+        def cancel(_frame: object) -> None:
+            self._is_cancelled = True
+
+        channel.basic_qos(prefetch_count=self._prefetch)
+        channel.basic_consume(self._queue, take)
+        channel.add_on_cancel_callback(cancel)  # the queue was deleted, or moved
+
+    def _gather(self, channel: Any, most: int, until: float) -> None:
+        """Wait for the first message; then take what is there."""
+        before = -1
+        while before < len(self._ready) < most:
+            before = len(self._ready)
+            channel.connection.process_data_events(0 if before else max(0.0, min(until - time.monotonic(), _WAIT_S)))
+            self._check()
+            if not self._ready and time.monotonic() < until:
+                before = -1
+
+    def _count(self, channel: Any) -> int:
+        """Messages that the broker could still give. Asked twice: the second answer follows what it was sending."""
+        for _ in range(2):
+            answer = channel.queue_declare(self._queue, passive=True)
+        channel.connection.process_data_events(0)
+        self._check()
+        return len(self._ready) + int(answer.method.message_count)
+
+    def _check(self) -> None:
+        if self._is_cancelled:
+            raise _Lost("the queue cancelled its consumer")
+
+
+class AmqpSink:
+    """Publishes releases as persistent messages, each confirmed by the broker; a `Sink`.
+
+    At least once: after a crash or a lost connection the last ones may come again, with the same ``message_id``, which
+    is ``STREAM:OPEN:CLOSE`` of the window (milliseconds).
+
+    Parameters
+    ----------
+    address : Address
+        ``amqp://[user:password@]host[:port][,host...]/[vhost]?queue=NAME``, or ``?exchange=NAME&routing_key=KEY``;
+        ``amqps`` for TLS. Options: ``patience``, and those of TLS.
+    patience_s : float
+
+    Raises
+    ------
+    ConfigError, SinkError
+        Also (from `write`) if no queue would get the message.
+    """
+
+    def __init__(self, address: Address, patience_s: float = 60.0) -> None:
+        self._exchange = address.take("exchange", "")
+        self._key = address.take("routing_key", "") if self._exchange else address.take("queue")
+        self._where = address.masked
+        self._link = _Link(address, "fcstream", patience_s, SinkError, self._prepare)
+        self._link.open()
+
+    def write(self, releases: Sequence[Release]) -> None:
+        ids = [f"{release.stream}:{release.window_open_ms}:{release.window_close_ms}" for release in releases]
+        self._post([(release.to_bytes(), name) for release, name in zip(releases, ids, strict=True)])
+
+    def send(self, bodies: Sequence[bytes]) -> None:
+        self._post([(body, None) for body in bodies])
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        return list(releases)
+
+    def last(self) -> Release | None:
+        return None
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _prepare(self, channel: Any) -> None:
+        if self._exchange:
+            channel.exchange_declare(self._exchange, passive=True)
+        else:
+            channel.queue_declare(self._key, passive=True)
+        channel.confirm_delivery()
+
+    def _post(self, messages: Sequence[tuple[bytes, str | None]]) -> None:
+        waiting = deque(messages)
+
+        def publish(channel: Any) -> None:
+            while waiting:
+                self._publish(channel, *waiting[0])
+                waiting.popleft()
+
+        self._link.do(publish)
+
+    def _publish(self, channel: Any, body: bytes, message_id: str | None) -> None:
+        import pika
+
+        properties = pika.BasicProperties(content_type="application/json", delivery_mode=2, message_id=message_id)
+        try:
+            channel.basic_publish(self._exchange, self._key, body, properties, mandatory=True)
+        except (pika.exceptions.UnroutableError, pika.exceptions.NackError):
+            raise SinkError(
+                f"{self._where} must reach a queue that takes messages: bind one to the exchange, or make room in it"
+            ) from None
+
+
+def _acknowledge(channel: Any, tag: int, multiple: bool) -> None:
+    channel.basic_ack(tag, multiple=multiple)
+
+
+class _Lost(Exception):
+    """The connection, or what it needs of the broker."""
+
+
+class _Link:
+    """A connection with one channel that comes back after it was lost, and whose errors tell no secrets."""
+
+    def __init__(
+        self,
+        address: Address,
+        name: str,
+        patience_s: float,
+        error: type[FcstreamError],
+        prepare: Callable[[Any], None],
+    ) -> None:
+        try:
+            import pika
+            import pika.adapters.utils.connection_workflow
+        except ImportError:
+            raise need("pika", "rabbitmq", address.place) from None
+        self.channel: Any = None
+        """None if the connection was lost."""
+        self._where, self._error, self._prepare = address.masked, error, prepare
+        self._patience_s = address.take_number("patience", patience_s)
+        logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it calls errors, we tell ourselves
+        context = tls_context(address) if address.scheme == "amqps" else None
+        address.finish()
+        stages = pika.adapters.utils.connection_workflow.AMQPConnectorException  # some of these get out
+        self._errors = (pika.exceptions.AMQPError, stages, OSError)
+        port = 5672 if context is None else 5671
+        self._parameters = [
+            pika.ConnectionParameters(
+                host=host,
+                port=given or port,
+                virtual_host=address.path or "/",
+                credentials=pika.PlainCredentials(address.user or "guest", address.password or "guest"),
+                ssl_options=None if context is None else pika.SSLOptions(context, host),
+                heartbeat=_HEARTBEAT_S,
+                blocked_connection_timeout=_SOCKET_S,
+                socket_timeout=_SOCKET_S,
+                stack_timeout=_SOCKET_S,
+                client_properties={"connection_name": name},
+            )
+            for host, given in address.hosts
+        ]
+
+    def open(self) -> None:
+        """The first connection: one try."""
+        try:
+            self._connect()
+        except _Lost as lost:
+            raise self._unreachable(lost) from None
+
+    def do(self, action: Callable[[Any], T]) -> T:
+        """Do something with the channel that is safe to repeat."""
+        return with_patience(lambda: self._once(action), self._connect, (_Lost,), self._patience_s, self._unreachable)
+
+    def attempt(self, action: Callable[[Any], object]) -> None:
+        """Do something if the connection is there; if it is lost meanwhile, that is noticed later."""
+        try:
+            self._once(action)
+        except _Lost:
+            pass
+
+    def drop(self) -> None:
+        """Take the connection as lost."""
+        channel, self.channel = self.channel, None
+        if channel is not None:
+            _let_go(channel.connection)
+
+    def close(self) -> None:
+        self.drop()
+
+    def _once(self, action: Callable[[Any], T]) -> T:
+        if self.channel is None:
+            raise _Lost("not connected")
+        try:
+            return action(self.channel)
+        except self._errors as error:
+            self.drop()
+            raise _Lost(_words(error)) from None
+
+    def _connect(self) -> None:
+        import pika
+
+        self.drop()
+        for parameters in self._parameters:
+            connection = None
+            try:
+                connection = pika.BlockingConnection(parameters)
+                channel = connection.channel()
+                self._prepare(channel)
+            except self._errors as error:
+                lost = _Lost(_words(error))
+                if connection is not None:
+                    _let_go(connection)
+            else:
+                self.channel = channel
+                return
+        raise lost
+
+    def _unreachable(self, error: BaseException) -> FcstreamError:
+        return self._error(f"{self._where} cannot be used: {error}; start the broker, or correct the address")
+
+
+def _let_go(connection: Any) -> None:
+    try:
+        connection.close()
+    except Exception:  # one that was lost refuses, and keeps the sockets of its selector
+        close_quietly(lambda: connection._cleanup())
+
+
+def _words(error: BaseException) -> str:
+    """What is safe to tell: the broker's own words, the system's, or the class."""
+    if why := distrust(error):
+        return why
+    words = getattr(error, "reply_text", None) or getattr(error, "strerror", None)
+    for inner in (getattr(error, "exception", None), *error.args):
+        if isinstance(inner, BaseException):
+            words = words or _words(inner)
+        elif isinstance(inner, str) and inner.startswith("ConnectionClosedByBroker"):
+            words = words or inner
+    return str(words or type(error).__name__)

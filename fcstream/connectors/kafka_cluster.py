@@ -1,0 +1,200 @@
+"""Kafka's brokers, as its source and its sink see them: where they are, how to log in, who is away since when."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import ConfigError, FcstreamError
+from .retry import with_patience
+from .tls import TRUST
+from .urls import Address, need
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+T = TypeVar("T")
+LOG = logging.getLogger("fcstream.connectors.kafka")
+ASK_S = 3.0  # for one answer of a broker
+FINAL = {
+    *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"),
+    *("CLUSTER_AUTHORIZATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE", "INVALID_GROUP_ID"),
+    *("_FATAL", "FENCED_INSTANCE_ID", "UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE", "INCONSISTENT_GROUP_PROTOCOL"),
+}
+"""Errors that waiting does not mend."""
+_SECURITY = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+_SASL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_REMEDY = "correct the login, or what it is allowed to do"
+
+
+class Lost(Exception):
+    """The brokers did not answer, or not with what was asked for."""
+
+
+class Cluster:
+    """Where the brokers are and how to log in; what their clients complained about, and since when.
+
+    Takes the connection's options of an address; `error` is the type that it raises.
+    """
+
+    def __init__(self, address: Address, name: str, patience_s: float, error: type[FcstreamError]) -> None:
+        try:
+            import confluent_kafka
+            import confluent_kafka.admin
+        except ImportError:
+            raise need("confluent-kafka", "kafka", address.place) from None
+        self.kafka: Any = confluent_kafka
+        self.place = address.masked
+        self.patience_s = address.take_number("patience", patience_s)
+        self.down_since: float | None = None
+        self._error, self._key, self._password = error, address.place, address.password
+        self._why = self._final = ""
+        self.topics = tuple(dict.fromkeys(address.path.split(",")))
+        if not all(re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) for topic in self.topics):
+            raise ConfigError(f"must name a topic after the host, got {self.place}", self._key)
+        self.settings = {
+            "bootstrap.servers": address.listing(9092),
+            "client.id": name,
+            "socket.timeout.ms": int(1000 * max(2.0, min(self.patience_s, 20.0))),
+            "log_level": 0,  # what matters comes through `hear`
+            **_login(address),
+        }
+        # Asked for ends on a connection of its own: on the consumer's, every question waits behind its long polls.
+        self._specs: Any = vars(confluent_kafka.admin)["OffsetSpec"]
+        self.admin = self.make(confluent_kafka.admin.AdminClient, {"error_cb": partial(self.hear, is_idle=True)})
+
+    def make(self, client: Callable[[dict[str, Any]], T], extra: Mapping[str, Any]) -> T:
+        """A client with these settings."""
+        try:
+            return client({**self.settings, "error_cb": self.hear, **extra})
+        except self.kafka.KafkaException as error:
+            raise ConfigError(f"cannot be used: {self.say(error.args[0])}, got {self.place}", self._key) from None
+
+    def say(self, error: KafkaError) -> str:
+        """What a client says, on one line, without our secrets."""
+        text = " ".join(error.str().split())[:300] or error.name()
+        return text.replace(self._password, "***") if self._password else text
+
+    def hear(self, error: KafkaError, is_idle: bool = False) -> None:
+        """Called by a client, within our own calls, for what happens in its background."""
+        if error.name() in FINAL or error.fatal():
+            self._final = self.say(error)
+        elif error.name() != "_ALL_BROKERS_DOWN":
+            self._why = self.say(error)
+        elif not is_idle:  # one that idles loses its connections rightly
+            self.is_down("")
+
+    def is_down(self, why: str) -> None:
+        self._why = why or self._why
+        if self.down_since is None:
+            self.down_since = time.monotonic()
+            LOG.warning("%s does not answer; trying again", self.place)
+
+    def is_up(self) -> None:
+        if self.down_since is not None:
+            self.down_since = None
+            LOG.warning("%s answers again", self.place)
+
+    def check(self) -> None:
+        """Raise what waiting does not mend, once."""
+        final, self._final = self._final, ""
+        if final:
+            raise self._error(f"{self.place} refuses: {final}; {_REMEDY}")
+
+    def gone(self, last: BaseException) -> FcstreamError:
+        """The error when patience has ended."""
+        why = self._why or str(last) or "no answer"
+        long = f"{self.place} did not answer for {self.patience_s:g} s"
+        is_distrusted = "certificate verify failed" in why
+        return self._error(
+            f"{long}: {why}; {TRUST if is_distrusted else 'check that the brokers run and can be reached'}"
+        )
+
+    def patiently(self, action: Callable[[], T]) -> T:
+        """Ask until an answer comes; `action` raises `Lost` or the client's errors."""
+
+        def act() -> T:
+            try:
+                return action()
+            except self.kafka.KafkaException as error:
+                raise self.sorted(error.args[0]) from None
+            except TimeoutError:
+                raise Lost from None
+            finally:
+                self.admin.poll(0)
+
+        return with_patience(act, self.check, (Lost,), self.patience_s, self.gone)
+
+    def sorted(self, error: KafkaError) -> Exception:
+        """An error of the client as one to be waited out, or one to raise."""
+        if error.name() in FINAL or error.fatal():
+            return self._error(f"{self.place} refuses: {self.say(error)}; {_REMEDY}")
+        return Lost(self.say(error))
+
+    def meet(self, client: Any) -> dict[str, list[int]]:
+        """Each topic's partitions, once the brokers answer; a producer makes topics by asking, if it may."""
+        until = time.monotonic() + min(5.0, self.patience_s / 2)  # one that was made just now
+        waits = iter((0.5, 1.0, 2.0))  # short at first: what refuses a login leaves us waiting
+
+        def ask() -> dict[str, list[int]]:
+            found = self.partitions(client, next(waits, ASK_S))
+            if not all(found.values()):
+                if time.monotonic() > until:
+                    raise self._error(f"{self.place} has no such topic: create it, or correct `{self._key}`")
+                raise Lost
+            return found
+
+        return self.patiently(ask)
+
+    def partitions(self, client: Any, seconds: float) -> dict[str, list[int]]:
+        """Empty for an unknown topic."""
+        found = {}
+        for topic in self.topics:
+            data = client.list_topics(topic, timeout=min(seconds, self.patience_s)).topics[topic]
+            if data.error is not None and "UNKNOWN_TOPIC" not in data.error.name():
+                raise self.sorted(data.error)
+            found[topic] = sorted(data.partitions)
+        if all(found.values()):
+            self.is_up()
+        return found
+
+    def spans(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+        """First offset that each partition still has, and the one after its last that is committed."""
+        if not partitions:
+            return {}
+        seconds, level = min(ASK_S, self.patience_s), self.kafka.IsolationLevel.READ_COMMITTED
+        asked = [self.kafka.TopicPartition(*partition) for partition in partitions]
+        answers = [
+            self.admin.list_offsets(dict.fromkeys(asked, kind()), isolation_level=level, request_timeout=seconds)
+            for kind in (self._specs.earliest, self._specs.latest)
+        ]
+        lows, highs = (
+            {(each.topic, each.partition): int(found.result(seconds + 1).offset) for each, found in answer.items()}
+            for answer in answers
+        )
+        self.is_up()
+        return {partition: (lows[partition], highs[partition]) for partition in partitions}
+
+
+def _login(address: Address) -> dict[str, Any]:
+    """The client's settings for how to connect."""
+    user, password, ca = address.user, address.password, address.take("ca", "")
+    security = address.take("security", "sasl_ssl" if user else "ssl" if ca else "plaintext").lower()
+    sasl = address.take("sasl", "PLAIN").upper()
+    files = {"ca": ca, "certificate": address.take("cert", ""), "key": address.take("key", "")}
+    for name, value, known in (("security", security, _SECURITY), ("sasl", sasl, _SASL)):
+        if value not in known:
+            raise ConfigError(f"must have one of {', '.join(known)} as `{name}`, got {value!r}", address.place)
+    settings: dict[str, Any] = {"security.protocol": security}
+    if security.startswith("sasl") != (user is not None) or (user is None) != (password is None):
+        wrong = "must have a user and a password with security 'sasl_...', and only then"
+        raise ConfigError(f"{wrong}, got {address.masked}", address.place)
+    if any(files.values()) and not security.endswith("ssl"):
+        raise ConfigError(f"must have security 'ssl' or 'sasl_ssl' with certificates, got {security!r}", address.place)
+    if user is not None:
+        settings |= {"sasl.mechanism": sasl, "sasl.username": user, "sasl.password": password}
+    return settings | {f"ssl.{name}.location": path for name, path in files.items() if path}

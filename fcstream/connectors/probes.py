@@ -1,0 +1,543 @@
+"""A look at what a source or sink connects to, for ``fcstream doctor``: nothing is consumed, committed or written.
+
+What can be found out without leaving a trace differs from system to system; a probe says what it did not try.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError, SinkError, SourceError
+from .retry import close_quietly
+from .urls import Address, parse
+
+PATIENCE_S = 4.0
+_SETTINGS_S = 2.0
+_MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes
+    ----------
+    check : str
+        What was looked at, for instance ``source``.
+    level : str
+        ``ok``, ``warning`` or ``problem``.
+    what, remedy : str
+        No secrets. The remedy of what is ok is empty.
+    """
+
+    check: str
+    level: str
+    what: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.check}: {self.what}" + (f"; {self.remedy}" if self.remedy else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Another machine's clock: how far it is ahead of ours, and by how much that may be wrong."""
+
+    whose: str
+    ahead_ms: float
+    doubt_ms: float
+
+    @classmethod
+    def read(cls, whose: str, ask: Callable[[], float]) -> Clock:
+        """`ask` returns Unix milliseconds; the shorter it takes, the less doubt."""
+        before = time.time_ns() / 1e6
+        theirs = ask()
+        after = time.time_ns() / 1e6
+        return cls(whose, theirs - (before + after) / 2, (after - before) / 2)
+
+
+@dataclass(slots=True)
+class Checkup:
+    """What is found, in order.
+
+    Attributes
+    ----------
+    need_ms : int
+        For how long a source must keep a message: a window and its lateness.
+    """
+
+    need_ms: int
+    findings: list[Finding] = field(default_factory=list)
+    clocks: list[Clock] = field(default_factory=list)
+
+    def ok(self, check: str, what: str) -> None:
+        self.findings.append(Finding(check, "ok", what))
+
+    def warn(self, check: str, what: str, remedy: str) -> None:
+        self.findings.append(Finding(check, "warning", what, remedy))
+
+    def problem(self, check: str, what: str, remedy: str) -> None:
+        self.findings.append(Finding(check, "problem", what, remedy))
+
+    def retention(self, keeps_ms: float) -> None:
+        """Of a source that forgets by time."""
+        keeps = f"the broker keeps messages for {keeps_ms / _MINUTE_MS:.3g} minutes"
+        wants = f"a window and its lateness take {self.need_ms / _MINUTE_MS:.3g}"
+        if keeps_ms < self.need_ms:
+            self.problem("source", f"{keeps}, {wants}", "let it keep them longer: a restart could not read them again")
+        elif keeps_ms < 2 * self.need_ms:
+            self.warn("source", f"{keeps}, {wants}", "let it keep them for the longest pause you want to survive too")
+        else:
+            self.ok("source", keeps)
+
+
+def probe_source(found: Checkup, url: str, name: str) -> None:
+    """Look at a live source.
+
+    Raises
+    ------
+    FcstreamError
+        It cannot be used; what was found before stands in `found`.
+    """
+    address = _address(url, "source.url")
+    probes = {"redis": _redis_source, "rediss": _redis_source, "kafka": _kafka_source, "nats": _nats_source}
+    probes |= {"mqtt": _mqtt_source, "mqtts": _mqtt_source, "amqp": _amqp_source, "amqps": _amqp_source}
+    probes |= {"rabbitmq-stream": _rabbit_stream_source, "rabbitmq-stream+tls": _rabbit_stream_source}
+    if address.scheme in probes:
+        probes[address.scheme](found, address, name)
+    else:
+        _reach(found, "source", address)
+
+
+def probe_sink(found: Checkup, url: str) -> None:
+    """Look at a sink; see `probe_source`."""
+    scheme, _, place = url.partition(":")
+    if scheme == "jsonl":
+        if place != "-":
+            probe_file(found, "sink", place)
+        return
+    if scheme in ("csv-tables", "jsonl-tables", "parquet-tables"):
+        probe_folder(found, "sink", place)
+        return
+    _probe_sink(found, _address(url, "sink.url"))
+
+
+def probe_letters(found: Checkup, url: str) -> None:
+    """Look at a broker that gets dead letters; see `probe_source`."""
+    address = _address(url, "dead_letter.url")
+    if address.scheme in ("postgresql", "http", "https"):
+        raise ConfigError(f"must be 'jsonl:PATH' or a broker's, got {address.scheme!r}", address.place)
+    inner = Checkup(found.need_ms)
+    _probe_sink(inner, address)
+    found.findings += [replace(finding, check="dead letters") for finding in inner.findings]
+
+
+def _probe_sink(found: Checkup, address: Address) -> None:
+    probes = {"redis": _redis_sink, "rediss": _redis_sink, "kafka": _kafka_sink, "nats": _nats_sink}
+    probes |= {"mqtt": _mqtt_sink, "mqtts": _mqtt_sink, "http": _webhook, "https": _webhook}
+    probes |= {"amqp": _amqp_sink, "amqps": _amqp_sink, "postgresql": _postgres_sink}
+    probes |= {"rabbitmq-stream": _rabbit_stream_sink, "rabbitmq-stream+tls": _rabbit_stream_sink}
+    if address.scheme in probes:
+        probes[address.scheme](found, address)
+    else:
+        _reach(found, "sink", address)
+
+
+def probe_file(found: Checkup, check: str, place: str) -> None:
+    """A file that is appended to."""
+    path = Path(place)
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        found.problem(check, f"the folder of {place} does not exist", f"make {folder}")
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        found.problem(check, f"{folder} may not be written by this user", "change its owner or mode")
+    elif path.exists() and not (path.is_file() and os.access(path, os.R_OK | os.W_OK)):
+        found.problem(check, f"{place} cannot be read and written", "change its owner or mode, or name another file")
+    else:
+        found.ok(check, f"{place} can be {'appended to' if path.exists() else 'made'}; no line was written")
+
+
+def probe_folder(found: Checkup, check: str, place: str) -> None:
+    """A folder that files are put into."""
+    folder = Path(place)
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        found.problem(check, f"{folder} may not be written by this user", "change its owner or mode")
+    else:
+        found.ok(check, f"tables can be put into {place}; none was written")
+
+
+def _address(url: str, place: str) -> Address:
+    address = parse(url, place)
+    option = "fcstream.patience" if address.scheme.startswith("http") else "patience"
+    address.options[option] = str(PATIENCE_S)
+    return address
+
+
+def _reach(found: Checkup, check: str, address: Address) -> None:
+    """What has no probe of its own: whether something listens there."""
+    host, port = address.host(0)
+    try:
+        socket.create_connection((host, port), PATIENCE_S).close()
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        found.problem(check, f"{address.masked} cannot be reached: {why}", "start the server, or correct the address")
+        return
+    found.ok(check, f"something listens at {host}:{port}; not tried: login, permission, existence")
+
+
+# -- Redis -------------------------------------------------------------------------------------------------------------
+
+
+def _redis_source(found: Checkup, address: Address, name: str) -> None:
+    from .redis_streams import RedisSource
+
+    with closing(RedisSource(address, name)) as source:
+        link = source._link
+        found.clocks.append(Clock.read("Redis", lambda: link.do(_redis_time)))
+        for key in source.ends():
+            if link.do(partial(_redis_type, key=key)) == "none":
+                found.warn("source", f"stream {key} does not exist yet", "check its name, or start what writes to it")
+                continue
+            found.ok("source", f"stream {key} can be read up to id {link.do(partial(_last_id, key=key))}")
+            _redis_trimming(found, link.do(partial(_redis_info, key=key)), key)
+        # Taking a field away that is not there changes nothing, and is refused to those who may not write.
+        link.do(lambda client: client.hdel(source._positions_key, "fcstream doctor"))
+        found.ok("source", f"the consumer is {name!r}; its positions can be written")
+        _redis_durability(found, link, "source")
+
+
+def _last_id(client: Any, key: str) -> str:
+    last = client.xrevrange(key, count=1)
+    return str(last[0][0].decode()) if last else "0-0 (it is empty)"
+
+
+def _redis_type(client: Any, key: str) -> str:
+    return str(client.type(key).decode())
+
+
+def _redis_info(client: Any, key: str) -> dict[str, Any]:
+    return dict(client.xinfo_stream(key))
+
+
+def _redis_time(client: Any) -> float:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) / 1000
+
+
+def _redis_trimming(found: Checkup, info: dict[str, Any], key: str) -> None:
+    """Trimming is decided by those who add; its traces can be seen."""
+    first, added = info.get("first-entry"), info.get("entries-added")
+    if added is None or not first or added <= info["length"]:
+        return
+    kept_ms = time.time_ns() // 1_000_000 - int(first[0].partition(b"-")[0])
+    if kept_ms < found.need_ms:
+        found.warn(
+            "source",
+            f"entries of stream {key} were removed, and the oldest left is {kept_ms / 1000:.0f} s old, while a window "
+            f"and its lateness take {found.need_ms / 1000:.0f} s",
+            "trim it later (MAXLEN, MINID): a restart could not read the open window again",
+        )
+
+
+def _redis_durability(found: Checkup, link: Any, check: str) -> None:
+    try:
+        info = link.do(lambda client: client.info("persistence"))
+    except (SourceError, SinkError):
+        return  # this login may not ask
+    if not info.get("aof_enabled"):
+        found.warn(
+            check, "the server writes nothing to disk at once (appendonly no)", "switch it on, or lose what came last"
+        )
+
+
+def _redis_sink(found: Checkup, address: Address) -> None:
+    from .redis_streams import RedisSink, _kind
+
+    where = address.masked
+
+    def add(client: Any) -> str:
+        # An id that cannot be: refused for that reason alone by a server that would take another one.
+        try:
+            client.execute_command("XADD", sink._key, "0-0", "data", "")
+        except Exception as error:
+            return "" if "greater than 0-0" in str(error) else _kind(error)
+        return "it takes what it should not"
+
+    with closing(RedisSink(address)) as sink:
+        found.clocks.append(Clock.read("the sink's Redis", lambda: sink._link.do(_redis_time)))
+        refusal = sink._link.do(add)
+        kind = sink._link.do(partial(_redis_type, key=sink._key))
+        if refusal and kind in ("none", "stream"):
+            found.problem(
+                "sink",
+                f"{where} does not take entries: {refusal}",
+                "correct the login's rights, or the server's memory and replication",
+            )
+        elif kind not in ("none", "stream"):
+            found.problem("sink", f"{where}: its key holds a {kind}", "name another key as `stream`")
+        else:
+            if address.place == "sink.url":
+                sink.last()
+            found.ok("sink", f"{where} takes entries; none was added")
+
+
+# -- Kafka -------------------------------------------------------------------------------------------------------------
+
+
+def _kafka_source(found: Checkup, address: Address, name: str) -> None:
+    from .kafka_cluster import Cluster
+
+    for option, default in (("session_s", 45.0), ("max_poll_s", 300.0)):
+        address.take_number(option, default)
+    group = address.take("group", name)
+    address.take("instance", "")
+    cluster = Cluster(address, name, PATIENCE_S, SourceError)
+    address.finish()
+    kafka = cluster.kafka
+    # Never subscribed, so no member of the group, and nobody is disturbed; a producer could make topics by asking.
+    consumer = cluster.make(kafka.Consumer, {"group.id": group, "allow.auto.create.topics": False})
+    try:
+        topics = cluster.meet(consumer)
+        partitions = [(topic, number) for topic, numbers in topics.items() for number in numbers]
+        cluster.patiently(lambda: cluster.spans(partitions))
+        asked = [kafka.TopicPartition(*partition) for partition in partitions]
+        cluster.patiently(lambda: consumer.committed(asked, timeout=PATIENCE_S))
+    finally:
+        close_quietly(consumer.close)
+    for topic, numbers in topics.items():
+        found.ok("source", f"topic {topic} has {len(numbers)} partitions, and their ends can be asked for")
+        _kafka_settings(found, cluster, topic)
+    found.ok("source", f"the group is {group!r}, and its positions can be read; not tried: reading, writing positions")
+
+
+def _kafka_settings(found: Checkup, cluster: Any, topic: str) -> None:
+    resource = cluster.kafka.admin.ConfigResource(cluster.kafka.admin.ConfigResource.Type.TOPIC, topic)
+    try:
+        answer = cluster.admin.describe_configs([resource], request_timeout=_SETTINGS_S)[resource].result(
+            _SETTINGS_S + 1
+        )
+        values = {name: entry.value for name, entry in answer.items()}
+        keeps, stamps = float(values["retention.ms"]), values["message.timestamp.type"]
+    except Exception as error:
+        found.warn(
+            "source",
+            f"topic {topic} does not tell its settings ({type(error).__name__})",
+            "see yourself that retention.ms is long enough, and message.timestamp.type is LogAppendTime",
+        )
+        return
+    if keeps >= 0:
+        found.retention(keeps)
+    if stamps == "LogAppendTime":
+        found.ok("source", f"topic {topic} stamps messages by the brokers' clock")
+    else:
+        found.warn(
+            "source",
+            f"topic {topic} has message.timestamp.type = {stamps}: producers choose when their messages arrived",
+            "set it to LogAppendTime",
+        )
+
+
+def _kafka_sink(found: Checkup, address: Address) -> None:
+    from .kafka_cluster import Cluster
+
+    cluster = Cluster(address, "fcstream-doctor", PATIENCE_S, SinkError)
+    settings = {"group.id": "fcstream-doctor", "allow.auto.create.topics": False}
+    consumer = cluster.make(cluster.kafka.Consumer, settings)
+    try:
+        topics = cluster.meet(consumer)
+    finally:
+        close_quietly(consumer.close)
+    found.ok("sink", f"topic {', '.join(topics)} exists; not tried: writing")
+
+
+# -- NATS --------------------------------------------------------------------------------------------------------------
+
+
+def _nats_source(found: Checkup, address: Address, name: str) -> None:
+    from .jetstream import _stream_of, _Wire
+
+    stream, bucket = _stream_of(address), address.take("bucket", "fcstream_positions")
+    address.take("subject", ">")
+    group = address.take("group", name)
+    wire = _Wire(address, PATIENCE_S, SourceError)
+
+    async def info() -> Any:
+        return await wire._api(f"STREAM.INFO.{stream}")
+
+    async def positions() -> bool:
+        import nats.js.errors
+
+        try:
+            await wire.js.key_value(bucket)
+        except nats.js.errors.NotFoundError:
+            return False
+        return True
+
+    with closing(wire):
+        answer = wire.first(info)
+        if "ts" in answer:  # servers tell their time since 2.10
+            found.clocks.append(Clock.read("NATS", lambda: _nats_time(wire.do(info)["ts"])))
+        state, config = answer["state"], answer["config"]
+        found.ok("source", f"stream {stream} holds messages {state['first_seq']} to {state['last_seq']}")
+        if config.get("retention", "limits") != "limits":
+            found.problem(
+                "source",
+                f"stream {stream} drops messages that are acknowledged or that nobody is interested in",
+                "give it the retention policy 'limits': open windows are read again after a restart",
+            )
+        if config.get("max_age"):
+            found.retention(config["max_age"] / 1e6)
+        where = f"bucket {bucket}" if wire.do(positions) else f"bucket {bucket}, which will be made"
+        found.ok("source", f"the consumer is {group!r}, its positions are kept in {where}; not tried: reading, writing")
+
+
+def _nats_time(text: str) -> float:
+    """Unix milliseconds of ``2026-01-01T00:00:00.123456789Z``."""
+    return datetime.datetime.fromisoformat(text[:26].rstrip("Z") + "+00:00").timestamp() * 1000
+
+
+def _nats_sink(found: Checkup, address: Address) -> None:
+    from .jetstream import NatsSink
+
+    with closing(NatsSink(address)) as sink:
+        if address.place == "sink.url":
+            sink.last()
+        found.ok("sink", f"stream {sink._stream} takes subject {sink._subject}; not tried: publishing")
+
+
+# -- MQTT --------------------------------------------------------------------------------------------------------------
+
+
+def _mqtt_source(found: Checkup, address: Address, name: str) -> None:
+    from .mqtt import _Connection, _Link, _topic
+
+    topic, client_id = _topic(address), address.take("client_id", name)
+    for option, default in (("inflight", 1000), ("session", 604800)):
+        address.take_number(option, default)
+    is_shared = topic.startswith("$share/")
+
+    def prepare(connection: _Connection, host: str, port: int) -> None:
+        connection.open(host, port)
+        if not is_shared:  # a copy goes to each client: nothing is taken from the one that runs
+            connection.subscribe(topic, retained=False)
+
+    _Link(address, PATIENCE_S, SourceError, "", {}, prepare).close()
+    said = "not tried: subscribing, which would take messages of a shared subscription" if is_shared else "with QoS 1"
+    found.ok("source", f"{address.masked} answers and may be subscribed to, {said}; the client is {client_id!r}")
+
+
+def _mqtt_sink(found: Checkup, address: Address) -> None:
+    from .mqtt import MqttSink
+
+    address.options.pop("client_id", None)  # one that runs would be sent away
+    with closing(MqttSink(address)) as sink:
+        if address.place == "sink.url":
+            sink.last()
+    found.ok("sink", f"{address.masked} answers; not tried: publishing")
+
+
+# -- RabbitMQ ----------------------------------------------------------------------------------------------------------
+
+
+def _amqp_source(found: Checkup, address: Address, name: str) -> None:
+    from .amqp import AmqpQueue
+
+    class Look(AmqpQueue):
+        """Connected without consuming."""
+
+        def _consume(self, channel: Any) -> None:
+            answer = channel.queue_declare(self._queue, passive=True).method
+            said = f"{answer.message_count} messages and {answer.consumer_count} consumers"
+            found.ok("source", f"queue {self._queue} has {said}; not tried: consuming")
+
+    Look(address, name).close()
+
+
+def _amqp_sink(found: Checkup, address: Address) -> None:
+    from .amqp import AmqpSink
+
+    AmqpSink(address).close()
+    found.ok("sink", f"{address.masked}: it exists; not tried: publishing")
+
+
+def _rabbit_stream_source(found: Checkup, address: Address, name: str) -> None:
+    from .rabbitmq_streams import RabbitStreamSource
+
+    class Look(RabbitStreamSource):
+        """Connected without a subscription."""
+
+        async def _begin(self, client: Any) -> None:
+            end = await self._end(client)
+            where = f"stream {self._stream} ends at offset {max(0, end)}"
+            found.ok("source", f"{where}; the consumer is {self._name!r}; not tried: reading, writing positions")
+
+    Look(address, name).close()
+
+
+def _rabbit_stream_sink(found: Checkup, address: Address) -> None:
+    from .rabbitmq_streams import RabbitStreamSink
+
+    RabbitStreamSink(address).close()
+    found.ok("sink", f"{address.masked}: it exists; not tried: publishing")
+
+
+# -- a database, a web server ------------------------------------------------------------------------------------------
+
+
+def _postgres_sink(found: Checkup, address: Address) -> None:
+    from .postgres_table import PostgresSink
+
+    class Look(PostgresSink):
+        """Opened without making its table."""
+
+        def _prepare(self, db: Any) -> None:
+            def ask(query: str, *values: str) -> Any:
+                return (db.execute(query.encode(), values or None).fetchone() or [None])[0]
+
+            clock = "SELECT extract(epoch FROM clock_timestamp())::float8 * 1000"
+            found.clocks.append(Clock.read("the sink's PostgreSQL", lambda: float(ask(clock))))
+            named = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
+            if ask("SELECT pg_is_in_recovery()"):
+                found.problem("sink", f"{self._place} is a standby, which takes no rows", "name the primary")
+            elif self._schema and ask(named, self._schema) is False:
+                found.problem("sink", f"this login may not use schema {self._schema}", "grant it USAGE")
+            elif self._exists(db):
+                super()._prepare(db)
+                rights = "SELECT has_table_privilege(%s, 'INSERT') AND has_table_privilege(%s, 'SELECT')"
+                if ask(rights, self._table, self._table):
+                    found.ok("sink", f"{self._place}: table {self._name} takes rows; none was written")
+                else:
+                    found.problem("sink", f"this login may not use table {self._name}", "grant it INSERT and SELECT")
+            elif ask(
+                "SELECT coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = "
+                "coalesce(nullif(%s, ''), current_schema())), has_database_privilege(current_database(), 'CREATE'))",
+                self._schema,
+            ):
+                found.ok("sink", f"{self._place}: table {self._name} will be made")
+            else:
+                found.problem("sink", f"this login may not make table {self._name}", "make it, or grant CREATE")
+
+    Look(address).close()
+
+
+def _webhook(found: Checkup, address: Address) -> None:
+    from .webhook import WebhookSink, _what
+
+    with closing(WebhookSink(address)) as sink:
+        try:
+            sink._connection.connect()
+        except OSError as error:
+            found.problem("sink", f"{sink._place} cannot be reached: {_what(error)}", "start the server, or correct it")
+            return
+        found.ok("sink", f"{sink._place} answers; not tried: a request, because any POST would be a release")

@@ -1,0 +1,53 @@
+"""TLS as an address configures it, and what to do when the other side's certificate is refused."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    from .urls import Address
+
+TRUST = "name the file of its authority as `ca`, or its host as the certificate does"
+_DEPTH = 10  # of errors within errors
+
+
+def tls_context(address: Address) -> ssl.SSLContext:
+    """Of the options ``ca``, ``cert`` and ``key``; the system's authorities without ``ca``.
+
+    Raises
+    ------
+    ConfigError
+    """
+    ca, cert, key = (address.take(name, "") or None for name in ("ca", "cert", "key"))
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if cert:
+            context.load_cert_chain(cert, key)
+    except OSError as error:
+        raise ConfigError(
+            f"names files `ca`, `cert` or `key` that cannot be used: {error.strerror or 'no certificates'}",
+            address.place,
+        ) from None
+    return context
+
+
+def distrust(error: BaseException) -> str | None:
+    """Why TLS failed, and the remedy, if certificates are the cause of an error; holds no secrets.
+
+    Parameters
+    ----------
+    error : BaseException
+        A client's; what it holds, what caused it and what it was raised in the middle of count too.
+    """
+    found: list[BaseException | None] = [error]
+    for one in found:
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return f"its certificate is refused ({one.verify_message.rstrip('.')}): {TRUST}"
+        if isinstance(one, ssl.SSLError) and "CERTIFICATE_REQUIRED" in (one.reason or ""):
+            return "it asks for a certificate of ours: name the files `cert` and `key`"
+        if one is not None and len(found) < _DEPTH:
+            found += [one.__cause__, one.__context__, *(arg for arg in one.args if isinstance(arg, BaseException))]
+    return None

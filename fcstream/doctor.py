@@ -1,0 +1,444 @@
+"""``fcstream doctor``: looks at everything a configuration names, and says what to mend. Changes nothing.
+
+No record is read, no position is written, no release is published, no budget is spent, and a service that runs on the
+same configuration is not disturbed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import resource
+import shutil
+import socket
+import stat
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any
+
+from .config import Config, Job, ServiceSection
+from .connectors import is_live, is_queue
+from .connectors.probes import Checkup, Clock, Finding, probe_file, probe_letters, probe_sink, probe_source
+from .errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
+from .history import duration
+from .ledgers import each_book, open_books
+from .ledgers.base import Terms, must_agree
+from .ledgers.witness import Witness
+from .logs import client_is_missing as logs_are_missing
+from .metrics import client_is_missing as metrics_are_missing
+from .payloads import decoder_for
+from .planning import doubts
+from .reports import Report
+from .status import split
+
+_FEW_WINDOWS = 100
+_FEW_FILES = 1024
+_MANY_KEYS = 4
+_SKEW_MS = 1000.0
+_DAY_MS = 86_400_000
+_UNSYNCHRONIZED = 5  # adjtimex: TIME_ERROR
+
+
+def examine(load: Callable[[], Config]) -> list[Finding]:
+    """Everything that was found, in order.
+
+    Parameters
+    ----------
+    load : callable
+        Reads the configuration.
+    """
+    try:
+        config = load()
+    except ConfigError as error:
+        return [Finding("configuration", "problem", str(error), "correct the file")]
+    job = Job.of(config)
+    found = Checkup(job.schedule.length_ms + job.schedule.lateness_ms)
+    checks: list[tuple[str, Callable[[Checkup, Config, Job], None]]] = [
+        ("configuration", _configuration),
+        ("plan", _plan),
+        ("source", _source),
+        ("spool", _spool),
+        ("sink", _sink),
+        ("dead letters", _dead_letters),
+        ("ledger", _ledger),
+        ("clock", _clocks),
+        ("service", _service),
+        ("limits", _limits),
+    ]
+    for name, check in checks:
+        try:
+            check(found, config, job)
+        except FcstreamError as error:
+            found.problem(name, *_in_two(str(error)))
+        except Exception as error:
+            # The text of an unexpected error could quote anything.
+            found.problem(name, f"could not be looked at ({type(error).__name__})", "run it, and see what it says")
+    return found.findings
+
+
+def _in_two(message: str) -> tuple[str, str]:
+    """What is wrong and what to do, where a message says both."""
+    for mark in ("; ", ": "):
+        what, found, remedy = message.rpartition(mark)
+        if found and " " in remedy:
+            return what, remedy
+    return message, "correct it"
+
+
+def _configuration(found: Checkup, config: Config, job: Job) -> None:
+    for name in ("source", "sink", "ledger"):
+        if getattr(config, name) is None:
+            found.problem("configuration", f"[{name}] is missing", f"say where, as {name}.url")
+    live = config.source is not None and is_live(config.source.url)
+    kind = job.clock
+    if live and kind == "eof":
+        found.problem("configuration", "window.clock = 'eof' is for files", "use 'broker', or 'wall' with a spool")
+    elif config.source is not None and not live and kind != "eof":
+        found.problem("configuration", f"window.clock = {kind!r} is for brokers", "use 'eof' for files and pipes")
+    elif live and config.source is not None and kind == "wall" and not is_queue(config.source.url):
+        found.problem("configuration", "window.clock = 'wall' needs a source with a spool", "use 'broker'")
+    if live and config.source is not None:
+        decoder_for(config.source.format, job.schema)
+    schedule = job.schedule
+    late = duration(schedule.lateness_ms) if schedule.lateness_ms else "none"
+    every = f"one every {duration(schedule.slide_ms)}, lateness {late}"
+    found.ok("configuration", f"stream {config.stream.name!r}: windows of {duration(schedule.length_ms)}, {every}")
+    if schedule.end_ms is not None and live and schedule.end_ms < time.time() * 1000:
+        found.warn("configuration", "window.end has passed", "set a later one: a run answers what is missing, and ends")
+
+
+def _plan(found: Checkup, config: Config, job: Job) -> None:
+    try:
+        warnings = doubts(config)
+    except UnusablePlan as error:
+        found.problem("plan", str(error), "`fcstream plan` says what would do")
+        return
+    for text in warnings:
+        found.warn("plan", text, "`fcstream plan` tells more")
+    if not warnings:
+        found.ok("plan", "windows of the size hint are expected to be released")
+
+
+def _source(found: Checkup, config: Config, job: Job) -> None:
+    if config.source is None:
+        return
+    if is_live(config.source.url):
+        probe_source(found, config.source.url, config.source.name or f"fcstream-{config.stream.name}")
+        return
+    place = config.source.url.partition(":")[2]
+    if place == "-":
+        found.ok("source", "standard input; nothing was read")
+    elif os.path.isfile(place) and os.access(place, os.R_OK):
+        found.ok("source", f"{place} can be read")
+    else:
+        found.problem("source", f"{place} cannot be read", "make it, or change its mode")
+
+
+def _spool(found: Checkup, config: Config, job: Job) -> None:
+    source = config.source
+    if source is None or (source.spool is None and not is_queue(source.url)):
+        return
+    if source.spool is None:
+        found.problem("spool", "source.spool is missing: the broker forgets what is acknowledged", "name a folder")
+        return
+    if not is_queue(source.url):
+        found.warn("spool", "source.spool is not used: this source replays", "leave it out")
+        return
+    folder = os.path.abspath(source.spool)
+    used = 0
+    if os.path.isdir(folder):
+        used = _spool_files(found, folder)
+    else:
+        parent = folder
+        while not os.path.isdir(parent):
+            parent = os.path.dirname(parent)
+        if not os.access(parent, os.W_OK | os.X_OK):
+            found.problem("spool", f"{source.spool} cannot be made: {parent} may not be written", "change its owner")
+            return
+        folder = parent
+        found.ok("spool", f"{source.spool} will be made, with mode 0700")
+    free, wanted = shutil.disk_usage(folder).free, source.spool_bytes - used
+    text = f"{free / 2**30:.3g} GiB are free, it may grow by {max(0, wanted) / 2**30:.3g}"
+    if free < wanted:
+        found.warn("spool", text, "make room, or lower source.spool_bytes: a full disk stops the stream")
+    else:
+        found.ok("spool", text)
+
+
+def _spool_files(found: Checkup, folder: str) -> int:
+    """Bytes in it."""
+    used, wrong = 0, []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            state = entry.stat(follow_symlinks=False)
+            used += state.st_size
+            if stat.S_IMODE(state.st_mode) & 0o077 or state.st_uid != os.geteuid():
+                wrong.append(entry.name)
+    state = os.stat(folder)
+    if stat.S_IMODE(state.st_mode) & 0o077 or state.st_uid != os.geteuid() or wrong:
+        found.problem(
+            "spool",
+            f"{folder} holds records and may be read by others, or belongs to another user",
+            "chmod 700 it and chmod 600 its files, as the user that runs the service",
+        )
+    elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        found.problem("spool", f"{folder} may not be written by this user", "change its mode")
+    else:
+        found.ok("spool", f"{folder} holds {used} bytes{_use(os.path.join(folder, 'lock'))}")
+    return used
+
+
+def _use(lock: str) -> str:
+    """Whether a process holds a file's lock; nobody's lock is disturbed by asking."""
+    if not os.path.exists(lock):
+        return ""
+    with open(lock, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return " and is in use"
+    return ""
+
+
+def _sink(found: Checkup, config: Config, job: Job) -> None:
+    if config.sink is not None:
+        probe_sink(found, config.sink.url)
+
+
+def _dead_letters(found: Checkup, config: Config, job: Job) -> None:
+    if config.dead_letter is None:
+        found.ok("dead letters", "none: rejected records are counted, and no more")
+        return
+    scheme, _, place = config.dead_letter.url.partition(":")
+    if scheme != "jsonl":
+        probe_letters(found, config.dead_letter.url)
+        return
+    probe_file(found, "dead letters", place)
+    if os.path.isfile(place) and stat.S_IMODE(os.stat(place).st_mode) & 0o077:
+        found.warn("dead letters", f"{place}, which counts rejected records, is open to others", "chmod 600")
+
+
+def _ledger(found: Checkup, config: Config, job: Job) -> None:
+    if config.ledger is None:
+        return
+    url = config.ledger.url
+    if url.startswith("memory:"):
+        found.warn("ledger", "memory: forgets what was spent when the process ends", "use sqlite: or postgresql:")
+        return
+    if url.startswith("sqlite:"):
+        path = url.removeprefix("sqlite:")
+        if not _ledger_file(found, path):
+            return
+        try:
+            with closing(each_book(url)) as all_books:
+                known = {books.terms.stream: (books.terms, Report.of(books)) for books in all_books}
+        except LedgerInUse as error:
+            found.warn("ledger", str(error), "ask again when it is less busy")
+            return
+    else:
+        names = _ledger_server(found, url, job.terms.stream)
+        if names is None:
+            return
+        known = {}
+        for name in names & {part.stream for part in _parts(job)}:
+            with closing(open_books(url, name)) as books:
+                known[name] = books.terms, Report.of(books)
+    _streams(found, job, known)
+
+
+def _parts(job: Job) -> list[Terms]:
+    """One for every key."""
+    return [job.part(key).terms for key in job.keys] or [job.terms]
+
+
+def _streams(found: Checkup, job: Job, known: Mapping[str, tuple[Terms, Report]]) -> None:
+    """The budgets of a stream, or of all its keys; of many, only those that need care."""
+    parts, fine = _parts(job), 0
+    for wanted in parts:
+        if wanted.stream not in known:
+            found.ok("ledger", f"stream {wanted.stream!r} will be added by the first run")
+            continue
+        terms, report = known[wanted.stream]
+        must_agree("the ledger", terms, wanted)
+        each = Checkup(found.need_ms)
+        _budget(each, report)
+        if len(parts) > _MANY_KEYS and all(finding.level == "ok" for finding in each.findings):
+            fine += 1
+        else:
+            found.findings += each.findings
+    if fine:
+        found.ok("budget", f"{fine} of {len(parts)} keys have room for {_FEW_WINDOWS} windows and more")
+
+
+def _ledger_file(found: Checkup, path: str) -> bool:
+    """Whether there is one to look into."""
+    witness, folder = f"{path}-witness", os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        found.problem("ledger", f"{folder} is no folder that this user may write to", "make it, or change its owner")
+        return False
+    if not os.path.exists(path):
+        Witness(witness).check_absence()
+        found.ok("ledger", f"{path} will be made by the first run")
+        return False
+    state = os.stat(path)
+    if stat.S_IMODE(state.st_mode) & 0o077:
+        found.warn("ledger", f"{path} may be read by others", f"chmod 600 {path}*")
+    if not os.access(path, os.R_OK | os.W_OK):
+        found.problem("ledger", f"{path} may not be written by this user", "run as its owner, or change it")
+        return False
+    if os.path.exists(witness):
+        found.ok("ledger", f"{witness} is there: an older copy would be noticed")
+    else:
+        found.warn("ledger", f"{witness} is missing: an older copy would not be noticed", "the next charge makes it")
+    if holders := _holders(state):
+        found.ok("ledger", f"{path} is held by process {', '.join(holders)}")
+    return True
+
+
+def _holders(state: os.stat_result) -> list[str]:
+    """Processes that have locked a file, where Linux tells; the file itself is not opened."""
+    name = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
+    try:
+        with open("/proc/locks", encoding="ascii") as file:
+            rows = [line.split() for line in file]
+    except OSError:
+        return []
+    return sorted({row[4] for row in rows if len(row) > 5 and row[5] == name})
+
+
+def _ledger_server(found: Checkup, url: str, stream: str) -> set[str] | None:
+    """Streams that the server has; None: there is no ledger to look into."""
+    from .ledgers.sessions import Address, Session
+
+    address = Address.of(url)
+    schema, place = address.schema, address.place(stream)
+
+    def look(db: Any) -> set[str] | None:
+        def ask(query: str, *values: str) -> Any:
+            return (db.execute(query, values or None).fetchone() or [None])[0]
+
+        clock = "SELECT extract(epoch FROM clock_timestamp())::float8 * 1000"
+        found.clocks.append(Clock.read("the ledger's PostgreSQL", lambda: float(ask(clock))))
+        if ask("SELECT pg_is_in_recovery()"):
+            found.problem("ledger", f"{place} is a standby, which takes no charges", "name the primary")
+            return None
+        if ask("SELECT to_regclass(%s)", f'"{schema}".meta') is None:
+            may = (
+                ask("SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s", schema)
+                if ask("SELECT count(*) FROM pg_namespace WHERE nspname = %s", schema)
+                else ask("SELECT has_database_privilege(current_database(), 'CREATE')")
+            )
+            if may:
+                found.ok("ledger", f"{place} will be made by the first run")
+            else:
+                found.problem("ledger", f"{place} may not be made by this login", "grant it CREATE on the database")
+            return None
+        tables = [f'"{schema}".{name}' for name in ("streams", "journal", "windows", "blocks", "users")]
+        rights = "SELECT has_table_privilege(%s, 'SELECT') AND has_table_privilege(%s, 'INSERT')"
+        if not all(ask(rights, table, table) for table in tables):
+            found.problem("ledger", f"{place} may not be used by this login", "grant it the schema and its tables")
+            return None
+        return {str(name) for (name,) in db.execute(f'SELECT stream FROM "{schema}".streams')}  # a checked name
+
+    session = Session(address, place, is_reader=True)
+    with closing(session):
+        return session.run(look)
+
+
+def _budget(found: Checkup, report: Report) -> None:
+    for reading in filter(None, (report.unit, report.total)):
+        outlook = reading.outlook
+        whose = f"stream {report.terms.stream!r}, {reading.block}"
+        text = f"{whose}: {reading.spent} spent of {reading.capacity}; runs out {outlook}"
+        if outlook.state == "exhausted":
+            found.problem("budget", text, "every further window is refused: start a new stream with a new budget")
+        elif outlook.state == "lasts" and (outlook.windows or 0) < _FEW_WINDOWS:
+            found.warn("budget", text, "plan a new stream, longer windows, or less rho for each")
+        else:
+            found.ok("budget", text)
+    waiting = report.windows["sealed"]
+    if waiting:
+        found.warn("ledger", f"{waiting} releases were sealed and not acknowledged", "the next run publishes them")
+
+
+def _clocks(found: Checkup, config: Config, job: Job) -> None:
+    lateness, length = job.schedule.lateness_ms, job.schedule.length_ms
+    limit = min(_SKEW_MS, lateness / 4) if lateness else _SKEW_MS
+    for clock in found.clocks:
+        skew, doubt = clock.ahead_ms, clock.doubt_ms
+        text = (
+            f"{clock.whose} is {abs(skew):.0f} ms {'ahead of' if skew > 0 else 'behind'} this machine (± {doubt:.0f})"
+        )
+        if abs(skew) - doubt >= max(length, _SKEW_MS):
+            found.problem("clock", text, "set both by NTP: windows close at the wrong time, and records are late")
+        elif abs(skew) - doubt > limit:
+            found.warn("clock", text, "set both by NTP: lateness is measured between these clocks")
+        else:
+            found.ok("clock", text)
+    state = _clock_state()
+    if state == _UNSYNCHRONIZED:
+        found.warn("clock", "the system's clock is not synchronized", "run chrony or systemd-timesyncd")
+    elif state >= 0:
+        found.ok("clock", "the system's clock is synchronized")
+
+
+def _clock_state() -> int:
+    """What the kernel says of its clock; -1: nothing."""
+    try:
+        return int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512)))  # zeros: nothing is to be changed
+    except (OSError, AttributeError):
+        return -1
+
+
+def _service(found: Checkup, config: Config, job: Job) -> None:
+    if config.source is None or not is_live(config.source.url):
+        return
+    section = config.service or ServiceSection()
+    missing = logs_are_missing() if section.log == "json" else None
+    if missing:
+        found.problem("service", *_in_two(missing))
+    if section.counters:
+        found.warn("service", "service.counters tells exact numbers of records", "keep /metrics from the public")
+    if section.listen is None:
+        found.ok("service", "no /live, /ready, /metrics: service.listen is not set")
+        return
+    missing = metrics_are_missing()
+    if missing:
+        found.warn("service", f"no /metrics: {missing.rpartition(': ')[0]}", missing.rpartition(": ")[2])
+    _port(found, section.listen)
+
+
+def _port(found: Checkup, place: str) -> None:
+    host, port = split(place)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if _is_ours(host, port):
+                found.ok("service", f"{place} is served by an fcstream that runs")
+            else:
+                why = error.strerror or type(error).__name__
+                found.problem("service", f"{place} cannot be used: {why}", "free it, or change service.listen")
+            return
+    found.ok("service", f"{place} is free")
+
+
+def _is_ours(host: str, port: int) -> bool:
+    where = f"[{host}]" if ":" in host else host
+    try:
+        with urllib.request.urlopen(f"http://{where}:{port}/live", timeout=2) as answer:
+            return str(answer.headers.get("Server", "")).startswith("fcstream")
+    except OSError:
+        return False
+
+
+def _limits(found: Checkup, config: Config, job: Job) -> None:
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files != resource.RLIM_INFINITY and files < _FEW_FILES:
+        found.warn("limits", f"at most {files} files may be open", f"raise it to {_FEW_FILES} (LimitNOFILE, ulimit -n)")
+    else:
+        found.ok("limits", f"{files} files may be open")

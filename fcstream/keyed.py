@@ -1,0 +1,323 @@
+"""A stream in parts: one engine for each declared key, all with the same configuration and ledger."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .config import Config, Job, part_name
+from .engine import Engine, OnRejection
+from .errors import ConfigError, LedgerMismatch
+from .ledgers import Ledger, open_ledgers
+from .ledgers.base import worst
+from .noise import Noise
+from .records import Batch, Rejection, SeenPositions
+from .releases.base import Release
+from .zcdp import PrivacyLoss
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+class KeyedEngine:
+    """Private releases per window and key: every declared key has windows, releases, blocks and users of its own.
+
+    Parameters
+    ----------
+    config : Config or mapping
+        With ``stream.key`` and ``stream.keys``.
+    keys : collection of str, optional
+        Which of the declared keys this engine answers; by default all. Others are answered by somebody else.
+    ledgers : mapping of str to Ledger, optional
+        Already open, by key; by default streams of the one ledger of ``[ledger] url``, called ``stream/key``.
+    noise, on_rejection
+        See `Engine`.
+
+    Raises
+    ------
+    ConfigError, LedgerError
+
+    Notes
+    -----
+    Works like `Engine`, but `push` takes a key for each record. A record whose key is not declared is rejected as
+    ``unknown_key``. A part that fails closes all.
+
+    Privacy
+    -------
+    A record lies in one key's part, so with unit ``event`` each costs what it costs without keys. With the units
+    ``user`` and ``stream`` each part has filters of its own, and somebody may have records under several keys: every
+    part gets ``[budget]`` divided by ``stream.keys_per_user``, by default the number of keys, so that the budget bounds
+    what all parts together tell; by default, then, no key may take the place of another. A smaller ``keys_per_user`` is
+    a promise of whoever runs the stream that no user's records lie under more keys than that, former keys among them;
+    it is not checked. `total_rho` is divided with every unit.
+
+    Source
+    ------
+    Parallel composition over disjoint parts; the sum over the parts that one user is in.
+    """
+
+    def __init__(
+        self,
+        config: Config | Mapping[str, Any],
+        *,
+        keys: Collection[str] | None = None,
+        ledgers: Mapping[str, Ledger] | None = None,
+        noise: Noise | None = None,
+        on_rejection: OnRejection | None = None,
+    ) -> None:
+        self.config = config if isinstance(config, Config) else Config.from_mapping(config)
+        job = self.job = Job.of(self.config)
+        if not job.keys:
+            raise ConfigError("is required: `Engine` answers streams without keys", "stream.key")
+        mine = job.keys if keys is None else tuple(key for key in job.keys if key in keys)
+        if not mine or (keys is not None and len(mine) != len(set(keys))):
+            raise ConfigError("must be some of `stream.keys`", "keys")
+        if ledgers is None:
+            if self.config.ledger is None:
+                raise ConfigError("is required: it keeps the guarantee across runs", "ledger.url")
+            opened = open_ledgers(self.config.ledger.url, [job.part(key).terms for key in mine])
+            ledgers = dict(zip(mine, opened, strict=True))
+        try:
+            _refuse_former_keys(self.config, job, ledgers[mine[0]])
+        except BaseException:
+            for ledger in ledgers.values():
+                ledger.close()
+            raise
+        self._on_rejection = on_rejection
+        self._index = {key: i for i, key in enumerate(job.keys)}
+        self._engines: dict[int, Engine] = {}
+        self._lock = threading.RLock()
+        self._seen = SeenPositions()
+        self._rejected: dict[str, int] = {}
+        try:
+            for key in mine:
+                self._engines[self._index[key]] = Engine(
+                    self.config, key=key, ledger=ledgers[key], noise=noise, on_rejection=on_rejection
+                )
+        except BaseException:
+            for ledger in ledgers.values():
+                ledger.close()
+            raise
+
+    @classmethod
+    def from_config(cls, path: str | Path, **options: Any) -> KeyedEngine:
+        """An engine for a configuration file; options as in the class."""
+        return cls(Config.load(path), **options)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that are answered here."""
+        return tuple(self.job.keys[i] for i in self._engines)
+
+    @property
+    def parts(self) -> tuple[Engine, ...]:
+        """The engine of each key that is answered here."""
+        return tuple(self._engines.values())
+
+    @property
+    def guarantee(self) -> PrivacyLoss:
+        """The cap of every block of every part, for ever."""
+        return self.job.terms.capacity
+
+    @property
+    def spent(self) -> PrivacyLoss:
+        """What the most charged block of any part has spent."""
+        return worst([engine.spent for engine in self.parts])
+
+    @property
+    def answered(self) -> int:
+        """How many windows, of all parts together, were answered before this engine started."""
+        return sum(engine.answered for engine in self.parts)
+
+    @property
+    def replayed(self) -> int:
+        """See `Engine`."""
+        return sum(engine.replayed for engine in self.parts)
+
+    @property
+    def rejected(self) -> dict[str, int]:
+        """See `Engine`."""
+        total = dict(self._rejected)
+        for engine in self.parts:
+            for reason, count in engine.rejected.items():
+                total[reason] = total.get(reason, 0) + count
+        return total
+
+    @property
+    def next_open_ms(self) -> int:
+        """Opening of the first window that is not answered for every key."""
+        return min(engine.next_open_ms for engine in self.parts)
+
+    def push(
+        self,
+        times_ms: ArrayLike,
+        points: ArrayLike,
+        keys: Sequence[Any],
+        ids: ArrayLike | None = None,
+        arrival_ms: ArrayLike | None = None,
+        positions: ArrayLike | None = None,
+    ) -> list[Release]:
+        """Take records; see `Engine.push`. `keys` names each record's part, as text or a whole number."""
+        with self._lock:
+            lead = self.parts[0]
+            batch, arrivals = lead.read(times_ms, points, arrival_ms, positions, ids, keys)
+            self.take(batch, arrivals, identified=positions is not None)
+            return self._gather(Engine.tick)
+
+    def take(
+        self,
+        batch: Batch,
+        arrivals: NDArray[np.int64] | None = None,
+        *,
+        identified: bool = False,
+        places: Collection[str] | None = None,
+    ) -> None:
+        """Add one batch of decoded records, see `Engine.take`.
+
+        Parameters
+        ----------
+        places : collection of str, optional
+            The keys that may come this way; a record of another one is rejected.
+        """
+        with self._lock:
+            if batch.keys is None:
+                raise ConfigError("must have keys", "batch")
+            index = self._index if places is None else {key: self._index[key] for key in places}
+            n = len(batch.times_ms)
+            codes = np.fromiter((index.get(key, -1) for key in batch.keys), np.int64, n)
+            strange = ~np.isin(codes, list(self._engines))
+            rejections = list(batch.rejections)
+            field = self.job.schema.key
+            rejections += [Rejection("unknown_key", at, field) for at in batch.positions[strange].tolist()]
+            if identified:
+                again = ~self._seen.fresh(batch.positions) & ~strange
+                rejections += [Rejection("duplicate", at) for at in batch.positions[again].tolist()]
+                codes[again] = -1
+            self._report(rejections)
+            try:
+                if identified:
+                    self._seen.add(batch.positions)
+                self._spread(batch, arrivals, codes)
+            except BaseException:
+                self.abort()  # some parts may have taken theirs
+                raise
+
+    def advance(self, now_ms: int) -> list[Release]:
+        """See `Engine.advance`."""
+        with self._lock:
+            return self._gather(lambda engine: engine.advance(now_ms))
+
+    def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
+        """See `Engine.closing`; part by part."""
+        for engine in self.parts:
+            yield from engine.closing(now_ms)
+
+    def unpublished(self) -> list[Release]:
+        """See `Engine.unpublished`."""
+        with self._lock:
+            return self._gather(Engine.unpublished)
+
+    def acknowledge(self) -> None:
+        """See `Engine.acknowledge`."""
+        with self._lock:
+            for engine in self.parts:
+                engine.acknowledge()
+
+    def drain_rejected(self) -> dict[str, int]:
+        """`rejected`, which starts anew."""
+        with self._lock:
+            total, self._rejected = self.rejected, {}
+            for engine in self.parts:
+                engine.drain_rejected()
+            return total
+
+    def close(self) -> list[Release]:
+        """See `Engine.close`."""
+        with self._lock:
+            return self._gather(Engine.close)
+
+    def abort(self) -> None:
+        """See `Engine.abort`."""
+        with self._lock:
+            self._all(Engine.abort)
+
+    def __enter__(self) -> KeyedEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._all(lambda engine: engine.__exit__(kind, error, trace))
+
+    def _gather(self, action: Callable[[Engine], list[Release]]) -> list[Release]:
+        """What all parts return; if one of them fails, those before it keep theirs for the next call."""
+        done: list[tuple[Engine, list[Release]]] = []
+        try:
+            for engine in self.parts:
+                done.append((engine, action(engine)))
+        except BaseException:
+            for engine, releases in done:
+                engine.take_back(releases)
+            raise
+        return [release for _, releases in done for release in releases]
+
+    def _all(self, action: Callable[[Engine], object]) -> None:
+        """Do it to every part, whatever becomes of the others; raise the first error then."""
+        first: BaseException | None = None
+        for engine in self.parts:
+            try:
+                action(engine)
+            except BaseException as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    def _spread(self, batch: Batch, arrivals: NDArray[np.int64] | None, codes: NDArray[np.int64]) -> None:
+        """Give every part its records, in their order."""
+        order = np.argsort(codes, kind="stable")
+        ordered = codes[order]
+        cuts = np.flatnonzero(np.diff(ordered)) + 1
+        for rows in np.split(order, cuts):
+            engine = self._engines.get(int(codes[rows[0]])) if len(rows) else None
+            if engine is not None:
+                engine.take(batch.pick(rows), None if arrivals is None else arrivals[rows])
+
+    def _report(self, rejections: list[Rejection]) -> None:
+        for rejection in rejections:
+            self._rejected[rejection.reason] = self._rejected.get(rejection.reason, 0) + 1
+        if rejections and self._on_rejection is not None:
+            self._on_rejection(sorted(rejections, key=lambda rejection: rejection.position))
+
+
+def _refuse_former_keys(config: Config, job: Job, ledger: Ledger) -> None:
+    """A budget that was divided among all keys is used up by those that there were once, too.
+
+    Raises
+    ------
+    LedgerMismatch
+    """
+    divided = job.terms.unit != "event" or job.terms.total is not None
+    if not divided or config.stream.keys_per_user is not None:
+        return
+    ours = {part_name(job.terms.stream, key) for key in job.keys}
+    former = [name for name in ledger.kin() if name not in ours]
+    if former:
+        raise LedgerMismatch(
+            f"the ledger has charged {len(former)} keys that `stream.keys` does not name any more, such as "
+            f"{former[0]!r}, and the budget was divided among all: name them again, or promise by "
+            "`stream.keys_per_user` under how many keys, former ones too, one user's records lie"
+        )
+
+
+def open_engine(
+    config: Config, *, keys: Collection[str] | None = None, on_rejection: OnRejection | None = None
+) -> Engine | KeyedEngine:
+    """The engine of a configuration, with keys or without."""
+    if config.stream.key is None:
+        return Engine(config, on_rejection=on_rejection)
+    return KeyedEngine(config, keys=keys, on_rejection=on_rejection)

@@ -1,0 +1,318 @@
+"""PIE-NI and PIE-k: ask in rounds, and leave alone everybody whose part of the answer is already clear.
+
+Whoever answers, devices over a network or a simulation, the rounds are these.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..zcdp import RHO_UNIT
+from .functions import Function, Point, _kernels
+from .spaces import Space
+from .widths import reach, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Judge = Callable[[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]], NDArray[np.int8]]
+    """(rows, estimates, half widths) -> new states of these rows."""
+
+CONFIDENCE = ("all", "paper")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of everybody in one round."""
+
+    query: str
+    round: int
+    component: str
+    space: Space
+    function: Function
+
+
+class Respondents(Protocol):
+    """Everybody who can be asked, by number from 0."""
+
+    @property
+    def count(self) -> int:
+        """How many there are; public."""
+        ...
+
+    def ask(
+        self, question: Question, who: NDArray[np.int64], costs: NDArray[np.int64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Which of `who` answered, bool (m,), and the noisy integers of those who did, int64 (answers, outputs).
+
+        costs : int64 (m,), rho in nano units.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Triple:
+    """A valid triple (M, g, h): what a device is asked, how phi is estimated from it, and how far off that may be.
+
+    Parameters
+    ----------
+    space : Space
+    phi : Function
+        1-Lipschitz; what elimination looks at, in lattice steps.
+    points : bool
+        True: devices answer with noisy points, and phi is taken of their average. False: with noisy values of phi.
+    width : str
+        See `fcstream.local.widths.reach`.
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, Definition 5, Corollaries 6.1 and 6.2.
+    """
+
+    space: Space
+    phi: Function
+    points: bool
+    width: str = "quantile"
+
+    @property
+    def asked(self) -> Function:
+        return Point() if self.points else self.phi
+
+    @property
+    def dimension(self) -> int:
+        """Of the noise in an answer."""
+        return self.asked.outputs(self.space.dimension)
+
+    def sigma(self, rho_nano: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Deviation of the average of answers that cost `rho_nano` together, in lattice steps; infinite at 0."""
+        scale = math.sqrt(self.space.variance(self.asked) * RHO_UNIT) / self.asked.fineness
+        with np.errstate(divide="ignore"):
+            return scale / np.sqrt(np.asarray(rho_nano, np.float64))
+
+    def estimate(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
+        """phi in lattice steps from averaged answers (n, outputs)."""
+        if self.points:
+            return self.phi.estimate(means)
+        # Values were rounded down: half a part of a step is added back.
+        shift = 0.0 if self.asked.fineness == 1 else 0.5
+        return (means[:, 0] + shift) / self.asked.fineness
+
+    def half_width(self, rho_nano: NDArray[np.int64], beta: float) -> NDArray[np.float64]:
+        """h: the estimate is off by more with probability at most beta, in lattice steps."""
+        rounding = 0.0 if self.points or self.asked.fineness == 1 else 0.5 / self.asked.fineness
+        return self.sigma(rho_nano) * reach(self.dimension, beta, self.width) + rounding
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How a query is asked.
+
+    Parameters
+    ----------
+    count : int
+        c. One round asks everybody once: no elimination.
+    split : str
+        ``doubling`` or ``even``: see `fcstream.local.widths.split`.
+    beta : float
+        Probability that anybody is sorted wrongly.
+    confidence : str
+        ``all``: intervals at level beta / (c |G_0|), which hold. ``paper``: beta / (c |G_(j-1)|) as printed, for
+        comparison only: who is left was chosen by the same noise, so its proof fails (it can be planted so that the
+        intervals miss in every run).
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, section 5.2; the confidence is corrected.
+    """
+
+    count: int = 10
+    split: str = "doubling"
+    beta: float = 0.05
+    confidence: str = "all"
+
+    def __post_init__(self) -> None:
+        split(np.empty(0, np.int64), self.count, self.split)
+        if not 0 < self.beta < 1:
+            raise ConfigError(f"must be in (0, 1), got {self.beta}", "beta")
+        if self.confidence not in CONFIDENCE:
+            raise ConfigError(f"must be one of {list(CONFIDENCE)}, got {self.confidence!r}", "confidence")
+
+    def level(self, n: int, left: int) -> float:
+        """The failure probability of one interval."""
+        return self.beta / (self.count * max(1, n if self.confidence == "all" else left))
+
+
+@dataclass
+class Transcript:
+    """What a query left behind: everything in it counts as released.
+
+    Parameters
+    ----------
+    who : int64 (n,)
+        G_0, by number.
+    parts : int64 (n, c)
+        What each round costs each of them, fixed before the first.
+    consumed : int64 (n,)
+        rho in nano units that each was charged, answered or not.
+    known : int64 (n,)
+        rho behind the answers that came.
+    sums : float64 (n, outputs)
+        Answers, weighted by their costs.
+    state : int8 (n,)
+        1: phi below the lower threshold (S1); 2: above the upper one (S0); 0: still in G; 3: did not answer.
+    rounds : int
+        How many were asked.
+    """
+
+    who: NDArray[np.int64]
+    parts: NDArray[np.int64]
+    consumed: NDArray[np.int64]
+    known: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    state: NDArray[np.int8]
+    rounds: int = 0
+
+    LEFT, INSIDE, OUTSIDE, SILENT = 0, 1, 2, 3
+
+    def rows(self, state: int) -> NDArray[np.int64]:
+        """Rows (not numbers) in one state."""
+        return np.flatnonzero(self.state == state)
+
+    def means(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Averaged answers of some rows; those without any stand as 0."""
+        found = self.sums[rows]
+        found /= np.maximum(self.known[rows], 1)[:, None]
+        return np.asarray(found)
+
+    @property
+    def saving(self) -> float:
+        """PrivSav: the mean part of their budgets that was not used."""
+        budgets = self.parts.sum(axis=1)
+        used = budgets > 0
+        return float((1 - self.consumed[used] / budgets[used]).mean()) if used.any() else 0.0
+
+
+def non_interactive(low: float, high: float) -> Judge:
+    """PIE-NI: S1 if phi is certainly below `low`, S0 if certainly above `high` (lattice steps).
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 4 and Lemma 5.2.
+    """
+    if not low <= high:
+        raise ConfigError(f"must be at most `high`={high}, got {low}", "low")
+
+    def judge(rows: NDArray[np.int64], phi: NDArray[np.float64], h: NDArray[np.float64]) -> NDArray[np.int8]:
+        return np.where(phi < low - h, 1, np.where(phi > high + h, 2, 0)).astype(np.int8)
+
+    return judge
+
+
+def smallest(k: int) -> Judge:
+    """PIE-k: whoever may be among the k smallest phi stays.
+
+    The k with the smallest right ends stay (ties by number), and all whose left end is at most the k-th right end.
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 5 and Lemma 5.3.
+    """
+
+    def judge(rows: NDArray[np.int64], phi: NDArray[np.float64], h: NDArray[np.float64]) -> NDArray[np.int8]:
+        if len(rows) <= k:
+            return np.zeros(len(rows), np.int8)
+        right = phi + h
+        order = np.argsort(right, kind="stable")
+        state = np.where(phi - h <= right[order[k - 1]], 0, 2).astype(np.int8)
+        state[order[:k]] = 0
+        return state
+
+    return judge
+
+
+def _add(
+    sums: NDArray[np.float64], rows: NDArray[np.int64], costs: NDArray[np.int64], values: NDArray[np.int64]
+) -> None:
+    kernels = _kernels()
+    if kernels is None:
+        sums[rows] += costs[:, None] * values.astype(np.float64)
+    else:
+        kernels.add_answers(sums, rows, costs, values)
+
+
+def eliminate(
+    respondents: Respondents,
+    question: Question,
+    triple: Triple,
+    budgets: NDArray[np.int64],
+    rounds: Rounds,
+    judge: Judge,
+    *,
+    enough: int = 0,
+    who: NDArray[np.int64] | None = None,
+) -> Transcript:
+    """Ask in rounds until all are sorted, `enough` are left, or the budgets are used.
+
+    Parameters
+    ----------
+    respondents : Respondents
+    question : Question
+        Its round and function are set here.
+    triple : Triple
+    budgets : int64 (n,)
+        What each of `who` may be charged for the whole query: rho in nano units.
+    rounds : Rounds
+    judge : callable
+        `non_interactive` or `smallest`.
+    enough : int
+        Stop when no more are left (k of PIE-k).
+    who : int64 (n,), optional
+        G_0; everybody by default.
+
+    Returns
+    -------
+    Transcript
+        Whoever does not answer is not asked again in this query, and counts as charged.
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, Algorithms 4 and 5.
+    """
+    who = np.arange(respondents.count, dtype=np.int64) if who is None else who
+    n = len(who)
+    if len(budgets) != n:
+        raise ConfigError(f"must be one for each of {n} respondents, got {len(budgets)}", "budgets")
+    triple.space.check(triple.asked)
+    triple.space.check(triple.phi)
+    parts = split(budgets, rounds.count, rounds.split)
+    sums, state = np.zeros((n, triple.dimension)), np.zeros(n, np.int8)
+    found = Transcript(who, parts, np.zeros(n, np.int64), np.zeros(n, np.int64), sums, state)
+    asked = replace(question, space=triple.space, function=triple.asked)
+    for j in range(rounds.count):
+        left = found.rows(Transcript.LEFT)
+        if len(left) <= enough:
+            break
+        found.rounds = j + 1
+        rows = left[parts[left, j] > 0]
+        if len(rows) == 0:
+            continue
+        costs = parts[rows, j]
+        found.consumed[rows] += costs  # charged, whatever comes back
+        answered, values = respondents.ask(replace(asked, round=j + 1), who[rows], costs)
+        found.state[rows[~answered]] = Transcript.SILENT
+        heard, paid = rows[answered], costs[answered]
+        found.known[heard] += paid
+        _add(found.sums, heard, paid, values)
+        left = found.rows(Transcript.LEFT)
+        left = left[found.known[left] > 0]
+        phi = triple.estimate(found.means(left))
+        h = triple.half_width(found.known[left], rounds.level(n, len(left)))
+        found.state[left] = judge(left, phi, h)
+    return found

@@ -1,0 +1,201 @@
+"""One place where devices are asked over a network: a phone with one, or a gateway with thousands.
+
+A message asks many devices one question, each for its own price; the reply lists what they said in the same order.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ..errors import ConfigError
+from .device import LocalFilter, answer_all
+from .elimination import Question
+from .questions import Ask, canonical, decoded, refused
+from .simulation import ask_of, read_replies
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LARGEST = 2**24
+"""Bytes of one message."""
+_PRICES = ("rho_nano", "epsilon_nano")
+
+
+class Gateway:
+    """Answers messages for the devices it holds, one message at a time.
+
+    Parameters
+    ----------
+    devices : iterable of LocalFilter
+        They share a journal; each has a name of its own.
+
+    Privacy
+    -------
+    As `LocalFilter`: what goes out was written down before. Whoever can send messages can use up budgets, never more.
+    """
+
+    def __init__(self, devices: Iterable[LocalFilter]) -> None:
+        self._devices = {device.name: device for device in devices}
+        self._lock = threading.Lock()
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._devices)
+
+    def answer(self, message: bytes) -> bytes:
+        """The reply to one message; durable before it is returned.
+
+        Raises
+        ------
+        LedgerError
+            The journal cannot be written: nothing leaves.
+        """
+        try:
+            found = decoded(message, LARGEST)
+            batch, asks = _asks(found)
+        except ConfigError as error:
+            return refused("malformed", detail=str(error))
+        known = [(self._devices[name], ask) for name, ask in asks if name in self._devices]
+        with self._lock:
+            replies = iter(answer_all(known))
+        said = [next(replies) if name in self._devices else b"null" for name, _ in asks]
+        return b'{"batch":%s,"replies":[%s]}' % (json.dumps(batch).encode(), b",".join(said))
+
+
+def _asks(found: Any) -> tuple[str, list[tuple[str, Ask]]]:
+    if not isinstance(found, dict) or set(found) != {"batch", "ask", "loss", "to"} or found["loss"] not in _PRICES:
+        raise ConfigError("must have batch, ask, loss and to", "message")
+    batch, to = found["batch"], found["to"]
+    if not isinstance(batch, str) or len(batch) > 200 or not isinstance(to, list):
+        raise ConfigError("must be a text and a list", "message.batch")
+    if not isinstance(found["ask"], dict):
+        raise ConfigError("must be an object", "message.ask")
+    first = Ask.from_dict({**found["ask"], found["loss"]: 0})
+    asks = []
+    for entry in to:
+        if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and type(entry[1]) is int):
+            raise ConfigError("must be pairs of a name and a price", "message.to")
+        asks.append((entry[0], first.priced(entry[1])))
+    return batch, asks
+
+
+def message_of(ask: Ask, batch: str, to: Sequence[tuple[str, int]]) -> bytes:
+    """One message to one gateway."""
+    question = ask.as_dict()
+    price = _PRICES[ask.pure]
+    question.pop(price)
+    return canonical({"batch": batch, "ask": question, "loss": price, "to": [list(pair) for pair in to]})
+
+
+class Transport(Protocol):
+    """Carries messages to gateways and replies back."""
+
+    def exchange(self, messages: Mapping[str, tuple[str, bytes]], timeout_s: float) -> dict[str, bytes]:
+        """Send messages, by batch: (gateway, body). The replies that came in time, by batch; late ones are dropped."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Remote:
+    """Devices behind gateways; `Respondents` for an analyst.
+
+    Parameters
+    ----------
+    transport : Transport
+    devices : sequence of (gateway, name)
+        Who is number 0, 1, ... for the analyst.
+    batch : int
+        Devices asked in one message.
+    timeout_s : float
+        For each try. What has not answered by then is asked again under the same id, which costs nothing if it had
+        been answered, and after the last try counts as silent.
+    tries : int
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        devices: Sequence[tuple[str, str]],
+        *,
+        batch: int = 500,
+        timeout_s: float = 10.0,
+        tries: int = 3,
+    ) -> None:
+        self._transport = transport
+        self._devices = list(devices)
+        self._batch = batch
+        self._timeout_s = timeout_s
+        self._tries = tries
+        self._number = 0
+
+    @property
+    def count(self) -> int:
+        return len(self._devices)
+
+    def ask(
+        self, question: Question, who: NDArray[np.int64], costs: NDArray[np.int64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        ask = ask_of(question, 0)
+        groups: dict[str, list[int]] = {}
+        for place, number in enumerate(who.tolist()):
+            groups.setdefault(self._devices[number][0], []).append(place)
+        waiting: dict[str, tuple[str, list[int]]] = {}
+        for gateway, places in groups.items():
+            for start in range(0, len(places), self._batch):
+                self._number += 1
+                waiting[f"{ask.query}/{ask.round}/{self._number}"] = gateway, places[start : start + self._batch]
+        bodies = {
+            batch: (
+                gateway,
+                message_of(ask, batch, [(self._devices[int(who[p])][1], int(costs[p])) for p in places]),
+            )
+            for batch, (gateway, places) in waiting.items()
+        }
+        replies: list[Any] = [None] * len(who)
+        for _ in range(self._tries):
+            if not waiting:
+                break
+            came = self._transport.exchange({batch: bodies[batch] for batch in waiting}, self._timeout_s)
+            for batch, data in came.items():
+                places = waiting[batch][1] if batch in waiting else []
+                found = _opened(data, batch, len(places))
+                if found is not None:
+                    del waiting[batch]
+                    for place, reply in zip(places, found, strict=True):
+                        replies[place] = reply
+        return read_replies(question, ask, replies, costs)
+
+
+def _opened(data: bytes, batch: str, size: int) -> list[Any] | None:
+    """Replies of one message, or None if it is none."""
+    try:
+        found = decoded(data, 4 * LARGEST)
+    except ConfigError:
+        return None
+    if not isinstance(found, dict) or found.get("batch") != batch:
+        return None
+    replies = found.get("replies")
+    return replies if isinstance(replies, list) and len(replies) == size else None
+
+
+class Direct:
+    """A transport within one process, for gateways by name."""
+
+    def __init__(self, gateways: Mapping[str, Gateway]) -> None:
+        self._gateways = gateways
+
+    def exchange(self, messages: Mapping[str, tuple[str, bytes]], timeout_s: float) -> dict[str, bytes]:
+        return {
+            batch: self._gateways[name].answer(body)
+            for batch, (name, body) in messages.items()
+            if name in self._gateways
+        }
+
+    def close(self) -> None:
+        pass

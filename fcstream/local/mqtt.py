@@ -1,0 +1,183 @@
+"""Asking devices over MQTT 5: questions on ``PREFIX/ask/GATEWAY``, replies on ``PREFIX/reply/ANALYST``.
+
+The broker carries messages only; it need not keep them. What is lost is asked again under the same id. URLs are
+``mqtt://[user:password@]host[:port]/prefix``, ``mqtts`` for TLS with the options ``ca``, ``cert`` and ``key``.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..connectors.tls import distrust, tls_context
+from ..connectors.urls import Address, need, parse
+from ..errors import ConfigError, SourceError
+from .gateway import Gateway
+
+LOG = logging.getLogger("fcstream.local.mqtt")
+_PATIENCE_S = 10.0
+_WAITING = 1000  # messages that a gateway keeps in memory; more stay with the broker
+
+
+class _Link:
+    """A connected client that subscribes again whenever it has to connect again."""
+
+    def __init__(self, address: Address, topic: str, on_message: Callable[[Any], None]) -> None:
+        try:
+            from paho.mqtt import client as paho
+        except ImportError:
+            raise need("paho-mqtt", "mqtt", address.place) from None
+        self._topic, self._ready, self._refused = topic, threading.Event(), ""
+        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, f"fcstream-{uuid.uuid4()}", protocol=paho.MQTTv5)
+        self.client.max_inflight_messages_set(1000)
+        self.client.reconnect_delay_set(1, 5)
+        if address.user is not None:
+            self.client.username_pw_set(address.user, address.password)
+        if address.scheme == "mqtts":
+            self.client.tls_set_context(tls_context(address))
+        address.finish()
+        self.client.on_connect = self._on_connect
+        self.client.on_subscribe = lambda *_: self._ready.set()
+        self.client.on_message = lambda _client, _data, message: on_message(message)
+        host, port = address.host(8883 if address.scheme == "mqtts" else 1883)
+        try:
+            self.client.connect(host, port, 30)
+        except OSError as error:
+            told = distrust(error) or error.strerror or type(error).__name__
+            raise SourceError(f"{address.masked} cannot be reached: {told}") from None
+        self.client.loop_start()
+        if not self._ready.wait(_PATIENCE_S) or self._refused:
+            self.close()
+            raise SourceError(f"{address.masked} refuses: {self._refused or 'no answer'}")
+
+    def _on_connect(self, client: Any, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
+        if code.is_failure:
+            self._refused = str(code)
+            self._ready.set()
+        else:
+            client.subscribe(self._topic, qos=1)
+
+    def publish(self, topic: str, body: bytes, batch: bytes | None, reply_to: str = "") -> None:
+        from paho.mqtt.packettypes import PacketTypes
+        from paho.mqtt.properties import Properties
+
+        properties = Properties(PacketTypes.PUBLISH)
+        if batch is not None:
+            properties.CorrelationData = batch
+        if reply_to:
+            properties.ResponseTopic = reply_to
+        self.client.publish(topic, body, qos=1, properties=properties)
+
+    def close(self) -> None:
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+def _address(url: str, place: str) -> tuple[Address, str]:
+    address = parse(url, place)
+    if address.scheme not in ("mqtt", "mqtts") or not address.path or set(address.path) & set("+#"):
+        raise ConfigError(f"must be mqtt://HOST/PREFIX without wildcards, got {address.masked}", place)
+    return address, address.path
+
+
+class MqttGateway:
+    """Serves a gateway's devices.
+
+    Parameters
+    ----------
+    url : str
+    name : str
+        The gateway's; analysts address it by this name.
+    gateway : Gateway
+
+    Raises
+    ------
+    ConfigError, SourceError
+    """
+
+    def __init__(self, url: str, name: str, gateway: Gateway) -> None:
+        address, self._prefix = _address(url, "listen.url")
+        self._gateway = gateway
+        self._queue: queue.Queue[Any] = queue.Queue(_WAITING)
+        self.failed: Exception | None = None
+        self._link = _Link(address, f"{self._prefix}/ask/{name}", self._queue.put)
+        self._thread = threading.Thread(target=self._work, name="fcstream-gateway", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while (message := self._queue.get()) is not None:
+            topic = getattr(message.properties, "ResponseTopic", "")
+            # Only where replies belong: a question must not make a device publish elsewhere.
+            if not topic.startswith(f"{self._prefix}/reply/") or set(topic) & set("+#"):
+                continue
+            try:
+                reply = self._gateway.answer(message.payload)
+            except Exception as error:
+                self.failed = error
+                LOG.error("the gateway stops: %s", type(error).__name__)
+                return
+            self._link.publish(topic, reply, getattr(message.properties, "CorrelationData", None))
+
+    def wait(self, stop: threading.Event) -> None:
+        """Serve until `stop` is set.
+
+        Raises
+        ------
+        LedgerError
+            The journal could not be written: devices answer no more.
+        """
+        while not stop.wait(0.2):
+            if self.failed is not None:
+                raise self.failed
+
+    def close(self) -> None:
+        self._queue.put(None)
+        self._thread.join(_PATIENCE_S)
+        self._link.close()
+
+
+class MqttTransport:
+    """The analyst's side; gateways by name.
+
+    Parameters
+    ----------
+    url : str
+
+    Raises
+    ------
+    ConfigError, SourceError
+    """
+
+    def __init__(self, url: str) -> None:
+        address, self._prefix = _address(url, "analyst.url")
+        self._replies = f"{self._prefix}/reply/{uuid.uuid4()}"
+        self._changed = threading.Condition()
+        self._came: dict[str, bytes] = {}
+        self._wanted: set[str] = set()
+        self._link = _Link(address, self._replies, self._take)
+
+    def _take(self, message: Any) -> None:
+        batch = getattr(message.properties, "CorrelationData", b"").decode(errors="replace")
+        with self._changed:
+            if batch in self._wanted:
+                self._came[batch] = message.payload
+                self._changed.notify_all()
+
+    def exchange(self, messages: Mapping[str, tuple[str, bytes]], timeout_s: float) -> dict[str, bytes]:
+        with self._changed:
+            self._wanted, self._came = set(messages), {}
+        until = time.monotonic() + timeout_s
+        for batch, (gateway, body) in messages.items():
+            self._link.publish(f"{self._prefix}/ask/{gateway}", body, batch.encode(), self._replies)
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._came) == len(messages), max(0.0, until - time.monotonic()))
+            self._wanted = set()
+            return self._came
+
+    def close(self) -> None:
+        self._link.close()

@@ -1,0 +1,97 @@
+"""The k devices nearest to a place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..zcdp import RHO_UNIT
+from .elimination import Rounds, Transcript, Triple, smallest
+from .functions import FINENESS, Distance, Function
+from .queries import BOUND, Plan, Query, _step_width, error_width
+from .spaces import Euclidean
+from .widths import reach
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .elimination import Judge
+
+
+@dataclass(frozen=True)
+class Nearest(Query):
+    """The numbers of the k devices nearest to a place, nearest first.
+
+    Parameters
+    ----------
+    component : str
+    space : Space
+    to : tuple of int
+        In lattice steps; `at` takes coordinates.
+    k : int
+    parts : int
+        See `Distance`.
+
+    Privacy
+    -------
+    Costs what the devices are asked; the rest is post-processing.
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 8, Lemmas 6.4 to 6.7 (their levels corrected).
+    """
+
+    to: tuple[int, ...]
+    k: int
+    parts: int = FINENESS
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ConfigError(f"must be at least 1, got {self.k}", "k")
+        self.space.check(self.phi)
+
+    @classmethod
+    def at(cls, component: str, space: Euclidean, place: Any, k: int) -> Nearest:
+        """The nearest to a place in the space's coordinates."""
+        return cls(component, space, space.steps(place), k)
+
+    @property
+    def phi(self) -> Function:
+        return Distance(self.to, self.parts)
+
+    @property
+    def judge(self) -> Judge:
+        return smallest(self.k)
+
+    @property
+    def enough(self) -> int:
+        return self.k
+
+    def exact(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The true k nearest lattice points (not private); ties by number."""
+        return np.argsort(self.phi.estimate(points.astype(np.float64)), kind="stable")[: self.k]
+
+    def error(self, value: NDArray[np.int64], points: NDArray[np.int64]) -> float:
+        """How much farther the found are than the true ones, together and relative to these."""
+        away = self.phi.estimate(points.astype(np.float64))
+        best = float(np.sort(away)[: self.k].sum())
+        return (float(away[value].sum()) - best) / best if best else float(away[value].sum() > 0)
+
+    def finish(self, found: Transcript, triple: Triple, rounds: Rounds) -> tuple[Any, float | None]:
+        """The numbers; the bound is how much farther the s-th found is than the true s-th nearest, at most."""
+        left = found.rows(Transcript.LEFT)
+        left = left[found.known[left] > 0]
+        phi = triple.estimate(found.means(left))
+        order = np.argsort(phi, kind="stable")[: self.k]
+        return found.who[left[order]], 2 * error_width(found, triple, rounds) * _step_width(self.space)
+
+    def plan(self, n: int, rho: float, method: str = "PM1", rounds: Rounds | None = None) -> Plan:
+        """What to expect of n devices that offer rho each; `error` is the bound."""
+        rounds = rounds or Rounds()
+        found, triple = self.forecast(n, rho, method, rounds), self.triple(method)
+        sigma = float(triple.sigma(np.array([int(rho * RHO_UNIT)]))[0]) * _step_width(self.space)
+        bound = 2 * sigma * reach(triple.dimension, min(0.999, BOUND * rounds.beta) / max(1, n))
+        return Plan(found.sigma, found.widths, found.half_saved_at, bound, found.notes)

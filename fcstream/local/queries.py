@@ -1,0 +1,223 @@
+"""What the four queries share: methods, answers, plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..zcdp import RHO_UNIT
+from .elimination import Question, Respondents, Rounds, Transcript, Triple, eliminate
+from .functions import Function
+from .spaces import Space
+from .widths import reach, split
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .elimination import Judge
+
+METHODS = {"BM0": (True, False), "BM1": (False, False), "PM0": (True, True), "PM1": (False, True)}
+"""Baselines ask everybody once, PM eliminate; 0: noisy points, 1: noisy distances."""
+BOUND = 3
+"""Error bounds beside elimination fail with `BOUND` times the elimination's own probability: a quarter and three."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One query's result.
+
+    Attributes
+    ----------
+    value : float, bool or int64 array
+    method : str
+    saving : float
+        Mean part of the budgets offered that was not used.
+    bound : float or None
+        What the query's error keeps below with the probability of `Rounds`; see each query.
+    missing : int
+        Who did not answer. They are not in the value.
+    transcript : Transcript
+
+    Privacy
+    -------
+    Post-processing of what the devices said.
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, section 7.1 (the saving).
+    """
+
+    value: Any
+    method: str
+    saving: float
+    bound: float | None
+    missing: int
+    transcript: Transcript
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a query can be expected to give and to save; no device is asked.
+
+    Attributes
+    ----------
+    sigma : float
+        Deviation of a full answer's noise, in units of the space's coordinates.
+    widths : list of float
+        Half width of everybody's interval after each round.
+    half_saved_at : float
+        A device whose phi is that far from the thresholds is expected to save at least half.
+    error : float or None
+        The query's expected error or its bound, where it can be told without data.
+    notes : list of str
+    """
+
+    sigma: float
+    widths: list[float]
+    half_saved_at: float
+    error: float | None
+    notes: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "sigma": self.sigma,
+            "widths": self.widths,
+            "half_saved_at": self.half_saved_at,
+            "error": self.error,
+            "notes": self.notes,
+        }
+
+    def lines(self) -> list[str]:
+        told = [
+            f"noise of a full answer  sigma {self.sigma:.4g}",
+            "intervals by round      " + ", ".join(f"{w:.4g}" for w in self.widths),
+            f"saves half              from {self.half_saved_at:.4g} beyond the thresholds",
+        ]
+        if self.error is not None:
+            told.append(f"error                   {self.error:.4g}")
+        return told + self.notes
+
+
+@dataclass(frozen=True)
+class Query:
+    """A question about one component of everybody's, in one space.
+
+    Parameters
+    ----------
+    component : str
+    space : Space
+    """
+
+    component: str
+    space: Space
+
+    @property
+    def phi(self) -> Function:
+        """What elimination looks at."""
+        raise NotImplementedError
+
+    @property
+    def judge(self) -> Judge:
+        raise NotImplementedError
+
+    @property
+    def enough(self) -> int:
+        return 0
+
+    def finish(self, found: Transcript, triple: Triple, rounds: Rounds) -> tuple[Any, float | None]:
+        """Value and bound from a transcript: post-processing."""
+        raise NotImplementedError
+
+    def triple(self, method: str, width: str = "quantile") -> Triple:
+        if method not in METHODS:
+            raise ConfigError(f"must be one of {sorted(METHODS)}, got {method!r}", "method")
+        return Triple(self.space, self.phi, METHODS[method][0], width)
+
+    def run(
+        self,
+        respondents: Respondents,
+        query: str,
+        budgets: NDArray[np.int64],
+        method: str = "PM1",
+        rounds: Rounds | None = None,
+        *,
+        width: str = "quantile",
+    ) -> Answer:
+        """Ask, eliminate, and put the answer together.
+
+        Parameters
+        ----------
+        respondents : Respondents
+        query : str
+            Its id: the same id asks the same question again, and devices that answered say the same again.
+        budgets : int64 (n,)
+            rho in nano units that each may be charged at most.
+        method : str
+            ``BM0``, ``BM1``, ``PM0`` or ``PM1``.
+        rounds : Rounds, optional
+            For PM; baselines take its `beta` only.
+        width : str
+            See `fcstream.local.widths.reach`.
+        """
+        triple, rounds = self.triple(method, width), rounds or Rounds()
+        question = Question(query, 1, self.component, self.space, self.phi)
+        if METHODS[method][1]:
+            found = eliminate(respondents, question, triple, budgets, rounds, self.judge, enough=self.enough)
+        else:
+            once = Rounds(1, "even", rounds.beta)
+            found = eliminate(respondents, question, triple, budgets, once, _keep_all)
+        value, bound = self.finish(found, triple, rounds)
+        silent = len(found.rows(Transcript.SILENT))
+        return Answer(value, method, found.saving, bound, silent, found)
+
+    def forecast(self, n: int, rho: float, method: str, rounds: Rounds, width: str = "quantile") -> Plan:
+        """The parts of a plan that all queries share."""
+        triple = self.triple(method, width)
+        budget = np.array([int(rho * RHO_UNIT)], np.int64)
+        step = _step_width(self.space)
+        parts = split(budget, rounds.count, rounds.split)[0]
+        so_far = np.cumsum(parts)
+        h = triple.half_width(so_far, rounds.level(n, n))
+        sigma = float(triple.sigma(budget)[0])
+        if not METHODS[method][1]:
+            return Plan(sigma * step, [], float("inf"), None, ["a baseline saves nothing"])
+        # At distance t the interval of round j is passed with probability at least 1/2 once t >= h_j: all later
+        # rounds are saved then.
+        used = so_far / max(1, int(so_far[-1]))
+        half = next((float(w) for w, u in zip(h[::-1], used[::-1], strict=True) if u <= 0.5), float(h[0]))
+        return Plan(sigma * step, [float(w) * step for w in h], half * step, None, [])
+
+
+def _keep_all(rows: NDArray[np.int64], phi: NDArray[np.float64], h: NDArray[np.float64]) -> NDArray[np.int8]:
+    return np.zeros(len(rows), np.int8)
+
+
+def _step_width(space: Space) -> float:
+    """A lattice step in units of the coordinates."""
+    return float(getattr(space, "step", 1.0))
+
+
+def error_width(found: Transcript, triple: Triple, rounds: Rounds) -> float:
+    """How far any final estimate of phi is off, but for probability BOUND * beta: in lattice steps, for the least rho.
+
+    Privacy
+    -------
+    Post-processing.
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, sections 6.2 and 6.4, at level beta1 / |G_0|: who is left was chosen by
+    the same noise, so |G_c| will not do.
+    """
+    n = max(1, len(found.who))
+    full = found.parts.sum(axis=1)
+    if not (full > 0).any():
+        return float("inf")
+    least = int(full[full > 0].min())
+    beta = min(0.999, BOUND * rounds.beta)
+    rounding = 0.0 if triple.points or triple.asked.fineness == 1 else 0.5 / triple.asked.fineness
+    sigma = float(triple.sigma(np.array([least]))[0])
+    return sigma * reach(triple.dimension, beta / n, triple.width) + rounding

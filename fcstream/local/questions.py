@@ -1,0 +1,157 @@
+"""What goes over the wire: an ask carries a question and its price, a reply the noisy integers or a refusal."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConfigError
+
+LARGEST = 2**20
+"""Bytes of one ask."""
+REASONS = ("malformed", "unknown_component", "other_space", "function", "loss", "budget", "conflict", "interrupted")
+"""Why a device refuses: functions of the ask, of public facts and of public costs."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One question to one device, with what the device is to charge for it.
+
+    Parameters
+    ----------
+    query : str
+        With `round` the id of the answer: a device answers an id once, and then with the same bytes for ever.
+    round : int
+    component : str
+        Which of the device's components it is about.
+    space : mapping
+        Where the analyst believes its values live; a device that keeps them elsewhere refuses.
+    function : mapping
+        Of the lattice point: see `fcstream.local.functions`.
+    nano : int
+        The loss, in nano units.
+    pure : bool
+        The loss is an epsilon (pure geo-privacy), else a rho (concentrated).
+    """
+
+    query: str
+    round: int
+    component: str
+    space: Mapping[str, Any]
+    function: Mapping[str, Any]
+    nano: int
+    pure: bool = False
+
+    @property
+    def id(self) -> tuple[str, int]:
+        return self.query, self.round
+
+    def priced(self, nano: int) -> Ask:
+        """The same question for another loss."""
+        return Ask(self.query, self.round, self.component, self.space, self.function, nano, self.pure)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "query": self.query,
+            "round": self.round,
+            "component": self.component,
+            "space": dict(self.space),
+            "function": dict(self.function),
+            "epsilon_nano" if self.pure else "rho_nano": self.nano,
+        }
+
+    def encode(self) -> bytes:
+        return canonical(self.as_dict())
+
+    @property
+    def digest(self) -> str:
+        """Of everything but the price; with the price it says whether an id is asked again with the same ask."""
+        rest = self.as_dict()
+        rest.pop("epsilon_nano" if self.pure else "rho_nano")
+        return hashlib.sha256(canonical([rest, self.pure])).hexdigest()[:32]
+
+    @classmethod
+    def from_dict(cls, found: Any) -> Ask:
+        """The ask that a decoded message holds.
+
+        Raises
+        ------
+        ConfigError
+            It does not hold one.
+        """
+        if not isinstance(found, dict):
+            raise ConfigError("must be an object", "ask")
+        rest = dict(found)
+        nano = [(key == "epsilon_nano", rest.pop(key)) for key in ("rho_nano", "epsilon_nano") if key in rest]
+        if len(nano) != 1 or set(rest) != {"query", "round", "component", "space", "function"}:
+            raise ConfigError("must have query, round, component, space, function and one of *_nano", "ask")
+        texts, numbers = (rest["query"], rest["component"]), (rest["round"], nano[0][1])
+        if not all(isinstance(text, str) and 0 < len(text) <= 200 and text.isprintable() for text in texts):
+            raise ConfigError("must be printable text of 1 to 200 characters", "ask.query")
+        if not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers) or not 0 <= numbers[0] < 2**31:
+            raise ConfigError("must be integers", "ask.round")
+        if not isinstance(rest["space"], dict) or not isinstance(rest["function"], dict):
+            raise ConfigError("must be objects", "ask.space")
+        return cls(**rest, nano=nano[0][1], pure=nano[0][0])
+
+    @classmethod
+    def decode(cls, data: bytes) -> Ask:
+        return cls.from_dict(decoded(data))
+
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
+def canonical(value: Any) -> bytes:
+    """One spelling of a JSON value."""
+    return _encode(value).encode()
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError
+    return value
+
+
+def decoded(data: bytes, most: int = LARGEST) -> Any:
+    """JSON of a message that may come from anybody.
+
+    Raises
+    ------
+    ConfigError
+        It is too long, too deep, or no JSON.
+    """
+    if len(data) > most:
+        raise ConfigError(f"must be at most {most} bytes, got {len(data)}", "message")
+    try:
+        return json.loads(data, parse_constant=_finite, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise ConfigError("must be JSON in UTF-8", "message") from None
+
+
+@functools.lru_cache(maxsize=64)
+def _text(value: str) -> str:
+    return _encode(value)
+
+
+def answered(ask: Ask, values: list[int], private: bool) -> bytes:
+    """The reply that is kept and sent: what `canonical` would write, faster."""
+    public = "" if private else '"private":false,'
+    return (
+        f'{{"nano":{ask.nano},{public}"query":{_text(ask.query)},"round":{ask.round},"status":"answered",'
+        f'"values":[{",".join(map(str, values))}]}}'
+    ).encode()
+
+
+def refused(reason: str, ask: Ask | None = None, detail: str = "") -> bytes:
+    """A reply that costs nothing and is not kept."""
+    found = {"status": "refused", "reason": reason}
+    if detail:
+        found["detail"] = detail
+    return canonical(found if ask is None else found | {"query": ask.query, "round": ask.round})

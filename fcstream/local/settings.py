@@ -1,0 +1,450 @@
+"""One TOML file for devices and analyst: what `fcstream local` reads, and what it does with it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import signal
+import threading
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from ..budgets import BudgetSchedule
+from ..errors import ConfigError, SourceError
+from ..noise import Noise, SeededEntropy
+from ..zcdp import PrivacyLoss
+from .device import Component, LocalBudget, LocalFilter
+from .journal import FileJournal, Journal, MemoryJournal
+from .spaces import Discrete, Euclidean, GreatCircle, Hamming, Records, Space
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .elimination import Respondents, Rounds
+    from .queries import Answer, Plan, Query
+
+T = TypeVar("T")
+
+
+class Table:
+    """A table of a TOML file whose keys are taken one by one; what nobody took is an error."""
+
+    def __init__(self, values: Any, place: str) -> None:
+        if not isinstance(values, dict):
+            raise ConfigError("must be a table", place)
+        self._values, self._place, self._known = dict(values), place, set[str]()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def take(self, key: str, kind: type[T] | tuple[type[T], ...], default: T | None = None) -> T:
+        """A value of one type; required without a default."""
+        self._known.add(key)
+        value = self._values.pop(key, default)
+        if kind is float and type(value) is int:
+            value = float(value)
+        if value is None:
+            raise ConfigError("is required", f"{self._place}.{key}")
+        if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
+            raise ConfigError(f"must not be of type {type(value).__name__}", f"{self._place}.{key}")
+        return value
+
+    def numbers(self, key: str) -> tuple[float, ...]:
+        values = self.take(key, list)
+        if not values or any(isinstance(x, bool) or not isinstance(x, (int, float)) for x in values):
+            raise ConfigError("must be a list of numbers", f"{self._place}.{key}")
+        return tuple(float(x) for x in values)
+
+    def tables(self, key: str) -> dict[str, Table]:
+        found = self.take(key, dict, {})
+        return {name: Table(value, f"{self._place}.{key}.{name}".strip(".")) for name, value in found.items()}
+
+    def table(self, key: str) -> Table | None:
+        return Table(self.take(key, dict), f"{self._place}.{key}".strip(".")) if key in self else None
+
+    def finish(self) -> None:
+        for key in self._values:
+            near = difflib.get_close_matches(key, self._known, 1)
+            hint = f", did you mean `{near[0]}`?" if near else ""
+            raise ConfigError(f"is not a known key{hint}", f"{self._place}.{key}".strip("."))
+
+
+def _space(table: Table) -> Space:
+    kind = table.take("kind", str)
+    if kind == "euclidean":
+        found: Space = Euclidean(
+            table.numbers("low"), table.numbers("high"), table.take("step", float), table.take("unit", float, 1.0)
+        )
+    elif kind == "great_circle":
+        found = GreatCircle(step=table.take("step", float, 1.0), unit=table.take("unit", float, 1000.0))
+    elif kind == "hamming":
+        found = Hamming(table.take("bits", int))
+    elif kind == "discrete":
+        found = Discrete(table.take("categories", int))
+    elif kind == "records":
+        found = Records(table.take("low", float), table.take("high", float), table.take("step", float, 1.0))
+    else:
+        raise ConfigError("must be euclidean, great_circle, hamming, discrete or records", f"{table._place}.kind")
+    table.finish()
+    return found
+
+
+def _budget(table: Table) -> LocalBudget:
+    kind = table.take("kind", str, "concentrated")
+    if kind == "geo":
+        found = LocalBudget.geo(table.take("epsilon", float))
+    elif kind == "concentrated":
+        found = LocalBudget.concentrated(table.take("rho", float))
+    elif kind == "approximate":
+        terms = (table.take(name, float) for name in ("epsilon", "delta", "distance"))
+        found = LocalBudget.approximate(*terms)
+    else:
+        raise ConfigError(f"must be geo, concentrated or approximate, got {kind!r}", f"{table._place}.kind")
+    table.finish()
+    return found
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a query is asked: the rest of ``[query]``."""
+
+    name: str
+    method: str
+    rounds: Rounds
+    rho: float
+    queries: int
+    savings: str
+    books: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A file of `fcstream local`: every section is checked, also those that a command does not need."""
+
+    spaces: Mapping[str, Space]
+    budget: LocalBudget | None
+    devices: Mapping[str, Any]
+    query: Query | None
+    asking: Asking | None
+    analyst: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Settings:
+        """Read and check a file.
+
+        Raises
+        ------
+        ConfigError
+        """
+        try:
+            with open(path, "rb") as file:
+                return cls.of(tomllib.load(file))
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not TOML: {error}") from None
+
+    @classmethod
+    def of(cls, mapping: Mapping[str, Any]) -> Settings:
+        top = Table(mapping, "")
+        spaces = {name: _space(table) for name, table in top.tables("components").items()}
+        if not spaces:
+            raise ConfigError("must declare at least one component", "components")
+        budget, devices, query, analyst = (top.table(name) for name in ("budget", "devices", "query", "analyst"))
+        top.finish()
+        asked, asking = (None, None) if query is None else _query(query, spaces)
+        here = {"values": "", "journal": "", "gateway": "here", "listen": ""}
+        there = {"url": "", "devices": "", "batch": 500, "timeout_s": 10.0, "tries": 3}
+        return cls(
+            spaces,
+            None if budget is None else _budget(budget),
+            {} if devices is None else _plain(devices, here),
+            asked,
+            asking,
+            {} if analyst is None else _plain(analyst, there),
+        )
+
+    def need_query(self) -> tuple[Query, Asking]:
+        if self.query is None or self.asking is None:
+            raise ConfigError("is required here", "query")
+        return self.query, self.asking
+
+
+def _plain(table: Table, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    found = {key: table.take(key, type(default), default) for key, default in defaults.items()}
+    table.finish()
+    return found
+
+
+def _query(table: Table, spaces: Mapping[str, Space]) -> tuple[Query, Asking]:
+    from .counting import RangeCount
+    from .density import KernelDensity
+    from .elimination import Rounds
+    from .neighbors import Nearest
+    from .threshold import ShareBelow
+
+    kind, component = table.take("kind", str), table.take("component", str)
+    space = spaces.get(component.partition("@")[0])
+    if space is None:
+        raise ConfigError(f"must be one of {sorted(spaces)}, also with @ and a time", "query.component")
+    found: Query
+    if kind == "share":
+        found = ShareBelow(component, space, table.take("at", float), table.take("share", str))
+    elif not isinstance(space, Euclidean):
+        raise ConfigError("must be euclidean or great_circle for this kind of query", "query.component")
+    elif kind == "count":
+        threshold = table.take("threshold", str, "balanced")
+        found = RangeCount.around(
+            component, space, table.numbers("center"), table.numbers("sides"), threshold=threshold
+        )
+    elif kind == "density":
+        kernel = table.take("kernel", str, "auto")
+        found = KernelDensity.at(component, space, table.numbers("at"), table.take("bandwidth", float), kernel)
+    elif kind == "nearest":
+        found = Nearest.at(component, space, table.numbers("at"), table.take("k", int))
+    else:
+        raise ConfigError(f"must be count, density, nearest or share, got {kind!r}", "query.kind")
+    rounds = Rounds(
+        table.take("rounds", int, 10), table.take("split", str, "doubling"), table.take("beta", float, 0.05)
+    )
+    asking = Asking(
+        table.take("name", str),
+        table.take("method", str, "PM1"),
+        rounds,
+        table.take("rho", float),
+        table.take("queries", int, 1),
+        table.take("savings", str, "paper"),
+        table.take("books", str, ""),
+    )
+    found.triple(asking.method)
+    table.finish()
+    return found, asking
+
+
+# -- devices ---------------------------------------------------------------------------------------------------------
+
+
+class Values:
+    """What devices know, from a file of JSON lines ``{"device": NAME, COMPONENT: VALUE, ...}``.
+
+    Read again when it has changed and something is asked for that was not there: new values come as new components,
+    named like ``place@10:00``. What is missing is answered like a public value, so that its absence does not show.
+    """
+
+    def __init__(self, path: str, spaces: Mapping[str, Space]) -> None:
+        self._path, self._spaces, self._changed = path, spaces, 0
+        self.known: dict[str, dict[str, Any]] = {}
+        self._read()
+
+    def _read(self) -> None:
+        try:
+            changed = os.stat(self._path).st_mtime_ns
+            if changed == self._changed:
+                return
+            with open(self._path, "rb") as file:
+                for number, line in enumerate(file, 1):
+                    self._take(number, line)
+        except OSError as error:
+            raise SourceError(f"{self._path} cannot be read: {error.strerror}") from None
+        self._changed = changed
+
+    def _take(self, number: int, line: bytes) -> None:
+        try:
+            found = json.loads(line)
+            name = found.pop("device")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            found = name = None
+        if not isinstance(name, str):
+            raise SourceError(f"{self._path}: line {number} must be an object with a `device`")
+        self.known.setdefault(name, {}).update(found)
+
+    def of(self, device: str) -> Callable[[str], Component | None]:
+        def introduce(component: str) -> Component | None:
+            space = self._spaces.get(component.partition("@")[0])
+            if space is None:
+                return None
+            if component not in self.known.get(device, {}):
+                self._read()
+            return Component(space, self.known.get(device, {}).get(component))
+
+        return introduce
+
+
+def open_devices(settings: Settings) -> tuple[list[LocalFilter], Journal]:
+    """The devices of ``[devices]``, with their journal."""
+    if settings.budget is None or not settings.devices.get("values"):
+        raise ConfigError("and [budget] are required here", "devices.values")
+    values = Values(settings.devices["values"], settings.spaces)
+    path = settings.devices["journal"]
+    if not path:
+        raise ConfigError("is required: without it a restart would forget what was spent", "devices.journal")
+    journal = FileJournal(path)
+    try:
+        found = [LocalFilter(settings.budget, values.of(name), journal, name=name) for name in values.known]
+    except BaseException:
+        journal.close()
+        raise
+    return found, journal
+
+
+def serve(settings: Settings, told: Callable[[str], None]) -> None:
+    """Answer for the devices until SIGTERM or SIGINT."""
+    from .gateway import Gateway
+    from .mqtt import MqttGateway
+    from .web import serve as serve_http
+
+    listen = settings.devices.get("listen", "")
+    scheme = listen.partition("://")[0]
+    if scheme not in ("mqtt", "mqtts", "http"):
+        raise ConfigError("must be mqtt://HOST/PREFIX, mqtts:// or http://HOST:PORT", "devices.listen")
+    held, journal = open_devices(settings)
+    with ExitStack() as stack:
+        stack.callback(journal.close)
+        gateway = Gateway(held)
+        if scheme == "http":
+            from ..connectors.urls import parse
+
+            host, port = parse(listen, "devices.listen").host(8080)
+            told(f"{len(held)} devices answer at http://{host}:{port}")
+            serve_http(gateway, host, port)
+            return
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        served = MqttGateway(listen, settings.devices["gateway"], gateway)
+        stack.callback(served.close)
+        told(f"{len(held)} devices answer as gateway {settings.devices['gateway']!r}")
+        served.wait(stop)
+
+
+# -- analyst ---------------------------------------------------------------------------------------------------------
+
+
+def _lines(path: str) -> Iterator[tuple[str, str]]:
+    try:
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    found = json.loads(line)
+                    yield str(found["gateway"]), str(found["device"])
+                except (ValueError, KeyError, TypeError):
+                    raise ConfigError(f"line {number} must have a `gateway` and a `device`", path) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", path) from None
+
+
+def ask(settings: Settings) -> dict[str, Any]:
+    """Ask real devices the query, or the next one of its series."""
+    from .gateway import Remote, Transport
+    from .mqtt import MqttTransport
+    from .web import HttpTransport
+
+    query, asking = settings.need_query()
+    analyst = settings.analyst
+    if not analyst.get("devices"):
+        raise ConfigError("is required here", "analyst.devices")
+    is_mqtt = analyst["url"].startswith(("mqtt://", "mqtts://"))
+    if analyst["url"] and not is_mqtt:
+        raise ConfigError("must be mqtt:// or mqtts://, or left out if gateways are http:// addresses", "analyst.url")
+    devices = list(_lines(analyst["devices"]))
+    transport: Transport = MqttTransport(analyst["url"]) if is_mqtt else HttpTransport()
+    try:
+        remote = Remote(
+            transport, devices, batch=analyst["batch"], timeout_s=analyst["timeout_s"], tries=analyst["tries"]
+        )
+        return _run(query, asking, remote)
+    finally:
+        transport.close()
+
+
+def _run(query: Query, asking: Asking, respondents: Respondents) -> dict[str, Any]:
+    if asking.queries > 1 and not asking.books:
+        raise ConfigError("is required for a series of queries", "query.books")
+    capacity = PrivacyLoss.cap(asking.rho).rho_nano
+    if not asking.books:
+        budgets = np.full(respondents.count, capacity, np.int64)
+        return _told(asking.name, query.run(respondents, asking.name, budgets, asking.method, asking.rounds))
+    from .series import Series
+
+    schedule = BudgetSchedule(capacity, asking.queries, asking.savings)
+    series = Series(respondents, schedule, asking.name, asking.books)
+    name = f"{asking.name}-{series.step}"
+    found = _told(name, series.run(query, asking.method, asking.rounds))
+    left = series.account.remaining
+    return found | {"remaining_rho": float(left.mean()) / 1e9 if len(left) else 0.0}
+
+
+def _told(name: str, answer: Answer) -> dict[str, Any]:
+    value = answer.value.tolist() if isinstance(answer.value, np.ndarray) else answer.value
+    transcript = answer.transcript
+    return {
+        "query": name,
+        "method": answer.method,
+        "value": value,
+        "bound": answer.bound if answer.bound is not None and np.isfinite(answer.bound) else None,
+        "asked": len(transcript.who),
+        "missing": answer.missing,
+        "rounds": transcript.rounds,
+        "saving": answer.saving,
+        "spent_rho": float(transcript.consumed.mean()) / 1e9 if len(transcript.who) else 0.0,
+    }
+
+
+def plan(settings: Settings, devices: int) -> Plan:
+    """What the query can be expected to give, from public numbers."""
+    query, asking = settings.need_query()
+    rho = asking.rho / asking.queries
+    if isinstance(query.space, Records):
+        return query.plan(rho, asking.method, asking.rounds)  # type: ignore[attr-defined, no-any-return]
+    return query.plan(devices, rho, asking.method, asking.rounds)  # type: ignore[attr-defined, no-any-return]
+
+
+def simulate(settings: Settings, devices: int, seed: int) -> dict[str, Any]:
+    """Ask made-up devices the first query of the series, and tell the truth beside the answer."""
+    from .simulation import Fleet, Simulation
+
+    query, asking = settings.need_query()
+    uniform = _uniform(seed)
+    capacity = PrivacyLoss.cap(asking.rho / asking.queries)
+    budgets = np.full(1 if isinstance(query.space, Records) else devices, capacity.rho_nano, np.int64)
+    crowd: Respondents
+    if isinstance(query.space, Records):
+        width = query.space.high - query.space.low
+        table = query.space.low + width * uniform(devices, 3).mean(axis=1)
+        holder = LocalFilter(
+            LocalBudget.concentrated(asking.rho),
+            {query.component: Component(query.space, table)},
+            MemoryJournal(),
+            noise=Noise(SeededEntropy(seed + 1)),
+        )
+        crowd, truth = Fleet([holder]), query.exact(table)  # type: ignore[attr-defined]
+    else:
+        points = _made_up(query.space, devices, uniform)
+        crowd = Simulation({query.component: (query.space, points)}, capacity, Noise(SeededEntropy(seed + 1)))
+        truth = query.exact(points)  # type: ignore[attr-defined]
+    answer = query.run(crowd, asking.name, budgets, asking.method, asking.rounds)
+    found = _told(asking.name, answer)
+    return found | {"truth": truth.tolist() if isinstance(truth, np.ndarray) else truth, "private": False}
+
+
+def _uniform(seed: int) -> Callable[[int, int], NDArray[np.float64]]:
+    entropy = SeededEntropy(seed)
+    return lambda n, k: (entropy.words(n * k) >> np.uint64(11)).astype(np.float64).reshape(n, k) * 2.0**-53
+
+
+def _made_up(space: Space, devices: int, uniform: Callable[[int, int], NDArray[np.float64]]) -> NDArray[np.int64]:
+    """Devices heaped around the middle of the public box (for great circles: all over the sphere)."""
+    if isinstance(space, GreatCircle):
+        raw = uniform(devices, 2)
+        return space.encode_all(np.stack([360 * raw[:, 0] - 180, np.degrees(np.arcsin(2 * raw[:, 1] - 1))], axis=1))
+    assert isinstance(space, Euclidean)
+    d = space.dimension
+    heap = uniform(devices, 3 * d).reshape(devices, 3, d).mean(axis=1)
+    low, high = np.array(space.low), np.array(space.high)
+    return space.encode_all(low + (high - low) * heap)

@@ -1,0 +1,457 @@
+"""Components: where a device's values live, how far apart they are, and which noise hides them.
+
+A value becomes integers once, at the door. From then on the protected value is that lattice point: distances, costs and
+guarantees speak about it, never about the raw number behind it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..lattice import exact
+from ..noise import MAX_VARIANCE, Noise
+from .functions import Box, Distance, Function, Mismatches, Named, Outside, Point, Share
+from .noise import MOST_DIMENSIONS, gaussians, lattice_laplace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+EARTH_RADIUS = 6_371_008.8
+"""Mean radius in meters."""
+_MOST = 2**40
+_COARSE = 2**12
+MOST_LOSS = 2**50
+"""Of one answer, in nano units."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """One component's metric space.
+
+    Privacy
+    -------
+    Unit: one value of the component. Relation: any other value; a loss of rho means rho * dist**2 * alpha, a loss of
+    epsilon means epsilon * dist, with dist in public units (`unit`). Components compose under the largest of their
+    distances: losses add up, whatever component each query is about, and a component needs no metric before it is
+    first queried.
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, Theorem 5.1, Corollary 5.1 and Remark 4.
+    """
+
+    @property
+    def steps_per_unit(self) -> Fraction:
+        """Lattice steps in one unit of distance."""
+        return Fraction(1)
+
+    @property
+    def dimension(self) -> int:
+        """Integers of a lattice point."""
+        raise NotImplementedError
+
+    @property
+    def allowed(self) -> tuple[type[Function], ...]:
+        """Kinds of functions that do not move faster than distances here."""
+        raise NotImplementedError
+
+    @property
+    def spread(self) -> int:
+        """Squared l2 length (and l1 length) by which two points one unit-free step apart differ, at most."""
+        return 1
+
+    @property
+    def reach(self) -> int:
+        """Largest absolute coordinate."""
+        return 1
+
+    @property
+    def is_euclidean(self) -> bool:
+        return False
+
+    def encode(self, value: Any) -> tuple[int, ...]:
+        """The lattice point of a value; of None, or of what cannot be read, a public one. Never fails."""
+        raise NotImplementedError
+
+    def as_dict(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def check(self, function: Function) -> None:
+        """Refuse a function that does not belong here; costs nothing and looks at no value."""
+        if not isinstance(function, self.allowed):
+            raise ConfigError(f"must not be of this kind in the space {self.as_dict()['kind']!r}", "function")
+        function.check(self.dimension, self.reach)
+
+    def variance(self, function: Function) -> Fraction:
+        """Variance times rho, in squared units of the function's integers."""
+        spread = self.spread if isinstance(function, Point) else 1
+        return Fraction(function.sensitivity**2 * spread, 2) * self.steps_per_unit**2
+
+    def draw(self, noise: Noise, function: Function, cost_nano: int, costs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Discrete Gaussian noise for losses of `costs` parts of 1/`cost_nano` of rho: int64 (n, outputs).
+
+        Privacy
+        -------
+        Each row added to the function's integers is costs[i] / cost_nano in rho per squared unit, for all pairs.
+
+        Source
+        ------
+        Liang and Yi, Adaptive Privacy Budgeting, Lemma 3.4, on the lattice with constant 1.
+        """
+        scaled = self.variance(function) * cost_nano
+        if scaled.denominator > _COARSE:  # rounded up, so that denominators stay small
+            scaled = Fraction(math.ceil(scaled * _COARSE), _COARSE)
+        return gaussians(noise, scaled.numerator, costs * scaled.denominator, function.outputs(self.dimension))
+
+    def draw_pure(self, noise: Noise, function: Function, epsilon: Fraction) -> NDArray[np.int64]:
+        """Noise for one answer with pure geo-privacy: int64 (outputs,).
+
+        Privacy
+        -------
+        Added to the function's integers it is epsilon per unit of distance, with delta = 0, for all pairs.
+
+        Source
+        ------
+        Points in the plane and in space: `lattice_laplace_draw`; all else discrete Laplace (its l1 distance is at
+        most `spread` per step).
+        """
+        rate = epsilon / self.steps_per_unit
+        if isinstance(function, Point) and self.is_euclidean:
+            return lattice_laplace(noise, rate, self.dimension, 1).ravel()
+        scale = Fraction(self._stretch(function)) / rate
+        if scale.numerator >= 2**55:
+            scale = Fraction(math.ceil(scale * 2**14), 2**14)
+        return noise.discrete_laplace(scale, function.outputs(self.dimension))
+
+    def check_loss(self, function: Function, nano: int, pure: bool = False) -> None:
+        """Refuse a loss that no sampler can serve; costs nothing."""
+        least = self.least_loss(function, pure)
+        if not least <= nano <= MOST_LOSS:
+            raise ConfigError(
+                f"must be in [{least}, 2**50] nano units, got {nano}: noise must stay below 2**40 lattice steps", "loss"
+            )
+
+    def least_loss(self, function: Function, pure: bool = False) -> int:
+        """The smallest loss in nano units that a sampler can serve."""
+        if pure:
+            widest = self._stretch(function) * self.steps_per_unit
+            return max(1, math.ceil(widest * 10**9 / 2**39))
+        return max(1, math.ceil(self.variance(function) * 10**9 / MAX_VARIANCE))
+
+    def _stretch(self, function: Function) -> int:
+        """l1 sensitivity of the integers per step, or a bound of what the lattice sampler's proposals need."""
+        if isinstance(function, Point):
+            return 4 if self.is_euclidean else self.spread  # sqrt(MOST_DIMENSIONS) < 4
+        return function.sensitivity
+
+    def check_pure(self, function: Function) -> None:
+        """Refuse pure geo-privacy where its sampler would take too long."""
+        if isinstance(function, Point) and self.is_euclidean and self.dimension > MOST_DIMENSIONS:
+            raise ConfigError(
+                f"must be a distance, or cost rho: points have {self.dimension} dimensions, above {MOST_DIMENSIONS}",
+                "function",
+            )
+
+
+def _numbers(value: Any, count: int) -> list[float] | None:
+    try:
+        found = [float(x) for x in value]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if len(found) == count and all(math.isfinite(x) for x in found) else None
+
+
+@dataclass(frozen=True)
+class Euclidean(Space):
+    """Points of a public box of R^d, on the lattice of multiples of `step`.
+
+    Parameters
+    ----------
+    low, high : tuple of float
+        The public box. Values outside are moved to its nearest point, missing ones to its middle.
+    step : float
+        Lattice width, in the coordinates' own unit; taken as the decimal it prints as.
+    unit : float
+        What counts as distance 1 for the budget: 1000 for budgets per kilometer of coordinates in meters.
+
+    Privacy
+    -------
+    dist is Euclidean between lattice points, over `unit`. Values in one cell of the lattice are the same value.
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, section 6. On raw reals no constant works: rounding can separate two
+    values however near they are.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    step: float
+    unit: float = 1.0
+    _bounds: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name, value in (("step", self.step), ("unit", self.unit)):
+            if not (math.isfinite(value) and value > 0):
+                raise ConfigError(f"must be a positive number, got {value!r}", name)
+        if not self.low or len(self.low) != len(self.high):
+            raise ConfigError(f"must have as many coordinates as `low` ({len(self.low)}), at least 1", "high")
+        if not all(math.isfinite(a) and math.isfinite(b) and a < b for a, b in zip(self.low, self.high, strict=True)):
+            raise ConfigError("must be finite and below `high` in every coordinate", "low")
+        step = exact(self.step)
+        ends = [
+            (math.ceil(exact(a) / step), math.floor(exact(b) / step)) for a, b in zip(self.low, self.high, strict=True)
+        ]
+        if any(a > b for a, b in ends):
+            raise ConfigError(f"must be at most the box's width, got {self.step}", "step")
+        if max(max(-a, b) for a, b in ends) > _MOST:
+            raise ConfigError("must be within 2**40 steps of 0: use a coarser `step`", "high")
+        object.__setattr__(self, "_bounds", tuple(ends))
+
+    @classmethod
+    def cube(cls, dimension: int, low: float, high: float, step: float, unit: float = 1.0) -> Euclidean:
+        """The same range in every coordinate."""
+        return cls((low,) * dimension, (high,) * dimension, step, unit)
+
+    @functools.cached_property
+    def steps_per_unit(self) -> Fraction:
+        return exact(self.unit) / exact(self.step)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.low)
+
+    @property
+    def allowed(self) -> tuple[type[Function], ...]:
+        return Point, Distance, Box, Named
+
+    @functools.cached_property
+    def reach(self) -> int:
+        return max(max(-a, b) for a, b in self._bounds)
+
+    @property
+    def is_euclidean(self) -> bool:
+        return True
+
+    def encode(self, value: Any) -> tuple[int, ...]:
+        found = _numbers(value, self.dimension)
+        if found is None:
+            return tuple((a + b) // 2 for a, b in self._bounds)
+        clipped = [min(max(x, a), b) for x, a, b in zip(found, self.low, self.high, strict=True)]
+        return tuple(min(max(round(x / self.step), a), b) for x, (a, b) in zip(clipped, self._bounds, strict=True))
+
+    def encode_all(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """`encode` of every row, all at once: int64 (n, d)."""
+        low, high = (np.array([end[k] for end in self._bounds], np.int64) for k in (0, 1))
+        known = np.asarray(np.isfinite(values).all(axis=1))
+        clipped = np.clip(np.where(known.reshape(-1, 1), values, 0.0), self.low, self.high)
+        points = np.clip(np.rint(clipped / self.step).astype(np.int64), low, high)
+        points[~known] = (low + high) // 2
+        return points
+
+    def steps(self, value: Sequence[float]) -> tuple[int, ...]:
+        """The nearest lattice point of a public position, inside the box or not."""
+        return tuple(round(float(x) / self.step) for x in value)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "kind": "euclidean",
+            "low": list(self.low),
+            "high": list(self.high),
+            "step": self.step,
+            "unit": self.unit,
+        }
+
+
+@dataclass(frozen=True)
+class GreatCircle(Euclidean):
+    """Longitude and latitude in degrees, as points of a sphere in space; meters.
+
+    Parameters
+    ----------
+    step : float
+        Lattice width in meters.
+    unit : float
+        What counts as distance 1, in meters.
+
+    Privacy
+    -------
+    dist is the straight line through the sphere between lattice points, over `unit`: never longer than the great
+    circle, and shorter by 1 m at 100 km, so what is promised per meter of chord holds per meter of great circle.
+
+    Source
+    ------
+    Ours: the identity from the sphere with arcs to the same sphere with chords is 1-Lipschitz. `chord` turns arcs into
+    chords for queries; the nearest by chord are the nearest by arc.
+    """
+
+    low: tuple[float, ...] = (-EARTH_RADIUS,) * 3
+    high: tuple[float, ...] = (EARTH_RADIUS,) * 3
+    step: float = 1.0
+    unit: float = 1000.0
+
+    def encode(self, value: Any) -> tuple[int, ...]:
+        found = _numbers(value, 2)
+        if found is None or not (abs(found[0]) <= 360 and abs(found[1]) <= 90):
+            found = [0.0, 0.0]
+        return super().encode(self.position(*found))
+
+    def encode_all(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        return np.array([self.encode(row) for row in values], np.int64).reshape(-1, 3)
+
+    def steps(self, value: Sequence[float]) -> tuple[int, ...]:
+        return super().steps(self.position(*value))
+
+    @staticmethod
+    def position(longitude: float, latitude: float) -> tuple[float, float, float]:
+        """Meters from the center of the sphere."""
+        a, b = math.radians(longitude), math.radians(latitude)
+        return (
+            EARTH_RADIUS * math.cos(b) * math.cos(a),
+            EARTH_RADIUS * math.cos(b) * math.sin(a),
+            EARTH_RADIUS * math.sin(b),
+        )
+
+    @staticmethod
+    def chord(meters: float) -> float:
+        """The straight line of a great-circle distance."""
+        return 2 * EARTH_RADIUS * math.sin(min(meters / (2 * EARTH_RADIUS), math.pi / 2))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"kind": "great_circle", "step": self.step, "unit": self.unit}
+
+
+@dataclass(frozen=True)
+class Hamming(Space):
+    """Strings of bits; dist is the number of positions that differ.
+
+    Parameters
+    ----------
+    bits : int
+        Missing values count as all 0.
+
+    Privacy
+    -------
+    k positions that differ are k in l1 and sqrt(k) <= k in l2, so noise of deviation 1/sqrt(2 rho), or Laplace noise
+    of scale 1/epsilon, in every position pays for all pairs.
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, section 3.1 (the Hamming metric).
+    """
+
+    bits: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= 2**20:
+            raise ConfigError(f"must be in [1, 2**20], got {self.bits}", "bits")
+
+    @property
+    def dimension(self) -> int:
+        return self.bits
+
+    @property
+    def allowed(self) -> tuple[type[Function], ...]:
+        return Point, Mismatches, Named
+
+    def encode(self, value: Any) -> tuple[int, ...]:
+        found = _numbers(value, self.bits)
+        return (0,) * self.bits if found is None else tuple(int(x != 0) for x in found)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"kind": "hamming", "bits": self.bits}
+
+
+@dataclass(frozen=True)
+class Discrete(Space):
+    """One of several categories; two different ones are at distance 1: local differential privacy.
+
+    Parameters
+    ----------
+    categories : int
+        Values are 0 to categories - 1; all else counts as 0.
+
+    Privacy
+    -------
+    Points are unit vectors: two of them differ by 2 in l1 and by sqrt(2) in l2.
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, section 3.1 (the discrete metric).
+    """
+
+    categories: int
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.categories <= 2**16:
+            raise ConfigError(f"must be in [2, 2**16], got {self.categories}", "categories")
+
+    @property
+    def dimension(self) -> int:
+        return self.categories
+
+    @property
+    def spread(self) -> int:
+        return 2
+
+    @property
+    def allowed(self) -> tuple[type[Function], ...]:
+        return Point, Outside, Named
+
+    def encode(self, value: Any) -> tuple[int, ...]:
+        place = value if isinstance(value, (int, np.integer)) and 0 <= value < self.categories else 0
+        return tuple(int(k == place) for k in range(self.categories))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"kind": "discrete", "categories": self.categories}
+
+
+@dataclass(frozen=True)
+class Records(Space):
+    """A table of numbers held by one curator; dist is the number of records added or removed. The central model.
+
+    Parameters
+    ----------
+    low, high, step : float
+        Public range and lattice of a record. What is outside is moved to the range's end, what is not a number left
+        out.
+
+    Privacy
+    -------
+    Unit: one record, add or remove; k records cost k times epsilon, k**2 times rho. The number of records is private.
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, appendix C.
+    """
+
+    low: float
+    high: float
+    step: float = 1.0
+
+    def __post_init__(self) -> None:
+        Euclidean((self.low,), (self.high,), self.step)
+
+    @property
+    def dimension(self) -> int:
+        return 1
+
+    @property
+    def allowed(self) -> tuple[type[Function], ...]:
+        return (Share,)
+
+    def encode(self, value: Any) -> tuple[int, ...]:
+        values = np.asarray([] if value is None else value, np.float64).ravel()
+        grid = Euclidean((self.low,), (self.high,), self.step)
+        return tuple(grid.encode_all(values[np.isfinite(values)][:, None])[:, 0].tolist())
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"kind": "records", "low": self.low, "high": self.high, "step": self.step}

@@ -1,0 +1,95 @@
+"""Does less than a share of a holder's records lie at or below a value? The central model, with early stopping."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..lattice import exact as as_fraction
+from ..zcdp import RHO_UNIT
+from .elimination import Rounds, Transcript, Triple, non_interactive
+from .functions import Function, Share
+from .queries import METHODS, Plan, Query
+from .spaces import Records
+
+if TYPE_CHECKING:
+    from .elimination import Judge
+
+
+@dataclass(frozen=True)
+class ShareBelow(Query):
+    """Whether fewer than a share q of each holder's records are at most a value: one verdict per holder.
+
+    Parameters
+    ----------
+    component : str
+    space : Records
+    at : float
+        The value, in the records' unit.
+    share : str or Fraction
+        q in (0, 1), exact: "0.25" or Fraction(1, 3).
+
+    Privacy
+    -------
+    Unit: one record, add or remove. The number of records stays private. Costs what the holder is asked; BM1 and PM1
+    only, as a table has no noisy points.
+
+    Source
+    ------
+    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 9. Yes iff phi is below 0 (it prints the wrong set), with
+    phi = (1 - q) h - q (N - h) in place of h against q N.
+    """
+
+    at: float
+    share: Fraction | str | float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.space, Records):
+            raise ConfigError("must hold records", "space")
+        self.space.check(self.phi)
+
+    @property
+    def phi(self) -> Function:
+        q = as_fraction(self.share)
+        assert isinstance(self.space, Records)
+        return Share(round(self.at / self.space.step), q.numerator, q.denominator)
+
+    @property
+    def judge(self) -> Judge:
+        return non_interactive(0.0, 0.0)
+
+    def triple(self, method: str, width: str = "quantile") -> Triple:
+        found = super().triple(method, width)
+        if METHODS[method][0]:
+            raise ConfigError(f"must be 'BM1' or 'PM1': a table has no noisy points, got {method!r}", "method")
+        return found
+
+    def exact(self, values: Any) -> bool:
+        """The truth about one table (not private)."""
+        return self.phi.evaluate(self.space.encode(values))[0] < 0
+
+    @staticmethod
+    def error(value: bool, truth: bool) -> float:
+        """1 if wrong."""
+        return float(value != truth)
+
+    def finish(self, found: Transcript, triple: Triple, rounds: Rounds) -> tuple[Any, float | None]:
+        """True, False, or None where there was no answer: one for each holder, or the one of a single holder."""
+        verdicts: list[bool | None] = [None] * len(found.who)
+        for row in np.flatnonzero(found.state != Transcript.SILENT).tolist():
+            if found.state[row] != Transcript.LEFT:
+                verdicts[row] = bool(found.state[row] == Transcript.INSIDE)
+            elif found.known[row] > 0:
+                verdicts[row] = bool(triple.estimate(found.means(np.array([row])))[0] < 0)
+        return (verdicts[0] if len(verdicts) == 1 else verdicts), None
+
+    def plan(self, rho: float, method: str = "PM1", rounds: Rounds | None = None) -> Plan:
+        """What to expect of one holder that offers rho, in records."""
+        found = self.forecast(1, rho, method, rounds or Rounds())
+        sigma = float(self.triple(method).sigma(np.array([int(rho * RHO_UNIT)]))[0])
+        found.notes.append(f"a share off by {2 * sigma:.3g} records is told right with 98%")
+        return found

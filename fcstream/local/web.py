@@ -1,0 +1,98 @@
+"""Asking devices over HTTP: an ASGI application for a gateway, and the analyst's side.
+
+``POST /ask`` takes a message and returns the reply; ``GET /live`` says that the process is there.
+"""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
+
+from ..connectors.urls import mask, need
+from ..errors import ConfigError
+from .gateway import LARGEST, Gateway
+
+_AT_ONCE = 16
+
+
+def app(gateway: Gateway) -> Any:
+    """A Starlette application that answers for a gateway's devices; any ASGI server can run it.
+
+    Privacy
+    -------
+    Replies are those of `Gateway`. Status codes are functions of the message: 200 with a reply or a refusal, 413 for
+    one that is too long; 500 if the journal cannot be written, and then nothing leaves any more.
+    """
+    try:
+        from starlette.applications import Starlette
+        from starlette.concurrency import run_in_threadpool
+        from starlette.requests import Request
+        from starlette.responses import PlainTextResponse, Response
+        from starlette.routing import Route
+    except ImportError:
+        raise need("starlette", "local", "listen.url") from None
+
+    async def ask(request: Request) -> Response:
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > LARGEST:
+                return PlainTextResponse("too long", 413)
+        reply = await run_in_threadpool(gateway.answer, bytes(body))
+        return Response(reply, media_type="application/json")
+
+    async def live(_request: Request) -> Response:
+        return PlainTextResponse("live")
+
+    return Starlette(routes=[Route("/ask", ask, methods=["POST"]), Route("/live", live)])
+
+
+def serve(gateway: Gateway, host: str, port: int) -> None:
+    """Run the application until SIGTERM or SIGINT."""
+    try:
+        import uvicorn
+    except ImportError:
+        raise need("uvicorn", "local", "listen.url") from None
+    uvicorn.run(app(gateway), host=host, port=port, log_level="warning", access_log=False)
+
+
+class HttpTransport:
+    """The analyst's side; a gateway is the URL of its application, ``http://HOST:PORT``.
+
+    Parameters
+    ----------
+    token : str, optional
+        Sent as a bearer token, for a proxy before the gateways that wants one.
+    """
+
+    def __init__(self, token: str | None = None) -> None:
+        self._pool = ThreadPoolExecutor(_AT_ONCE, "fcstream-ask")
+        self._headers = {"Content-Type": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+
+    def exchange(self, messages: Mapping[str, tuple[str, bytes]], timeout_s: float) -> dict[str, bytes]:
+        for url, _ in messages.values():
+            if not url.startswith(("http://", "https://")):
+                raise ConfigError(f"must be http:// or https://, got {mask(url)}", "analyst.devices")
+        sent = {self._pool.submit(self._post, url, body, timeout_s): batch for batch, (url, body) in messages.items()}
+        done, late = wait(sent, timeout_s * max(1, -(-len(sent) // _AT_ONCE)) + 1)
+        for one in late:
+            one.cancel()
+        replies = {sent[one]: one.result() for one in done}
+        return {batch: reply for batch, reply in replies.items() if reply is not None}
+
+    def _post(self, url: str, body: bytes, timeout_s: float) -> bytes | None:
+        request = urllib.request.Request(url.rstrip("/") + "/ask", body, self._headers, method="POST")
+        try:
+            with urllib.request.urlopen(request, timeout=timeout_s) as response:
+                data: bytes = response.read(4 * LARGEST + 1)
+                return data
+        except (OSError, urllib.error.URLError, ValueError):
+            return None  # it counts as silent, and is asked again
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)

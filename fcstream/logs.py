@@ -1,0 +1,149 @@
+"""Logs on standard error: text, or one JSON object a line; ours as they are, of libraries' only what cannot be data.
+
+Our messages hold no record's content; what a library writes might. So of a library's record only its template goes out
+(``%s`` for what was put in), or, if nothing was put in by the logging module, no text at all: it may have been put
+together before. Of exceptions only the kind is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from .connectors.urls import need
+from .errors import ConfigError
+
+LOG = logging.getLogger("fcstream.logs")
+WINDOWS = "fcstream.windows"
+"""Logger of what became of each window: told in JSON only, a terminal has its line of status."""
+_EXTRAS = ("stream", "window", "status", "reason")
+_STREAM: ContextVar[str | None] = ContextVar("stream", default=None)
+
+
+@contextmanager
+def about(stream: str) -> Iterator[None]:
+    """What this thread logs inside the block is about a stream."""
+    token = _STREAM.set(stream)
+    try:
+        yield
+    finally:
+        _STREAM.reset(token)
+
+
+class Logs:
+    """The handler on the root logger; `speak` exchanges its form."""
+
+    def __init__(self, stream: str | None) -> None:
+        self.handler = logging.StreamHandler(sys.stderr)
+        self._stream = stream
+
+    def speak(self, kind: str) -> None:
+        """``text`` or ``json``.
+
+        Raises
+        ------
+        ConfigError
+            ``json`` without structlog; the message names the extra.
+        """
+        formatter = _json(self._stream) if kind == "json" else _Text()
+        self.handler.setFormatter(formatter)
+        self.handler.filters = [] if kind == "json" else [lambda record: record.name != WINDOWS]
+
+
+@contextmanager
+def logging_as(kind: str, stream: str | None = None) -> Iterator[Logs]:
+    """Everything that is logged while the block runs: ours from INFO on, libraries' from WARNING on.
+
+    Parameters
+    ----------
+    kind : str
+        ``text`` or ``json``.
+    stream : str, optional
+        What records are about that are logged outside of `about`.
+    """
+    logs = Logs(stream)
+    logs.speak(kind)
+    root, ours = logging.getLogger(), logging.getLogger("fcstream")
+    level, hook, raises = ours.level, threading.excepthook, logging.raiseExceptions
+
+    def tell(args: threading.ExceptHookArgs) -> None:  # by default the whole error is printed
+        LOG.error("a thread ended: %s", args.exc_type.__name__)
+
+    root.addHandler(logs.handler)
+    ours.setLevel(logging.INFO)
+    threading.excepthook, logging.raiseExceptions = tell, False  # else arguments are printed when one does not fit
+    try:
+        yield logs
+    finally:
+        root.removeHandler(logs.handler)
+        ours.setLevel(level)
+        threading.excepthook, logging.raiseExceptions = hook, raises
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    return record.name.partition(".")[0] == "fcstream"
+
+
+def safe_event(record: logging.LogRecord, message: str, args: object, kind: type[BaseException] | None) -> str:
+    """What a record may say, of its whole message, what was put into it, and the kind of its exception."""
+    if not _is_ours(record):
+        where = f"{record.module}:{record.lineno}"
+        is_template = bool(args) and isinstance(record.msg, str)
+        message = f"{record.msg} ({where})" if is_template else f"a message of {where}, whose text may hold data"
+    return message + (f" ({kind.__name__})" if kind else "")
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        name = "" if _is_ours(record) else f"{record.name}: "
+        kind = record.exc_info[0] if record.exc_info else None
+        return f"fcstream: {name}{safe_event(record, record.getMessage(), record.args, kind)}"
+
+
+def client_is_missing() -> str | None:
+    """What to say where JSON was asked for and cannot be written; None if it can."""
+    try:
+        _structlog()
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _structlog() -> Any:
+    try:
+        import structlog
+    except ImportError:
+        raise need("structlog", "service", "service.log") from None
+    return structlog
+
+
+def _json(stream: str | None) -> logging.Formatter:
+    structlog = _structlog()
+
+    def say(_logger: Any, _method: str, given: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """All but what is known to be safe is left out."""
+        record, error = given["_record"], given.get("exc_info")
+        event = {name: given[name] for name in ("time", "level", "logger")}
+        kind = error[0] if isinstance(error, tuple) else None
+        event["event"] = safe_event(record, str(given["event"]), given.get("positional_args"), kind)
+        event["stream"] = _STREAM.get() or stream
+        if _is_ours(record):  # a library may mean something else by the same names
+            event |= {name: vars(record)[name] for name in _EXTRAS if name in vars(record)}
+        return {name: value for name, value in event.items() if value is not None}
+
+    formatter: logging.Formatter = structlog.stdlib.ProcessorFormatter(
+        pass_foreign_args=True,
+        processors=[
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            say,
+            structlog.processors.JSONRenderer(),
+        ],
+    )
+    return formatter

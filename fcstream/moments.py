@@ -1,0 +1,143 @@
+"""Means and scatter matrices of shards, kept while points arrive; every point falls into a shard by a coin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .noise import Noise
+
+MOST_SHARDS = 2**20
+
+
+@dataclass(slots=True)
+class _Moments:
+    """Of the points of one pane: sizes (t,), means (t, d), lower triangles of scatter matrices (t, d, d)."""
+
+    sizes: NDArray[np.int64]
+    means: NDArray[np.float64]
+    scatters: NDArray[np.float64]
+
+    @classmethod
+    def none(cls, shards: int, dimension: int) -> _Moments:
+        return cls(np.zeros(shards, np.int64), np.zeros((shards, dimension)), np.zeros((shards, dimension, dimension)))
+
+    def merged(self, other: _Moments) -> _Moments:
+        """Of both; each shard's numbers depend on its own alone."""
+        sizes = self.sizes + other.sizes
+        weights = other.sizes / np.maximum(sizes, 1)
+        gaps = other.means - self.means
+        means = self.means + gaps * weights[:, None]
+        between = gaps[:, :, None] * gaps[:, None, :]
+        scatters = self.scatters + other.scatters + between * (self.sizes * weights)[:, None, None]
+        return _Moments(sizes, means, scatters)
+
+
+@dataclass(frozen=True, slots=True)
+class MomentsView:
+    """What shards know of the points of a window; private.
+
+    Attributes
+    ----------
+    sizes : int64 (t,)
+    means : float64 (t, d)
+    scatters : float64 (t, d, d)
+        Sums of (x - mean) (x - mean)^T; lower triangles.
+    """
+
+    sizes: NDArray[np.int64]
+    means: NDArray[np.float64]
+    scatters: NDArray[np.float64]
+
+    def __repr__(self) -> str:
+        return f"<MomentsView of {len(self.sizes)} shards>"  # nothing of what it holds
+
+    def covariances(self, *, centered: bool) -> NDArray[np.float64]:
+        """Of every shard: float64 (t, d, d), symmetric bit for bit; zeros where there are too few points.
+
+        About the shard's mean, or about the origin of the lattice.
+        """
+        sizes = self.sizes.astype(np.float64)[:, None, None]
+        if centered:
+            low = self.scatters / np.maximum(sizes - 1, 1)
+        else:
+            low = self.scatters / np.maximum(sizes, 1) + self.means[:, :, None] * self.means[:, None, :]
+        low = np.tril(low)
+        return low + np.tril(low, -1).transpose(0, 2, 1)
+
+
+class ShardMoments:
+    """Counts, means and scatter matrices of shards, per pane, incrementally.
+
+    Every point falls into one of the shards by a coin of its own, on arrival.
+
+    Parameters
+    ----------
+    dimension : int
+    shards : int
+        Public.
+    noise : Noise
+        Where the coins come from.
+
+    Notes
+    -----
+    What a shard knows depends on its own points and their order alone, to the last bit; so adding or removing a point
+    changes one shard. Coins do not depend on data and need not be secret: the guarantee holds for every outcome.
+
+    Complexity
+    ----------
+    d**2 / 2 multiplications a point. Memory: 8 * shards * d**2 bytes a pane; points are not kept.
+    """
+
+    def __init__(self, dimension: int, shards: int, noise: Noise) -> None:
+        if dimension < 1:
+            raise ConfigError(f"must be at least 1, got {dimension}", "dimension")
+        if not 2 <= shards <= MOST_SHARDS:
+            raise ConfigError(f"must be in [2, 2**20], got {shards}", "shards")
+        self.dimension = dimension
+        self.shards = shards
+        self._noise = noise
+        self._panes: dict[int, _Moments] = {}
+
+    @property
+    def panes(self) -> list[int]:
+        """Panes that hold points, ascending."""
+        return sorted(self._panes)
+
+    def size(self, pane: int) -> int:
+        """Points in one pane."""
+        return int(self._panes[pane].sizes.sum()) if pane in self._panes else 0
+
+    def add(self, pane: int, points: NDArray[np.float64]) -> None:
+        """Add lattice points (m, d) to a pane; they are not kept."""
+        from ._kernels import moments
+
+        if points.ndim != 2 or points.shape[1] != self.dimension:
+            raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")
+        if len(points) == 0:
+            return
+        if pane not in self._panes:
+            self._panes[pane] = _Moments.none(self.shards, self.dimension)
+        held, rows = self._panes[pane], np.ascontiguousarray(points, np.float64)
+        coins = self._noise.uniform_integers(self.shards, len(rows))
+        moments.add_points(rows, coins, held.sizes, held.means, held.scatters)
+
+    def drop(self, pane: int) -> None:
+        """Forget a pane; an absent one is no error."""
+        self._panes.pop(pane, None)
+
+    def view(self, panes: Iterable[int]) -> MomentsView:
+        """The window made of some panes, present or not."""
+        found = _Moments.none(self.shards, self.dimension)
+        for i, pane in enumerate(sorted(set(panes) & self._panes.keys())):
+            held = self._panes[pane]
+            found = found.merged(held) if i else _Moments(held.sizes.copy(), held.means.copy(), held.scatters.copy())
+        return MomentsView(found.sizes, found.means, found.scatters)

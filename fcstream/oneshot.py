@@ -1,0 +1,226 @@
+"""Private answers about one array in the (epsilon, delta) paradigm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .arrays import _answer, _checked, _grid
+from .errors import ConfigError
+from .friends import FriendCounts
+from .noise import Noise
+from .releases.base import Release
+from .releases.covariance import LIMIT, CovarianceOptions
+from .releases.dp import BasicOptions, EstimatedAverage, Regime, paid_by
+from .zcdp import DPLoss, PrivacyLoss, zcdp_of_dp
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+
+def private_dp_mean(
+    points: ArrayLike,
+    *,
+    radius: float,
+    epsilon: float,
+    delta: float,
+    size_hint: int,
+    step: float,
+    bounds: tuple[float, float],
+    alpha: float = 0.0,
+    noise: Noise | None = None,
+) -> Release:
+    """(epsilon, delta)-DP mean of an array's rows by FriendlyCore's BasicFilter.
+
+    Parameters
+    ----------
+    points : array (n, d)
+        Rows that are not finite or leave `bounds` are left out, each for itself.
+    radius : float
+        Public diameter: most pairs of rows lie within it.
+    epsilon, delta : float
+        What the answer costs.
+    size_hint : int
+        Public guess of n.
+    step : float
+        Width of the lattice that rows are rounded to.
+    bounds : (float, float)
+        Public range of all coordinates.
+    alpha : float
+        In [0, 1/2): rows with (1 - alpha) n friends are kept with certainty; costs more.
+    noise : Noise, optional
+
+    Returns
+    -------
+    Release
+        Its ``rho`` is what the answer costs in zCDP; ``parts`` holds epsilon and delta.
+
+    Privacy
+    -------
+    Unit: one row. Relation: add or remove. (epsilon, delta)-DP for every content: see `BasicMean`. With a zCDP budget
+    `private_mean` has much less noise.
+
+    Source
+    ------
+    See `BasicMean`.
+    """
+    charged = _paying(DPLoss.charge(epsilon, delta))
+    rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta, radius=radius)
+    options = BasicOptions(
+        rho=charged.rho, delta=charged.delta, radius=float(radius), size_hint=size_hint, alpha=float(alpha)
+    )
+    return _answer(options, rows, _grid(rows, low, high, step), noise)
+
+
+def private_covariance(
+    points: ArrayLike,
+    *,
+    epsilon: float,
+    delta: float,
+    shards: int,
+    step: float,
+    bounds: tuple[float, float],
+    centered: bool = True,
+    limit: float = LIMIT,
+    eta: float | None = None,
+    noise: Noise | None = None,
+) -> Release:
+    """(epsilon, delta)-DP covariance matrix of an array's rows, without any bound of their scale.
+
+    Parameters
+    ----------
+    points : array (n, d)
+        Rows that are not finite or leave `bounds` are left out, each for itself.
+    epsilon, delta : float
+        What the answer costs.
+    shards : int
+        Rows fall into so many shards by independent coins; from some hundred on. The error message names the least.
+    step : float
+        Width of the lattice that rows are rounded to; far below their spread.
+    bounds : (float, float)
+        Public range of all coordinates; as wide as you like.
+    centered : bool
+        About the mean; otherwise about 0.
+    limit : float
+        How closely shards must agree: a wider limit takes far fewer rows and more noise.
+    eta : float, optional
+        Noise, as a share of the matrix; by default the smallest with which so many shards release.
+    noise : Noise, optional
+
+    Returns
+    -------
+    Release
+        ``value`` is the matrix as a list of rows. ``parts``: eta, epsilon and delta, the noisy number of shards that
+        agreed.
+
+    Privacy
+    -------
+    Unit: one row. Relation: add or remove. See `ShardCovariance`, also for what is not covered. It takes millions of
+    rows: where a bound of the scale is known, a clipped Gaussian mechanism has far less noise.
+
+    Source
+    ------
+    See `ShardCovariance`.
+    """
+    charged = _paying(DPLoss.charge(epsilon, delta))
+    rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta)
+    options = CovarianceOptions(
+        rho=charged.rho, delta=charged.delta, shards=shards, centered=centered, limit=float(limit), eta=eta
+    )
+    return _answer(options, rows, _grid(rows, low, high, step), noise)
+
+
+def estimate_average(
+    points: ArrayLike,
+    *,
+    radius: float,
+    epsilon: float,
+    delta: float,
+    step: float,
+    bounds: tuple[float, float],
+    beta: float = 0.05,
+    outliers: int = 0,
+    regime: Regime = "best",
+    noise: Noise | None = None,
+) -> Release:
+    """(epsilon, delta)-DP mean of a public number of rows, of which one may be replaced: FriendlyCore's first version.
+
+    Parameters
+    ----------
+    points : array (n, d)
+        n is public. A row that is not finite or leaves `bounds` counts as the lowest corner of the bounds.
+    radius : float
+        Public diameter: most pairs of rows lie within it.
+    epsilon, delta : float
+        What the answer costs.
+    step : float
+        Width of the lattice that rows are rounded to.
+    bounds : (float, float)
+        Public range of all coordinates.
+    beta : float
+        Chance of no success on data with at most `outliers` outliers.
+    outliers : int
+        Public guess of the number of outliers, below n/2.
+    regime : str
+        ``high`` stability, with a success bit, for few outliers; ``moderate``, for many; ``best`` by predicted noise.
+    noise : Noise, optional
+
+    Returns
+    -------
+    Release
+        ``parts``: the success bit, the stability alpha, the regime, epsilon and delta. Without success a refusal
+        (``too_few``).
+
+    Privacy
+    -------
+    Unit: one row. Relation: REPLACED, n public: not the relation of every other function here. See `EstimatedAverage`.
+
+    Source
+    ------
+    See `EstimatedAverage`.
+    """
+    total = DPLoss.charge(epsilon, delta)
+    charged = zcdp_of_dp(total)
+    rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta, radius=radius)
+    grid = _grid(rows, low, high, step)
+    inside = ((rows >= low) & (rows <= high)).all(axis=1, keepdims=True)
+    rows = np.where(inside, rows, low)
+    radius_squared = grid.lattice.radius_squared(float(radius))
+    try:
+        mechanism = EstimatedAverage(total, len(rows), radius_squared, float(beta), int(outliers), regime)
+    except ConfigError as error:
+        raise ConfigError(error.message, error.place.removeprefix("release.")) from None
+    noise = noise or Noise()
+    friends = FriendCounts(grid.dimension, radius_squared)
+    friends.add(0, grid.points(rows))
+    _, outcome = mechanism.release(friends.view([0]), noise)
+    spent = zcdp_of_dp(mechanism.cost)
+    return Release(
+        stream="array",
+        window_open_ms=0,
+        window_close_ms=0,
+        status="refused" if outcome.reason else "released",
+        reason=outcome.reason,
+        kind="mean",
+        value=None if outcome.value is None else grid.values(outcome.value),
+        sigma=None if outcome.sigma is None else grid.widths(outcome.sigma),
+        count=len(rows),
+        core_count=outcome.core_count,
+        rho=spent.rho,
+        delta=spent.delta,
+        guarantee=charged.as_dict(),
+        spent=spent.as_dict(),
+        private=noise.private,
+        parts=outcome.parts,
+    )
+
+
+def _paying(total: DPLoss) -> PrivacyLoss:
+    """The largest zCDP loss that pays for no more than was asked for: rho has nine decimals."""
+    charged = zcdp_of_dp(total)
+    if charged.rho_nano > 0 and not paid_by(charged).fits(total):
+        charged = PrivacyLoss(charged.rho_nano - 1, charged.delta_femto)
+    if charged.rho_nano == 0:
+        raise ConfigError(f"must be larger: rho has nine decimals, got {total.epsilon:g}", "epsilon")
+    return charged

@@ -1,0 +1,282 @@
+"""Non-private clustering of one shard: k centers of a few points, whatever happens.
+
+An oracle is any function of one shard. What makes it safe is not what it computes but that it is asked for each shard
+alone, gets nothing but that shard's points and public numbers, and always answers with a tuple (see `total`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Oracle = Callable[["NDArray[np.float64]", int, int], object]
+"""oracle(points (m, d), k, seed) -> k centers (k, d). A pure function: it must keep nothing between calls."""
+RESTARTS = 10
+NAMES = ("auto", "kmeans", "gaussians", "pca", "scipy", "minibatch")
+CHUNK = 128
+"""Records of one shard that an incremental oracle gets at a time."""
+
+
+def has_sklearn() -> bool:
+    """Whether scikit-learn is installed; found without importing it."""
+    return importlib.util.find_spec("sklearn") is not None
+
+
+def find(oracle: str | Oracle, k: int, dimension: int) -> Oracle:
+    """An oracle by its name, or the user's own.
+
+    Parameters
+    ----------
+    oracle : str or callable
+        ``kmeans`` and ``gaussians`` are scikit-learn's; without it, ``kmeans`` is scipy's. ``pca`` clusters the
+        projection on the k - 1 widest directions. ``minibatch`` learns while records come, so that a window closes
+        sooner; its centers are less exact. ``auto`` is ``pca`` from 4 k dimensions on, else ``kmeans``.
+    k, dimension : int
+
+    Raises
+    ------
+    ConfigError
+        A name that is not known, or one that needs scikit-learn where it is missing.
+
+    Privacy
+    -------
+    The choice depends on public facts only.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), section 5.2: any non-private algorithm serves.
+    """
+    if callable(oracle):
+        return oracle
+    if oracle not in NAMES:
+        raise ConfigError(f"must be one of {', '.join(NAMES)} or a function, got {oracle!r}", "oracle")
+    if oracle == "auto":
+        oracle = "pca" if dimension >= 4 * k else "kmeans"
+    if oracle == "gaussians":
+        if not has_sklearn():
+            raise ConfigError(
+                "must not be 'gaussians' without scikit-learn: pip install 'fcstream[clusters]'", "oracle"
+            )
+        return gaussians
+    if oracle == "minibatch":
+        if not has_sklearn():
+            raise ConfigError(
+                "must not be 'minibatch' without scikit-learn: pip install 'fcstream[clusters]'", "oracle"
+            )
+        return MINIBATCH
+    if oracle == "pca":
+        return pca
+    return kmeans if oracle == "kmeans" and has_sklearn() else scipy_kmeans
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Linear algebra and scikit-learn on one thread meanwhile: small shards are faster, and sums keep their order."""
+    if importlib.util.find_spec("threadpoolctl") is None:
+        yield
+        return
+    import threadpoolctl
+
+    with threadpoolctl.threadpool_limits(1):
+        yield
+
+
+def kmeans(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
+    """scikit-learn's k-means, best of ten starts.
+
+    Privacy
+    -------
+    None of its own; see the module.
+
+    Source
+    ------
+    scikit-learn's ``KMeans``.
+    """
+    from sklearn.cluster import KMeans
+
+    found = KMeans(k, n_init=RESTARTS, random_state=seed).fit(points).cluster_centers_
+    return np.asarray(found, np.float64)
+
+
+def gaussians(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
+    """The means of scikit-learn's mixture of spherical Gaussians: for clusters that overlap.
+
+    Privacy
+    -------
+    None of its own; see the module.
+
+    Source
+    ------
+    scikit-learn's ``GaussianMixture``.
+    """
+    from sklearn.mixture import GaussianMixture
+
+    scale = max(float(points.std()), 1e-300)
+    model = GaussianMixture(k, covariance_type="spherical", n_init=2, random_state=seed, max_iter=200)
+    return np.asarray(model.fit(points / scale).means_, np.float64) * scale
+
+
+def scipy_kmeans(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
+    """scipy's k-means, best of ten starts, for machines without scikit-learn.
+
+    Privacy
+    -------
+    None of its own; see the module.
+
+    Source
+    ------
+    ``scipy.cluster.vq.kmeans2``.
+    """
+    from scipy.cluster.vq import kmeans2
+
+    best, answer = math.inf, None
+    for start in range(RESTARTS):
+        centers, labels = kmeans2(points, k, iter=30, minit="++", missing="warn", seed=seed * RESTARTS + start)
+        cost = float(((points - centers[labels]) ** 2).sum())
+        if cost < best:
+            best, answer = cost, centers
+    assert answer is not None
+    return np.asarray(answer, np.float64)
+
+
+def pca(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
+    """k-means of the points' projection on their k - 1 widest directions (2 at least); the centers are full means.
+
+    Privacy
+    -------
+    None of its own; see the module.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), section 6.2: the oracle of its mixtures in high dimension.
+    """
+    offset = points - points.mean(axis=0)
+    width = min(max(k - 1, 2), *points.shape)
+    if points.shape[0] < points.shape[1]:  # the smaller Gram matrix
+        values, vectors = np.linalg.eigh(offset @ offset.T)
+        flat = vectors[:, -width:] * np.sqrt(np.maximum(values[-width:], 0.0))
+    else:
+        flat = offset @ np.linalg.eigh(offset.T @ offset)[1][:, -width:]
+    flat = np.ascontiguousarray(flat)
+    centers = (kmeans if has_sklearn() else scipy_kmeans)(flat, k, seed)
+    labels = ((flat[:, None, :] - centers[None]) ** 2).sum(axis=2).argmin(axis=1)
+    return np.stack([points[labels == j].mean(axis=0) for j in range(k)])
+
+
+class Learner(Protocol):
+    """What an incremental oracle keeps of one shard; scikit-learn's estimators with ``partial_fit`` are such."""
+
+    cluster_centers_: NDArray[np.float64]
+
+    def partial_fit(self, points: NDArray[np.float64]) -> object: ...
+
+
+@dataclass(frozen=True)
+class Incremental:
+    """An oracle that learns each shard while its records come.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(k, seed)``: a fresh `Learner` of one shard. It must share nothing with other learners.
+
+    Privacy
+    -------
+    A learner gets its own shard's records only, in chunks of a fixed number of them and in the order in which they
+    came: where other shards' records stood between them changes nothing.
+
+    Source
+    ------
+    Ours.
+    """
+
+    make: Callable[[int, int], Learner]
+
+    def __call__(self, points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
+        """All of a shard at once, mixed by a fixed rule: a first chunk of sorted points would tell of one corner."""
+        mixed = points[np.argsort(np.arange(1, len(points) + 1) * 0.6180339887498949 % 1.0)]
+        learner = self.make(k, seed)
+        for start in range(0, len(mixed), CHUNK):
+            learner.partial_fit(mixed[start : start + CHUNK])
+        return learner.cluster_centers_
+
+
+def _minibatch(k: int, seed: int) -> Learner:
+    from sklearn.cluster import MiniBatchKMeans
+
+    learner: Learner = MiniBatchKMeans(k, random_state=seed)
+    return learner
+
+
+MINIBATCH = Incremental(_minibatch)
+
+
+def total(oracle: Oracle, points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64] | None:
+    """The oracle's k centers of one shard of sorted points, or None: it failed, or answered something else.
+
+    Fewer than k distinct points, an exception, a wrong shape and numbers that are not finite are all None, and
+    warnings are nobody's business: nothing about a shard's content gets out but its tuple.
+
+    Privacy
+    -------
+    What follows must be the same for every None.
+
+    Source
+    ------
+    Ours: the papers take oracles that always answer.
+    """
+    if len(points) < k or np.count_nonzero((points[1:] != points[:-1]).any(axis=1)) + 1 < k:
+        return None
+    found: list[object] = []
+    quietly(lambda: found.append(oracle(points, k, seed)))
+    return checked_centers(found[0], k, points.shape[1]) if found else None
+
+
+def quietly(call: Callable[..., object], *arguments: object) -> bool:
+    """Whether a call came back: what it raises or warns of would tell of the data.
+
+    Privacy
+    -------
+    See `total`.
+
+    Source
+    ------
+    Ours.
+    """
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            call(*arguments)
+    except Exception:
+        return False
+    return True
+
+
+def checked_centers(answer: object, k: int, dimension: int) -> NDArray[np.float64] | None:
+    """k centers (k, d) as finite numbers, or None.
+
+    Privacy
+    -------
+    See `total`.
+
+    Source
+    ------
+    Ours.
+    """
+    found: list[NDArray[np.float64]] = []
+    if not quietly(lambda: found.append(np.array(answer, np.float64))):
+        return None
+    centers = found[0]
+    return centers if centers.shape == (k, dimension) and bool(np.isfinite(centers).all()) else None

@@ -1,0 +1,50 @@
+"""A figure to draw on, saved when it is done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigError, FcstreamError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STYLE: Any = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "svg.hashsalt": "fcstream",  # the same picture is the same file
+}
+
+
+@contextmanager
+def picture(path: str, width: float, height: float, place: str) -> Iterator[Figure]:
+    """A figure of a size in inches, written to `path` at the end of the block; ``pip install 'fcstream[plot]'``.
+
+    Raises
+    ------
+    ConfigError
+        Another suffix than .svg or .png, or matplotlib is not installed.
+    FcstreamError
+        The file cannot be written.
+    """
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in (".svg", ".png"):
+        raise ConfigError(f"must end in .svg or .png, got {os.path.basename(path)!r}", place)
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    except ImportError:
+        raise ConfigError("matplotlib is not installed: pip install 'fcstream[plot]'", place) from None
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))
+        yield figure
+        try:
+            figure.savefig(path, dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
+        except OSError as error:
+            raise FcstreamError(f"{path} cannot be written: {error.strerror}") from None

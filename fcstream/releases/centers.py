@@ -1,0 +1,219 @@
+"""``kind = "centers"``: centers of a window's clusters, as a release."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from ..errors import ConfigError
+from ..lattice import Grid, Lattice
+from ..oracles import Incremental
+from ..shards import ShardCounts, ShardView
+from ..zcdp import PrivacyLoss
+from .base import Answer, Counter, Forecast, Mechanism, MechanismBase, Notes, Outcome
+from .cluster_plan import BallPlan, Choice, ClusterJob
+from .clusters import Centers
+from .options import Options, Setting
+from .tuples import TupleAverage
+
+if TYPE_CHECKING:
+    from ..friends import WindowView
+    from ..ledgers.base import Charge
+    from ..noise import Noise
+
+
+class CentersOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "centers"``: k centers, for clusters that are well apart.
+
+    `center` stands in the features' own (transformed) units, by default the middle of their ranges; `ball`, `radius`,
+    `radius_min` and `spread` are distances in scaled units, as of a mean's `radius`. Without `ball` it reaches the
+    corners of the ranges. The public ball is where records count and centers may lie.
+
+    Privacy
+    -------
+    See `CentersRelease`.
+
+    Source
+    ------
+    See `CentersRelease`.
+    """
+
+    k: int
+    method: str = "auto"
+    center: list[float] | None = None
+    ball: float | None = None
+    oracle: str = "auto"
+    radius: float | str = "histogram"
+    radius_min: float | None = None
+    tuples: int | None = None
+    spread: float | None = None
+    fallback: str | None = None
+    fallback_share: float = 0.1
+    delta: float = 0.0
+
+    always: ClassVar[tuple[str, ...]] = ("kind", "rho", "k", "delta")
+
+    def build(self, setting: Setting) -> CentersRelease:
+        if self.k < 1:
+            raise ConfigError(f"must be at least 1, got {self.k}", "release.k")
+        if isinstance(self.radius, str) and self.radius not in ("histogram", "search"):
+            raise ConfigError(f"must be 'histogram', 'search' or a number, got {self.radius!r}", "release.radius")
+        loss, grid = self.approximate_loss(self.delta), setting.grid
+        for name in ("ball", "radius_min", "spread"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ConfigError(f"must be a positive number, got {value}", f"release.{name}")
+        low, high = _corners(grid)
+        center = _middle(self.center, grid)
+        reach = math.dist([max(c - a, b - c) for a, b, c in zip(low, high, center, strict=True)], [0.0] * len(low))
+        job = ClusterJob(
+            self.k,
+            center,
+            reach if self.ball is None else self.ball,
+            self.guess(),
+            self.oracle,
+            self.radius,
+            self.radius_min,
+            self.tuples,
+            self.spread,
+            self.fallback,
+            self.fallback_share,
+            method=self.method,
+        )
+        release = CentersRelease(loss, job, grid.lattice)
+        try:
+            _ = release.inner, release.choice  # refuses what cannot work, now
+        except ConfigError as error:
+            place = error.place if error.place.startswith(("release", "lattice")) else f"release.{error.place}"
+            raise ConfigError(str(error).removeprefix(f"{error.place}: "), place) from None
+        return release
+
+
+def _corners(grid: Grid) -> tuple[list[float], list[float]]:
+    """Of the public ranges, in scaled units."""
+    low = [float(feature.scaled(feature.minimum)) for feature in grid.features]
+    return low, [float(feature.scaled(feature.maximum)) for feature in grid.features]
+
+
+def _middle(center: list[float] | None, grid: Grid) -> tuple[float, ...]:
+    """A public center in the features' own (transformed) units, or of their ranges -> scaled units."""
+    low, high = _corners(grid)
+    if center is None:
+        return tuple((a + b) / 2 for a, b in zip(low, high, strict=True))
+    if len(center) != grid.dimension or not all(map(math.isfinite, center)):
+        raise ConfigError(f"must list {grid.dimension} finite numbers", "release.center")
+    scaled = tuple((x - f.origin) / f.scale for x, f in zip(center, grid.features, strict=True))
+    for x, a, b, feature in zip(scaled, low, high, grid.features, strict=True):
+        if not a <= x <= b:
+            raise ConfigError(f"must lie in the range of {feature.name!r}", "release.center")
+    return scaled
+
+
+@functools.lru_cache(maxsize=64)
+def _built(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> tuple[Centers, Choice]:
+    """Planning takes a while, and savings and plans ask again and again."""
+    return job.mechanism(loss, lattice), job.choose(loss - PrivacyLoss(job.fallback_rho(loss)), lattice)
+
+
+@dataclass(frozen=True)
+class CentersRelease(MechanismBase):
+    """Centers of a window's clusters: value and sigma are k lists with a number per feature.
+
+    ``parts`` holds ``counts``, the noisy number of records of each center, and ``tuples``, the noisy number of shards
+    that agreed (null where that is not known, as for a fallback).
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+    job : ClusterJob
+    lattice : Lattice
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. (rho, delta)-zCDP, see `Centers`. A window whose shards do not agree is
+    refused (``no_match``; ``no_radius`` where not even their scale is clear), which gives back what was not started.
+    Shard coins are drawn once per record: when the window closes, or when the record comes for an oracle that learns
+    meanwhile (``minibatch``, tumbling windows).
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FC_Clustering; Cohen et al. 2021, PrivatekMeans. See `Centers`, `TupleAverage` and
+    `BallCenters` for what differs.
+    """
+
+    loss: PrivacyLoss
+    job: ClusterJob
+    lattice: Lattice
+    kind: str = "centers"
+
+    @property
+    def inner(self) -> Centers:
+        return _built(self.job, self.loss, self.lattice)[0]
+
+    @property
+    def choice(self) -> Choice:
+        return _built(self.job, self.loss, self.lattice)[1]
+
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        shards = self.inner.shards
+        if reach == 1 and isinstance(shards.oracle, Incremental):
+            return ShardCounts(shards, noise)
+        return super().counter(dimension, reach, noise)
+
+    def release(self, view: WindowView | ShardView, charge: Charge, noise: Noise) -> Outcome:
+        charge.open(self.loss)
+        return self.inner.find(view, noise, charge.start).outcome()
+
+    def forecast(self, size: int) -> Forecast:
+        return self.inner.forecast(size)
+
+    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+        features, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
+        if outcome.value is None or outcome.sigma is None:
+            return Answer(None, None, features, transforms)
+        values, widths = [grid.values(x) for x in outcome.value], [grid.widths(x) for x in outcome.sigma]
+        return Answer(values, widths, features, transforms, outcome.parts)
+
+    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+        steps, step = self.forecast(size).sigma, grid.lattice.step
+        return {feature.name: feature.scale * step * steps for feature in grid.features}
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        plan, average = self.choice.plan, self.inner.average
+        stopped = self.loss - self.inner.lloyd.loss
+        if isinstance(average, TupleAverage):
+            stopped = stopped - PrivacyLoss(int(average.average(average.rungs[-1]).rho2 * 1e9))
+        told = f"shards that do not agree are a refusal, which costs about {stopped}"
+        if self.job.fallback is not None:
+            told = f"where shards do not agree, {self.job.fallback!r} answers with what is left"
+        line = f"{plan.tuples} shards of about {self.job.size_hint // plan.tuples} records, by {self.choice.why}"
+        warnings: tuple[str, ...] = ()
+        if plan.separation > 50:
+            warnings = (
+                f"centers must lie {plan.separation:.3g} deviations of a cluster apart for this: raise `release.rho`, "
+                "or use longer windows",
+            )
+        facts = {
+            "tuples": plan.tuples,
+            "separation": plan.separation,
+            "form": "balls" if isinstance(plan, BallPlan) else "core",
+        }
+        return Notes((line, told), warnings, facts, case=" in k equal clusters that are that far apart")
+
+    def at(self, loss: PrivacyLoss) -> Mechanism:
+        """The same for another rho; what no plan can use, as a G form's tests take rho up to 4, stays saved."""
+        changed = replace(self, loss=PrivacyLoss(loss.rho_nano, self.loss.delta_femto))
+        try:
+            _ = changed.inner
+        except ConfigError:
+            if loss.rho_nano < self.loss.rho_nano:
+                raise
+            return self
+        return changed
+
+    def sized(self, size_hint: int) -> CentersRelease:
+        changed = replace(self, job=replace(self.job, size_hint=size_hint))
+        _ = changed.inner
+        return changed

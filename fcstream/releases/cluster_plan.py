@@ -1,0 +1,425 @@
+"""How many shards, and which shares of the budget: chosen from public numbers before the first record."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ..errors import ConfigError
+from ..lattice import MAX_RADIUS_SQUARED
+from ..oracles import find
+from ..shards import Shards
+from ..zcdp import RHO_UNIT, PrivacyLoss
+from .averages import BallAverage
+from .closeness import PARTED, GaussianTest, fewest_gaussian, plan_gaussian
+from .clusters import LEAST_PER_CENTER, Centers, LloydStep
+from .ktuples import BallCenters
+from .stages import normal_above
+from .tuples import GAMMA, LADDER_RATIO, SEARCH_RATIO, TupleAverage, ladder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..lattice import Lattice
+    from ..oracles import Oracle
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """How a job's budget and records are divided; chosen from public numbers.
+
+    Attributes
+    ----------
+    tuples : int
+        t.
+    radius_nano, core_nano, average_nano, lloyd_nano : int
+        rho (nano) of the stages.
+    strange : float
+        Share of tuples that may match nothing, so that 95% of windows still release.
+    separation : float
+        Predicted smallest distance between centers, in deviations of a cluster, at which that many tuples match.
+
+    Privacy
+    -------
+    Public numbers only.
+
+    Source
+    ------
+    Ours.
+    """
+
+    tuples: int
+    radius_nano: int
+    core_nano: int
+    average_nano: int
+    lloyd_nano: int
+    strange: float
+    separation: float
+
+
+_RELEASED = 0.95
+_BALL_STRANGE = 0.05
+_BALL_BETA = 0.005
+_BALL_FINENESS = 8.0
+_LEAST_STRANGE = 0.03  # of the tuples: oracles go wrong now and then
+_FINENESS = 12.0  # the average's noise is at most this part of the smallest distance between centers
+
+
+def plan_clusters(
+    loss: PrivacyLoss,
+    k: int,
+    dimension: int,
+    size_hint: int,
+    make: Callable[[PrivacyLoss, int, int, int], TupleAverage],
+    tuples: int | None = None,
+) -> ClusterPlan:
+    """Choose t and the shares so that clusters may lie as close together as possible.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        Of the whole release.
+    k, dimension, size_hint : int
+        Public.
+    make : callable
+        ``make(loss, tuples, radius_nano, core_nano)``: the tuples' average with these shares.
+    tuples : int, optional
+        A fixed t.
+
+    Raises
+    ------
+    ConfigError
+        No t works: too little rho, or too few records for that many shards.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    Ours. More tuples stand more that match nothing, fewer have more exact centers: the best t is where the predicted
+    separation is smallest. It is told for clusters of equal size and the same deviation in every coordinate.
+    """
+    most = size_hint // (LEAST_PER_CENTER * k)
+    best: ClusterPlan | None = None
+    rho = loss.rho_nano
+    lloyd = _lloyd_share(rho, k, dimension, size_hint)
+    for t in [tuples] if tuples is not None else _sizes(most):
+        for part in (0.02, 0.03, 0.05, 0.08, 0.12, 0.18):
+            found = _try(loss, k, dimension, size_hint, make, t, int(rho * part), lloyd)
+            if found is not None and (best is None or found.separation < best.separation):
+                best = found
+    if best is None:
+        raise ConfigError(
+            f"must be larger, or size_hint be: {size_hint} records make at most {max(most, 0)} shards of {k} centers, "
+            f"and at rho={loss.rho:g} and delta={loss.delta:g} the core of that many tuples keeps none",
+            "rho",
+        )
+    return best
+
+
+def _sizes(most: int) -> list[int]:
+    """Numbers of tuples worth trying, in steps of 4%."""
+    return [t for t in sorted({round(20 * 1.04**i) for i in range(270)}) if t <= most]
+
+
+def _lloyd_share(rho: int, k: int, dimension: int, size_hint: int) -> int:
+    """A tenth of rho, up to three where the noise of a part would otherwise be above 1/1000 of the ball's radius."""
+    for tenths in (0.10, 0.15, 0.2, 0.3):
+        share = int(rho * tenths)
+        if share > 0 and BallAverage.split(max(share, 2), dimension).sigma(1, size_hint / k) <= 1e-3:
+            break
+    return share
+
+
+def _try(
+    loss: PrivacyLoss,
+    k: int,
+    dimension: int,
+    size_hint: int,
+    make: Callable[[PrivacyLoss, int, int, int], TupleAverage],
+    t: int,
+    average_nano: int,
+    lloyd_nano: int,
+) -> ClusterPlan | None:
+    """The plan for one t and one share of the average, or None where it cannot work."""
+    # A bin of the histogram has noise of 1/15 of t; FindDiam wants a tenth of all.
+    radius_nano = min(int(10**9 * (15 / t) ** 2), loss.rho_nano // 10)
+    core_nano = loss.rho_nano - lloyd_nano - average_nano - radius_nano
+    try:
+        average = make(loss - PrivacyLoss(lloyd_nano), t, radius_nano, core_nano)
+    except ConfigError:
+        return None
+    radius_nano = average.radius_nano
+    step = average.average(average.rungs[-1])
+    reach = float(average.gamma / (1 - average.gamma)) * 1.25
+    usable = 2 * reach * _FINENESS * math.sqrt(k / (2 * step.rho2))
+    if average.forecast(0.0, usable)[0] < _RELEASED:
+        return None
+    low, high = 0.0, 0.5
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if average.forecast(middle, usable)[0] >= _RELEASED else (low, middle)
+    if low < _LEAST_STRANGE:
+        return None
+    # Two clusters at the smallest distance D: each pair of their means must lie within gamma D.
+    reach = _typical_quantile(dimension, low / 2) * math.sqrt(2 * t * k / size_hint)
+    return ClusterPlan(t, radius_nano, average.core_nano, average_nano, lloyd_nano, low, reach / float(average.gamma))
+
+
+def _typical_quantile(dimension: int, beta: float) -> float:
+    """Length that a standard Gaussian vector exceeds with probability about beta (Wilson and Hilferty)."""
+    low, high = -8.0, 8.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if normal_above(middle) > beta else (low, middle)
+    shrink = 2 / (9 * dimension)
+    return math.sqrt(dimension) * float(max(0.0, 1 - shrink + high * math.sqrt(shrink)) ** 1.5)
+
+
+@dataclass(frozen=True)
+class BallPlan:
+    """How a job is divided for a G form test and its noisy centers; the fields of `ClusterPlan` mean the same.
+
+    Attributes
+    ----------
+    tuples, radius_nano, lloyd_nano : int
+    test : GaussianTest
+    parted : int
+        Delta: how many radii apart balls must be for the centers' noise to be small against their distance.
+    strange, separation : float
+
+    Privacy
+    -------
+    Public numbers only.
+
+    Source
+    ------
+    Ours.
+    """
+
+    tuples: int
+    radius_nano: int
+    lloyd_nano: int
+    test: GaussianTest
+    parted: int
+    strange: float
+    separation: float
+
+
+def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int) -> BallPlan | None:
+    """The best division for a G form, or None: too few records for the tuples its test needs.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    Ours, from the k-tuple paper's tests: noise of 2 r sqrt(k / (2 rho)) asks for radii that are small against the
+    distances, and so for exact tuples.
+    """
+    best: BallPlan | None = None
+    lloyd = _lloyd_share(loss.rho_nano, k, dimension, size_hint)
+    for part in (0.3, 0.5, 0.7):
+        radius = (loss.rho_nano - lloyd) // 10
+        budget = PrivacyLoss(int((loss.rho_nano - lloyd - radius) * part), loss.delta_femto)
+        try:
+            t = fewest_gaussian(budget, _BALL_STRANGE, _BALL_BETA)
+        except ConfigError:
+            continue
+        test = plan_gaussian(budget, t, _BALL_STRANGE, _BALL_BETA)
+        if test is None or t * LEAST_PER_CENTER * k > size_hint:
+            continue
+        answer = loss.rho_nano - lloyd - radius - budget.rho_nano
+        parted = max(PARTED, math.ceil(2 * _BALL_FINENESS * math.sqrt(k * RHO_UNIT / (2 * answer))))
+        if parted > 10**4:
+            continue
+        # Radii lie between one and two rungs below 1 / parted of the distance.
+        reach = _typical_quantile(dimension, _BALL_STRANGE / 2) * math.sqrt(2 * t * k / size_hint) * LADDER_RATIO**1.5
+        if best is None or parted * reach < best.separation:
+            best = BallPlan(t, radius, lloyd, test, parted, _BALL_STRANGE, parted * reach)
+    return best
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a job takes, and why.
+
+    Attributes
+    ----------
+    plan : ClusterPlan or BallPlan
+    why : str
+        One sentence for the user, of public numbers.
+
+    Privacy
+    -------
+    Public numbers only.
+
+    Source
+    ------
+    Ours.
+    """
+
+    plan: ClusterPlan | BallPlan
+    why: str
+
+
+def _chosen(core: ClusterPlan | None, balls: BallPlan | None) -> Choice:
+    """The one that stands clusters closer together, and why."""
+
+    def told(plan: ClusterPlan | BallPlan) -> str:
+        return f"{plan.tuples} tuples and clusters {plan.separation:.3g} of their deviations apart"
+
+    if core is not None and (balls is None or core.separation <= balls.separation):
+        other = f"the G form asks for {told(balls)}" if balls is not None else "no G form was to be had"
+        return Choice(core, f"a core of tuples, which asks for {told(core)}: {other}")
+    assert balls is not None
+    other = f"a core asks for {told(core)}" if core is not None else "no core was to be had of so few records"
+    return Choice(balls, f"the G form, which asks for {told(balls)}: {other}")
+
+
+@dataclass(frozen=True)
+class ClusterJob:
+    """What a user says of clusters; all of it public, in the coordinates' scaled units.
+
+    Attributes
+    ----------
+    k : int
+    center : tuple of float
+        Of the public ball that records lie in.
+    ball : float
+        Its radius.
+    size_hint : int
+        Public guess of the number of records.
+    oracle : str or callable
+        See `oracles.find`.
+    radius : str or float
+        ``histogram`` (default; ``search`` for k = 1), ``search``, or a public radius within which matched points lie.
+    radius_min : float or None
+        Smallest distance between centers worth looking for; 1/1000 of the ball by default.
+    tuples : int or None
+        A fixed number of shards.
+    spread : float or None
+        Public radius of a cluster around its center.
+    fallback : str or None
+        ``lloyd``: what gets `fallback_share` of rho where the tuples do not match. None: a refusal.
+    fallback_share : float
+    gamma : Fraction
+    method : str
+        ``friendly`` (a core of tuples), ``ktuples`` (a G form), or ``auto``: whichever stands clusters closer together.
+
+    Privacy
+    -------
+    Public numbers only.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FC_Clustering (5.2.5).
+    """
+
+    k: int
+    center: tuple[float, ...]
+    ball: float
+    size_hint: int
+    oracle: str | Oracle = "auto"
+    radius: str | float = "histogram"
+    radius_min: float | None = None
+    tuples: int | None = None
+    spread: float | None = None
+    fallback: str | None = None
+    fallback_share: float = 0.1
+    gamma: Fraction = GAMMA
+    method: str = "auto"
+
+    def mechanism(self, loss: PrivacyLoss, lattice: Lattice) -> Centers:
+        """The release for this loss.
+
+        Raises
+        ------
+        ConfigError
+            A value that cannot be used, or a job that could not release at any t.
+        """
+        ball_squared, origin = self._ball(lattice)
+        fallback = self.fallback_rho(loss)
+        main = loss - PrivacyLoss(fallback)
+        plan = self.choose(main, lattice).plan
+        oracle = find(self.oracle, self.k, len(self.center))
+        shards = Shards(plan.tuples, self.k, oracle, origin, ball_squared, lattice.step)
+        rest = main - PrivacyLoss(plan.lloyd_nano)
+        average: TupleAverage | BallCenters
+        if isinstance(plan, BallPlan):
+            rungs = self._rungs(lattice, LADDER_RATIO)
+            average = BallCenters(
+                rest, plan.test, self.k, len(self.center), plan.radius_nano, rungs, plan.parted
+            )  # fmt: skip
+        else:
+            average = self._average(lattice)(rest, plan.tuples, plan.radius_nano, plan.core_nano)
+        spread = None if self.spread is None else lattice.radius_squared(self.spread, "spread")
+        lloyd = LloydStep(PrivacyLoss(plan.lloyd_nano), origin, ball_squared, spread)
+        return Centers(loss, shards, average, lloyd, fallback)
+
+    def choose(self, loss: PrivacyLoss, lattice: Lattice) -> Choice:
+        """How the loss and the records are divided, by the core or by the G form, and why."""
+        if self.k < 1:
+            raise ConfigError(f"must be at least 1, got {self.k}", "k")
+        if self.method not in ("auto", "friendly", "ktuples"):
+            raise ConfigError(f"must be 'auto', 'friendly' or 'ktuples', got {self.method!r}", "method")
+        d, balls, core, refusal = len(self.center), None, None, None
+        if self.method != "friendly" and self.k > 1 and self.tuples is None and self.radius == "histogram":
+            balls = plan_balls(loss, self.k, d, self.size_hint)
+        if self.method != "ktuples":
+            try:
+                core = plan_clusters(loss, self.k, d, self.size_hint, self._average(lattice), self.tuples)
+            except ConfigError as error:
+                refusal = error
+        if core is None and balls is None:
+            raise refusal or ConfigError(
+                f"must be 'friendly' or 'auto' here: {self.size_hint} records are too few for a G form, or the radius, "
+                "the number of tuples or k = 1 leave it no choice",
+                "method",
+            )
+        return _chosen(core, balls)
+
+    def _ball(self, lattice: Lattice) -> tuple[int, tuple[int, ...]]:
+        if not self.center or not all(map(math.isfinite, self.center)):
+            raise ConfigError("must list one finite number for each coordinate", "center")
+        # Half a step in every coordinate more, so that rounding takes no record out of the ball.
+        reach = self.ball + lattice.step * math.sqrt(len(self.center)) / 2
+        return lattice.radius_squared(reach, "ball"), tuple(int(x) for x in lattice.coordinates(self.center))
+
+    def fallback_rho(self, loss: PrivacyLoss) -> int:
+        """rho (nano) kept for the fallback."""
+        if self.fallback is None:
+            return 0
+        if self.fallback != "lloyd":
+            raise ConfigError(f"must be 'lloyd' or absent, got {self.fallback!r}", "fallback")
+        if not 0 < self.fallback_share < 1:
+            raise ConfigError(f"must be in (0, 1), got {self.fallback_share}", "fallback_share")
+        return max(1, int(loss.rho_nano * self.fallback_share))
+
+    def _rungs(self, lattice: Lattice, ratio: float) -> tuple[int, ...]:
+        """Of the ladder from the smallest distance worth looking for to the ball's diameter."""
+        smallest = max(1.0, (self.radius_min or self.ball / 1000) / lattice.step)
+        largest = 2 * math.sqrt(self._ball(lattice)[0])
+        return ladder(smallest, min(largest, math.sqrt(MAX_RADIUS_SQUARED)), ratio)
+
+    def _average(self, lattice: Lattice) -> Callable[[PrivacyLoss, int, int, int], TupleAverage]:
+        """``make`` of `plan_clusters`."""
+        d = len(self.center)
+        method = "search" if self.radius == "histogram" and self.k == 1 else self.radius
+        if not isinstance(method, str):
+            public = (lattice.radius_squared(method, "radius"),)
+            return lambda loss, t, _, core: TupleAverage(loss, t, self.k, d, 0, core, public, "public", self.gamma)
+        rungs = self._rungs(lattice, SEARCH_RATIO if method == "search" else LADDER_RATIO)
+
+        def make(loss: PrivacyLoss, t: int, radius: int, core: int) -> TupleAverage:
+            if method == "search":  # a test that lets go a tenth of the pairs, with noise far below that
+                tests = max(1, math.ceil(math.log2(len(rungs))))
+                wanted = int(min(0.3 * loss.rho, tests * 4 * 5.0 * (10 / t) ** 2) * RHO_UNIT)
+                core, radius = core + radius - wanted, wanted
+            return TupleAverage(loss, t, self.k, d, radius, core, rungs, method, self.gamma)
+
+        return make

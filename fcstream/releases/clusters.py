@@ -1,0 +1,296 @@
+"""Centers of k clusters: shards, tuples that agree, and one noisy Lloyd step over all records."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..shards import Shards, ShardView
+from ..zcdp import PrivacyLoss
+from .averages import BallAverage, Estimate, FriendlyAverage, Start, to_center
+from .base import Forecast, Outcome
+from .ktuples import BallCenters
+from .tuples import TupleAverage, TwoCores
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..friends import Selection, WindowView
+    from ..noise import Noise
+
+LLOYD_ROUNDS = 5
+LEAST_PER_CENTER = 4
+"""Records of a cluster in a shard below which no oracle is worth asking."""
+
+
+@dataclass(frozen=True)
+class LloydStep:
+    """One noisy Lloyd step: every record goes to its nearest released center, every part is averaged.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        delta is used by ``friendly`` only.
+    origin : tuple of int
+        Center of the public ball, a lattice point.
+    ball_squared : int
+        Its squared radius in lattice steps; records outside are dropped.
+    spread_squared : int or None
+        Public squared radius of a cluster: each part is then clipped to that ball around its released center.
+    method : str
+        ``ball`` (`BallAverage`) or ``friendly`` (`FriendlyAverage` with twice the ball's radius, as printed).
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. rho-zCDP ((rho, delta) for ``friendly``): a record is in one part, so
+    every part may use all of rho. Sensitivity of a part: R in its sum, 1 in its count. Replacing a record would cost
+    max(4 rho_sum, 2 rho_sum + 2 rho_count): within one part a sum moves by up to 2 R. The nearest center is a function
+    of the record and the released centers alone; a part with too few records keeps its center, which is a rule on its
+    released count.
+
+    Complexity
+    ----------
+    O(n k d).
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), NoisyLloydStep (5.2.5), which averages with FriendlyAvg at r = 2 Lambda; parts lie in a
+    known ball, so `BallAverage` has the same guarantee with a quarter of the noise (0.47 of the deviation at d = 1,
+    0.29 at d = 20). Around the released centers: the k-tuple paper's PrivatekMeans.
+    """
+
+    loss: PrivacyLoss
+    origin: tuple[int, ...]
+    ball_squared: int
+    spread_squared: int | None = None
+    method: str = "ball"
+
+    def __post_init__(self) -> None:
+        if self.method not in ("ball", "friendly"):
+            raise ConfigError(f"must be 'ball' or 'friendly', got {self.method!r}", "lloyd")
+        _ = self.ball if self.method == "ball" else self.friendly
+
+    @cached_property
+    def ball(self) -> BallAverage:
+        return BallAverage.split(self.loss.rho_nano, len(self.origin))
+
+    @cached_property
+    def friendly(self) -> FriendlyAverage:
+        return FriendlyAverage(self.loss, 4 * self.ball_squared)
+
+    def release(
+        self, view: WindowView, centers: NDArray[np.float64], noise: Noise, start: Start
+    ) -> tuple[Estimate, NDArray[np.int64]]:
+        """New centers with value and sigma (k, d), and the parts' noisy counts (k,); sigma nan where one was kept."""
+        start(self.loss)
+        labels = self.labels(view, centers)
+        value, sigma = centers.copy(), np.full_like(centers, np.nan)
+        counts = np.zeros(len(centers), np.int64)
+        for j in range(len(centers)):
+            found, counts[j] = self._part(view.select(labels == j), to_center(centers[j]), noise)
+            if found is not None:
+                value[j], sigma[j] = found.value, found.sigma
+        return Estimate(value, sigma, int(counts.sum())), counts
+
+    def labels(self, view: WindowView, centers: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Nearest center of each record, in the order of the view's points; -1 outside the public ball. NOT private."""
+        from .._kernels import clusters
+
+        everyone = view.select(np.ones(view.size, np.bool_))
+        found, origin = [], np.array(self.origin, np.float64)
+        rounded = np.ascontiguousarray(to_center(centers))
+        for tiles, inside in everyone.parts:
+            labels = np.full(len(inside), -1, np.int64)
+            clusters.label(tiles, len(inside), inside, origin, float(self.ball_squared), rounded, labels)
+            found.append(labels[inside])
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def _part(self, part: Selection, center: NDArray[np.float64], noise: Noise) -> tuple[Estimate | None, int]:
+        if self.method == "friendly":
+            found = self.friendly.release(part, noise)
+            return found, 0 if found is None else found.count + self.friendly.offset
+        if self.spread_squared is not None:
+            return self.ball.release(part, center, self.spread_squared, noise)
+        return self.ball.release(part, np.array(self.origin, np.float64), self.ball_squared, noise)
+
+
+@dataclass(frozen=True)
+class LloydRounds:
+    """Noisy Lloyd steps from public centers: the fallback that needs no tuples, and is far less accurate.
+
+    Parameters
+    ----------
+    rho_nano : int
+    k : int
+    origin, ball_squared
+        As for `LloydStep`.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. rho-zCDP, delta = 0: five `LloydStep`, each with a fifth. The first
+    centers are a function of k, d and the ball.
+
+    Source
+    ------
+    Well known: the private Lloyd iterations of Blum, Dwork, McSherry, Nissim 2005, with Gaussian noise.
+    """
+
+    rho_nano: int
+    k: int
+    origin: tuple[int, ...]
+    ball_squared: int
+
+    def first(self) -> NDArray[np.float64]:
+        """k public centers, spread over the ball by irrational turns."""
+        j, c = np.arange(1, self.k + 1)[:, None], np.arange(1, len(self.origin) + 1)[None, :]
+        turned = np.sin(2 * math.pi * j * ((c * math.sqrt(2) + c * c * math.sqrt(3)) % 1.0) + c)
+        length = math.sqrt(self.ball_squared) * ((j - 0.5) / self.k) ** (1 / len(self.origin))
+        return np.asarray(np.rint(turned / np.sqrt((turned**2).sum(axis=1, keepdims=True)) * length) + self.origin)
+
+    def release(self, view: WindowView, noise: Noise, start: Start) -> tuple[Estimate, NDArray[np.int64]]:
+        """As `LloydStep.release`."""
+        centers, answer = self.first(), None
+        for loss in PrivacyLoss(self.rho_nano).split(LLOYD_ROUNDS):
+            answer = LloydStep(loss, self.origin, self.ball_squared).release(view, centers, noise, start)
+            centers = answer[0].value
+        assert answer is not None
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """What is said of a window's clusters, in lattice steps. All of it counts as released.
+
+    Attributes
+    ----------
+    reason : str or None
+        None if centers were released; ``no_radius`` or ``no_match`` where the tuples do not agree, ``too_few`` where
+        no part has enough records.
+    centers, sigma : float64 (k, d) or None
+        In ascending order, and their noise per coordinate.
+    counts : int64 (k,) or None
+        Noisy number of records behind each.
+    tuples : int or None
+        Noisy number of tuples that agreed; None for a fallback.
+
+    Privacy
+    -------
+    Released values.
+
+    Source
+    ------
+    Ours.
+    """
+
+    reason: str | None
+    centers: NDArray[np.float64] | None = None
+    sigma: NDArray[np.float64] | None = None
+    counts: NDArray[np.int64] | None = None
+    tuples: int | None = None
+
+    @classmethod
+    def of(cls, found: Estimate, sigma: NDArray[np.float64], counts: NDArray[np.int64], tuples: int | None) -> Clusters:
+        """The release of centers as a set, or a refusal where no part has enough records."""
+        if np.isnan(found.sigma).all():
+            return cls("too_few")
+        order = np.lexsort(found.value.T[::-1])
+        return cls(None, found.value[order], sigma[order], counts[order], tuples)
+
+    def outcome(self) -> Outcome:
+        """As the engine takes it."""
+        if self.centers is None or self.sigma is None or self.counts is None:
+            return Outcome(self.reason)
+        total, parts = int(self.counts.sum()), {"counts": self.counts.tolist(), "tuples": self.tuples}
+        return Outcome(None, self.centers, self.sigma, total, total, parts=parts)
+
+
+@dataclass(frozen=True)
+class Centers:
+    """FC_Clustering: k centers of a window's records.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        (rho, delta) of one release.
+    shards : Shards
+    average : TupleAverage, TwoCores or BallCenters
+        What becomes of the tuples; what its loss leaves of rho goes to the Lloyd step, less `fallback_nano`.
+    lloyd : LloydStep
+    fallback_nano : int
+        rho (nano) kept for `LloydRounds` in case the tuples do not match; it then also gets what the Lloyd step and the
+        average did not start. 0: the answer is a refusal then.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. (rho, delta)-zCDP by composition: with all coins given a record REPLACES
+    one of t tuples (`Shards`, `TupleAverage`), and it is in one part of the Lloyd step (`LloydStep`). What is started
+    after the tuples depends on whether their average was released, a released value. Centers are a set: they are sorted
+    after the noise.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FC_Clustering (5.2.5), with one core (`TupleAverage`). Erratum: Theorem 5.4 charges the
+    tuples as added or removed; its core pays up to 4 times its rho.
+    """
+
+    loss: PrivacyLoss
+    shards: Shards
+    average: TupleAverage | TwoCores | BallCenters
+    lloyd: LloydStep
+    fallback_nano: int = 0
+
+    def __post_init__(self) -> None:
+        needed = self.average.loss + self.lloyd.loss + PrivacyLoss(self.fallback_nano)
+        if not needed.fits(self.loss):
+            raise ConfigError(f"must hold its parts: {needed} of {self.loss}", "shares")
+        if (self.average.tuples, self.average.k) != (self.shards.tuples, self.shards.k):
+            raise ConfigError("must be of the same tuples as the shards", "average")
+
+    @property
+    def k(self) -> int:
+        return self.shards.k
+
+    def find(self, view: WindowView | ShardView, noise: Noise, start: Start) -> Clusters:
+        """The answer for one window; `start` is told of every stage."""
+        if isinstance(view, ShardView):
+            if len(view.tuples) == self.shards.tuples:
+                return self.from_tuples(view.tuples, view.view, noise, start)
+            view = view.view  # learners were made for another rho, and so for another number of shards
+        return self.from_tuples(self.shards.tuples_of(view.points(), noise), view, noise, start)
+
+    def from_tuples(self, tuples: NDArray[np.float64], view: WindowView, noise: Noise, start: Start) -> Clusters:
+        """What follows the oracles; `start` is told of every stage."""
+        spent = [PrivacyLoss()]
+
+        def counted(stage: PrivacyLoss) -> None:
+            spent[0] = spent[0] + stage
+            start(stage)
+
+        reason, rough = self.average.release(tuples, noise, counted)
+        if rough is not None:
+            found, counts = self.lloyd.release(view, rough.value, noise, counted)
+            # A center that no part could improve has the noise of the tuples' average.
+            sigma = np.where(np.isnan(found.sigma), rough.sigma, found.sigma)
+            return Clusters.of(found, sigma, counts, rough.count or None)
+        if self.fallback_nano == 0:
+            return Clusters(reason)
+        rounds = LloydRounds((self.loss - spent[0]).rho_nano, self.k, self.lloyd.origin, self.lloyd.ball_squared)
+        found, counts = rounds.release(view, noise, counted)
+        return Clusters.of(found, found.sigma, counts, None)
+
+    def forecast(self, size: int) -> Forecast:
+        """At `size` records in k clusters of equal size whose tuples all match."""
+        if isinstance(self.average, TwoCores):
+            return Forecast(math.nan, math.nan)  # for reference: it has no forecast
+        if isinstance(self.average, TupleAverage):
+            chance = self.average.forecast(0.0, self.average.least)[0]
+        else:
+            chance = 1 - self.average.test.beta
+        enough = size >= LEAST_PER_CENTER * self.k * self.shards.tuples
+        radius = self.lloyd.spread_squared or self.lloyd.ball_squared
+        return Forecast(chance if enough else 0.0, self.lloyd.ball.sigma(radius, max(1.0, size / self.k)))

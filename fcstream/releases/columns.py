@@ -1,0 +1,122 @@
+"""What keeps one feature's values or bins, for kinds that need no point as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..lattice import Feature, Grid
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One feature on the lattice.
+
+    Attributes
+    ----------
+    index : int
+        Its place among the features.
+    feature : Feature
+    least, most : int
+        Lattice coordinates of its public range, both included.
+    """
+
+    index: int
+    feature: Feature
+    least: int
+    most: int
+
+    @classmethod
+    def of(cls, grid: Grid, name: str | None) -> Column:
+        """The feature of this name; None stands for the only one.
+
+        Raises
+        ------
+        ConfigError
+        """
+        names = [feature.name for feature in grid.features]
+        if name is None and len(names) > 1:
+            raise ConfigError(f"must name one of {', '.join(map(repr, names))}", "release.feature")
+        if name is not None and name not in names:
+            raise ConfigError(f"must be one of {', '.join(map(repr, names))}, got {name!r}", "release.feature")
+        index = 0 if name is None else names.index(name)
+        feature = grid.features[index]
+        least, most = (int(grid.lattice.coordinates(feature.scaled(x))) for x in (feature.minimum, feature.maximum))
+        return cls(index, feature, least, most)
+
+
+class ColumnValues:
+    """The lattice values of one feature, per pane: 8 bytes a record."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._held: dict[int, list[NDArray[np.int64]]] = {}
+
+    @property
+    def panes(self) -> list[int]:
+        return sorted(self._held)
+
+    def add(self, pane: int, points: NDArray[np.float64]) -> None:
+        self._held.setdefault(pane, []).append(points[:, self._index].astype(np.int64))
+
+    def drop(self, pane: int) -> None:
+        self._held.pop(pane, None)
+
+    def view(self, panes: Iterable[int]) -> NDArray[np.int64]:
+        """All values, ascending: private."""
+        parts = [part for pane in panes for part in self._held.get(pane, [])]
+        return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+
+
+class BinCounts:
+    """How many records fall into each bin of one feature, per pane; no record is kept.
+
+    Parameters
+    ----------
+    index : int
+        The feature's place.
+    inner : tuple of int
+        Lattice values at which a new bin begins, ascending; one bin more than these.
+    values : tuple of int
+        Instead: the lattice values that have a bin each, in their order; the last bin holds all others.
+    """
+
+    def __init__(self, index: int, inner: tuple[int, ...] = (), values: tuple[int, ...] = ()) -> None:
+        self._index = index
+        self._inner = np.array(inner, np.int64)
+        self._order = np.argsort(values, kind="stable")
+        self._values = np.array(values, np.int64)[self._order]
+        self._bins = len(values or inner) + 1
+        self._held: dict[int, NDArray[np.int64]] = {}
+
+    @property
+    def panes(self) -> list[int]:
+        return sorted(self._held)
+
+    def add(self, pane: int, points: NDArray[np.float64]) -> None:
+        column = points[:, self._index].astype(np.int64)
+        if len(self._values):
+            place = np.minimum(np.searchsorted(self._values, column), len(self._values) - 1)
+            bins = np.where(self._values[place] == column, self._order[place], self._bins - 1)
+        else:
+            bins = np.searchsorted(self._inner, column, side="right")
+        counts = np.bincount(bins, minlength=self._bins)
+        self._held[pane] = self._held.get(pane, 0) + counts
+
+    def drop(self, pane: int) -> None:
+        self._held.pop(pane, None)
+
+    def view(self, panes: Iterable[int]) -> NDArray[np.int64]:
+        """Records in each bin: private."""
+        total = np.zeros(self._bins, np.int64)
+        for pane in panes:
+            total += self._held.get(pane, 0)
+        return total

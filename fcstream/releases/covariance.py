@@ -1,0 +1,340 @@
+"""Covariance matrices without any bound of the data: FriendlyCore on shards' matrices, in (epsilon, delta)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..cores import ReplacementFilter
+from ..errors import ConfigError
+from ..moments import MomentsView, ShardMoments
+from ..predicates.base import PredicateCounts
+from ..predicates.matrices import MatrixDistance
+from ..zcdp import DELTA_UNIT, EPSILON_UNIT, DPLoss, PrivacyLoss
+from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from .dp import paid_by
+from .options import Options, Setting
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..lattice import Grid
+    from ..ledgers.base import Charge
+    from ..noise import Noise
+
+LIMIT = 0.1
+"""Distance of friendly matrices, the paper's."""
+_FINE = 2**30  # a standard normal is a discrete Gaussian in multiples of 2**-30
+_LARGEST_ETA = 1.0
+_AGREE = 0.8  # part of the shards that the core should hold; a tenth of strangers leaves so many
+_MOST_TOTAL = math.floor(3 * math.expm1(1) * EPSILON_UNIT)  # what an epsilon of 1 after the core costs
+_UP = 1 + 1e-9
+
+
+def allowed_distance(eta: float, loss: tuple[float, float], dimension: int) -> float:
+    """gamma: how far apart two matrices may be so that `blur` is (epsilon, delta)-DP on them, rounded down.
+
+    Parameters
+    ----------
+    eta : float
+        Noise.
+    loss : (float, float)
+        epsilon and delta, in (0, 1].
+    dimension : int
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), Appendix A, from Lemma 9.1 of Ashtiani and Liaw 2021.
+    """
+    epsilon, delta = loss
+    d, log = dimension, math.log(2 / delta)
+    return (
+        min(
+            math.sqrt(epsilon / (2 * d * (d + eta**-2))),
+            epsilon / (8 * d * math.sqrt(math.log(1 / delta))),
+            epsilon / (8 * log),
+            epsilon * eta / (12 * math.sqrt(d * log)),
+        )
+        / _UP
+    )
+
+
+def blur(matrix: NDArray[np.float64], eta: float, noise: Noise) -> NDArray[np.float64]:
+    """S (I + eta G) (I + eta G)^T S with S the root of a positive definite matrix and G standard normal.
+
+    Its mean is (1 + eta**2 d) times the matrix.
+
+    Privacy
+    -------
+    (epsilon, delta)-DP for two matrices within `allowed_distance`. Known limit: roots and products are floating point,
+    and G is normal up to multiples of 2**-30.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), Appendix A, from Ashtiani and Liaw 2021.
+    """
+    d = len(matrix)
+    values, vectors = np.linalg.eigh(matrix)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    normal = noise.discrete_gaussian(_FINE**2, d * d).reshape(d, d) / _FINE
+    factor = root + eta * (root @ normal)
+    blurred: NDArray[np.float64] = factor @ factor.T
+    return (blurred + blurred.T) / 2
+
+
+@dataclass(frozen=True)
+class FriendlyCovariance:
+    """The mean of matrices of which any two share a friend within `limit`.
+
+    Parameters
+    ----------
+    loss : DPLoss
+        epsilon and delta, at most 1.
+    dimension : int
+    eta : float
+        Noise of `blur`.
+    limit : float
+        Of the predicate `MatrixDistance`.
+    percent : int
+        Of epsilon, for the number of matrices.
+
+    Privacy
+    -------
+    Unit: one matrix. Relation: add or remove, for neighbors in which any two matrices share a friend; to be run on a
+    core only. (epsilon, delta)-DP: a noisy number of matrices (discrete Laplace, sensitivity 1), a refusal if it is at
+    most c1 / gamma, then `blur`. Leaving out one of n such matrices moves their mean by at most c1 / n, with
+    c1 = (1 + limit)**2 - 1. Known limit: floating point (see `blur` and `MatrixDistance`).
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FriendlyCovariance (Appendix A); n-hat is one lower than printed. c1 is a number there:
+    0.21 at limit 0.1 (design note 4.7); its proof holds for every limit. The paper's share for the number is 10%.
+    """
+
+    loss: DPLoss
+    dimension: int
+    eta: float
+    limit: float = LIMIT
+    percent: int = 10
+
+    def __post_init__(self) -> None:
+        if not (0 < self.eta <= 1e6):
+            raise ConfigError(f"must be positive, got {self.eta!r}", "release.eta")
+        if self.loss.epsilon_nano > EPSILON_UNIT or not 2 <= self.loss.delta_femto < DELTA_UNIT:
+            raise ConfigError(f"must have epsilon at most 1 and delta in [2e-15, 1), got {self.loss}", "release")
+        if not 1 <= self.percent <= 90 or self._first_nano < 1:
+            raise ConfigError(f"must leave something of {self.loss} for the number of matrices", "release")
+
+    @property
+    def _first_nano(self) -> int:
+        return self.loss.epsilon_nano * self.percent // 100
+
+    @property
+    def gamma(self) -> float:
+        """What `blur` may cost: the rest of epsilon, and delta less what conditioning costs."""
+        first = self._first_nano / EPSILON_UNIT
+        second = (self.loss.epsilon_nano - self._first_nano) / EPSILON_UNIT
+        return allowed_distance(self.eta, (second, self.loss.delta * math.exp(-first)), self.dimension)
+
+    @property
+    def needed(self) -> float:
+        """c1 / gamma: n-hat must be above."""
+        return ((1 + self.limit) ** 2 - 1) / self.gamma * _UP
+
+    @cached_property
+    def offset(self) -> int:
+        """What n-hat lies below the number of matrices: 1 + ln(1/delta) / epsilon1, rounded up."""
+        return math.ceil((1 + math.log(1 / self.loss.delta) * EPSILON_UNIT / self._first_nano) * _UP)
+
+    @property
+    def scale(self) -> Fraction:
+        """Of the number's Laplace noise."""
+        return Fraction(EPSILON_UNIT, self._first_nano)
+
+    def chance(self, count: float) -> float:
+        """That so many matrices get an answer."""
+        short = (self.needed + self.offset - count) / float(self.scale)
+        return 0.5 * math.exp(-short) if short > 0 else 1 - 0.5 * math.exp(short)
+
+    def release(self, matrices: NDArray[np.float64], noise: Noise) -> tuple[NDArray[np.float64] | None, int]:
+        """The blurred mean of the matrices (n, d, d), or None: too few; and n-hat."""
+        n_hat = len(matrices) - self.offset + int(noise.discrete_laplace(self.scale, 1)[0])
+        if len(matrices) == 0 or n_hat <= self.needed:
+            return None, n_hat
+        return blur(matrices.mean(axis=0), self.eta, noise), n_hat
+
+
+class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "covariance"``: the covariance matrix of a window.
+
+    Privacy
+    -------
+    See `ShardCovariance`.
+
+    Source
+    ------
+    See `ShardCovariance`.
+    """
+
+    delta: float
+    shards: int
+    centered: bool = True
+    limit: float = LIMIT
+    eta: float | None = None
+
+    def build(self, setting: Setting) -> ShardCovariance:
+        loss = self.approximate_loss(self.delta)
+        return ShardCovariance(loss, setting.dimension, self.shards, self.centered, self.limit, self.eta)
+
+
+@dataclass(frozen=True)
+class ShardCovariance(MechanismBase):
+    """FC_Covariance: matrices of shards, a core of those that agree, their blurred mean.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        What it may cost; `total` is the (epsilon, delta) that this pays for.
+    dimension : int
+    shards : int
+        t, public. Records fall into shards by independent coins.
+    centered : bool
+        About each shard's own mean; otherwise about the features' origins.
+    limit : float
+        Distance of friendly matrices, as a share of them. Shards must hold enough records to agree so closely: about
+        (4 (1 + sqrt(d)) / limit)**2. A wider limit takes far fewer records and more noise.
+    eta : float or None
+        Noise of `blur`; None takes the smallest with which so many shards release if a tenth of them are strangers to
+        the others.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove: that replaces one shard's matrix. (epsilon, delta)-DP with `total` =
+    `ReplacementFilter.total` of `FriendlyCovariance`: (3 (e^epsilon - 1), 3 delta e^(epsilon + 3 (e^epsilon - 1)));
+    charged as zCDP (see `zcdp_of_dp`), in one stage. Known limit: floating point.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FC_Covariance (Appendix A). Erratum: the paper's total has 2 for 3, which counts a matrix
+    added or removed where one record replaces one (design note 4.6); its parts are cut by order, which one record
+    shifts.
+    """
+
+    loss: PrivacyLoss
+    dimension: int
+    shards: int
+    centered: bool = True
+    limit: float = LIMIT
+    eta: float | None = None
+    kind: str = "covariance"
+
+    def __post_init__(self) -> None:
+        if self.shards < 2:
+            raise ConfigError(f"must be at least 2, got {self.shards}", "release.shards")
+        try:
+            _ = self.predicate
+        except ConfigError as error:
+            raise ConfigError(error.message, "release.limit") from None
+        _ = self.average  # refuses what cannot release, now
+
+    @cached_property
+    def predicate(self) -> MatrixDistance:
+        return MatrixDistance(self.dimension, self.limit)
+
+    @cached_property
+    def total(self) -> DPLoss:
+        """The largest epsilon that the loss pays for, at most 3 (e - 1), and its delta."""
+        paid = paid_by(self.loss)
+        return DPLoss(min(paid.epsilon_nano, _MOST_TOTAL), paid.delta_femto)
+
+    @cached_property
+    def average(self) -> FriendlyCovariance:
+        """With the share for the number of matrices, and the eta, of the smallest noise."""
+        inner = ReplacementFilter().within(self.total)
+        found = [self._design(inner, percent) for percent in (10, 20, 30, 40, 50, 60)]
+        usable = [one for one in found if one.chance(_AGREE * self.shards) > 0.5]
+        if not usable:
+            needed = min(one.needed + one.offset for one in found) / _AGREE
+            raise ConfigError(
+                f"must be at least {math.ceil(needed)} for {self.dimension} features at {self.total}, got "
+                f"{self.shards}: fewer never release",
+                "release.shards",
+            )
+        return min(usable, key=lambda one: (one.eta, one.needed + one.offset))
+
+    def _design(self, inner: DPLoss, percent: int) -> FriendlyCovariance:
+        if self.eta is not None:
+            return FriendlyCovariance(inner, self.dimension, self.eta, self.limit, percent)
+        low, high = 1e-6, _LARGEST_ETA
+        for _ in range(60):
+            middle = math.sqrt(low * high)
+            one = FriendlyCovariance(inner, self.dimension, middle, self.limit, percent)
+            low, high = (low, middle) if one.chance(_AGREE * self.shards) >= 0.99 else (middle, high)
+        return FriendlyCovariance(inner, self.dimension, high, self.limit, percent)
+
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        return ShardMoments(dimension, self.shards, noise)
+
+    def release(self, view: MomentsView, charge: Charge, noise: Noise) -> Outcome:
+        charge.use(self.loss)
+        matrices = view.covariances(centered=self.centered)
+        friends = PredicateCounts(self.predicate)
+        friends.add(0, matrices)
+        core = ReplacementFilter().select_core(friends.counts([0]), noise)
+        assert core.mask is not None
+        value, n_hat = self.average.release(matrices[core.mask], noise)
+        parts = {"eta": self.average.eta, "shards": n_hat + self.average.offset, **self.total.as_dict()}
+        if value is None:
+            return Outcome("too_few", parts=parts)
+        variances = np.diag(value)
+        sigma = self.average.eta * np.sqrt(2 * (np.outer(variances, variances) + value**2))
+        return Outcome(None, value, sigma, parts=parts)
+
+    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+        """Matrices in products of the features' units."""
+        if outcome.value is None or outcome.sigma is None:
+            return Answer(None, None, parts=outcome.parts)
+        units = np.array([feature.scale * grid.lattice.step for feature in grid.features])
+        both = np.outer(units, units)
+        return Answer(
+            (outcome.value * both).tolist(),
+            (outcome.sigma * both).tolist(),
+            [feature.name for feature in grid.features],
+            [feature.transform for feature in grid.features],
+            outcome.parts,
+        )
+
+    def forecast(self, size: int) -> Forecast:
+        """For normal records, where a tenth of the shards are strangers to the others; noise depends on the data."""
+        agree = 2 * size >= self.records_needed
+        return Forecast(self.average.chance(_AGREE * self.shards) if agree else 0.0, math.nan)
+
+    @property
+    def records_needed(self) -> int:
+        """With so many normal records nearly all shards agree, with half as many nine of ten."""
+        return self.shards * math.ceil((4 * (1 + math.sqrt(self.dimension)) / self.limit) ** 2)
+
+    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+        """Noise of a variance, as a share of it."""
+        return {"relative": 2 * self.average.eta}
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        total, needed = self.total, self.records_needed
+        lines = (
+            f"a window is ({total.epsilon:.4g}, {total.delta:.3g})-DP; eta is {self.average.eta:.3g}: a variance is "
+            f"off by about {200 * self.average.eta:.3g}% of itself",
+            f"shards agree from about {needed // self.shards} normal records each, {needed} a window",
+        )
+        warnings = []
+        if size is not None and size < needed:
+            warnings.append(f"`release.size_hint` = {size} is few: shards may not agree; widen `release.limit`")
+        return Notes(lines, tuple(warnings), {"eta": self.average.eta, "records_needed": needed})

@@ -1,0 +1,364 @@
+"""Means whose radius nobody knows: a private search on a ladder of radii, then a mean at the one found."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from ..errors import ConfigError
+from ..ladders import MOST_RADII, LadderCounts
+from ..zcdp import RHO_UNIT, PrivacyLoss
+from .averages import Start, _no_stages, gaussian_variance
+from .base import Forecast, Mechanism, Notes, Outcome, PointMechanism
+from .mean import FriendlyMean, MeanOptions, RecentredMean
+from .options import Setting
+from .stages import noise_warnings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..ladders import LadderView
+    from ..lattice import Grid, Lattice
+    from ..ledgers.base import Charge
+    from ..noise import Noise
+
+BASE = 1.5
+"""Ratio of neighboring radii, the paper's."""
+BETA = 0.05
+"""Chance that a search passes over a radius within which all points lie."""
+_ONE = 2**10  # the statistic of a check is rounded to multiples of 2**-10
+_FEW_OUTLIERS = 0.05  # that a search does without when it was told of none
+_SURE = 3.0  # noise deviations of a check
+_ROOM = Fraction(11, 200)  # that are this share of the points
+_MOST_WIDER = 4  # rungs
+_ROUGH = 0.6
+_LEAST_SEARCH, _MOST_SEARCH = 100, 10  # parts of rho: a hundredth, a tenth
+
+
+def radius_ladder(lattice: Lattice, smallest: float, largest: float, base: float = BASE) -> tuple[int, ...]:
+    """Squared radii, in lattice steps, of the grid from `smallest` to `largest`, which is its last one.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FindDiam (5.1.2), step 1. Where the ratio of the ends is no power of `base`, the last
+    step is shorter.
+    """
+    low = lattice.radius_squared(smallest, "release.radius_min")
+    high = lattice.radius_squared(largest, "release.radius_max")
+    if not low < high:
+        raise ConfigError(f"must lie above `radius_min`={smallest:g}, got {largest:g}", "release.radius_max")
+    if not (math.isfinite(base) and base > 1):
+        raise ConfigError(f"must be above 1, got {base!r}", "base")
+    steps = math.ceil(math.log(largest / smallest) / math.log(base) - 1e-9)
+    if steps >= MOST_RADII:
+        raise ConfigError(
+            f"must leave at most {MOST_RADII} radii, got {steps + 1} from {smallest:g} to {largest:g}", "base"
+        )
+    between = {lattice.radius_squared(smallest * base**k) for k in range(1, steps)}
+    return tuple(sorted({low, high} | {radius for radius in between if low < radius < high}))
+
+
+def strangers_per_point(pairs: int, n: int, tolerance: Fraction | int = 0) -> int:
+    """Ordered pairs of n points that are not among `pairs`, divided by n, less tolerance times n.
+
+    In multiples of 2**-10, rounded; 0 for n = 0.
+
+    Privacy
+    -------
+    Private. Sensitivity 2 + 2**-10 when a point is added, removed or replaced, for a tolerance in [0, 1/2]: a point
+    with u strangers among n, of B ordered pairs in all, moves it by (2 u n - B) / (n (n - 1)) - tolerance, which lies
+    between -1 - tolerance and 2 - tolerance.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), CheckDiam (5.1.2): minus what it adds noise to, at tolerance 0. The tolerance is ours.
+    """
+    if n == 0:
+        return 0
+    a, b = tolerance.numerator, tolerance.denominator
+    return (2 * ((n * n - pairs) * b - a * n * n) * _ONE + n * b) // (2 * n * b)
+
+
+@dataclass(frozen=True)
+class DiameterCheck:
+    """CheckDiam: do nearly all pairs of points lie within a radius?
+
+    Parameters
+    ----------
+    rho_nano : int
+    beta : float
+        In (0, 1]: chance of a no although all pairs do, at tolerance 0.
+    tolerance : Fraction
+        In [0, 1/2]: share of the pairs that may lie beyond. Outliers, a share o of the points, take 2 o (1 - o).
+
+    Privacy
+    -------
+    Unit: one point. Relation: add or remove; the same holds for a point replaced. rho-zCDP. Sensitivity: that of
+    `strangers_per_point`.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), CheckDiam (5.1.2). The paper compares a count with the private n; what is compared with
+    a public number here is their difference, of the same sensitivity. A tolerance above 0 is ours.
+    """
+
+    rho_nano: int
+    beta: float
+    tolerance: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.rho_nano < 1:
+            raise ConfigError("must leave at least 1e-9 of rho for a check", "release.rho")
+        if not 0 < self.beta <= 1:
+            raise ConfigError(f"must be in (0, 1], got {self.beta!r}", "beta")
+        if not 0 <= self.tolerance <= Fraction(1, 2):
+            raise ConfigError(f"must be in [0, 1/2], got {self.tolerance}", "tolerance")
+
+    @cached_property
+    def bar(self) -> float:
+        """Strangers per point beyond the tolerated ones that pass unless noise is against it."""
+        return math.sqrt(4 * math.log(1 / self.beta) * RHO_UNIT / self.rho_nano)
+
+    @property
+    def sigma(self) -> float:
+        """Noise deviation, in strangers per point."""
+        return math.sqrt(2 * RHO_UNIT / self.rho_nano)
+
+    def passes(self, pairs: int, n: int, noise: Noise) -> bool:
+        """Draw the answer for n points with so many ordered pairs, each point with itself included, within a radius."""
+        drawn = int(noise.discrete_gaussian(gaussian_variance((2 * _ONE + 1) ** 2, self.rho_nano), 1)[0])
+        return drawn - strangers_per_point(pairs, n, self.tolerance) >= -self.bar * _ONE
+
+
+@dataclass(frozen=True)
+class DiameterSearch:
+    """FindDiam: a binary search for the smallest radius of a ladder that `DiameterCheck` lets pass.
+
+    Parameters
+    ----------
+    rho_nano : int
+        Of all checks together.
+    beta : float
+        Chance that it passes over a radius that holds all pairs.
+    radii : int
+        Length of the ladder; the largest radius is taken when no other passes.
+    tolerance : Fraction
+        See `DiameterCheck`.
+
+    Privacy
+    -------
+    Unit: one point. Relation: add or remove; the same holds for a point replaced. rho-zCDP: at most ceil(log2(radii))
+    checks, each with its share. The radius counts as released. Checks that are not needed are not started.
+
+    Complexity
+    ----------
+    One draw a check; the pair counts of all radii are sums over the ladder kept during ingest.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FindDiam (5.1.2). Erratum: t + 1 radii take ceil(log2(t + 1)) checks; the paper gives each
+    rho / log2(t), which overspends by up to 2.
+    """
+
+    rho_nano: int
+    beta: float
+    radii: int
+    tolerance: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.radii < 1:
+            raise ConfigError(f"must be at least 1, got {self.radii}", "radii")
+        _ = self.check  # refuses what cannot be divided
+
+    @property
+    def steps(self) -> int:
+        return max(1, (self.radii - 1).bit_length())
+
+    @cached_property
+    def check(self) -> DiameterCheck:
+        return DiameterCheck(
+            self.rho_nano // self.steps, self.beta / self.steps if self.beta < 1 else 1.0, self.tolerance
+        )
+
+    def find(self, pairs: Sequence[int], n: int, noise: Noise, start: Start = _no_stages) -> int:
+        """Which radius: its place in the ladder. `start` is told of every check before its draw.
+
+        Parameters
+        ----------
+        pairs : sequence of int (radii,)
+            Ordered pairs within each radius, each point with itself included.
+        n : int
+            Number of points; private.
+        """
+        low, high = 0, self.radii - 1
+        while low < high:
+            middle = (low + high) // 2
+            start(PrivacyLoss(self.check.rho_nano))
+            passed = self.check.passes(int(pairs[middle]), n, noise)
+            low, high = (low, middle) if passed else (middle + 1, high)
+        return low
+
+
+@dataclass(frozen=True)
+class SearchedMean(PointMechanism):
+    """A mean at a radius that the data tell privately.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+    radii_squared : tuple of int
+        The ladder, in squared lattice steps, ascending: see `radius_ladder`.
+    dimension, size_hint : int
+        Public.
+    method : str
+        ``recentered``: a search that tolerates outliers, then `RecentredMean` at a radius `wider` than the one found,
+        as the pairs that were left out hold the tail of a skewed distribution.
+        ``friendly``: FC_Avg_UnknownDiam, whose search tolerates none: 3% of gross outliers are 6% of the pairs, and
+        the radius may then be theirs.
+    outliers : float
+        See `RecentredMean`.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. (rho, delta)-zCDP: `DiameterSearch` on exact counts of all pairs (no
+    coins), then a mean with the rest at a radius that counts as released. ``friendly``: search 0.1 rho. Shares of
+    ``recentered`` come from public numbers.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FC_Avg_UnknownDiam (5.1.2); ``recentered`` is ours.
+    """
+
+    loss: PrivacyLoss
+    radii_squared: tuple[int, ...]
+    dimension: int
+    size_hint: int
+    method: str = "recentered"
+    outliers: float = 0.0
+    kind: str = "mean"
+
+    def __post_init__(self) -> None:
+        if self.method not in ("recentered", "friendly"):
+            raise ConfigError(f"must be 'recentered' or 'friendly', got {self.method!r}", "release.method")
+        if any(b <= a for a, b in itertools.pairwise(self.radii_squared)):
+            raise ConfigError("must be strictly ascending", "radii_squared")
+        _ = self.search, self.mean_at(len(self.radii_squared) - 1)  # refuse what cannot be divided, now
+
+    @property
+    def radius_squared(self) -> int:
+        """The largest radius of the ladder."""
+        return self.radii_squared[-1]
+
+    @cached_property
+    def search(self) -> DiameterSearch:
+        radii = len(self.radii_squared)
+        if self.method == "friendly":
+            return DiameterSearch(self.loss.rho_nano // 10, BETA / 2, radii)
+        expected = Fraction(max(self.outliers, _FEW_OUTLIERS)).limit_denominator(1000)
+        tolerance = min(2 * expected * (1 - expected) + _ROOM, Fraction(1, 2))
+        return DiameterSearch(_search_share(self.loss.rho_nano, radii, self.size_hint), 1.0, radii, tolerance)
+
+    @cached_property
+    def wider(self) -> int:
+        """Rungs between the radius found and the one used: as many as leave the rough center's error in bounds.
+
+        Predicted from public numbers: at most 0.6 of what a typical point lies off its center.
+        """
+        if self.method == "friendly":
+            return 0
+        found, rungs = 10.0**6, 0
+        while rungs < _MOST_WIDER:
+            radius_squared = int((found * BASE ** (rungs + 1)) ** 2)
+            mean = RecentredMean(self._rest, radius_squared, self.dimension, self.size_hint, outliers=self.outliers)
+            size = max(1.0, (1 - self.outliers) * self.size_hint - mean.center.offset)
+            error = math.sqrt(self.dimension) * mean.center.sigma(size, self.dimension)
+            if error > _ROUGH * found / math.sqrt(2):
+                break
+            rungs += 1
+        return rungs
+
+    @property
+    def _rest(self) -> PrivacyLoss:
+        """What the search leaves."""
+        return self.loss - PrivacyLoss(self.search.rho_nano)
+
+    def mean_at(self, rung: int) -> RecentredMean | FriendlyMean:
+        """What follows on a search that found this radius."""
+        return _mean_at(self, rung)
+
+    def counter(self, dimension: int, reach: int, noise: Noise) -> LadderCounts:
+        """What keeps the counts: exact ones for every radius of the ladder."""
+        return LadderCounts(dimension, self.radii_squared, reach)
+
+    def release(self, view: LadderView, charge: Charge, noise: Noise) -> Outcome:
+        charge.open(self.loss)
+        rung = self.search.find(view.pairs.tolist(), view.size, noise, charge.start)
+        mean = self.mean_at(rung)
+        return mean.stages(view.at(self.radii_squared.index(mean.radius_squared)), charge, noise)
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        radii, step = self.radii_squared, grid.lattice.step
+        low, high = (step * math.sqrt(radius) for radius in (radii[0], radii[-1]))
+        line = (
+            f"the radius is searched for among {len(radii)} from {low:g} to {high:g}, for "
+            f"{self.search.rho_nano / RHO_UNIT:.3g} of rho: expected errors are those at a radius in the middle, "
+            "and in proportion to the one found"
+        )
+        return Notes(
+            (line,), noise_warnings(self.forecast(size or 1000).sigma, self.radius_squared), {"radii": len(radii)}
+        )
+
+    def forecast(self, size: int) -> Forecast:
+        """At a diameter in the middle of the ladder; noise is in proportion to it, the probability about the same."""
+        return self.mean_at((len(self.radii_squared) - 1) // 2).forecast(size)
+
+
+class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "mean"`` with a radius that is known, or ``radius = "search"`` between two public ends.
+
+    Privacy
+    -------
+    See `SearchedMean`, `RecentredMean` and `FriendlyMean`.
+
+    Source
+    ------
+    See `SearchedMean`, `RecentredMean` and `FriendlyMean`.
+    """
+
+    def build(self, setting: Setting) -> Mechanism:
+        if self.radius != "search" or self.method not in ("recentered", "friendly"):
+            return super().build(setting)
+        if self.radius_min is None or self.radius_max is None:
+            missing = "radius_min" if self.radius_min is None else "radius_max"
+            raise ConfigError("is required with radius 'search'", f"release.{missing}")
+        for key, allowed in (("spread", "histogram"), ("center", None), ("pairs", "exact")):
+            if getattr(self, key) != allowed:
+                raise ConfigError("must be left out when the radius is searched for", f"release.{key}")
+        if self.outliers and self.method == "friendly":
+            raise ConfigError("belongs to the methods 'recentered' and 'tracking'", "release.outliers")
+        ladder = radius_ladder(setting.grid.lattice, self.radius_min, self.radius_max)
+        loss, size_hint = self.approximate_loss(self.delta), self.guess()
+        return SearchedMean(loss, ladder, setting.dimension, size_hint, self.method, self.outliers)
+
+
+@lru_cache(maxsize=1024)
+def _mean_at(mechanism: SearchedMean, rung: int) -> RecentredMean | FriendlyMean:
+    rest, radii = mechanism._rest, mechanism.radii_squared
+    wider = radii[min(rung + mechanism.wider, len(radii) - 1)]
+    if mechanism.method == "friendly":
+        return FriendlyMean(rest, wider, mechanism.dimension, mechanism.size_hint)
+    return RecentredMean(rest, wider, mechanism.dimension, mechanism.size_hint, outliers=mechanism.outliers)
+
+
+def _search_share(rho_nano: int, radii: int, size: int) -> int:
+    """What a search needs so that noise hardly ever decides a check, within limits; from public numbers."""
+    needed = max(1, (radii - 1).bit_length()) * 2 * (_SURE / (float(_ROOM) * size)) ** 2 * RHO_UNIT
+    return max(rho_nano // _LEAST_SEARCH, min(rho_nano // _MOST_SEARCH, math.ceil(needed)))

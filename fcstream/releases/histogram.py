@@ -1,0 +1,147 @@
+"""How many records fall into each of some declared bins, with noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..zcdp import RHO_UNIT, PrivacyLoss
+from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from .columns import BinCounts, Column
+from .options import Options, Setting
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..lattice import Grid
+    from ..ledgers.base import Charge
+    from ..noise import Noise
+
+MOST_BINS = 4096
+
+
+class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "histogram"``: one feature in bins, cut at `edges` or one for each of `categories`.
+
+    Edges and categories stand in the field's own units (before its transform). The public range is cut at the edges: a
+    value on an edge lies in the upper bin. Other values than the categories share a last bin.
+
+    Privacy
+    -------
+    See `Histogram`.
+
+    Source
+    ------
+    See `Histogram`.
+    """
+
+    feature: str | None = None
+    edges: list[float] | None = None
+    categories: list[float] | None = None
+
+    def build(self, setting: Setting) -> Histogram:
+        column = Column.of(setting.grid, self.feature)
+        if (self.edges is None) == (self.categories is None):
+            raise ConfigError("must be given, or `categories`, not both", "release.edges")
+        low, high = column.feature.minimum, column.feature.maximum
+        if self.edges is None:
+            values = self._on_lattice(self.categories or [], "categories", column, setting.grid)
+            if len(set(values)) < len(values):
+                raise ConfigError("must lie at least one lattice step apart", "release.categories")
+            return Histogram(self.pure_loss(), column, (), values, tuple(self.categories or []))
+        inner = [edge for edge in self.edges if edge not in (low, high)]
+        cuts = self._on_lattice(inner, "edges", column, setting.grid)
+        if any(b <= a for a, b in itertools.pairwise(cuts)) or any(b <= a for a, b in itertools.pairwise(self.edges)):
+            raise ConfigError("must ascend by at least one lattice step", "release.edges")
+        return Histogram(self.pure_loss(), column, cuts, (), (low, *inner, high))
+
+    def _on_lattice(self, numbers: list[float], name: str, column: Column, grid: Grid) -> tuple[int, ...]:
+        feature, place = column.feature, f"release.{name}"
+        if not 1 <= len(numbers) <= MOST_BINS:
+            raise ConfigError(f"must hold 1 to {MOST_BINS} numbers inside the range of {feature.name!r}", place)
+        for number in numbers:
+            if not feature.minimum <= number <= feature.maximum:
+                raise ConfigError(
+                    f"must lie in the range [{feature.minimum:g}, {feature.maximum:g}] of {feature.name!r}, got "
+                    f"{number:g}",
+                    place,
+                )
+        return tuple(int(grid.lattice.coordinates(feature.scaled(number))) for number in numbers)
+
+
+@dataclass(frozen=True)
+class Histogram(MechanismBase):
+    """Counts of declared bins plus discrete Gaussians; empty bins are released too.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        Only its rho is used; the charge has no delta.
+    column : Column
+    inner, values : tuple of int
+        See `BinCounts`: one of them is empty.
+    named : tuple of float
+        What is published with it: the edges of all bins (one more than bins), or the categories (one less).
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. Pure rho-zCDP. A record lies in one bin, so the l2 sensitivity is 1
+    whatever the number of bins. Counts may be negative; the number of records is the sum of the noisy counts.
+
+    Source
+    ------
+    Canonne, Kamath, Steinke 2020, Theorem 14.
+    """
+
+    loss: PrivacyLoss
+    column: Column
+    inner: tuple[int, ...]
+    values: tuple[int, ...]
+    named: tuple[float, ...]
+    kind: str = "histogram"
+
+    @property
+    def bins(self) -> int:
+        return len(self.inner or self.values) + 1
+
+    @property
+    def variance(self) -> Fraction:
+        return Fraction(RHO_UNIT, 2 * self.loss.rho_nano)
+
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        return BinCounts(self.column.index, self.inner, self.values)
+
+    def release(self, view: NDArray[np.int64], charge: Charge, noise: Noise) -> Outcome:
+        charge.use(self.loss)
+        counts = view + noise.discrete_gaussian(self.variance, self.bins)
+        sigma = np.full(self.bins, math.sqrt(self.variance))
+        total = int(counts.sum())
+        return Outcome(value=counts.astype(np.float64), sigma=sigma, count=total, core_count=total)
+
+    def forecast(self, size: int) -> Forecast:
+        return Forecast(1.0, math.sqrt(self.variance))
+
+    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+        plain = super().answer(outcome, grid)
+        what = "edges" if self.inner else "categories"
+        parts = {"feature": self.column.feature.name, what: list(self.named)}
+        return Answer(plain.value, plain.sigma, parts=parts)
+
+    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+        return {"records in a bin": math.sqrt(self.variance)}
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        deviation = math.sqrt(self.variance)
+        warnings: tuple[str, ...] = ()
+        if size is not None and size / self.bins < 2 * deviation:
+            warnings = (
+                f"{size} records in {self.bins} bins are fewer in a bin than twice the noise: use fewer bins, longer "
+                "windows, or a larger `release.rho`",
+            )
+        return Notes((f"{self.bins} bins of {self.column.feature.name!r}, empty ones too",), warnings)

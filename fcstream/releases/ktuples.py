@@ -1,0 +1,315 @@
+"""Centers of the balls that few tuples agree on: the k-tuple paper's algorithms, with constants that are proved.
+
+Left out on purpose: the paper's average by a Johnson-Lindenstrauss projection (4.3.2), because in these dimensions and
+with these numbers of tuples its constants ask for more tuples than the plain average in every coordinate, and the step
+over all records that follows removes that noise anyway; and the constants of its separation theorem (5.4), because they
+are worst-case figures for mixtures that no data set here comes near, where the planner predicts from n, k and d.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..lattice import sqrt_up
+from ..noise import MAX_VARIANCE
+from ..replaced import tail_quantile
+from ..zcdp import RHO_UNIT, PrivacyLoss
+from .averages import Estimate, Start, gaussian_variance
+from .closeness import Balls, GaussianTest, Geometry
+from .tuples import commonest
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..noise import Noise
+
+ANSWERS = ("centers", "averages", "nearest")
+_LOG_BITS = 24
+
+
+def noisy_centers(balls: Balls, radius_squared: int, rho_nano: int, noise: Noise) -> Estimate:
+    """PrivatekNoisyCenters with one public radius: centers plus noise.
+
+    Privacy
+    -------
+    Between two neighbors' balls that partition a common tuple: rho-zCDP, delta = 0. Sensitivity: each center moves by
+    at most 2 r, all together by 2 r sqrt(k). A set, to be sorted.
+
+    Source
+    ------
+    Cohen et al. 2021, PrivatekNoisyCenters. Ours: the public radius, which needs no noisy distance and no delta.
+    """
+    k, d = balls.centers.shape
+    variance = gaussian_variance(4 * k * radius_squared, rho_nano)
+    value = balls.centers + noise.discrete_gaussian(variance, k * d).reshape(k, d)
+    return Estimate(value, np.full((k, d), math.sqrt(variance)), 0)
+
+
+def spread_of_logs(parted: int) -> float:
+    """kappa: by how much the logarithm of a ball's isolation differs between neighbors, rounded up.
+
+    Privacy
+    -------
+    The sensitivity of `own_centers`' first step.
+
+    Source
+    ------
+    Ours; ln((Delta + 2) / (Delta - 2)).
+    """
+    return math.log((parted + 2) / (parted - 2)) * (1 + 1e-9)
+
+
+def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> Estimate | None:
+    """PrivatekNoisyCenters with every tuple's own radii: noisy distances, then noise in proportion.
+
+    None where a noisy distance asks for more noise than there is: a rule on released values.
+
+    Privacy
+    -------
+    Between two neighbors' balls that partition a common tuple: (rho, delta)-zCDP, half of rho for each step. A
+    logarithm of a distance moves by at most kappa; noise scale 1.3 e^u times what a known distance would take, with
+    u the quantile of delta / k: useful for Delta of several hundred only.
+
+    Source
+    ------
+    Cohen et al. 2021, PrivatekNoisyCenters. Erratum: Laplace noise whose scale depends on the data is no Laplace
+    mechanism; the noise goes on the logarithm (ours), on a grid of 2**-24.
+    """
+    from .._kernels import clusters
+
+    k, d = balls.centers.shape
+    alone = np.empty((1, k))
+    clusters.isolations(np.ascontiguousarray(balls.centers[None]), alone)
+    kappa, first = spread_of_logs(parted), loss.rho_nano // 2
+    grid = 2.0**-_LOG_BITS
+    steps = Fraction(math.ceil(kappa / grid) + 1)  # a logarithm is rounded to the grid
+    variance = gaussian_variance(steps * steps * k, first)
+    u = (math.sqrt(variance) * tail_quantile(loss.delta / k) + 2) * grid  # a discrete tail is that of one step less
+    logs = np.rint(np.array([math.log(x) for x in alone[0]]) / 2 / grid).astype(np.int64)
+    noisy = (logs + noise.discrete_gaussian(variance, k)) * grid
+    with np.errstate(over="ignore"):
+        reach = np.exp(noisy + u) * (1 + math.exp(kappa)) / parted * (1 + 1e-9)
+    value, sigma = np.empty((k, d)), np.empty((k, d))
+    if not reach.max() ** 2 * k / loss.rho < MAX_VARIANCE:
+        return None
+    for i in range(k):
+        own = gaussian_variance(Fraction(max(1.0, float(reach[i]))) ** 2 * k, loss.rho_nano - first)
+        value[i] = balls.centers[i] + noise.discrete_gaussian(own, d)
+        sigma[i] = math.sqrt(own)
+    return Estimate(value, sigma, 0)
+
+
+def averages(
+    balls: Balls, tuples: NDArray[np.float64], radius_squared: int, strange: int, rho_nano: int, noise: Noise
+) -> Estimate:
+    """PrivatekAverages over ordered tuples: of those that the balls partition, the mean of the points in each ball.
+
+    Parameters
+    ----------
+    balls : Balls
+        Of one public radius, 7 radii apart.
+    tuples : float64 (q, k, d)
+        Those that were compared.
+    radius_squared : int
+    strange : int
+        l: how many of them the balls may leave out.
+    rho_nano : int
+    noise : Noise
+
+    Privacy
+    -------
+    Between neighbors' balls that both leave out at most l of q >= 2 l + 2 tuples: rho-zCDP, delta = 0. Both order
+    common tuples alike, and a mean moves by at most 4 r (l + 1) / (q - l), plus the rounding to its grid.
+
+    Source
+    ------
+    Cohen et al. 2021, PrivatekAverages. Ours: ordered tuples and a public radius, so the group is l + 1 and not 2 k (l
+    + 1); better than `noisy_centers` from q > 3 l + 2 on.
+    """
+    from .._kernels import clusters
+
+    k, d = balls.centers.shape
+    q = len(tuples)
+    width = 4 * sqrt_up(radius_squared, 40) * (strange + 1) / max(1, q - strange)
+    bits = min(20, max(0, math.ceil(math.log2(128 * math.sqrt(d) / float(width)))))
+    variance = gaussian_variance((width * 2**bits + sqrt_up(d, 20)) ** 2 * k, rho_nano)
+    inside = np.ascontiguousarray(tuples[balls.members])
+    if len(inside) == 0:  # only where the test erred: it must answer all the same
+        inside = np.ascontiguousarray(balls.centers[None])
+    ordered = np.empty_like(inside)
+    clusters.number(balls.centers, inside, ordered)
+    m = len(ordered)
+    totals = ordered.astype(np.int64).sum(axis=0).ravel().tolist()
+    mean = np.array([(2 * (total << bits) + m) // (2 * m) for total in totals], np.int64)
+    noisy = (mean + noise.discrete_gaussian(variance, k * d)).reshape(k, d) / 2**bits
+    return Estimate(noisy, np.full((k, d), math.sqrt(variance) / 2**bits), 0)
+
+
+def nearest_averages(
+    balls: Balls,
+    tuples: NDArray[np.float64],
+    origin: NDArray[np.float64],
+    ball_squared: int,
+    strange: int,
+    rho_nano: int,
+    noise: Noise,
+) -> Estimate:
+    """PrivatekAverages as printed: all points cut by their nearest center. For reference: it needs about 10**6 tuples.
+
+    Privacy
+    -------
+    As `averages`, for tuples whose points lie in the public ball. Sensitivity of the sums k R (sqrt(2) l + 2), of the
+    counts sqrt(2) k (l + 1): every tuple that neighbors' balls do not both partition may be cut another way.
+
+    Source
+    ------
+    Cohen et al. 2021, PrivatekAverages (4.3); joint sensitivities ours.
+    """
+    from .._kernels import clusters
+
+    k, d = balls.centers.shape
+    labels = np.empty(tuples.shape[:2], np.int64)
+    clusters.cut(np.ascontiguousarray(tuples), balls.centers, labels)
+    offsets = (tuples - origin).astype(np.int64)
+    reach = sqrt_up(ball_squared, 40) * k * (sqrt_up(2, 40) * strange + 2)
+    counts_rho = max(1, rho_nano // 10)
+    sums_variance = gaussian_variance(reach**2, rho_nano - counts_rho)
+    counts_variance = gaussian_variance(2 * (k * (strange + 1)) ** 2, counts_rho)
+    value, sigma = np.empty((k, d)), np.empty((k, d))
+    noisy_counts = noise.discrete_gaussian(counts_variance, k)
+    for j in range(k):
+        chosen = labels == j
+        count = max(1, int(np.count_nonzero(chosen)) + int(noisy_counts[j]))
+        total = offsets[chosen].sum(axis=0) + noise.discrete_gaussian(sums_variance, d)
+        value[j], sigma[j] = origin + total / count, math.sqrt(sums_variance) / count
+    return Estimate(value, sigma, 0)
+
+
+@dataclass(frozen=True)
+class BallCenters:
+    """A G form test of the tuples, then its balls' noisy centers or averages.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        (rho, delta) of all of it.
+    test : GaussianTest
+    k, dimension : int
+    radius_nano : int
+        rho (nano) for finding the radius; 0 with a public one or with own radii.
+    rungs : tuple of int
+        Squared separations in lattice steps, a ladder; or the one public squared radius; or empty for own radii.
+    parted : int
+        Delta, at least 7: distance of the balls in radii. The noise is in proportion to the radius.
+    answer : str
+        ``centers``, ``averages``, or ``nearest`` (for reference).
+    origin : tuple of int
+    ball_squared : int
+        The public ball; for ``nearest``.
+
+    Privacy
+    -------
+    Unit: one tuple, one of t. Relation: REPLACE one. (rho, delta)-zCDP: radius (rho_r, see `commonest`), test (its
+    loss), answer (the rest; delta only for own radii). The answer is not started, and not paid, where the test fails.
+
+    Complexity
+    ----------
+    m t comparisons.
+
+    Source
+    ------
+    Cohen, Kaplan, Mansour, Stemmer, Tsfadia, Differentially-Private Clustering of Easy Instances (ICML 2021):
+    PrivateTestPartition, PrivatekNoisyCenters, PrivatekAverages; see `GaussianTest` and the module for what differs.
+    """
+
+    loss: PrivacyLoss
+    test: GaussianTest
+    k: int
+    dimension: int
+    radius_nano: int
+    rungs: tuple[int, ...]
+    parted: int = 7
+    answer: str = "centers"
+    origin: tuple[int, ...] = ()
+    ball_squared: int = 1
+
+    def __post_init__(self) -> None:
+        if self.answer not in ANSWERS:
+            raise ConfigError(f"must be one of {', '.join(ANSWERS)}, got {self.answer!r}", "answer")
+        if (self.radius_nano > 0) != (len(self.rungs) > 1):
+            raise ConfigError("must leave rho for finding the radius on a ladder, and none otherwise", "shares")
+        if not self.rungs and (self.answer != "centers" or self._answer_loss.delta_femto < 1):
+            raise ConfigError(
+                "must be a ladder or a public radius, but for 'centers' with delta of their own", "radius"
+            )
+        if not self.rungs and self.k < 2:
+            raise ConfigError("must be a public radius for k = 1: one point has no distance to another", "radius")
+        if self._answer_loss.rho_nano < 2:
+            raise ConfigError("must leave rho for the answer", "shares")
+        if len(self.rungs) == 1:
+            _ = Geometry(self.rungs[0], self.parted)
+
+    @property
+    def tuples(self) -> int:
+        return self.test.tuples
+
+    @cached_property
+    def _answer_loss(self) -> PrivacyLoss:
+        return self.loss - self.test.loss - PrivacyLoss(self.radius_nano)
+
+    def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
+        """A reason to refuse, or the estimate with value and sigma (k, d); `start` is told of every stage."""
+        radius_squared: int | None = None
+        if self.rungs:
+            radius_squared = self._radius(tuples, noise, start)
+            if radius_squared is None:
+                return "no_radius", None
+        balls = self.test.release(tuples, Geometry(radius_squared, self.parted), noise, start)
+        if balls is None:
+            return "no_match", None
+        start(self._answer_loss)
+        found = self._answer(balls, tuples, radius_squared, noise)
+        if found is None:
+            return "no_radius", None
+        # A set: the order is that of one tuple's points, and what follows may go by it where two centers tie.
+        order = np.lexsort((*found.sigma.T, *found.value.T[::-1]))
+        return None, Estimate(found.value[order], found.sigma[order], found.count)
+
+    def _answer(
+        self, balls: Balls, tuples: NDArray[np.float64], radius_squared: int | None, noise: Noise
+    ) -> Estimate | None:
+        """The last stage."""
+        rho = self._answer_loss.rho_nano
+        if radius_squared is None:
+            return own_centers(balls, self.parted, self._answer_loss, noise)
+        if self.answer == "centers":
+            return noisy_centers(balls, radius_squared, rho, noise)
+        compared, strange = tuples[self.test.positions :], self.test.most_strange
+        if self.answer == "averages":
+            return averages(balls, compared, radius_squared, strange, rho, noise)
+        origin = np.array(self.origin, np.float64)
+        return nearest_averages(balls, compared, origin, self.ball_squared, strange, rho, noise)
+
+    def _radius(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> int | None:
+        """The public squared radius, or 1 / parted of a separation that nearly all tuples have."""
+        if len(self.rungs) == 1:
+            return self.rungs[0]
+        start(PrivacyLoss(self.radius_nano))
+        b = commonest(tuples, self.rungs, self.radius_nano, noise)
+        found = None if b is None else self.rungs[max(0, b - 2)] // self.parted**2
+        return found or None
+
+    def sigma_in_radii(self) -> float:
+        """Noise deviation of a center per coordinate, in radii."""
+        rho = self._answer_loss.rho_nano / RHO_UNIT
+        per = 2.0
+        if self.answer == "averages":
+            per = 4.0 * (self.test.most_strange + 1) / (self.test.compared - self.test.most_strange)
+        return per * math.sqrt(self.k / (2 * rho))

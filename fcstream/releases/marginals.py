@@ -1,0 +1,195 @@
+"""Noisy contingency tables of all pairs or triples of columns, made consistent with each other."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from ..errors import ConfigError
+from ..synthetic.codes import Codes
+from ..synthetic.counts import TablePanes, Tables
+from ..zcdp import PrivacyLoss
+from .averages import gaussian_variance
+from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from .options import Options, Setting
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..lattice import Grid
+    from ..ledgers.base import Charge
+    from ..noise import Noise
+
+MOST_CELLS = 2**16
+MOST_ORDER = 3
+
+
+class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "marginals"``: contingency tables of all sets of `order` columns, with noise.
+
+    Privacy
+    -------
+    See `Marginals`.
+
+    Source
+    ------
+    See `Marginals`.
+    """
+
+    order: int = 2
+    columns: list[str] | None = None
+    edges: dict[str, list[float]] = msgspec.field(default_factory=dict)
+
+    takes_categories: ClassVar[bool] = True
+
+    def build(self, setting: Setting) -> Marginals:
+        codes = Codes.of(setting.grid, self.columns, self.edges)
+        if not 1 <= self.order <= min(MOST_ORDER, len(codes.attributes)):
+            raise ConfigError(
+                f"must be in [1, {min(MOST_ORDER, len(codes.attributes))}], got {self.order}", "release.order"
+            )
+        found = Marginals(self.pure_loss(), codes, self.order)
+        if found.tables.cells > MOST_CELLS:
+            raise ConfigError(
+                f"must be smaller: {len(found.tables.sets)} tables have {found.tables.cells} cells, at most "
+                f"{MOST_CELLS} are told; name fewer `columns`",
+                "release.order",
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class Marginals(MechanismBase):
+    """A discrete Gaussian on every cell of every table; then all tables are made to agree, which lessens the noise.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        Only its rho is used; the charge has no delta.
+    codes : Codes
+    order : int
+        1, 2 or 3 columns in a table; tables of fewer columns are sums of them.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. Pure rho-zCDP. A record is counted once in each table, so the squared l2
+    sensitivity is the number of tables. Values may be negative.
+
+    Source
+    ------
+    Gaussian mechanism on the discrete Gaussian (Canonne, Kamath, Steinke 2020). Least squares by the orthogonal
+    decomposition of tables into means and interactions; Barak et al. 2007 do so for Booleans.
+    """
+
+    loss: PrivacyLoss
+    codes: Codes
+    order: int
+    kind: str = "marginals"
+
+    @cached_property
+    def tables(self) -> Tables:
+        return Tables(tuple(one.size for one in self.codes.attributes), self.order)
+
+    @cached_property
+    def variance(self) -> Fraction:
+        return gaussian_variance(len(self.tables.sets), self.loss.rho_nano)
+
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        return TablePanes(self.codes, self.tables)
+
+    def release(self, view: NDArray[np.int64], charge: Charge, noise: Noise) -> Outcome:
+        charge.use(self.loss)
+        noisy = view + noise.discrete_gaussian(self.variance, len(view))
+        agreed = agree(noisy.astype(np.float64), self.tables)
+        total = round(float(agreed[: self._sizes[0]].sum()))
+        return Outcome(value=np.round(agreed, 2), count=total, core_count=total)
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [math.prod(self.tables.sizes[a] for a in one) for one in self.tables.sets]
+
+    def forecast(self, size: int) -> Forecast:
+        """The deviation is that of one cell, in records, without what agreement takes from it."""
+        return Forecast(1.0, math.sqrt(self.variance))
+
+    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+        attributes = self.codes.attributes
+        parts: dict[str, Any] = {
+            "columns": self.codes.described(),
+            "tables": [[attributes[a].name for a in one] for one in self.tables.sets],
+            "cell_sigma": math.sqrt(self.variance),
+        }
+        if outcome.value is None:
+            return Answer(None, None, parts=parts)
+        ends = list(itertools.accumulate(self._sizes))
+        value = [outcome.value[end - size : end].tolist() for end, size in zip(ends, self._sizes, strict=True)]
+        return Answer(value, None, parts=parts)
+
+    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+        return {"a cell at most": math.sqrt(self.variance)}
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        sigma, most = math.sqrt(self.variance), max(self._sizes)
+        lines = (
+            f"{len(self._sizes)} tables of {self.order} columns, {self.tables.cells} cells in all, empty ones too",
+        )
+        warnings: tuple[str, ...] = ()
+        if size is not None and size / most < sigma:
+            warnings = (
+                f"{size} records in {most} cells are fewer in a cell than the noise: use fewer `columns`, a smaller "
+                "`release.order`, or a larger `release.rho`",
+            )
+        return Notes(lines, warnings, {"tables": len(self._sizes), "cells": self.tables.cells})
+
+
+def agree(noisy: NDArray[np.float64], tables: Tables) -> NDArray[np.float64]:
+    """The least squares fit of tables, end to end, that are marginals of one and the same function of all columns.
+
+    Privacy
+    -------
+    Post-processing.
+
+    Source
+    ------
+    A table is the sum of one term for each subset of its columns, whose sums along any of them are 0; terms of
+    different subsets are orthogonal, so each is the mean, weighted by how well each table tells it, of what all tables
+    say.
+    """
+    sets, sizes = tables.sets, tables.sizes
+    ends = np.cumsum([math.prod(sizes[a] for a in one) for one in sets])
+    parts = [part.reshape([sizes[a] for a in one]) for one, part in zip(sets, np.split(noisy, ends[:-1]), strict=True)]
+    terms: dict[tuple[int, ...], NDArray[np.float64]] = {}
+    trust: dict[tuple[int, ...], float] = {}
+    for one, part in zip(sets, parts, strict=True):
+        for order in range(len(one) + 1):
+            for kept in itertools.combinations(range(len(one)), order):
+                columns = tuple(one[k] for k in kept)
+                dropped = tuple(k for k in range(len(one)) if k not in kept)
+                weight = 1 / math.prod(sizes[one[k]] for k in dropped)  # the noise of a sum grows with its terms
+                terms[columns] = terms.get(columns, 0) + weight * _centered(part.sum(axis=dropped))
+                trust[columns] = trust.get(columns, 0.0) + weight
+    found = []
+    for one, part in zip(sets, parts, strict=True):
+        total = np.zeros_like(part)
+        for order in range(len(one) + 1):
+            for kept in itertools.combinations(range(len(one)), order):
+                columns = tuple(one[k] for k in kept)
+                dropped = tuple(k for k in range(len(one)) if k not in kept)
+                share = terms[columns] / trust[columns] / math.prod(sizes[one[k]] for k in dropped)
+                total += np.expand_dims(share, dropped)
+        found.append(total.ravel())
+    return np.concatenate(found)
+
+
+def _centered(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Without what its sums along any column tell."""
+    for axis in range(table.ndim):
+        table = table - table.mean(axis=axis, keepdims=True)
+    return table

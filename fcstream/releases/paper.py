@@ -1,0 +1,149 @@
+"""Synthetic records by the paper's algorithm as printed: private directions, damped microaggregation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..synthetic.bingham import proj
+from ..synthetic.cells import FINE, covering, rounded
+from ..synthetic.codes import Codes
+from ..synthetic.mixtures import Mixture, consistent, to_simplex_l1
+from ..zcdp import PrivacyLoss
+from .base import Forecast, Notes, Outcome
+from .tables import NANO, TableMechanism, epsilon_nano
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..lattice import Grid
+    from ..ledgers.base import Charge
+    from ..noise import Noise
+    from ..synthetic.counts import TableView
+
+_GRAIN = 64
+"""Damped means are rounded to so many times finer than one record moves them."""
+PARTS = 6
+"""Of epsilon for each axis, by Theorem 5.12: changing it needs both corrections at once."""
+
+
+@dataclass(frozen=True)
+class PaperSynthetic(TableMechanism):
+    """Damped microaggregation as printed; useless below some ten million records, and here to be compared with.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        What is charged for epsilon.
+    codes : Codes
+    size_hint : int
+        The paper's n: a public number. The number of records is never used.
+    kappa : float
+        In (0, 1): how fine the cells are.
+    rows : int or None
+
+    Privacy
+    -------
+    Unit: one record. Relation: replace one, as printed, and add or remove too, because n is the public `size_hint`
+    whatever the window holds: then one record moves less. Pure epsilon-DP in three equal parts, charged as rho-zCDP.
+    PROJ(n epsilon / (6 t) S): Theorem 5.12 holds because two slips cancel (Lemma 5.1(3) must read e**(2 beta), and
+    |S - S'| <= 1 / n); correcting one of them alone breaks it. Weights: Lap(6 / (n epsilon)). Damped means: rounded to
+    a grid so fine that the printed 12 sqrt(p) / (b epsilon), twice what the cube needs, covers the rounding.
+    Floating point limits of PROJ: see `fcstream.synthetic.bingham`.
+
+    Source
+    ------
+    Boedihardjo, Strohmer, Vershynin, Algorithm 4 and Theorem 5.15. Step 10 prints R^k for R^s.
+    """
+
+    loss: PrivacyLoss
+    codes: Codes
+    size_hint: int
+    kappa: float = 0.5
+    rows: int | None = None
+    kind: str = "synthetic"
+
+    @cached_property
+    def epsilon(self) -> Fraction:
+        return Fraction(epsilon_nano(self.loss), NANO)
+
+    @cached_property
+    def alpha(self) -> float:
+        return float(math.log(max(self.size_hint, 3)) ** -0.25)
+
+    @cached_property
+    def axes(self) -> int:
+        """t; 0 is one cell."""
+        t = math.floor(self.kappa * math.log(max(self.size_hint, 3)) / math.log(7 / self.alpha))
+        return min(t, self.codes.bits - 1)
+
+    @cached_property
+    def damping(self) -> int:
+        """b, rounded up to whole records."""
+        return math.ceil(math.sqrt(self.codes.bits * self.size_hint ** (1 - self.kappa) / float(self.epsilon)))
+
+    def release(self, view: TableView, charge: Charge, noise: Noise) -> Outcome:
+        charge.use(self.loss)
+        codes, n, b = self.codes, self.size_hint, self.damping
+        p = codes.bits
+        directions: list[tuple[int, ...]] = []
+        if self.axes:
+            step = float(self.epsilon / (PARTS * self.axes * p))  # n epsilon / (6 t) S for x / sqrt(p)
+            directions = [rounded(one) for one in proj(view.moments().astype(np.float64) * step, self.axes, noise)]
+        cover = covering(self.axes, self.alpha)
+        bits = view.bits()
+        cell = nearest(bits, directions, cover, self.alpha)
+        exact = np.bincount(cell, minlength=len(cover))
+        ones = np.zeros((len(cover), p), np.int64)
+        np.add.at(ones, cell, bits)
+        grain = _GRAIN * b
+        damped = ones * grain // np.maximum(exact, b)[:, None]
+        weights = exact + noise.discrete_laplace(6 / self.epsilon, len(cover))
+        scale = 12 * p * grain / (b * self.epsilon)
+        damped += noise.discrete_laplace(scale, damped.size).reshape(damped.shape)
+        points = consistent(codes, np.clip(damped / grain, 0.0, 1.0))
+        kept = to_simplex_l1(weights / n)
+        return self.told(Mixture(kept[kept > 0], points[kept > 0]), weights, n, noise, None)
+
+    def forecast(self, size: int) -> Forecast:
+        """The deviation is the noise of one coordinate of a damped mean, which clipping to [0, 1] hides."""
+        return Forecast(1.0, math.sqrt(2) * 12 * self.codes.bits / (self.damping * float(self.epsilon)))
+
+    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+        return {"a damped mean": self.forecast(size).sigma}
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        sigma = self.forecast(self.size_hint).sigma
+        lines = (f"the paper's algorithm, pure epsilon {float(self.epsilon):.4g}, with a public n = {self.size_hint}",)
+        worse = (f"its noise is {sigma:.2g} times the cube: use another variant",) if sigma > 0.25 else ()
+        return Notes(lines, worse, {"epsilon": float(self.epsilon), "axes": self.axes, "damping": self.damping})
+
+
+def nearest(
+    bits: NDArray[np.int64], directions: list[tuple[int, ...]], cover: NDArray[np.int64], alpha: float
+) -> NDArray[np.int64]:
+    """Which point of the covering is nearest to each record (n, p) / sqrt(p), the first of equally near ones.
+
+    Privacy
+    -------
+    An integer function of each record and of released directions: ties depend on the record alone.
+
+    Source
+    ------
+    Boedihardjo, Strohmer, Vershynin, Algorithm 4, step 7.
+    """
+    if not directions:
+        return np.zeros(len(bits), np.int64)
+    along_ = np.array(directions, np.int64).T
+    step = round(alpha / math.sqrt(len(directions)) * math.sqrt(bits.shape[1]) * FINE)
+    grid, found = cover * step, np.empty(len(bits), np.int64)
+    norms = (grid * grid).sum(axis=1)
+    for first in range(0, len(bits), 4096):
+        places = bits[first : first + 4096] @ along_
+        found[first : first + 4096] = np.argmin(norms[None, :] - 2 * (places @ grid.T), axis=1)
+    return found

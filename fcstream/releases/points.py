@@ -1,0 +1,207 @@
+"""Weighted points in a public convex set that stand for a window's records."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..synthetic.cells import MOST_AXES
+from ..synthetic.convex import REACH, BallCells, ConvexSet, PointCounts, PointView, ball_cells
+from ..synthetic.mixtures import to_simplex
+from ..zcdp import PrivacyLoss
+from .averages import BallAverage, gaussian_variance
+from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from .options import Options, Setting
+from .stages import normal_above
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..lattice import Grid
+    from ..ledgers.base import Charge
+    from ..noise import Noise
+
+SHARES = (Fraction(1, 10), Fraction(2, 10))
+"""Of rho for the mean (with the number of records) and for second moments; the rest is for the cells."""
+LIMIT = 0.02
+"""For the noise of all cells together, in parts of the radius."""
+SPREAD = 0.02
+"""Squared distance of a cell from the mean, in parts of the squared radius: noisier cells are drawn to the mean."""
+USELESS = 0.1
+
+
+class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "points"``: weighted points in a public box, ball or simplex.
+
+    Privacy
+    -------
+    See `Points`.
+
+    Source
+    ------
+    See `Points`.
+    """
+
+    set: Literal["box", "ball", "simplex"] = "box"
+    center: list[float] | None = None
+    radius: float | None = None
+    total: float | None = None
+
+    def build(self, setting: Setting) -> Points:
+        for name, owner in (("center", "ball"), ("radius", "ball"), ("total", "simplex")):
+            if (getattr(self, name) is None) != (self.set != owner):
+                raise ConfigError(f"must be given for set = {owner!r}, and for no other", f"release.{name}")
+        loss = self.pure_loss()
+        if loss.rho_nano < 10_000:
+            raise ConfigError(f"must be at least 1e-5, got {self.rho:g}", "release.rho")
+        return Points(loss, getattr(self, f"_{self.set}")(setting.grid))
+
+    def _box(self, grid: Grid) -> ConvexSet:
+        bounds = [
+            [float(grid.lattice.coordinates(feature.scaled(bound))) for bound in (feature.minimum, feature.maximum)]
+            for feature in grid.features
+        ]
+        center = tuple(round((low + high) / 2) for low, high in bounds)
+        squared = sum(max(high - c, c - low) ** 2 for (low, high), c in zip(bounds, center, strict=True))
+        low, high = zip(*bounds, strict=True)
+        return ConvexSet("box", center, math.ceil(math.sqrt(squared)) + 1, low, high)
+
+    def _ball(self, grid: Grid) -> ConvexSet:
+        if len(self.center or ()) != grid.dimension:
+            raise ConfigError(f"must hold {grid.dimension} numbers, one per feature", "release.center")
+        radius = math.isqrt(grid.lattice.radius_squared(float(self.radius or 0), "release.radius"))
+        values = [(x - f.origin) / f.scale for x, f in zip(self.center or (), grid.features, strict=True)]
+        return ConvexSet("ball", tuple(int(x) for x in grid.lattice.coordinates(values)), radius)
+
+    def _simplex(self, grid: Grid) -> ConvexSet:
+        if any(feature.origin or feature.transform != "none" for feature in grid.features) or grid.dimension < 2:
+            raise ConfigError(
+                "must be at least two features without `origin` and `transform` for a simplex", "features"
+            )
+        if not (math.isfinite(self.total or 0) and (self.total or 0) > 0):
+            raise ConfigError(f"must be a positive number, got {self.total}", "release.total")
+        total = (self.total or 0) / grid.lattice.step
+        middle = round(total / grid.dimension)
+        return ConvexSet("simplex", (middle,) * grid.dimension, math.ceil(total) + 1, total=total)
+
+
+@dataclass(frozen=True)
+class Points(MechanismBase):
+    """Noisy moments, cells of the ball along the leading directions, a noisy count and sum in every cell.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        Only its rho is used; the charge has no delta.
+    region : ConvexSet
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. Pure rho-zCDP, for every content. A record becomes integers of norm at
+    most R around the public center. Discrete Gaussians on (R count, sum), of squared sensitivity 2 R**2; on the upper
+    triangle of the second moments, R**4; and in every cell, empty ones too, on the count (1) and the sum (R**2): a
+    record lies in one cell, an integer function of it and of released numbers. Then all is projected onto the set.
+
+    Source
+    ------
+    Boedihardjo, Strohmer, Vershynin, Theorems 5.13 and 5.14; with noise on integer moments, counts and sums as in
+    `fcstream.releases.synthetic.Synthetic`.
+    """
+
+    loss: PrivacyLoss
+    region: ConvexSet
+    kind: str = "points"
+
+    @property
+    def dimension(self) -> int:
+        return len(self.region.center)
+
+    @cached_property
+    def shares(self) -> tuple[int, int, int]:
+        """rho (nano) of the mean, of second moments and of cells."""
+        mean, pairs = (int(self.loss.rho_nano * share) for share in SHARES)
+        return mean, pairs, self.loss.rho_nano - mean - pairs
+
+    @cached_property
+    def average(self) -> BallAverage:
+        return BallAverage.split(self.shares[2], self.dimension)
+
+    @cached_property
+    def variances(self) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+        """Of the noise of the mean's sum, of second moments, and of counts and sums of cells."""
+        return (
+            gaussian_variance(2 * REACH**2, self.shares[0]),
+            gaussian_variance(REACH**4, self.shares[1]),
+            self.average.count_variance,
+            gaussian_variance(REACH**2, self.average.sum_nano),
+        )
+
+    @cached_property
+    def least(self) -> int:
+        """Smaller noisy numbers of records stop a release: two cells would be off by `USELESS` of the radius."""
+        return max(1, math.ceil(math.sqrt(2 * self.variances[3]) / REACH / USELESS))
+
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        return PointCounts(self.region)
+
+    def release(self, view: PointView, charge: Charge, noise: Noise) -> Outcome:
+        charge.open(self.loss)
+        d = self.dimension
+        charge.start(PrivacyLoss(self.shares[0]))
+        drawn = noise.discrete_gaussian(self.variances[0], d + 1)
+        count = round((REACH * len(view.rows) + int(drawn[0])) / REACH)
+        if count < self.least:
+            return Outcome("too_few", count=count)
+        mean = (view.rows.sum(axis=0) + drawn[1:]) / count
+        charge.start(PrivacyLoss(self.shares[1]))
+        upper = np.triu_indices(d)
+        noisy = np.zeros((d, d))
+        noisy[upper] = view.moments[upper] + noise.discrete_gaussian(self.variances[1], len(upper[0]))
+        noisy = noisy + np.triu(noisy, 1).T
+        directions = np.linalg.eigh(noisy / count - np.outer(mean, mean))[1][:, ::-1].T
+        spread = math.sqrt(self.variances[3]) / REACH / count
+        cells = ball_cells(directions, np.clip(mean, -REACH, REACH), spread, LIMIT, min(d, MOST_AXES))
+        charge.start(PrivacyLoss(self.shares[2]))
+        points, weights, counts = self._averages(view, cells, mean, noise)
+        parts = {"weights": weights.tolist(), "counts": counts.tolist()}
+        return Outcome(None, points, None, count, count, parts=parts)
+
+    def _averages(
+        self, view: PointView, cells: BallCells, mean: NDArray[np.float64], noise: Noise
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+        """Points in the set, in lattice steps, their weights, and the noisy counts of all cells."""
+        counts, sums = cells.sums(view.rows)
+        counts = counts + noise.discrete_gaussian(self.variances[2], len(counts))
+        sums = sums + noise.discrete_gaussian(self.variances[3], sums.size).reshape(sums.shape)
+        weights = to_simplex(counts / max(float(counts.sum()), 1.0))
+        held = np.maximum(counts, 1)[:, None]
+        trust = SPREAD / (SPREAD + self.dimension * float(self.variances[3]) / REACH**2 / held**2)
+        places = self.region.center + self.region.unit * (mean + trust * (sums / held - mean))
+        kept = weights > 0
+        return self.region.nearest(places)[kept], weights[kept] / weights[kept].sum(), counts
+
+    def forecast(self, size: int) -> Forecast:
+        """The deviation is the noise of the mean of all, in lattice steps."""
+        spread = math.sqrt(self.variances[0]) / REACH
+        sigma = math.sqrt(self.variances[3]) / max(size, 1) * self.region.unit
+        return Forecast(normal_above((self.least - 0.5 - size) / spread), sigma)
+
+    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+        names, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
+        parts: dict[str, Any] = {"set": self.region.kind} | (outcome.parts or {})
+        value = None if outcome.value is None else [grid.values(point) for point in outcome.value]
+        return Answer(value, None, names, transforms, parts)
+
+    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+        steps, step = self.forecast(size).sigma, grid.lattice.step
+        return {f"a cell's share of {f.name}": f.scale * step * steps for f in grid.features}
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        lines = (f"weighted points in a {self.region.kind} of {self.dimension} dimensions",)
+        return Notes(lines, stopped=PrivacyLoss(self.shares[0]))

@@ -1,0 +1,136 @@
+"""Which kinds of releases there are: one line each. Others' are found through entry points, or registered in code."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from ..errors import ConfigError
+from .options import Options, keys_of
+
+KINDS = {
+    "mean/recentered": "diameter:SearchOptions",
+    "mean/friendly": "diameter:SearchOptions",
+    "mean/ball": "mean:MeanOptions",
+    "mean/tracking": "tracking:TrackingOptions",
+    "mean/basic": "dp:BasicOptions",
+    "count": "count:CountOptions",
+    "histogram": "histogram:HistogramOptions",
+    "quantiles": "quantiles:QuantilesOptions",
+    "variance": "variance:VarianceOptions",
+    "centers/auto": "centers:CentersOptions",
+    "centers/friendly": "centers:CentersOptions",
+    "centers/ktuples": "centers:CentersOptions",
+    "covariance": "covariance:CovarianceOptions",
+    "synthetic": "synthetic:SyntheticOptions",
+    "marginals": "marginals:MarginalsOptions",
+    "points": "points:PointsOptions",
+}
+"""``kind`` or ``kind/method`` -> file and class of its options. The first method of a kind is its default."""
+GROUP = "fcstream.releases"
+_registered: dict[str, type[Options]] = {}
+
+
+def register_release(name: str, options: type[Options]) -> None:
+    """Make a kind of release known to configurations read by this process.
+
+    Parameters
+    ----------
+    name : str
+        ``KIND``, or ``KIND/METHOD`` for a method of a kind that has several. A package says the same with an entry
+        point of the group ``fcstream.releases``, which the command finds too.
+    options : type
+        Subclass of `fcstream.releases.options.Options`: its keys, and how they make a mechanism.
+
+    Raises
+    ------
+    ConfigError
+        The name is taken, or no subclass of `Options`.
+    """
+    if not (isinstance(options, type) and issubclass(options, Options)):
+        raise ConfigError(f"must be a subclass of Options, got {options!r}", f"release kind {name!r}")
+    before = _registered.get(name, options)
+    # A notebook's cell or a module may be run again: that makes the same class anew.
+    if name in KINDS or (before.__module__, before.__qualname__) != (options.__module__, options.__qualname__):
+        raise ConfigError("is taken: choose another name", f"release kind {name!r}")
+    _registered[name] = options
+
+
+def find(kind: Any, method: Any = None) -> type[Options]:
+    """The options of a kind, by the configuration's ``kind`` and ``method``.
+
+    Raises
+    ------
+    ConfigError
+        No such kind or method; the message names those there are.
+    """
+    names = [*KINDS, *_registered]
+    if f"{kind}/{method}" not in names and (method is not None or kind not in names):
+        names = list(dict.fromkeys([*names, *(entry.name for entry in entry_points(group=GROUP))]))
+    methods = [name.partition("/")[2] for name in names if name.startswith(f"{kind}/")]
+    if not methods:
+        if kind not in names:
+            kinds = list(dict.fromkeys(name.partition("/")[0] for name in names))
+            raise ConfigError(f"must be {_listed(kinds)}, got {kind!r}{_near(kind, kinds)}", "release.kind")
+        return _load(kind)
+    if method is None:
+        return _load(f"{kind}/{methods[0]}")
+    if method not in methods:
+        raise ConfigError(f"must be {_listed(methods)}, got {method!r}{_near(method, methods)}", "release.method")
+    return _load(f"{kind}/{method}")
+
+
+def check_keys(options: type[Options], values: Mapping[str, Any]) -> None:
+    """Refuse keys that this kind does not have: those of another kind with that reason.
+
+    Raises
+    ------
+    ConfigError
+    """
+    own = keys_of(options)
+    for key in values:
+        if key in own:
+            continue
+        here = values.get("kind", "mean")
+        others = sorted({name.partition("/")[0] for name in KINDS if _means(key, _load(name))} - {here})
+        if others:
+            raise ConfigError(f"belongs to kind {_listed(others)}, not to {here!r}: leave it out", f"release.{key}")
+        near = difflib.get_close_matches(str(key), own, n=1, cutoff=0.0)
+        raise ConfigError(f"is not a known key: did you mean {near[0]!r}?", f"release.{key}")
+
+
+def _means(key: str, options: type[Options]) -> bool:
+    return key in keys_of(options) and key not in options.without_effect
+
+
+def method_of(options: Options) -> str | None:
+    """The method of a kind that has several, for reports."""
+    method = getattr(options, "method", None)
+    is_known = any(name.startswith(f"{options.kind}/") for name in (*KINDS, *_registered))
+    return method if method is not None and is_known else None
+
+
+def _load(name: str) -> type[Options]:
+    if name in KINDS:
+        module, _, cls = KINDS[name].partition(":")
+        found = getattr(import_module(f"{__package__}.{module}"), cls)
+    elif name in _registered:
+        return _registered[name]
+    else:
+        found = next(iter(entry_points(group=GROUP, name=name))).load()
+        if not (isinstance(found, type) and issubclass(found, Options)):
+            raise ConfigError(f"its entry point must be a subclass of Options, got {found!r}", f"release kind {name!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def _listed(names: list[str]) -> str:
+    quoted = [repr(name) for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+def _near(name: Any, known: list[str]) -> str:
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return f": did you mean {near[0]!r}?" if near else ""

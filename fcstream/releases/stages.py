@@ -1,0 +1,215 @@
+"""A core as the first stage of a release: how it is found, what it will hold, and when to stop after it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ..cores import Core, ZCDPFilter
+from ..errors import ConfigError
+from ..sampled import EXACT, Choice, HiddenCoinFilter, SparseZCDPFilter, design_pairs
+from ..zcdp import PrivacyLoss
+from .base import Counter, Mechanism, MechanismBase, Notes, friend_counter, percent
+
+if TYPE_CHECKING:
+    from ..friends import WindowView
+    from ..lattice import Grid
+    from ..ledgers.base import Charge
+    from ..noise import Noise
+
+STOP_CHANCE = 0.01
+"""Windows that would release with a smaller probability are stopped after the noisy size."""
+ALIKE = " that are all friends"
+CoreFilter = ZCDPFilter | SparseZCDPFilter | HiddenCoinFilter
+
+
+class ChargeShare:
+    """A part of an opened charge, for a mechanism that is a stage of another one; it may be opened once.
+
+    Privacy
+    -------
+    What the part starts is started of the whole, and never more than its share.
+
+    Source
+    ------
+    See `fcstream.ledgers.base.Charge`.
+    """
+
+    def __init__(self, charge: Charge, share: PrivacyLoss) -> None:
+        self._charge, self._share = charge, share
+        self._started = PrivacyLoss()
+        self._used = False
+
+    def use(self, needed: PrivacyLoss) -> None:
+        self.open(needed)
+        self.start(needed)
+
+    def open(self, needed: PrivacyLoss) -> None:
+        if self._used:
+            raise RuntimeError("this share of a charge has served a release")
+        if not needed.fits(self._share):
+            raise RuntimeError(f"the stage costs {needed}, its share of the charge is {self._share}")
+        self._used = True
+
+    def start(self, stage: PrivacyLoss) -> None:
+        self._started += stage
+        if not self._used or not self._started.fits(self._share):
+            raise RuntimeError(f"stages that cost {self._started} do not fit their share of {self._share}")
+        self._charge.start(stage)
+
+
+class CoreMechanism(Mechanism, Protocol):
+    """A mechanism that finds a core first.
+
+    Privacy
+    -------
+    Says nothing of its own.
+
+    Source
+    ------
+    See `FriendlyMean`.
+    """
+
+    @property
+    def radius_squared(self) -> int:
+        """Of friends, in squared lattice steps."""
+
+    @property
+    def pairs(self) -> Choice:
+        """Which pairs of points are compared."""
+
+    @property
+    def core(self) -> CoreFilter:
+        """How the core is chosen."""
+
+
+class CoreStage(MechanismBase):
+    """What releases that find a core first have in common; a mix-in, to stand first."""
+
+    def at(self: CoreMechanism, loss: PrivacyLoss) -> Mechanism:
+        """The same for another rho, on the pairs that this one's counter samples."""
+        mechanism: Any = self
+        whole = PrivacyLoss(loss.rho_nano, self.loss.delta_femto)
+        changed: Mechanism = replace(mechanism, loss=whole, chosen=self.pairs)
+        return changed
+
+    def counter(self: CoreMechanism, dimension: int, reach: int, noise: Noise) -> Counter:
+        return friend_counter(self.pairs, self.radius_squared, dimension, reach, noise)
+
+    def notes(self: CoreMechanism, size: int | None, grid: Grid) -> Notes:
+        pairs = self.pairs
+        line = f"friends are counted among {percent(float(pairs.rate))} of all pairs ({pairs.kind})"
+        return Notes(
+            () if pairs.kind == "exact" else (line,),
+            noise_warnings(self.forecast(size or 1000).sigma, self.radius_squared),
+            {"pairs": pairs.kind, "pair_share": float(pairs.rate)},
+            self.core.stages[0],
+            (pairs, tenth(self.loss)),
+            ALIKE,
+        )
+
+
+def noise_warnings(sigma: float, radius_squared: int | None) -> tuple[str, ...]:
+    """What a noise deviation in lattice steps should make one think of."""
+    warnings = []
+    if sigma < 1:
+        warnings.append("`lattice.step` is coarser than the noise: a finer step costs nothing")
+    if radius_squared is not None and sigma**2 > radius_squared:
+        warnings.append("the noise is larger than `release.radius`: such a release says nothing; raise `release.rho`")
+    return tuple(warnings)
+
+
+def tenth(loss: PrivacyLoss) -> PrivacyLoss:
+    """The papers' share of the core."""
+    return PrivacyLoss(loss.rho_nano // 10, loss.delta_femto // 2)
+
+
+def choose_pairs(sampling: str, size_hint: int, loss: PrivacyLoss) -> Choice:
+    """How pairs are compared, from public numbers."""
+    if sampling == "exact":
+        return EXACT
+    if sampling not in ("blocks", "hidden"):
+        raise ConfigError(f"must be 'exact', 'blocks' or 'hidden', got {sampling!r}", "release.pairs")
+    found = design_pairs("hidden" if sampling == "hidden" else "blocks", size_hint, loss)
+    if found is None:
+        raise ConfigError(
+            f"must be 'exact' here: no sample of pairs finds a core among {size_hint} records at {loss}",
+            "release.pairs",
+        )
+    return found
+
+
+def find_core(core: CoreFilter, least: int, view: WindowView, charge: Charge, noise: Noise) -> Core:
+    """A core, or one without a mask: the noisy size is so small that nothing would come of the stages after it.
+
+    They are not started then, and not paid for. The gate is a public number, and what it is compared with is released.
+    """
+    counts = core.read(view)
+    size, bits = core.stages
+    charge.start(size)
+    n_hat = core.size.draw(len(counts), noise)
+    if n_hat - core.offset < least:
+        return Core(None, n_hat - core.offset)
+    charge.start(bits)
+    return core.keep(counts, n_hat, noise)
+
+
+def least_count(mechanism: Mechanism, core: CoreFilter, size_hint: int) -> int:
+    """Noisy sizes below it stop a release: three deviations below the smallest size that releases in 1% of windows.
+
+    A window that could release is thus hardly ever stopped by the noise of its size.
+    """
+    low, high = 0, size_hint
+    while high - low > max(1, low // 100):
+        middle = (low + high) // 2
+        low, high = (low, middle) if mechanism.forecast(middle).probability >= STOP_CHANCE else (middle, high)
+    return math.floor(low - 3 * math.sqrt(core.size_variance))
+
+
+# -- what public numbers say ---------------------------------------------------------------------------------------
+
+
+def normal_above(x: float) -> float:
+    return 0.5 * math.erfc(x / math.sqrt(2))
+
+
+def core_law(core: CoreFilter, size: int, outliers: float = 0.0) -> list[tuple[float, float, float]]:
+    """Core sizes of `size` points, all friends but for some outliers: (weight, mean, variance) over n-hat's noise."""
+    deviation = math.sqrt(core.size_variance)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(21)
+    law = []
+    for node, weight in zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True):
+        n_hat = size + core.offset + node * deviation
+        if n_hat <= 0:
+            law.append((weight, 0.0, 0.0))
+            continue
+        threshold, sigma = core.bar(n_hat)
+        mean, variance = core.friend_of_all(size)
+        keep = normal_above((threshold + outliers * size - mean) / math.sqrt(sigma**2 + variance))
+        friends = (1 - outliers) * size
+        law.append((weight, friends * keep, friends * keep * (1 - keep)))
+    return law
+
+
+def mean_size(law: list[tuple[float, float, float]]) -> float:
+    return sum(weight * mean for weight, mean, _ in law)
+
+
+def release_probability(law: list[tuple[float, float, float]], needs: list[tuple[float, float]]) -> float:
+    """Chance that the core size plus each need's noise passes the need; noises independent given the core."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(21)
+    inner = list(zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True))
+    total = 0.0
+    for weight, mean, variance in law:
+        for node, node_weight in inner:
+            size = max(0.0, mean + node * math.sqrt(variance))
+            chance = 1.0
+            for threshold, noise_variance in needs:
+                chance *= normal_above((threshold - size) / math.sqrt(noise_variance))
+            if size < 0.5:
+                chance = 0.0
+            total += weight * node_weight * chance
+    return min(1.0, total)

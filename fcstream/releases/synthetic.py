@@ -1,0 +1,327 @@
+"""Synthetic records: noisy second moments, public cells along their directions, noisy averages in every cell."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+import numpy as np
+
+from ..errors import ConfigError
+from ..synthetic.cells import MOST_AXES, Cells, along, by_number
+from ..synthetic.codes import Codes
+from ..synthetic.counts import TableCounts, TableView
+from ..synthetic.mixtures import Mixture, Moments, to_simplex
+from ..zcdp import PrivacyLoss
+from .averages import BallAverage, gaussian_variance
+from .base import Counter, Forecast, Mechanism, Notes, Outcome, Track
+from .options import Options, Setting
+from .paper import PaperSynthetic
+from .stages import normal_above
+from .tables import MOST_ROWS, NANO, USELESS, TableMechanism, epsilon_nano, usefulness
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..lattice import Grid
+    from ..ledgers.base import Charge
+    from ..noise import Noise
+
+SHARES = (Fraction(2, 10), Fraction(4, 10))
+"""Of rho for means (with the number of records) and for second moments; the rest is for the cells."""
+PURE_SHARES = (Fraction(1, 10), Fraction(3, 10), Fraction(1, 10))
+"""Of epsilon for means, second moments and counts of cells; the rest is for sums in cells."""
+LIMIT = 0.01
+"""For the noise of all cells together, as a part of the records."""
+_LOSS = 2.0
+"""How much larger the error of marginals is than the noise of second moments, measured."""
+_Scales = tuple[Fraction, Fraction, Fraction, Fraction]
+
+
+class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "synthetic"``: a mixture that rows are drawn from, whose low-dimensional marginals are near the data's.
+
+    Privacy
+    -------
+    See `Synthetic`, and `fcstream.releases.paper.PaperSynthetic` for ``variant = "paper"``.
+
+    Source
+    ------
+    See `Synthetic`.
+    """
+
+    variant: Literal["zcdp", "pure", "paper"] = "zcdp"
+    columns: list[str] | None = None
+    edges: dict[str, list[float]] = msgspec.field(default_factory=dict)
+    projection: Literal["learned", "previous", "ones"] = "learned"
+    rows: int | None = None
+    kappa: float = 0.5
+
+    takes_categories: ClassVar[bool] = True
+
+    def build(self, setting: Setting) -> Mechanism:
+        loss, codes = self.pure_loss(), Codes.of(setting.grid, self.columns, self.edges)
+        if self.rows is not None and not 1 <= self.rows <= MOST_ROWS:
+            raise ConfigError(f"must be in [1, {MOST_ROWS}], got {self.rows}", "release.rows")
+        if self.kappa != 0.5 and self.variant != "paper":
+            raise ConfigError("belongs to variant = 'paper': leave it out", "release.kappa")
+        if self.size_hint is not None or self.variant == "paper" or self.projection == "ones":
+            self.guess()
+        if loss.rho_nano < 10_000:
+            raise ConfigError(f"must be at least 1e-5, got {self.rho:g}", "release.rho")
+        if self.projection == "ones" and codes.bits > codes.booleans:
+            raise ConfigError("must be 'learned' or 'previous' unless all columns are Boolean", "release.projection")
+        if self.variant != "paper":
+            return Synthetic(loss, codes, self.projection, self.size_hint, self.rows, self.variant == "pure")
+        if self.projection != "learned":
+            raise ConfigError("must be 'learned' with variant = 'paper'", "release.projection")
+        if not 0 < self.kappa < 1:
+            raise ConfigError(f"must be in (0, 1), got {self.kappa:g}", "release.kappa")
+        return PaperSynthetic(loss, codes, self.guess(), self.kappa, self.rows)
+
+
+@dataclass(frozen=True)
+class Synthetic(TableMechanism):
+    """Noisy moments, cells along the leading directions of the noisy covariance, a noisy sum and count in every cell.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        Only its rho is used; the charge has no delta.
+    codes : Codes
+    projection : str
+        ``learned``: cells from this window's noisy moments (one more pass over its records). ``previous``: from the
+        last release's, so that cells are counted as records come. ``ones``: by how many Booleans are true.
+    size_hint : int or None
+    rows : int or None
+        Public number of rows; None takes the noisy number of records.
+    is_pure : bool
+        Discrete Laplace instead of discrete Gaussian noise.
+    cells : Cells or None
+        Of an earlier release.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. Pure rho-zCDP, for every content. A record is a vector u of integers of
+    one and the same norm (p Booleans: -1 and 1, norm sqrt(p)). Three exact discrete Gaussians: on (1, u), of squared
+    sensitivity norm squared + 1; on the products of entries of u of different columns, of squared sensitivity
+    p (p - 1) / 2 (`Codes.pairs_squared` in general); and, in every cell, empty ones too, on the number of records and
+    the sum of u: a record lies in one cell, which is an integer function of the record and of released numbers.
+    All else is post-processing. A noisy number of records below `least` stops after the first; the rest goes back.
+
+    With `is_pure`: pure epsilon-DP, charged as rho = epsilon tanh(epsilon / 2), nothing goes back. The same sums with
+    discrete Laplace noise, of l1 sensitivities p + 1, p (p - 1) / 2, 1 and p, epsilon divided as in `PURE_SHARES`.
+
+    Source
+    ------
+    Boedihardjo, Strohmer, Vershynin, Covariance's Loss is Privacy's Gain: microaggregation along leading directions.
+    Ours: noise on integer moments instead of PROJ, counts and sums instead of damped means, the l2 projection of
+    weights, and the fit of the mixture to the moments that were paid for anyway.
+    """
+
+    loss: PrivacyLoss
+    codes: Codes
+    projection: str = "learned"
+    size_hint: int | None = None
+    rows: int | None = None
+    is_pure: bool = False
+    cells: Cells | None = None
+    kind: str = "synthetic"
+
+    @cached_property
+    def shares(self) -> tuple[int, int, int]:
+        """rho (nano) of means, of second moments and of cells."""
+        means, pairs = (int(self.loss.rho_nano * share) for share in SHARES)
+        return means, pairs, self.loss.rho_nano - means - pairs
+
+    @cached_property
+    def epsilon(self) -> Fraction:
+        """Of pure DP at this rho."""
+        return Fraction(epsilon_nano(self.loss), NANO)
+
+    @cached_property
+    def average(self) -> BallAverage:
+        """In every cell."""
+        return BallAverage.split(self.shares[2], self.codes.bits)
+
+    @cached_property
+    def scales(self) -> _Scales:
+        """Of the noise of means, second moments, counts and sums of cells: variances, or if pure scales of Laplace."""
+        codes = self.codes
+        if self.is_pure:
+            parts = [self.epsilon * share for share in PURE_SHARES]
+            parts.append(self.epsilon - sum(parts))
+            norms = (codes.norm + 1, max(1, codes.pairs_norm), 1, codes.norm)
+            means, pairs, counts, sums = (norm / part for norm, part in zip(norms, parts, strict=True))
+            return means, pairs, counts, sums
+        return (
+            gaussian_variance(codes.norm_squared + 1, self.shares[0]),
+            gaussian_variance(max(1, codes.pairs_squared), self.shares[1]),
+            self.average.count_variance,
+            gaussian_variance(codes.norm_squared, self.average.sum_nano),
+        )
+
+    @cached_property
+    def variances(self) -> tuple[float, float, float, float]:
+        """The same as variances."""
+        means, pairs, counts, sums = (float(2 * x * x if self.is_pure else x) for x in self.scales)
+        return means, pairs, counts, sums
+
+    def _drawn(self, noise: Noise, which: int, size: int) -> NDArray[np.int64]:
+        if self.is_pure:
+            return noise.discrete_laplace(self.scales[which], size)
+        return noise.discrete_gaussian(self.scales[which], size)
+
+    @property
+    def cell_sigma(self) -> float:
+        """Noise of how often a bit is set in a cell."""
+        return math.sqrt(self.variances[3] + self.variances[2]) / 2
+
+    @property
+    def tracks(self) -> bool:
+        return self.projection == "previous"
+
+    def after(self, track: Track | None) -> Synthetic:
+        return self if track is None else replace(self, cells=_read(self.codes, track))
+
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        return TableCounts(self.codes, self._by_number if self.projection == "ones" else None)
+
+    @cached_property
+    def _by_number(self) -> Cells:
+        return by_number(self.codes, self.cell_sigma / (self.size_hint or 1), LIMIT)
+
+    def pair_noise(self, size: float) -> float:
+        """Noise of a two-way marginal from second moments alone."""
+        return math.sqrt(self.variances[1] + 3 * self.variances[0]) / (4 * max(size, 1.0))
+
+    @cached_property
+    def least(self) -> int:
+        """Smaller noisy numbers of records stop a release: its marginals would be off by `USELESS`."""
+        return max(1, math.ceil(_LOSS * self.pair_noise(1) / USELESS))
+
+    def release(self, view: TableView, charge: Charge, noise: Noise) -> Outcome:
+        charge.open(self.loss)
+        means, pairs, cells_nano = (self.loss.rho_nano, 0, 0) if self.is_pure else self.shares
+        moments, codes = view.moments(), self.codes
+        p, ones, size = codes.bits, np.diag(moments), view.size
+        charge.start(PrivacyLoss(means))
+        drawn = self._drawn(noise, 0, p + 1)
+        count = size + int(drawn[0])
+        if count < self.least:
+            return Outcome("too_few", count=count)
+        sums = 2 * ones - size * codes.shifts + drawn[1:]
+        charge.start(PrivacyLoss(pairs))
+        products = self._noisy_products(moments, ones, size, noise)
+        self._complete(products, sums, count)
+        mean = sums / count
+        found = None if self.projection == "ones" else self._directions(products, mean, count)
+        cells = self.cells or found or self._by_number
+        charge.start(PrivacyLoss(cells_nano))
+        counts, set_ = self._noisy_cells(view, cells, noise)
+        mixture = self._mixture(counts, set_, mean, products / count, count)
+        if found is None or not self.tracks:
+            return self.told(mixture, counts, count, noise, None)
+        view.prepare(found)
+        return self.told(mixture, counts, count, noise, _written(found))
+
+    def _noisy_products(
+        self, moments: NDArray[np.int64], ones: NDArray[np.int64], size: int, noise: Noise
+    ) -> NDArray[np.int64]:
+        """Sums of u_i u_j over records, of different columns, plus noise; 0 elsewhere."""
+        shifts, p = self.codes.shifts, self.codes.bits
+        half = 2 * shifts[:, None] * ones[None, :]
+        exact = 4 * moments - half - half.T + size * np.outer(shifts, shifts)
+        above = np.triu_indices(p, 1)
+        drawn = np.zeros((p, p), np.int64)
+        drawn[above] = self._drawn(noise, 1, len(above[0]))
+        return np.asarray(np.where(self.codes.apart, exact + drawn + drawn.T, 0))
+
+    def _complete(self, products: NDArray[np.int64], sums: NDArray[np.int64], count: int) -> None:
+        """Products within a column are known from the means: fills them in."""
+        for one, block in zip(self.codes.attributes, self.codes.blocks, strict=True):
+            own = sums[block]
+            if one.is_centered:
+                products[block, block] = -own[:, None] - own[None, :] - count
+                np.fill_diagonal(products[block, block], count)
+            else:
+                products[block, block] = np.diag(2 * own)
+
+    def _directions(self, products: NDArray[np.int64], mean: NDArray[np.float64], count: int) -> Cells:
+        """Cells along the leading eigenvectors of the noisy covariance."""
+        vectors = np.linalg.eigh(products / count - np.outer(mean, mean))[1]
+        leading = vectors[:, ::-1][:, :MOST_AXES].T
+        return along(self.codes, leading, mean, self.cell_sigma / count, LIMIT)
+
+    def _noisy_cells(
+        self, view: TableView, cells: Cells, noise: Noise
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Noisy numbers of records of all cells, and how often each bit is set in them."""
+        counts, ones = view.cells(cells)
+        sums = 2 * ones - counts[:, None] * self.codes.shifts
+        counts = counts + self._drawn(noise, 2, len(counts))
+        sums += self._drawn(noise, 3, sums.size).reshape(sums.shape)
+        return counts, (sums + counts[:, None] * self.codes.shifts) / 2
+
+    def _mixture(
+        self,
+        counts: NDArray[np.int64],
+        ones: NDArray[np.float64],
+        mean: NDArray[np.float64],
+        products: NDArray[np.float64],
+        count: int,
+    ) -> Mixture:
+        codes, shifts = self.codes, self.codes.shifts
+        means = (mean + shifts) / 2
+        pairs = (products + np.outer(shifts, mean) + np.outer(mean, shifts) + np.outer(shifts, shifts)) / 4
+        first = Mixture.of(codes, counts.astype(np.float64), ones, self.cell_sigma, means)
+        kept = to_simplex(counts / max(float(counts.sum()), 1.0)) > 0
+        mean_sigma = math.sqrt(2 * self.variances[0]) / (2 * count)
+        moments = Moments(
+            means, pairs, np.full(codes.bits, mean_sigma), np.full((codes.bits,) * 2, self.pair_noise(count))
+        )
+        return first.fitted(codes, moments, count, ones[kept], self.cell_sigma)
+
+    def forecast(self, size: int) -> Forecast:
+        """The deviation is the root-mean-square error of two-way marginals that noise makes, as a part of records."""
+        chance = normal_above((self.least - 0.5 - size) / math.sqrt(self.variances[0]))
+        return Forecast(chance, _LOSS * self.pair_noise(size))
+
+    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+        return {"two-way marginals": self.forecast(size).sigma}
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        how = (f"pure epsilon {float(self.epsilon):.4g}-DP",) if self.is_pure else ()
+        lines = (
+            *how,
+            f"{len(self.codes.attributes)} columns as {self.codes.bits} bits; what cells lose comes on top of that "
+            "noise, about 0.001 to 0.01 on tables that were tried",
+            "if only marginals are wanted, kind = 'marginals' gives them with less error",
+        )
+        warnings = usefulness(self.forecast(size).sigma) if size is not None else ()
+        spread = math.sqrt(self.variances[0])
+        facts: dict[str, Any] = {
+            "marginal_error": self.forecast(size or 1000).sigma,
+            "bits": self.codes.bits,
+            "count_sigma": spread,
+        }
+        if self.is_pure:
+            return Notes(lines, warnings, facts | {"epsilon": float(self.epsilon)})
+        return Notes(lines, warnings, facts, stopped=PrivacyLoss(self.shares[0]))
+
+
+def _written(cells: Cells) -> Track:
+    """Cells as what the next window goes on from: directions one after another, then the center."""
+    flat = [x for direction in cells.directions for x in direction]
+    return Track([*flat, *cells.center], float(cells.width), float(len(cells.directions)), float(cells.odd))
+
+
+def _read(codes: Codes, track: Track) -> Cells:
+    axes = int(track.reach)
+    flat, center = track.center[: axes * codes.bits], track.center[axes * codes.bits :]
+    directions = tuple(tuple(flat[k * codes.bits : (k + 1) * codes.bits]) for k in range(axes))
+    return Cells(codes, directions, tuple(center), int(track.sigma), track.across > 0)

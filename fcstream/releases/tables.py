@@ -1,0 +1,149 @@
+"""What all releases of synthetic rows have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..synthetic.codes import Codes
+from ..synthetic.counts import TableCounts
+from ..synthetic.mixtures import UNIT, Mixture, draw
+from ..zcdp import DPLoss, PrivacyLoss, largest, zcdp_of_dp
+from .base import Answer, Counter, MechanismBase, Outcome, Release, Track
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..lattice import Grid
+    from ..noise import Noise
+
+MOST_ROWS = 10**8
+NANO = 10**9
+USELESS = 0.05
+"""Root-mean-square error of two-way marginals from which a table says too little: independent columns do as well."""
+
+
+class TableMechanism(MechanismBase):
+    """What all releases of synthetic rows have in common: what is kept of records, and what is published.
+
+    Privacy
+    -------
+    Says nothing of its own: a mixture, its seed and its rows are functions of noisy numbers and of fresh coins.
+
+    Source
+    ------
+    See `Synthetic`.
+    """
+
+    codes: Codes
+    rows: int | None
+
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        return TableCounts(self.codes)
+
+    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+        columns = {"columns": self.codes.described()}
+        if outcome.value is None:
+            return Answer(None, None, parts=columns)
+        return Answer(outcome.value.astype(np.int64).tolist(), None, parts=columns | (outcome.parts or {}))
+
+    def told(self, mixture: Mixture, counts: NDArray[Any], count: int, noise: Noise, track: Track | None) -> Outcome:
+        """A mixture as it is published, with a seed for its rows, which tells nothing."""
+        weights, points = mixture.rounded()
+        parts = {
+            "unit": UNIT,
+            "weights": weights,
+            "counts": counts.tolist(),
+            "rows": self.rows or max(1, min(count, MOST_ROWS)),
+            "seed": noise.uniform_below(2**53),  # a whole number wherever JSON is read
+        }
+        return Outcome(None, np.array(points, np.float64), None, count, count, track=track, parts=parts)
+
+
+def epsilon_nano(loss: PrivacyLoss) -> int:
+    """The largest epsilon whose pure DP costs no more than this rho, in 1e-9.
+
+    Privacy
+    -------
+    rho is what is charged: epsilon tanh(epsilon / 2), see `zcdp_of_dp`.
+
+    Source
+    ------
+    Bun and Steinke 2016.
+    """
+    return largest(lambda nano: zcdp_of_dp(DPLoss(nano, 0)).rho_nano <= loss.rho_nano)
+
+
+def usefulness(error: float) -> tuple[str, ...]:
+    """What an error of two-way marginals should make one think of.
+
+    Privacy
+    -------
+    Public numbers only.
+
+    Source
+    ------
+    Ours.
+    """
+    if error <= USELESS / 3:
+        return ()
+    return (f"marginals off by {error:.2g} are of little use: raise `release.rho`, or use longer windows",)
+
+
+def synthetic_codes(release: Release) -> tuple[list[dict[str, Any]], NDArray[np.int64]]:
+    """The columns of a synthetic release and its rows as codes of their levels: (m, columns).
+
+    Always the same for the same release, wherever it is asked.
+
+    Raises
+    ------
+    ConfigError
+        No synthetic release, or a refusal.
+
+    Privacy
+    -------
+    Post-processing: costs nothing, however often.
+
+    Source
+    ------
+    See `fcstream.synthetic.mixtures.draw`.
+    """
+    parts = release.parts or {}
+    if release.value is None or "seed" not in parts:
+        raise ConfigError("must be a release of kind 'synthetic' that has a value", "release")
+    codes = Codes.read(parts["columns"])
+    mixture = Mixture(np.array(parts["weights"]), np.array(release.value, np.float64) / parts["unit"])
+    drawn = draw(codes, mixture, parts["rows"], parts["seed"])
+    rows = np.empty_like(drawn)
+    rows[:, [one.index for one in codes.attributes]] = drawn
+    return parts["columns"], rows
+
+
+def synthetic_rows(release: Release) -> dict[str, list[Any]]:
+    """The rows of a synthetic release, column by column, with the levels as they were declared.
+
+    Booleans are true or false, categories texts, numbers in bins the middle of their bin.
+
+    Raises
+    ------
+    ConfigError
+        No synthetic release, or a refusal.
+
+    Privacy
+    -------
+    Post-processing: costs nothing, however often.
+
+    Source
+    ------
+    See `fcstream.synthetic.mixtures.draw`.
+    """
+    columns, rows = synthetic_codes(release)
+    found = {}
+    for column, codes in zip(columns, rows.T, strict=True):
+        levels = column["levels"]
+        if levels == ["false", "true"]:
+            levels = [False, True]
+        found[column["name"]] = [levels[code] for code in codes.tolist()]
+    return found

@@ -1,0 +1,451 @@
+"""Tuples that agree become one tuple of averages: radius, core, common order, average.
+
+`TupleAverage` is the default: one core under the fused predicate. `OrderedAverage` and `TwoCores` are the paper's
+algorithms, step by step, with the accounting that holds; they need far more tuples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..lattice import MAX_RADIUS_SQUARED
+from ..predicates import MatchTuples, MatchWithin, OrderedTuples, PredicateCounts
+from ..replaced import ReplacedFilter, ReplacedSizeFilter
+from ..zcdp import RHO_UNIT, PrivacyLoss
+from .averages import Estimate, FriendlyAverage, Start
+from .stages import normal_above
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..noise import Noise
+    from ..predicates.base import Predicate
+
+GAMMA = Fraction(1, 5)
+"""Of the fused predicate: see `TupleAverage`."""
+PAPER_GAMMA = Fraction(1, 7)
+LADDER_RATIO = 1.25
+SEARCH_RATIO = 1.5
+SEARCH_BETA = 0.02
+MOST_NOISE = 0.4
+"""Of the average, per coordinate, in radii: a core that is too small for it is refused by its noisy size."""
+_LATTICE = 64  # of CheckDiam's statistic where the number of tuples is private
+
+
+def ladder(smallest: float, largest: float, ratio: float) -> tuple[int, ...]:
+    """Squared radii in lattice steps: smallest, then each `ratio` times the one before, up to and past the largest.
+
+    Privacy
+    -------
+    Public arithmetic on public numbers.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FindDiam (5.1.2).
+    """
+    if not 1 <= smallest <= largest:
+        raise ConfigError(f"must be at least one lattice step and at most {largest:g}, got {smallest:g}", "radius_min")
+    count = math.ceil(math.log(largest / smallest) / math.log(ratio) - 1e-9) + 1
+    squares = (math.floor(min((smallest * ratio**b) ** 2, MAX_RADIUS_SQUARED)) for b in range(count))
+    return tuple(sorted(set(squares)))
+
+
+def friend_counts(predicate: Predicate, tuples: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Exact friend counts of tuples (t, k, d), itself included. NOT private.
+
+    Privacy
+    -------
+    None: for cores and diameters.
+
+    Source
+    ------
+    See `PredicateCounts`.
+    """
+    counter = PredicateCounts(predicate)
+    counter.add(0, tuples)
+    return counter.counts([0])
+
+
+def reorder(tuples: NDArray[np.float64], noise: Noise) -> NDArray[np.float64]:
+    """FriendlyReorder: number all tuples like the first one, then one random permutation for all.
+
+    Parameters
+    ----------
+    tuples : float64 (m, k, d)
+        Of a core under `MatchTuples` or `MatchWithin` with gamma <= 1/5.
+
+    Privacy
+    -------
+    Unit: one tuple. Relation: replace, add or remove one. Costs nothing on a core: with gamma <= 1/5 all numberings
+    agree (see `TupleAverage`), so neighbors' outputs differ by one fixed permutation, which the random one hides.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FriendlyReorder (5.2.2).
+    """
+    from .._kernels import clusters
+
+    if len(tuples) == 0:
+        return tuples
+    k, numbered = tuples.shape[1], np.empty_like(tuples)
+    clusters.number(tuples[0], tuples, numbered)
+    order = list(range(k))
+    for j in range(k - 1, 0, -1):
+        other = noise.uniform_below(j + 1)
+        order[j], order[other] = order[other], order[j]
+    return np.ascontiguousarray(numbered[:, order])
+
+
+def find_radius(
+    pairs_of: Callable[[int], int], rungs: tuple[int, ...], size: int | None, rho_nano: int, noise: Noise, start: Start
+) -> int:
+    """FindDiam: the smallest rung at which nearly all pairs are friends, by binary search; the last if no other.
+
+    Parameters
+    ----------
+    pairs_of : callable
+        Ordered pairs of distinct items that are no friends at a squared radius, over the number of items: a fraction
+        for ``size=None``, else times the number.
+    rungs : tuple of int
+        Squared radii, ascending.
+    size : int or None
+        Number of items where it is public.
+    rho_nano : int
+    noise : Noise
+    start : callable
+
+    Privacy
+    -------
+    Unit: one item. Relation: replace, add or remove one. rho-zCDP for any symmetric, reflexive predicate that grows
+    with the radius. Sensitivity of ordered strange pairs over the size: below 2; tests not needed are not started.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), CheckDiam and FindDiam (5.1.2). Erratum: the paper gives each test rho / log2 t, with
+    ceil(log2(t + 1)) tests; here they get equal shares of what there is.
+    """
+    tests = max(1, math.ceil(math.log2(len(rungs))))
+    share = rho_nano // tests
+    if share < 1:
+        raise ConfigError(f"must leave 1e-9 of rho for each of {tests} tests of a radius", "rho")
+    scale, sensitivity = (size, 2 * size) if size is not None else (_LATTICE, 2 * _LATTICE + 1)
+    variance = Fraction(sensitivity**2 * RHO_UNIT, 2 * share)
+    slack = scale * math.sqrt(4 * math.log(tests / SEARCH_BETA) * RHO_UNIT / share)
+    low, high = -1, len(rungs) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        start(PrivacyLoss(share))
+        strange = pairs_of(rungs[middle]) + int(noise.discrete_gaussian(variance, 1)[0])
+        low, high = (low, middle) if strange <= slack else (middle, high)
+    return rungs[high]
+
+
+def strangers(predicate: Predicate, tuples: NDArray[np.float64]) -> int:
+    """Ordered pairs of tuples that are no friends. NOT private.
+
+    Privacy
+    -------
+    None: for `find_radius`.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), CheckDiam (5.1.2).
+    """
+    return len(tuples) ** 2 - int(friend_counts(predicate, tuples).sum())
+
+
+def _lattice_fraction(predicate: Predicate, tuples: NDArray[np.float64]) -> int:
+    """Strange ordered pairs over the number of tuples, in parts of 1/64, rounded down; 0 for at most one tuple."""
+    m = len(tuples)
+    return 0 if m <= 1 else strangers(predicate, tuples) * _LATTICE // m
+
+
+def commonest(tuples: NDArray[np.float64], rungs: tuple[int, ...], rho_nano: int, noise: Noise) -> int | None:
+    """The rung b >= 1 with most tuples' separations in [rungs[b - 1], rungs[b]), by noisy counts; None: too few.
+
+    Parameters
+    ----------
+    tuples : float64 (t, k, d)
+        Their separation is the smallest distance between two of their points.
+    rungs : tuple of int
+        Squared distances, ascending; b = len(rungs) stands for those above the last.
+    rho_nano : int
+    noise : Noise
+
+    Privacy
+    -------
+    Unit: one tuple. Relation: REPLACE one, which moves two bins by 1: noise N(0, 1/rho) per bin makes rho-zCDP. A
+    rung that holds less than a quarter of t by that count is no answer.
+
+    Source
+    ------
+    Ours, for the k-tuple paper's radius.
+    """
+    from .._kernels import clusters
+
+    separations = np.empty(len(tuples))
+    clusters.separations(tuples, separations)
+    found = np.searchsorted(np.array(rungs, np.float64), separations, side="right")
+    bins = np.bincount(found, minlength=len(rungs) + 1).astype(np.int64)
+    bins += noise.discrete_gaussian(Fraction(RHO_UNIT, rho_nano), len(bins))
+    best = int(np.argmax(bins[1:])) + 1  # bin 0 lies below the smallest rung: equal points, or next to it
+    return best if 4 * int(bins[best]) >= len(tuples) else None
+
+
+@dataclass(frozen=True)
+class TupleAverage:
+    """One core of tuples that match within a radius, in a common order, averaged.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        (rho, delta) of all of it.
+    tuples, k, dimension : int
+        t, points in a tuple, coordinates; public.
+    radius_nano, core_nano : int
+        rho (nano) for finding the radius (0 with a public one) and for the core; the average takes the rest.
+    rungs : tuple of int
+        Squared distances in lattice steps: a ladder for the radius, or the one public squared radius.
+    method : str
+        How the radius is found: ``histogram`` of every tuple's smallest distance between two points (on a ladder of
+        ratio 1.25), ``search`` (FindDiam on the largest matched distance, on a ladder of ratio 1.5), ``public``.
+    gamma : Fraction
+        At most 1/5.
+
+    Privacy
+    -------
+    Unit: one tuple, one of t. Relation: REPLACE one. (rho, delta)-zCDP: radius (rho_r; the histogram of t tuples moves
+    by one in two bins, noise N(0, 1/rho_r) per bin; FindDiam as `find_radius`), core (rho_core, delta/2), average
+    (the rest, delta/2). Sensitivity of the average: 2 r sqrt(k) over a released lower bound of the core's size.
+
+    One core serves both steps. X and Y that share a friend match at 2 gamma / (1 - gamma) <= 1/2, each by exactly one
+    numbering. Let V, W, U pairwise share friends and number W like V and U like W. If the nearest of U to v_i were
+    u_p, p other than i, put A = |v_i - w_i|, B = |w_i - u_i|, C = |v_i - u_p|: matching V with U gives C < (A + B)/2,
+    W with U gives B < (A + C)/2, and V with W and U with W give A < (C + |u_p - w_p|)/2 and |u_p - w_p| < (A + C)/2.
+    The first two give C < A, the last two A < C. So all numberings agree, whichever tuple comes first, and in the
+    common numbering point j of X and of Y are both within r of the same point of their friend.
+
+    Complexity
+    ----------
+    t**2 / 2 pairs of tuples at most, most of them by a few distances; see `MatchWithin`.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FC_kTupleClustering (5.2.4) with one core instead of two (ours). Errata: tuples are
+    replaced (see `ReplacedFilter`); the average's noise needs n-hat where the paper prints n; with the paper's
+    constants nothing is released at t = 200: inside FC_Clustering its second core gets 0.0125 rho, and at rho =
+    1 and delta = 1e-8 its bar is beyond t/2 below t = 2660 (10,730 with the noise that replacement takes). Ours: gamma
+    up to 1/5 by the proof above (the paper has 1/7), a radius from the histogram.
+    """
+
+    loss: PrivacyLoss
+    tuples: int
+    k: int
+    dimension: int
+    radius_nano: int
+    core_nano: int
+    rungs: tuple[int, ...]
+    method: str = "histogram"
+    gamma: Fraction = GAMMA
+
+    def __post_init__(self) -> None:
+        if self.method not in ("histogram", "search", "public"):
+            raise ConfigError(f"must be 'histogram', 'search' or 'public', got {self.method!r}", "radius")
+        if not 0 < self.gamma <= GAMMA:
+            raise ConfigError(f"must be in (0, 1/5], got {self.gamma}", "gamma")
+        if (self.method == "public") != (self.radius_nano == 0) or self.radius_nano < 0:
+            raise ConfigError("must leave rho for finding the radius, and none where it is public", "shares")
+        if self.method == "histogram" and self.k == 1:
+            raise ConfigError("must be 'search' or public for k = 1: one point has no distance to another", "radius")
+        if self.method == "public" and len(self.rungs) != 1:
+            raise ConfigError("must be one public radius", "radius")
+        _ = self.core, self.average(self.rungs[-1])  # refuse budgets that are too small to split, now
+
+    @cached_property
+    def core(self) -> ReplacedFilter:
+        return ReplacedFilter(PrivacyLoss(self.core_nano, self.loss.delta_femto // 2), self.tuples)
+
+    def average(self, radius_squared: int) -> FriendlyAverage:
+        """The average over the ordered core: points of k d coordinates within sqrt(k) r."""
+        rho = self.loss.rho_nano - self.core_nano - self.radius_nano
+        delta = self.loss.delta_femto - self.loss.delta_femto // 2
+        return FriendlyAverage(PrivacyLoss(rho, delta), self.k * radius_squared, self.tuples)
+
+    def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
+        """A reason to refuse, or the estimate with value and sigma (k, d); `start` is told of every stage."""
+        radius_squared = self._radius(tuples, noise, start)
+        if radius_squared is None:
+            return "no_radius", None
+        start(self.core.loss)
+        counts = friend_counts(MatchWithin(self.k, self.dimension, radius_squared, self.gamma), tuples)
+        mask = self.core.select_core(counts, noise).mask
+        assert mask is not None
+        average = self.average(radius_squared)
+        return _averaged(average, reorder(tuples[mask], noise), noise, start, self.least)
+
+    @cached_property
+    def least(self) -> int:
+        """n-hat of the core at or below which the average's noise, a seventh of the smallest distance, is of no use."""
+        rho2 = self.average(self.rungs[-1]).rho2
+        return math.ceil(2 / MOST_NOISE * math.sqrt(self.k / (2 * rho2)))
+
+    def forecast(self, strange: float, usable: float = 0.0) -> tuple[float, float]:
+        """Chance that n-hat of the core passes `usable`, and its mean; a share `strange` of tuples matches nothing."""
+        t, good = self.tuples, self.tuples * (1 - strange)
+        threshold, sigma = self.core.bar
+        keep = normal_above((threshold - (good - t / 2)) / sigma)
+        step = self.average(self.rungs[-1])
+        mean, variance = good * keep - step.offset, good * keep * (1 - keep) + float(step.size_variance)
+        return normal_above((usable - mean) / math.sqrt(variance)), mean
+
+    def _radius(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> int | None:
+        """Squared radius of the predicate; public, or released."""
+        if self.method == "public":
+            return self.rungs[0]
+        if self.method == "search":
+            found = find_radius(
+                lambda r2: strangers(MatchWithin(self.k, self.dimension, r2, self.gamma), tuples),
+                self.rungs,
+                self.tuples,
+                self.radius_nano,
+                noise,
+                start,
+            )
+            # Two rungs up: FindDiam lets go a part of the pairs that the core cannot spare.
+            return min(math.floor(found * SEARCH_RATIO**4), MAX_RADIUS_SQUARED)
+        start(PrivacyLoss(self.radius_nano))
+        b = commonest(tuples, self.rungs, self.radius_nano, noise)
+        if b is None:
+            return None
+        # A match is closer than gamma / (1 - gamma) of the separation; one rung more for tuples above the commonest.
+        reach = self.gamma / (1 - self.gamma)
+        top = self.rungs[min(b + 1, len(self.rungs) - 1)]
+        return max(1, min(math.floor(reach * reach * top), MAX_RADIUS_SQUARED))
+
+
+def _averaged(
+    average: FriendlyAverage, ordered: NDArray[np.float64], noise: Noise, start: Start, least: int = 0
+) -> tuple[str | None, Estimate | None]:
+    """The average of ordered tuples (m, k, d), as (k, d)."""
+    m, k, d = ordered.shape
+    found = average.divide(
+        lambda: ordered.astype(np.int64).sum(axis=0).ravel().tolist(), m, k * d, noise, start, least
+    )  # exact: coordinates below 2**40, fewer than 2**21 tuples
+    if found is None:
+        return "no_match", None
+    return None, Estimate(found.value.reshape(k, d), found.sigma.reshape(k, d), found.count + average.offset)
+
+
+@dataclass(frozen=True)
+class OrderedAverage:
+    """FC_AvgOrdTup: a radius for every coordinate, a core of ordered tuples, its average. Slow; for reference.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+    k, dimension : int
+    rungs : tuple of int
+        Squared radii, a ladder of ratio 1.5.
+
+    Privacy
+    -------
+    Unit: one tuple of a private number of them. Relation: replace, add or remove one. (rho, delta)-zCDP: k FindDiam
+    with 0.05 rho / k each, a core with (0.05 rho, delta/2), the average with (0.9 rho, delta/2).
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FC_AvgOrdTup (5.2.3). Erratum: the core's noise is that of `ReplacedSizeFilter`; with
+    these shares it needs thousands of tuples.
+    """
+
+    loss: PrivacyLoss
+    k: int
+    dimension: int
+    rungs: tuple[int, ...]
+
+    def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
+        """A reason to refuse, or the estimate, for tuples (m, k, d) in a common order."""
+        rho, delta = self.loss.rho_nano, self.loss.delta_femto // 2
+        radii = []
+        for j in range(self.k):
+            column = np.ascontiguousarray(tuples[:, j : j + 1])
+            radii.append(
+                find_radius(
+                    lambda r2, column=column: _lattice_fraction(  # type: ignore[misc]
+                        OrderedTuples((r2,), self.dimension), column
+                    ),
+                    self.rungs,
+                    None,
+                    rho // (20 * self.k),
+                    noise,
+                    start,
+                )
+            )
+        core = ReplacedSizeFilter(PrivacyLoss(rho // 20, delta))
+        start(core.loss)
+        mask = core.select_core(friend_counts(OrderedTuples(tuple(radii), self.dimension), tuples), noise).mask
+        assert mask is not None
+        rest = PrivacyLoss(rho - rho // 20 - rho // (20 * self.k) * self.k, self.loss.delta_femto - delta)
+        return self._average(rest, radii, tuples[mask], noise, start)
+
+    def _average(
+        self, loss: PrivacyLoss, radii: list[int], ordered: NDArray[np.float64], noise: Noise, start: Start
+    ) -> tuple[str | None, Estimate | None]:
+        """FriendlyOrdTupAvg: sigma_j = (2 r_j / n-hat) sqrt(k / (2 rho2)), one n-hat for all."""
+        m, d = len(ordered), self.dimension
+        each = [FriendlyAverage(loss, self.k * r2) for r2 in radii]
+        n_hat = each[0].find_size(m, noise, start)
+        if n_hat is None:
+            return "no_match", None
+        start(each[0].second)
+        sums = ordered.astype(np.int64).sum(axis=0)
+        found = [
+            one.noisy_mean(column.tolist(), m, n_hat, self.k * d, noise) for one, column in zip(each, sums, strict=True)
+        ]
+        value, sigma = (np.stack([getattr(x, name) for x in found]) for name in ("value", "sigma"))
+        return None, Estimate(value, sigma, n_hat + each[0].offset)
+
+
+@dataclass(frozen=True)
+class TwoCores:
+    """FC_kTupleClustering: a core of tuples that match, a common order, then `OrderedAverage`. For reference.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+    tuples, k, dimension : int
+    rungs : tuple of int
+        Squared radii, a ladder of ratio 1.5.
+
+    Privacy
+    -------
+    Unit: one tuple, one of t. Relation: REPLACE one. (rho, delta)-zCDP: core (rho/2, delta/2), the rest half of both.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FC_kTupleClustering (5.2.4); see `TupleAverage`, which is the one to use.
+    """
+
+    loss: PrivacyLoss
+    tuples: int
+    k: int
+    dimension: int
+    rungs: tuple[int, ...]
+
+    def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
+        """A reason to refuse, or the estimate."""
+        half = PrivacyLoss(self.loss.rho_nano // 2, self.loss.delta_femto // 2)
+        core = ReplacedFilter(half, self.tuples)
+        start(half)
+        mask = core.select_core(friend_counts(MatchTuples(self.k, self.dimension, PAPER_GAMMA), tuples), noise).mask
+        assert mask is not None
+        rest = OrderedAverage(self.loss - half, self.k, self.dimension, self.rungs)
+        return rest.release(reorder(tuples[mask], noise), noise, start)

@@ -1,0 +1,204 @@
+"""Variance per coordinate around a private mean."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, cast
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..zcdp import RHO_UNIT, PrivacyLoss
+from .averages import gaussian_variance, norm_quantile, to_center
+from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome, Spread
+from .mean import MeanOptions, RecentredMean
+from .options import Options, Setting
+from .stages import ChargeShare, normal_above
+
+if TYPE_CHECKING:
+    from ..friends import WindowView
+    from ..lattice import Grid
+    from ..ledgers.base import Charge
+    from ..noise import Noise
+
+ROOM = 1.5
+"""By how much the ball is wider than what was found to hold nearly all points: a cut tail takes from a variance."""
+COUNT_SHARE = 20
+BITS = 25
+"""Of the largest squared distance: finer squares would add nothing to a sum with noise of that size."""
+_SHARES = (3, 4, 5, 6, 7)  # tenths of rho for the mean
+
+
+class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "variance"``: the mean by the method ``recentered``, and the variance of each feature around it.
+
+    Privacy
+    -------
+    See `Variance`.
+
+    Source
+    ------
+    See `Variance`.
+    """
+
+    radius: float
+    reach: float | Literal["histogram"] = "histogram"
+    delta: float
+    pairs: Literal["exact", "blocks", "hidden"] = "exact"
+
+    def build(self, setting: Setting) -> Variance:
+        size_hint, loss = self.guess(), self.approximate_loss(self.delta)
+        reach = None
+        if self.reach != "histogram":
+            reach = math.isqrt(setting.grid.lattice.radius_squared(float(self.reach), "release.reach"))
+        best: Variance | None = None
+        for tenths in _SHARES:
+            share = loss.rho_nano * tenths // 10
+            keys = {"rho": share / RHO_UNIT, "delta": self.delta, "radius": self.radius, "pairs": self.pairs}
+            try:
+                mean = MeanOptions(size_hint=size_hint, **keys).build(setting)  # type: ignore[arg-type]
+            except ConfigError as error:
+                if error.place not in ("release", "release.rho"):
+                    raise
+                continue
+            found = Variance(loss, cast("RecentredMean", mean), size_hint, reach)
+            if best is None or found.merit > best.merit:
+                best = found
+        if best is None:
+            raise ConfigError(f"must be larger for a mean and a variance, got {self.rho:g}", "release.rho")
+        return best
+
+
+@dataclass(frozen=True)
+class Variance(MechanismBase):
+    """Sum of squared offsets from a private mean over the points in a ball around it, divided by their noisy count.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+    mean : RecentredMean
+        At its share of the loss.
+    size_hint : int
+    reach : int or None
+        Public radius of the ball, in lattice steps; None takes it from what the mean found.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. (rho, delta)-zCDP: the mean, then with its released center and radius R
+    the number of points in the ball (sensitivity 1) and the sum of their squared offsets in units of 2**shift steps
+    squared, rounded down in integers: the l2 norm of the squares of a vector is at most its squared norm, so the
+    sensitivity is R**2 / 2**shift. Points outside are left out. What the center's own noise adds to the squares is
+    released and taken off.
+
+    Source
+    ------
+    Ours, on `RecentredMean`; Gaussian mechanism on the discrete Gaussian (Canonne, Kamath, Steinke 2020).
+    """
+
+    loss: PrivacyLoss
+    mean: RecentredMean
+    size_hint: int
+    reach: int | None = None
+    kind: str = "variance"
+
+    @cached_property
+    def _rest(self) -> tuple[int, int]:
+        """rho (nano) of the squares and of the count."""
+        rest = self.loss.rho_nano - self.mean.loss.rho_nano
+        count = max(1, rest // COUNT_SHARE)
+        return rest - count, count
+
+    @property
+    def count_variance(self) -> Fraction:
+        return Fraction(RHO_UNIT, 2 * self._rest[1])
+
+    @cached_property
+    def smallest(self) -> int:
+        """Counts below ten of their noise deviations are no basis for a variance."""
+        return max(2, math.ceil(10 * math.sqrt(self.count_variance)))
+
+    @property
+    def merit(self) -> tuple[bool, float]:
+        """To choose shares by: whether windows of the size hint release, then how little noise there is."""
+        found = self.forecast(self.size_hint)
+        return found.probability >= 0.99, -found.sigma
+
+    def at(self, loss: PrivacyLoss) -> Variance:
+        share = self.mean.loss.rho_nano * loss.rho_nano // self.loss.rho_nano
+        mean = self.mean.at(PrivacyLoss(share, self.mean.loss.delta_femto))
+        whole = PrivacyLoss(loss.rho_nano, self.loss.delta_femto)
+        return Variance(whole, cast("RecentredMean", mean), self.size_hint, self.reach)
+
+    def sized(self, size_hint: int) -> Variance:
+        mean = cast("RecentredMean", self.mean.sized(size_hint))
+        return Variance(self.loss, mean, size_hint, self.reach)
+
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        return self.mean.counter(dimension, reach, noise)
+
+    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        from .._kernels import sums
+
+        charge.open(self.loss)
+        mean = self.mean.release(view, cast("Charge", ChargeShare(charge, self.mean.loss)), noise)
+        if mean.value is None or mean.sigma is None or mean.spread is None:
+            return mean
+        center = to_center(mean.value)
+        ball = self._ball(mean.spread, float(mean.sigma.max()))
+        shift = max(0, ball.bit_length() - BITS)
+        total, inside = np.zeros(len(center), np.int64), 0
+        for tiles, mask in view.select(np.ones(view.size, np.bool_)).parts:
+            inside += sums.inside_squares(tiles, len(mask), mask, center, float(ball), shift, total)
+        squares, first = self._rest
+        charge.start(PrivacyLoss(first))
+        count = inside + int(noise.discrete_gaussian(self.count_variance, 1)[0])
+        if count < self.smallest:
+            return Outcome("too_few", count=mean.count, core_count=count)
+        charge.start(PrivacyLoss(squares))
+        variance = gaussian_variance(Fraction(ball, 2**shift) ** 2, squares)
+        noisy = total + noise.discrete_gaussian(variance, len(center))
+        unit = 2.0**shift
+        value = noisy * (unit / count) + (unit - 1) / 2 - mean.sigma**2  # squares were rounded down
+        sigma = np.hypot(math.sqrt(variance) * unit, value * math.sqrt(self.count_variance)) / count
+        parts = {"mean": mean.value, "mean_sigma": mean.sigma}
+        return Outcome(None, np.maximum(value, 0.0), sigma, mean.count, count, parts=parts)
+
+    def _ball(self, spread: Spread, center_sigma: float) -> int:
+        """Squared radius, in lattice steps."""
+        if self.reach is not None:
+            return self.reach**2
+        error = center_sigma * norm_quantile(self.mean.dimension, 0.01)
+        radius = Spread(ROOM * spread.reach, ROOM * spread.across).radius(error)
+        return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
+
+    def forecast(self, size: int) -> Forecast:
+        """At points as far apart as half the diameter tells; the deviation is one of squared lattice steps."""
+        mean = self.mean.forecast(size)
+        typical = math.sqrt(self.mean.radius_squared) / 2
+        ball = self._ball(Spread.public(typical, self.mean.dimension), mean.sigma)
+        chance = normal_above((self.smallest - 0.5 - size) / math.sqrt(self.count_variance))
+        sigma = ball * math.sqrt(RHO_UNIT / (2 * self._rest[0])) / max(size, 1)
+        return Forecast(mean.probability * chance, sigma)
+
+    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+        names, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
+        if outcome.value is None or outcome.sigma is None or outcome.parts is None:
+            return Answer(None, None, names, transforms)
+        squared = np.array([(f.scale * grid.lattice.step) ** 2 for f in grid.features])
+        parts = {
+            "mean": grid.values(outcome.parts["mean"]),
+            "mean_sigma": grid.widths(outcome.parts["mean_sigma"]),
+        }
+        return Answer((outcome.value * squared).tolist(), (outcome.sigma * squared).tolist(), names, transforms, parts)
+
+    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+        sigma = self.forecast(size).sigma
+        return {f"variance of {f.name}": (f.scale * grid.lattice.step) ** 2 * sigma for f in grid.features}
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        own = self.mean.notes(size, grid)
+        lines = (*own.lines, "that noise is for data half of `radius` across; it falls with their squared spread")
+        return replace(own, lines=lines)

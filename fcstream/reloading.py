@@ -1,0 +1,189 @@
+"""What may change while a service runs, and how it changes (SIGHUP).
+
+A configuration that differs in anything else is refused whole, and the service goes on with the one it has: half of a
+file is nobody's intention.
+
+========================  ==============================================================================================
+`[service]`               everything: at once
+`[sink]`, `[dead_letter]`  everything
+`source.url`              how to connect: hosts, login, options; not what is read (path, stream, subject, group, ...)
+`source.spool_bytes`      any size
+`window.end`              later, or never; not with savings, which are divided among the windows left
+========================  ==============================================================================================
+
+`window.lateness` and `window.ahead` are not in the specification that a ledger is bound to, and a restart may change
+them. A reload may not: they decide which records count, so those who read the releases should know, and processes that
+share a stream must agree on them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from .config import Config, Job, ServiceSection
+from .connectors.urls import parse
+from .errors import ConfigError, FcstreamError
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .keyed import KeyedEngine
+    from .metrics import Watched
+
+T = TypeVar("T")
+LOG = logging.getLogger("fcstream.reloading")
+_SAFE = ("service", "sink", "dead_letter", "source.spool_bytes")
+_WHAT_IS_READ = ("stream", "subject", "group", "field", "bucket", "client_id", "delivery_id", "queue")
+"""Options of a source's URL that say what is read, and as whom."""
+_SECURED = {"rediss": "redis", "mqtts": "mqtt", "amqps": "amqp", "rabbitmq-stream+tls": "rabbitmq-stream"}
+
+
+def needs_restart(old: Config, new: Config) -> list[str]:
+    """Keys in which two configurations differ and which a running service cannot change."""
+    keys = [key for key in _differences(_plain(old), _plain(new)) if not key.startswith(_SAFE)]
+    return [key for key in keys if not _may_change(key, old, new)]
+
+
+def _may_change(key: str, old: Config, new: Config) -> bool:
+    if key == "window.end":
+        ends = [Job.of(each).schedule.end_ms for each in (old, new)]
+        is_later = ends[1] is None or (ends[0] is not None and ends[1] > ends[0])
+        return is_later and new.budget.savings == "none"
+    if key == "source.url" and old.source is not None and new.source is not None:
+        return _what_is_read(old.source.url) == _what_is_read(new.source.url)
+    return False
+
+
+def _what_is_read(url: str) -> tuple[Any, ...]:
+    address = parse(url, "source.url")
+    options = {name: value for name, value in address.options.items() if name in _WHAT_IS_READ}
+    return _SECURED.get(address.scheme, address.scheme), address.path, options
+
+
+def _plain(config: Config) -> dict[str, Any]:
+    values: dict[str, Any] = msgspec.to_builtins(config)
+    return values
+
+
+def _differences(old: Any, new: Any, place: str = "") -> list[str]:
+    """Dotted keys; a section that is absent in one of them counts as a whole."""
+    if old == new:
+        return []
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        names = list(dict.fromkeys([*old, *new]))
+        return [
+            key
+            for name in names
+            for key in _differences(old.get(name), new.get(name), f"{place}.{name}" if place else name)
+        ]
+    return [place]
+
+
+class Current:
+    """The configuration that a service goes by, and the one to go back to while the new one is not proven.
+
+    Attributes
+    ----------
+    config : Config
+    engines : dict of str to Engine
+        Those of the session under way, by stream.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.engines: dict[str, Engine] = {}
+        self._former: Config | None = None
+        self._opened: Config | None = None
+
+    def take(self, config: Config) -> None:
+        """Go by another one from the next session on."""
+        self._former = self._former or self.config
+        self.config = config
+        self._opened = None
+
+    def engine(self, open_engine: Callable[[Config], Engine | KeyedEngine]) -> Engine | KeyedEngine:
+        """Open what charges."""
+        config = self._opened = self._opened or self.config
+        engine = self._guard(lambda: open_engine(config))
+        self.engines = {part.job.terms.stream: part for part in engine.parts}
+        return engine
+
+    def open(self, opener: Callable[[Config], T]) -> T:
+        """Open something else, by the same configuration as the rest of the session."""
+        config = self._opened = self._opened or self.config
+        return self._guard(lambda: opener(config))
+
+    def proven(self) -> None:
+        """A session that was opened by it has made a step."""
+        if self._opened is self.config:
+            self._former = None
+
+    def _guard(self, opener: Callable[[], T]) -> T:
+        try:
+            return opener()
+        except ConfigError as error:
+            if self._former is None:
+                raise
+            self.config, self._former, self._opened = self._former, None, None
+            raise _Reverted(f"the new configuration cannot be used, going on with the former one: {error}") from None
+
+
+class _Reverted(FcstreamError):
+    """The next session has the former configuration again."""
+
+
+class Reloader:
+    """Reads a configuration again, and has the service go on with it.
+
+    Parameters
+    ----------
+    load : callable
+        Reads it.
+    current : Current
+    watched : Watched
+    apply : callable
+        Puts a new ``[service]`` section into effect; raises ConfigError if that cannot be.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Config],
+        current: Current,
+        watched: Watched,
+        apply: Callable[[ServiceSection], object],
+    ) -> None:
+        self._load, self._current, self._watched, self._apply = load, current, watched, apply
+
+    def __call__(self) -> None:
+        """Never raises what a file can cause."""
+        service, old = self._watched.service, self._current.config
+        try:
+            new = self._load()
+            keys = needs_restart(old, new)
+            if keys:
+                raise ConfigError(f"needs a restart to change: {', '.join(keys)}")
+            if new.sink is None:
+                raise ConfigError("is required for a live stream", "sink.url")
+            self._apply(new.service or ServiceSection())
+        except FcstreamError as error:
+            self._watched.reloads["refused"] += 1
+            LOG.warning("the configuration was read again and is not taken: %s", error)
+            return
+        self._watched.reloads["taken"] += 1
+        self._watched.section = new.service or ServiceSection()
+        if _opens_alike(old, new):
+            LOG.info("the configuration was read again")
+        else:
+            LOG.info("the configuration was read again: a new session begins")
+            self._current.take(new)
+            service.renew()
+
+
+def _opens_alike(old: Config, new: Config) -> bool:
+    """Whether nothing that a session is opened with changed; a file that a URL names may have."""
+    before, after = (msgspec.structs.replace(config, service=None) for config in (old, new))
+    sections = (new.source, new.sink, new.ledger, new.dead_letter)
+    return before == after and not any(section is not None and "${file:" in section.url for section in sections)

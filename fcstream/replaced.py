@@ -1,0 +1,176 @@
+"""Cores of things that one record REPLACES, as it replaces one shard's tuple: nothing is added or removed.
+
+The filters of `cores` are for items that come and go: a friend count moves by 1/2 against half the size. A replaced
+item moves it by up to 1, and their noise would pay for four times the rho it claims.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .cores import BIT_DELTA, ROUND_UP, Core, ZCDPFilter
+from .errors import ConfigError
+from .noise import normal_tail
+from .zcdp import PrivacyLoss
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .noise import Noise
+
+
+@functools.lru_cache(maxsize=4096)
+def tail_quantile(probability: float) -> float:
+    """A number that a standard normal passes with at most this probability, in (1e-40, 1/2]; tight to 1e-9.
+
+    Privacy
+    -------
+    Public arithmetic, checked with 60 digits: tail bounds of filters and tests rely on it.
+
+    Source
+    ------
+    Bisection on erfc, rounded up.
+    """
+    if not 1e-40 < probability <= 0.5:
+        raise ConfigError(f"must be in (1e-40, 1/2], got {probability:g}", "probability")
+    low, high = 0.0, 14.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 0.5 * math.erfc(middle / math.sqrt(2)) > probability else (low, middle)
+    while normal_tail(Fraction(high)) > Decimal(probability):
+        high *= 1 + 1e-9
+    return high
+
+
+def upper_tail(x: float) -> float:
+    """Probability that a standard normal is above x, rounded up.
+
+    Privacy
+    -------
+    Public arithmetic: tail bounds of filters and tests rely on it.
+
+    Source
+    ------
+    The C library's erfc, which is right to a few units in the last place.
+    """
+    return min(1.0, 0.5 * math.erfc(x / math.sqrt(2)) * ROUND_UP)
+
+
+@dataclass(frozen=True)
+class ReplacedFilter:
+    """Keep each of t items, t public, whose noisy friend count passes a threshold.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        (rho, delta) of the filter; delta of at least 2e-15.
+    size : int
+        t, public, >= 2: empty shards count too.
+
+    Privacy
+    -------
+    Unit: one item. Relation: REPLACE one item. Followed by an algorithm that is friendly (rho', delta')-zCDP for
+    replacing and for adding or removing an item of the core, the whole costs (rho + rho', delta + delta').
+    Sensitivity: t - 1 counts of at most 1 each. 1e-15 of delta pays for the finite precision of the keep bits.
+
+    Proof. Let B be the t - 1 common items. An item with at most (t - 1)/2 friends in B clears the bar only if the noise
+    passes the quantile of delta/t: all such items together at most with probability delta, in either world. Given that
+    none is kept, t - 1 shifts of at most 1 cost (t - 1)/(2 sigma**2) = rho, and any two items that are left share a
+    friend in B.
+
+    Complexity
+    ----------
+    O(t).
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), zCDPFilter (4.2). Erratum: the paper runs that filter on tuples (Theorem 5.4, A.1) as if
+    a record added or removed one; it pays up to 4 times its rho. Ours: no noisy size, as t is public; variance
+    (t - 1)/(2 rho); the exact normal quantile of delta/t in place of sqrt(2 ln(t/delta)), a bar about 6% lower.
+    """
+
+    loss: PrivacyLoss
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 2:
+            raise ConfigError(f"must be at least 2 items, got {self.size}", "tuples")
+        if self.loss.rho_nano < 1 or self.loss.delta_femto < 2:
+            raise ConfigError(f"must have rho > 0 and delta >= 2e-15, got {self.loss}", "loss")
+
+    @cached_property
+    def bar(self) -> tuple[float, float]:
+        """Threshold on count - t/2, and noise deviation; both rounded up, deviation at least 1."""
+        sigma = max(math.sqrt((self.size - 1) / (2 * self.loss.rho)) * ROUND_UP, 1.0)
+        tail = (self.loss - BIT_DELTA).delta / self.size
+        return (0.5 + sigma * tail_quantile(tail)) * ROUND_UP, sigma
+
+    @property
+    def margin(self) -> float:
+        """By how many noise deviations an item befriended by all clears the bar."""
+        threshold, sigma = self.bar
+        return (self.size / 2 - threshold) / sigma
+
+    def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
+        """Draw a core from the friend counts of all t items, itself included."""
+        if len(counts) != self.size:
+            raise ConfigError(f"must be the counts of {self.size} items, got {len(counts)}", "counts")
+        threshold, sigma = self.bar
+        return Core(noise.threshold_bits(counts, self.size, threshold, sigma), None)
+
+
+@dataclass(frozen=True)
+class ReplacedSizeFilter(ZCDPFilter):
+    """`ZCDPFilter` for a private number of items one of which is replaced, added or removed: a core of a core.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+    first_share : int
+        Percent of rho that goes to the noisy size.
+
+    Privacy
+    -------
+    Unit: one item. Relation: replace, add or remove one. As `ZCDPFilter`, with counts that move by up to 1: variance
+    n-hat / (2 rho2). What follows must be friendly for all three.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), zCDPFilter (4.2), for tuples; see `ReplacedFilter`.
+    """
+
+    def bar(self, n_hat: float) -> tuple[float, float]:
+        """Threshold on count - n/2, and noise deviation, at a released size."""
+        sigma = max(math.sqrt(n_hat / (2 * self.size.rho2)) * ROUND_UP, 1.0)
+        return (sigma * math.sqrt(2 * math.log(2 * n_hat / self.delta)) + 0.5) * ROUND_UP, sigma
+
+
+def smallest_tuples(rho_nano: int, delta_femto: int, margin: float = 3.0) -> int:
+    """Fewest items, all friends, that clear the bar of `ReplacedFilter` by `margin` deviations.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    Ours.
+    """
+    low, high = 1, 2
+    while ReplacedFilter(PrivacyLoss(rho_nano, delta_femto), high).margin < margin:
+        low, high = high, 2 * high
+        if high > 2**40:
+            raise ConfigError(f"must be larger: no number of items makes a core at rho={rho_nano / 1e9:g}", "rho")
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = ReplacedFilter(PrivacyLoss(rho_nano, delta_femto), middle).margin >= margin
+        low, high = (low, middle) if enough else (middle, high)
+    return high

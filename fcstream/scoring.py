@@ -1,0 +1,274 @@
+"""How near a synthetic table is to the real one. For the data's owner: nothing here is private."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import ConfigError, SourceError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MOST_LEVELS = 1024
+MOST_TABLES = 2000
+"""Sets of three columns that are looked at; of more, evenly spaced ones."""
+MOST_ROWS = 20_000
+"""For a classifier to learn from."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Errors as parts of the records; `lines` prints it, `as_dict` is for programs.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    real_rows, synthetic_rows : int
+    marginal_errors : tuple of float
+        Root-mean-square error of the cells of all one-, two- and three-way tables (nan where columns are too few).
+    distances : dict
+        Total variation distance of each column.
+    accuracy, real_accuracy, guess_accuracy : float or None
+        On one half of the real records: of a classifier of `target` that learned from synthetic rows, of one that
+        learned from the other half, and of always guessing the most frequent level.
+    target : str or None
+    pairs : float64 (2, cells)
+        Real and synthetic two-way marginals, for a picture.
+    """
+
+    columns: tuple[str, ...]
+    real_rows: int
+    synthetic_rows: int
+    marginal_errors: tuple[float, float, float]
+    distances: dict[str, float]
+    pairs: NDArray[np.float64]
+    target: str | None = None
+    accuracy: float | None = None
+    real_accuracy: float | None = None
+    guess_accuracy: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        names = ("real_rows", "synthetic_rows", "distances", "target", "accuracy", "real_accuracy", "guess_accuracy")
+        errors = [None if math.isnan(error) else error for error in self.marginal_errors]
+        return {"columns": list(self.columns), "marginal_errors": errors} | {
+            name: getattr(self, name) for name in names
+        }
+
+    def lines(self) -> list[str]:
+        """For a human."""
+        told = [f"{k}-way {error:.4f}" for k, error in enumerate(self.marginal_errors, 1) if not math.isnan(error)]
+        worst = max(self.distances, key=lambda name: self.distances[name])
+        lines = [
+            f"{self.synthetic_rows:,} synthetic rows against {self.real_rows:,} real ones, {len(self.columns)} columns",
+            f"marginals, root-mean-square error: {', '.join(told)}",
+            f"one-way total variation distance: mean {np.mean(list(self.distances.values())):.4f}, worst "
+            f"{self.distances[worst]:.4f} ({worst})",
+        ]
+        if self.accuracy is not None:
+            lines.append(
+                f"a classifier of {self.target!r}: {self.accuracy:.3f} right when it learned from synthetic rows, "
+                f"{self.real_accuracy:.3f} from real ones, {self.guess_accuracy:.3f} by the most frequent level"
+            )
+        return [*lines, "these figures are exact, so not private: they are for the owner of the data"]
+
+
+def score(real: str, synthetic: str, target: str | None = None, *, learn: bool = True) -> Score:
+    """Compare two files of rows: ``.csv``, ``.jsonl`` (both also ``.gz``) or ``.parquet``.
+
+    Parameters
+    ----------
+    real, synthetic : str
+        Paths. If the release lies beside the synthetic rows (``NAME.json``), its columns and edges are used; else all
+        columns that both files have.
+    target : str, optional
+        What a classifier learns to tell, by default the last column. It needs scikit-learn (``fcstream[score]``); is it
+        not installed, and no target named, that part is left out.
+    learn : bool
+        False leaves it out.
+
+    Raises
+    ------
+    ConfigError, SourceError
+        Files that cannot be read, columns that are not in both, too many levels.
+    """
+    first, second = read_table(real), read_table(synthetic)
+    names, rows, sizes = _aligned(first, second, _described(synthetic))
+    sets = [_some(list(itertools.combinations(range(len(names)), order))) for order in (1, 2, 3)]
+    gaps = [np.concatenate([_gap(rows, sizes, one) for one in part], axis=1) if part else None for part in sets]
+    errors = [math.nan if gap is None else math.sqrt(float(np.mean((gap[0] - gap[1]) ** 2))) for gap in gaps]
+    distances = {name: float(np.abs(np.subtract(*_gap(rows, sizes, (a,)))).sum() / 2) for a, name in enumerate(names)}
+    pairs = gaps[1] if gaps[1] is not None else np.empty((2, 0))
+    if target is not None and target not in names:
+        raise ConfigError(f"must be a column of both files, got {target!r}", "--target")
+    found = Score(tuple(names), len(rows[0]), len(rows[1]), (errors[0], errors[1], errors[2]), distances, pairs)
+    if not learn or len(names) < 2:
+        return found
+    return _learned(found, rows, sizes, target)
+
+
+def read_table(path: str) -> dict[str, list[Any]]:
+    """Columns of a file of rows.
+
+    Raises
+    ------
+    ConfigError, SourceError
+    """
+    plain = path.removesuffix(".gz")
+    try:
+        if plain.endswith(".parquet"):
+            return _read_parquet(path)
+        with (
+            gzip.open(path, "rt", encoding="utf-8", newline="")
+            if path != plain
+            else open(path, encoding="utf-8", newline="") as file
+        ):
+            if plain.endswith(".csv"):
+                return _read_csv(path, file)
+            if plain.endswith(".jsonl"):
+                lines = [json.loads(line) for line in file if line.strip()]
+                names = list(dict.fromkeys(name for line in lines for name in line))
+                return {name: [line.get(name) for line in lines] for name in names}
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or 'not readable as gzip data'}") from None
+    except (ValueError, AttributeError, TypeError, EOFError):
+        raise SourceError(f"{path} does not hold a table of rows") from None
+    raise ConfigError(f"must end in .csv, .jsonl or .parquet, got {os.path.basename(path)!r}", "score")
+
+
+def _read_csv(path: str, file: IO[str]) -> dict[str, list[Any]]:
+    header, *lines = list(csv.reader(file)) or [[]]
+    if not header or any(len(line) != len(header) for line in lines):
+        raise SourceError(f"{path} must have a header and as many cells on every line")
+    return {name: [line[k] for line in lines] for k, name in enumerate(header)}
+
+
+def _read_parquet(path: str) -> dict[str, list[Any]]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ConfigError("needs the package pyarrow: pip install 'fcstream[arrow]'", "score") from None
+    try:
+        return dict(pyarrow.parquet.read_table(path).to_pydict())
+    except pyarrow.ArrowException:
+        raise SourceError(f"{path} is no Parquet file") from None
+
+
+def _described(path: str) -> list[dict[str, Any]] | None:
+    """Columns of the release beside synthetic rows."""
+    beside = path.removesuffix(".gz").rpartition(".")[0] + ".json"
+    try:
+        with open(beside, encoding="utf-8") as file:
+            columns = json.load(file)["parts"]["columns"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return list(columns)
+
+
+def _aligned(
+    real: Mapping[str, Sequence[Any]], made: Mapping[str, Sequence[Any]], described: list[dict[str, Any]] | None
+) -> tuple[list[str], tuple[NDArray[np.int64], NDArray[np.int64]], list[int]]:
+    """Names, codes of both tables (n, columns), and numbers of levels."""
+    columns = described or [{"name": name} for name in made if name in real]
+    names = [column["name"] for column in columns]
+    for name in names:
+        if name not in real or name not in made:
+            raise ConfigError(f"must be a column of both files: {name!r}", "score")
+    if not names or not len(real[names[0]]) or not len(made[names[0]]):
+        raise ConfigError("both files must hold rows with some columns in common", "score")
+    codes: list[list[NDArray[np.int64]]] = [[], []]
+    sizes = []
+    for column in columns:
+        both = [_texts(table[column["name"]], column.get("edges")) for table in (real, made)]
+        levels = {level: code for code, level in enumerate(sorted(set(both[0]) | set(both[1])))}
+        if len(levels) > MOST_LEVELS:
+            raise ConfigError(
+                f"has {len(levels)} levels, at most {MOST_LEVELS} can be compared: put the release beside the rows, "
+                "which tells the bins",
+                f"column {column['name']!r}",
+            )
+        sizes.append(len(levels))
+        for part, texts in zip(codes, both, strict=True):
+            part.append(np.array([levels[text] for text in texts], np.int64))
+    return names, (np.column_stack(codes[0]), np.column_stack(codes[1])), sizes
+
+
+def _texts(values: Sequence[Any], edges: Sequence[float] | None) -> list[str]:
+    """Levels as text; numbers by their bin, whatever is none as itself."""
+    found = []
+    for value in values:
+        text = (
+            str(value).lower() if isinstance(value, bool) or value in ("True", "False", "TRUE", "FALSE") else str(value)
+        )
+        if edges is not None:
+            try:
+                text = f"bin {int(np.searchsorted(edges[1:-1], float(text), side='right')):04d}"
+            except ValueError:
+                pass
+        elif text in ("0", "1"):
+            text = ("false", "true")[int(text)]
+        found.append(text)
+    return found
+
+
+def _some(sets: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    step = -(-len(sets) // MOST_TABLES)
+    return sets[:: max(step, 1)]
+
+
+def _gap(
+    rows: tuple[NDArray[np.int64], NDArray[np.int64]], sizes: list[int], columns: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """A table of both, as parts of the records: (2, cells)."""
+    shape = [sizes[a] for a in columns]
+    return np.array(
+        [
+            np.bincount(np.ravel_multi_index([one[:, a] for a in columns], shape), minlength=math.prod(shape))
+            / len(one)
+            for one in rows
+        ]
+    )
+
+
+def _learned(
+    found: Score, rows: tuple[NDArray[np.int64], NDArray[np.int64]], sizes: list[int], target: str | None
+) -> Score:
+    """With a classifier, if there is one."""
+    from dataclasses import replace
+
+    try:
+        from sklearn.linear_model import LogisticRegression
+    except ImportError:
+        if target is None:
+            return found
+        raise ConfigError("needs scikit-learn: pip install 'fcstream[score]'", "--target") from None
+    name = target or found.columns[-1]
+    k = found.columns.index(name)
+
+    def features(table: NDArray[np.int64]) -> NDArray[np.float64]:
+        blocks = [np.eye(sizes[a])[table[:, a]][:, 1:] for a in range(len(sizes)) if a != k]
+        return np.concatenate(blocks, axis=1)
+
+    real, made = rows
+    test, train = real[::2][:MOST_ROWS], real[1::2][:MOST_ROWS]
+    if not len(train):
+        return found
+    accuracies = []
+    for table in (made[:MOST_ROWS], train):
+        if len(set(table[:, k].tolist())) < 2:
+            accuracies.append(float(np.mean(test[:, k] == table[0, k])))
+            continue
+        model = LogisticRegression(max_iter=2000).fit(features(table), table[:, k])
+        accuracies.append(float(np.mean(model.predict(features(test)) == test[:, k])))
+    guess = float(np.bincount(test[:, k]).max() / len(test))
+    return replace(found, target=name, accuracy=accuracies[0], real_accuracy=accuracies[1], guess_accuracy=guess)

@@ -1,0 +1,116 @@
+"""Published releases read back as one series to look at: which stream, which kind, in order of time."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from .errors import ConfigError, SourceError
+from .releases.base import Release
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The releases of one stream, ascending by window, one per window.
+
+    Attributes
+    ----------
+    releases : list of Release
+    truth : dict
+        Values to compare with, by opening of their window; empty for none. Not private.
+    """
+
+    releases: list[Release]
+    truth: dict[int, list[Any]]
+
+    @property
+    def first(self) -> Release:
+        return self.releases[0]
+
+    @property
+    def released(self) -> list[Release]:
+        return [release for release in self.releases if release.value is not None]
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many windows were refused, by reason, the most frequent first."""
+        found: dict[str, int] = {}
+        for release in self.releases:
+            if release.reason is not None:
+                found[release.reason] = found.get(release.reason, 0) + 1
+        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+def read_series(lines: Iterable[bytes], stream: str | None = None) -> Series:
+    """The releases in lines of JSON, as sinks and ``fcstream budget releases`` write them; blank lines are skipped.
+
+    A window that was published twice (after a crash, byte for byte) counts once.
+
+    Raises
+    ------
+    SourceError
+        A line is no release; it is named by its number.
+    ConfigError
+        Nothing to show, or several streams or kinds and none chosen.
+    """
+    found: dict[tuple[str, int, int], Release] = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                release = Release.from_bytes(line)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                raise SourceError(f"line {number} is not a release of fcstream") from None
+            found[release.stream, release.window_open_ms, release.window_close_ms] = release
+    streams = sorted({release.stream for release in found.values()})
+    if stream is not None and stream not in streams:
+        raise ConfigError(f"must be one of {', '.join(map(repr, streams)) or 'none'}, got {stream!r}", "--stream")
+    if stream is None and len(streams) > 1:
+        raise ConfigError(f"is required: there are releases of {', '.join(map(repr, streams))}", "--stream")
+    chosen = [found[key] for key in sorted(found) if stream is None or key[0] == stream]
+    if not chosen:
+        raise ConfigError("must hold at least one release, got none", "RELEASES")
+    shapes = {(release.kind, tuple(release.features or ())) for release in chosen}
+    if len(shapes) > 1:
+        raise ConfigError("must be releases of one kind and of the same features", "RELEASES")
+    return Series(chosen, {})
+
+
+def read_truth(lines: Iterable[bytes], series: Series) -> Series:
+    """A series with values beside it: lines of JSON with ``window_open_ms`` and a ``value`` of the same shape.
+
+    Raises
+    ------
+    SourceError
+        A line holds no such pair of keys, or a value of another shape; it is named by its number, never quoted.
+    """
+    shapes = {_shape(release.value) for release in series.released}
+    truth: dict[int, list[Any]] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            opening, value = record["window_open_ms"], record["value"]
+            is_good = isinstance(opening, int) and (value is None or (_is_numbers(value) and _shape(value) in shapes))
+        except (ValueError, KeyError, TypeError):
+            is_good = False
+        if not is_good:
+            raise SourceError(f"line {number} of the truth has no `window_open_ms` with a `value` like those released")
+        if value is not None:
+            truth[opening] = value
+    return Series(series.releases, truth)
+
+
+def _is_numbers(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(_is_numbers(item) for item in value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return (len(value), *(_shape(value[0]) if value else ())) if isinstance(value, list) else ()

@@ -1,0 +1,112 @@
+"""Private directions by the exponential mechanism on the sphere, drawn by rejection without an approximation.
+
+Known limit: proposals are floating-point functions of the data's eigenvectors, so which doubles can come out depends
+on data too. The default release has no such draw: it adds exact noise to integer moments instead.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..noise import Noise
+
+_STEPS = 60
+
+
+def envelope(gaps: NDArray[np.float64]) -> float:
+    """b with sum of 1 / (b + 2 gaps[i]) = 1, in (0, q].
+
+    Privacy
+    -------
+    The rejection is right for every b in that range, so a rounded one does no harm.
+
+    Source
+    ------
+    Kent, Ganeiber, Mardia 2018.
+    """
+    low, high = 0.0, float(len(gaps))
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(np.sum(1 / (middle + 2 * gaps))) > 1 else (low, middle)
+    return high
+
+
+def log_acceptance(x: NDArray[np.float64], gaps: NDArray[np.float64], b: float) -> NDArray[np.float64]:
+    """Of unit vectors (k, q) in eigencoordinates, k of them: at most 0 for every b in (0, q].
+
+    Privacy
+    -------
+    In floating point: see the module.
+
+    Source
+    ------
+    Kent, Ganeiber, Mardia 2018.
+    """
+    q = len(gaps)
+    squares = x * x
+    bent = squares @ (1 + 2 * gaps / b)
+    found: NDArray[np.float64] = -(squares @ gaps) + q / 2 * np.log(bent) + (q - b) / 2 + q / 2 * math.log(b / q)
+    return found
+
+
+def pvec(matrix: NDArray[np.float64], noise: Noise, draws: int = 1) -> NDArray[np.float64]:
+    """Independent unit vectors (draws, q) with density proportional to exp(<matrix x, x>) on the sphere.
+
+    Parameters
+    ----------
+    matrix : float64 (q, q)
+        Symmetric.
+    noise : Noise
+    draws : int
+
+    Privacy
+    -------
+    Of two matrices that differ by E, one draw tells at most (largest - smallest eigenvalue of E): bounded range, so its
+    square / 8 in zCDP. Floating point: see the module.
+
+    Complexity
+    ----------
+    One eigendecomposition; at least sqrt(2 / (e q)) of the proposals are taken.
+
+    Source
+    ------
+    Boedihardjo, Strohmer, Vershynin, Algorithm 2 (PVEC); rejection from an angular central Gaussian: Kent, Ganeiber,
+    Mardia 2018. Lemma 5.1(3) of the former must read e**(2 beta).
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    gaps = values[-1] - values
+    q, b = len(gaps), envelope(gaps)
+    shrink = 1 / np.sqrt(1 + 2 * gaps / b)
+    tries, found = 8 * draws, np.empty((0, q))
+    while len(found) < draws:
+        x = noise.normals(tries * q).reshape(tries, q) * shrink
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        taken = 1.0 - noise.uniforms(tries) <= np.exp(log_acceptance(x, gaps, b))
+        found = np.concatenate([found, x[taken]])
+    return np.asarray(found[:draws] @ vectors.T, np.float64)
+
+
+def proj(matrix: NDArray[np.float64], axes: int, noise: Noise) -> NDArray[np.float64]:
+    """Orthonormal directions (axes, p), each drawn by `pvec` in the complement of those before.
+
+    Privacy
+    -------
+    `axes` times what one `pvec` tells.
+
+    Source
+    ------
+    Boedihardjo, Strohmer, Vershynin, Algorithm 3 (PROJ).
+    """
+    p = len(matrix)
+    found = np.empty((0, p))
+    for _ in range(axes):
+        left = np.linalg.qr(np.concatenate([found, np.eye(p)]).T)[0][:, len(found) : p]
+        x = left @ pvec(left.T @ matrix @ left, noise)[0]
+        found = np.concatenate([found, (x / np.linalg.norm(x))[None, :]])
+    return found

@@ -1,0 +1,166 @@
+"""Points of a public convex set as small integers: exact moments, public cells of a ball, projections onto the set."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .cells import FINE, MOST_CELLS
+from .mixtures import to_simplex
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+REACH = 2**14
+"""The ball's radius in small integers."""
+
+
+@dataclass(frozen=True)
+class ConvexSet:
+    """A box, a ball or a simplex, in lattice steps, and the ball around it that sensitivities rest on.
+
+    Parameters
+    ----------
+    kind : str
+        ``box``, ``ball`` or ``simplex`` (coordinates not negative, sum `total`).
+    center : tuple of int
+    radius : int
+        Of the ball around the center that holds the set; records beyond are drawn onto it.
+    low, high : tuple of float
+        Of a box.
+    total : float
+        Of a simplex.
+    """
+
+    kind: str
+    center: tuple[int, ...]
+    radius: int
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    total: float = 0.0
+
+    @property
+    def unit(self) -> float:
+        """One small integer, in lattice steps."""
+        return self.radius / REACH
+
+    def small(self, points: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Offsets from the center as small integers (n, d) of norm at most `REACH`, record by record."""
+        offsets = (points - np.array(self.center, np.float64)) / self.unit
+        norms = np.sqrt((offsets * offsets).sum(axis=1, keepdims=True))
+        offsets *= np.minimum(1.0, REACH / np.maximum(norms, 1.0))
+        found = np.trunc(offsets).astype(np.int64)
+        while (outside := (found * found).sum(axis=1) > REACH**2).any():  # rounding left the ball, seldom
+            found[outside] -= np.sign(found[outside])
+        return found
+
+    def nearest(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Metric projection of points (s, d), in lattice steps, onto the set."""
+        if self.kind == "box":
+            return np.clip(points, self.low, self.high)
+        if self.kind == "simplex":
+            return to_simplex(points, self.total)
+        offsets = points - np.array(self.center, np.float64)
+        norms = np.linalg.norm(offsets, axis=1, keepdims=True)
+        return np.asarray(self.center + offsets * np.minimum(1.0, self.radius / np.maximum(norms, 1e-300)))
+
+
+@dataclass(slots=True)
+class _Pane:
+    moments: NDArray[np.int64]
+    parts: list[NDArray[np.int16]] = field(default_factory=list)
+
+
+class PointCounts:
+    """Small integers of each pane and their exact second moments."""
+
+    def __init__(self, region: ConvexSet) -> None:
+        self._region = region
+        self._held: dict[int, _Pane] = {}
+
+    @property
+    def panes(self) -> list[int]:
+        return sorted(self._held)
+
+    def add(self, pane: int, points: NDArray[np.float64]) -> None:
+        d = len(self._region.center)
+        held = self._held.setdefault(pane, _Pane(np.zeros((d, d), np.int64)))
+        for first in range(0, len(points), 8192):  # so that sums of products are exact in doubles
+            small = self._region.small(points[first : first + 8192])
+            whole = small.astype(np.float64)
+            held.moments += (whole.T @ whole).astype(np.int64)
+            held.parts.append(small.astype(np.int16))
+
+    def drop(self, pane: int) -> None:
+        self._held.pop(pane, None)
+
+    def view(self, panes: Iterable[int]) -> PointView:
+        return PointView([self._held[pane] for pane in panes if pane in self._held], len(self._region.center))
+
+
+class PointView:
+    """A window: private, all of it."""
+
+    def __init__(self, panes: Sequence[_Pane], dimension: int) -> None:
+        rows = [np.empty((0, dimension), np.int16), *(part for pane in panes for part in pane.parts)]
+        self.rows = np.concatenate(rows).astype(np.int64)
+        self.moments = sum((pane.moments for pane in panes), np.zeros((dimension, dimension), np.int64))
+
+
+@dataclass(frozen=True)
+class BallCells:
+    """Boxes along integer directions (axes, d) that meet the ball, cut at multiples of `width` from `center`."""
+
+    directions: tuple[tuple[int, ...], ...]
+    center: tuple[int, ...]
+    width: int
+
+    def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which box each record lies in, along each axis: integers only."""
+        found: NDArray[np.int64] = (rows @ np.array(self.directions, np.int64).T - np.array(self.center)) // self.width
+        return found
+
+    def boxes(self) -> NDArray[np.int64]:
+        """All boxes that some record may lie in (s, axes)."""
+        # Rounded directions are a little longer than 1, or a little askew.
+        reach = math.ceil(REACH * FINE * (1 + len(self.directions[0]) * len(self.directions) / FINE)) + 1
+        sides = [range((-reach - c) // self.width, (reach - c) // self.width + 1) for c in self.center]
+        every = np.array(list(itertools.product(*sides)), np.int64)
+        low = every * self.width + np.array(self.center)
+        gap = np.maximum(np.maximum(low, -(low + self.width)), 0).astype(np.float64)
+        return np.asarray(every[(gap * gap).sum(axis=1) <= float(reach) ** 2])
+
+    def sums(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Records in each box (s,) and their sums (s, d)."""
+        boxes = self.boxes()
+        lowest = boxes.min(axis=0)
+        shape = tuple((boxes.max(axis=0) - lowest + 1).tolist())
+        order = np.full(math.prod(shape), -1, np.int64)
+        order[np.ravel_multi_index((boxes - lowest).T, shape)] = np.arange(len(boxes))
+        cells = order[np.ravel_multi_index((self.places(rows) - lowest).T, shape)]
+        counts, sums = np.bincount(cells, minlength=len(boxes)), np.zeros((len(boxes), rows.shape[1]), np.int64)
+        np.add.at(sums, cells, rows)
+        return counts, sums
+
+
+def ball_cells(
+    directions: NDArray[np.float64], center: NDArray[np.float64], noise: float, limit: float, axes: int
+) -> BallCells:
+    """The most cells along leading directions whose noise (of a sum, in parts of radius and records) is small."""
+    found = None
+    for t in range(min(axes, len(directions)), 0, -1):
+        whole = np.rint(directions[:t] * FINE).astype(np.int64)
+        middle = tuple(round(x) for x in (whole @ center).tolist())
+        for parts in (8, 6, 5, 4, 3, 2) if t > 1 else (64, 32, 16, 8, 6, 5, 4, 3, 2, 1):
+            cells = BallCells(tuple(map(tuple, whole.tolist())), middle, 2 * REACH * FINE // parts)
+            number = len(cells.boxes())
+            if number <= MOST_CELLS and math.sqrt(number) * noise <= limit:
+                return cells
+            found = cells
+    assert found is not None
+    return found

@@ -1,0 +1,15 @@
+"""Folders of tests lie in memory where there is room: an fsync costs nothing there. Tests kill processes, not machines,
+and what a process has written outlives it in either place. FCSTREAM_TEST_DISK=1 keeps them on the disk."""
+
+import os
+import shutil
+
+_MEMORY = "/dev/shm"
+
+
+def _is_roomy() -> bool:
+    return os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 * 2**30
+
+
+if os.environ.get("FCSTREAM_TEST_DISK") != "1" and _is_roomy():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)

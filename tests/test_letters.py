@@ -1,0 +1,235 @@
+"""Dead letters to every kind of broker, against real ones: all of them arrive, in order, and hold no content."""
+
+import contextlib
+import json
+import os
+import secrets
+import time
+
+import kafka_mock
+import pytest
+from click.testing import CliRunner
+from helpers import sample, service
+from test_connectors_mqtt import Proxy, free_port
+from test_connectors_nats import HOST as NATS
+from test_connectors_nats import server  # noqa: F401
+from test_connectors_rabbitmq import HOST as AMQP
+from test_connectors_rabbitmq import STREAMS, broker, declared, streams  # noqa: F401
+from test_live import LogSource, Rig
+
+from fcstream import Engine
+from fcstream.cli import main
+from fcstream.config import Config, Job
+from fcstream.connectors import letters as letters_module
+from fcstream.connectors import open_dead_letter, open_live
+from fcstream.connectors.files import DeadLetters
+from fcstream.errors import ConfigError, SinkError
+from fcstream.live import Service, Setting
+from fcstream.payloads import decoder_for
+from fcstream.records import Rejection
+
+REDIS = os.environ.get("FCSTREAM_REDIS", "127.0.0.1:6379")
+MQTT = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")
+SECRET = "s3cretWord"
+CONTENT = "sentinelContent"
+REJECTIONS = [
+    Rejection(reason, position, field)
+    for position in range(700)
+    for reason, field in (("broken_record", None), ("missing", "temperature"), ("late", None))
+]
+
+
+@contextlib.contextmanager
+def kafka(request, name):
+    pytest.importorskip("confluent_kafka")
+    with kafka_mock.mock() as (address, _):
+        yield f"kafka://{address}/{name}", f"kafka://{address}/{name}"
+
+
+@contextlib.contextmanager
+def redis(request, name):
+    module = pytest.importorskip("redis")
+    host, _, port = REDIS.partition(":")
+    with contextlib.closing(module.Redis(host, int(port))) as client:
+        service("Redis (FCSTREAM_REDIS names another host:port)", client.ping)
+        yield (f"redis://{REDIS}/0?stream={name}",) * 2
+        client.delete(name)
+
+
+@contextlib.contextmanager
+def nats(request, name):
+    pytest.importorskip("nats")
+    found = request.getfixturevalue("server")
+    found.js("add_stream", name=name, subjects=[name])
+    yield f"nats://{NATS}/{name}?subject={name}", f"nats://{NATS}/{name}"
+    found.js("delete_stream", name)
+
+
+@contextlib.contextmanager
+def mqtt(request, name):
+    pytest.importorskip("paho.mqtt.client")
+    url = f"mqtt://{MQTT}/{name}"
+    service("MQTT (FCSTREAM_MQTT names another host:port)", lambda: open_live(f"{url}?session=60", name).close())
+    yield url, f"{url}?session=60"  # a session that lasts: it gets what comes from now on
+
+
+@contextlib.contextmanager
+def amqp(request, name):
+    request.getfixturevalue("broker")
+    with declared("quorum") as queue:
+        yield (f"amqp://{AMQP}/?queue={queue}",) * 2
+
+
+@contextlib.contextmanager
+def rabbitmq_stream(request, name):
+    request.getfixturevalue("streams")
+    with declared("stream") as stream:
+        yield (f"rabbitmq-stream://{STREAMS}/?stream={stream}",) * 2
+
+
+def read(url, name, wanted):
+    """All that is there, message by message; waits for so many lines."""
+    found, until = [], time.monotonic() + 20
+    with contextlib.closing(open_live(url, name)) as opened:
+        while sum(len(body.splitlines()) for body in found) < wanted and time.monotonic() < until:
+            if hasattr(opened, "poll"):
+                found += [body for chunk in opened.poll(1000, 0.5) for body in chunk.bodies]
+            else:
+                received = opened.receive(1000, 0.5)
+                found += [one.body for one in received]
+                opened.acknowledge(received)
+    return found
+
+
+@pytest.mark.parametrize("place", [kafka, redis, nats, mqtt, amqp, rabbitmq_stream], ids=lambda place: place.__name__)
+def test_every_rejection_arrives(request, tmp_path, place):
+    """The same lines as in a file, in messages that no broker finds too large; all are there before `close`."""
+    name = f"fcstream-test-{secrets.token_hex(6)}"
+    with contextlib.closing(DeadLetters(str(tmp_path / "file.jsonl"))) as file:
+        file.write(REJECTIONS)
+    lines = (tmp_path / "file.jsonl").read_bytes().splitlines()
+    with place(request, name) as (to, at), contextlib.closing(open_dead_letter(to)) as opened:
+        opened.write([])
+        opened.write(REJECTIONS)
+        opened.write(REJECTIONS[:1])  # told again after a restart: there again
+        bodies = read(at, name, len(lines) + 1)
+    assert b"\n".join(bodies).splitlines() == lines + lines[:1]
+    assert len(bodies) > 2
+    assert all(len(body) <= letters_module.MESSAGE_BYTES for body in bodies)
+
+
+def test_nothing_is_committed_past_a_letter_that_was_not_taken(request, tmp_path):
+    """The place for letters goes away: the stream starts over until it is back, and loses neither letter nor record."""
+    port, door = int(REDIS.partition(":")[2]), free_port()
+    with redis(request, f"fcstream-test-{secrets.token_hex(6)}") as (to, at):
+        rig = Rig(tmp_path)
+        proxies = [Proxy(port, door=door)]
+        letters = open_dead_letter(f"{to.replace(REDIS, f'127.0.0.1:{door}')}&patience=0.1")
+        letters.write(REJECTIONS[:1])
+        proxies[0].close()
+
+        def engine(keys):
+            return Engine(rig.config, on_rejection=letters.write)
+
+        def serve(until):
+            def on_step(it):
+                if until():
+                    it.stop()
+
+            setting = Setting(decoder_for("json", Job.of(rig.config).schema), lambda: rig.clock.now_ms)
+            made = Service(engine, lambda: rig.source(), lambda: rig.sink, setting)
+            made.run(on_step)
+            return made
+
+        rig.send(0, [1, 2, 3])
+        rig.send(0, [4], body=json.dumps({"ts_ms": CONTENT}).encode())
+        rig.send(0, [5, 6])
+        rig.clock.now_ms = 13_000  # the window is over
+        opened = []
+
+        def source():
+            opened.append(rig.log.committed[0])
+            if len(opened) == 3:
+                assert rig.sink.releases == []
+                proxies.append(Proxy(port, door=door))
+            return LogSource(rig.log)
+
+        rig.source = source
+        try:
+            made = serve(lambda: rig.log.committed[0] == 6)
+        finally:
+            letters.close()
+            proxies[-1].close()
+        assert opened[:3] == [0, 0, 0]
+        assert made.counters.restarts >= 2
+        assert [round(release.count) for release in rig.sink.releases] == [5]
+        bodies = read(at, "reader", 2)
+        assert {json.loads(line)["position"] for body in bodies[1:] for line in body.splitlines()} == {3}
+        assert CONTENT.encode() not in b"".join(bodies)
+
+
+def test_a_place_that_is_away_is_told_and_tried_again(request, caplog):
+    door = free_port()
+    with redis(request, f"fcstream-test-{secrets.token_hex(6)}") as (to, _):
+        away = to.replace("redis://", f"redis://u:{SECRET}@").replace(REDIS, f"127.0.0.1:{door}")
+        opened = open_dead_letter(f"{away}&patience=0.1")
+        assert "dead letters: redis://***@127.0.0.1" in caplog.text
+        opened.write([])
+        with pytest.raises(SinkError, match="start the server") as caught:
+            opened.write(REJECTIONS[:1])
+        opened.close()
+        opened.close()
+    assert SECRET not in caplog.text + str(caught.value)
+
+
+def test_the_command_sends_them_too(request, tmp_path):
+    lines = ['{"ts_ms": 1, "a": 20.0, "b": 50.0}', CONTENT, '{"ts_ms": 2, "a": 20.0}']
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    count = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None}
+    config = sample(
+        release=count,
+        source={"url": f"jsonl:{tmp_path}/in.jsonl"},
+        sink={"url": f"jsonl:{tmp_path}/out.jsonl"},
+        ledger={"url": f"sqlite:{tmp_path}/ledger.db"},
+    )
+    (tmp_path / "c.toml").write_text(toml(config))
+    with redis(request, f"fcstream-test-{secrets.token_hex(6)}") as (to, at):
+        done = CliRunner().invoke(main, ["run", str(tmp_path / "c.toml"), "--dead-letter", to])
+        assert done.exit_code == 0, done.output
+        found = b"\n".join(read(at, "reader", 2)).splitlines()
+    assert [json.loads(line)["position"] for line in found] == [1, 2]
+    assert [json.loads(line)["field"] for line in found] == [None, "b"]
+
+
+def toml(mapping):
+    """Of sections of plain values, and lists of such."""
+    text = []
+    for name, section in mapping.items():
+        for one in section if isinstance(section, list) else [section]:
+            text.append(f"[[{name}]]" if isinstance(section, list) else f"[{name}]")
+            text += [f"{key} = {json.dumps(value)}" for key, value in one.items()]
+    return "\n".join(text)
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        (f"ftp://u:{SECRET}@h/x", "begin with one of amqp, .*redis.*, got 'ftp'"),
+        (f"postgresql://u:{SECRET}@h/d?table=t", "got 'postgresql'"),
+        (f"https://u:{SECRET}@h/d", "got 'https'"),
+        (f"redis://u:{SECRET}@h/0", "must name `stream`"),
+        ("jsonl:-", "got 'jsonl'"),
+    ],
+)
+def test_wrong_addresses(url, what):
+    with pytest.raises(ConfigError, match=rf"^dead_letter\.url: .*{what}") as caught:
+        open_dead_letter(url)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("role", ["source", "sink"])
+def test_not_where_records_or_releases_are(role):
+    url = f"redis://u:{SECRET}@h/0?stream=s"
+    with pytest.raises(ConfigError, match=r"dead_letter\.url: must be a queue of its own") as caught:
+        Config.from_mapping(sample(**{role: {"url": url}}, dead_letter={"url": url}))
+    assert SECRET not in str(caught.value)

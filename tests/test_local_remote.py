@@ -1,0 +1,307 @@
+"""Devices over real transports: MQTT by the machine's broker, HTTP by a server of our own."""
+
+import contextlib
+import itertools
+import json
+import os
+import socket
+import threading
+import time
+import urllib.request
+
+import numpy as np
+import pytest
+from helpers import service
+
+from fcstream.budgets import BudgetSchedule
+from fcstream.errors import ConfigError, LedgerError, SourceError
+from fcstream.local import Box, Component, Euclidean, FileJournal, LocalBudget, LocalFilter, RangeCount, Rounds, Series
+from fcstream.local.gateway import LARGEST, Direct, Gateway, Remote, message_of
+from fcstream.local.journal import MemoryJournal
+from fcstream.local.mqtt import MqttGateway, MqttTransport
+from fcstream.local.questions import Ask, answered, canonical
+from fcstream.local.simulation import Fleet
+from fcstream.local.web import HttpTransport, app
+from fcstream.noise import Noise, SeededEntropy
+
+HOST = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")
+PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=1.0, unit=100.0)
+CROWD = np.random.default_rng(7).normal(500, 180, (60, 2))
+QUERY = RangeCount("place", PLANE, Box((1000, 1000), (300, 300)))
+BUDGETS = np.full(60, 3 * 10**9)
+NAMES = itertools.count()
+
+
+def devices(seed=1, rho=10, journal=None, count=60):
+    noise, journal = Noise(SeededEntropy(seed)), journal or MemoryJournal()
+    budget = LocalBudget.concentrated(rho)
+    return [
+        LocalFilter(budget, {"place": Component(PLANE, row)}, journal, name=f"d{i}", noise=noise)
+        for i, row in enumerate(CROWD[:count].tolist())
+    ]
+
+
+def addresses(gateway="g", count=60):
+    return [(gateway, f"d{i}") for i in range(count)]
+
+
+def same(a, b):
+    return a.value == b.value and all(
+        (getattr(a.transcript, name) == getattr(b.transcript, name)).all() for name in ("sums", "state", "consumed")
+    )
+
+
+class Lossy(Direct):
+    """Loses some messages, delivers some twice, some too late, some in another order."""
+
+    def __init__(self, gateways, fates):
+        super().__init__(gateways)
+        self.fates = iter(fates)
+        self.late = {}
+
+    def exchange(self, messages, timeout_s):
+        came = dict(self.late)
+        self.late = {}
+        for batch, message in sorted(messages.items(), reverse=True):
+            fate = next(self.fates)
+            if fate == "lost":
+                continue
+            found = super().exchange({batch: message}, timeout_s)
+            if fate == "twice":
+                assert super().exchange({batch: message}, timeout_s) == found
+            if fate == "unheard":
+                continue
+            (self.late if fate == "late" else came).update(found)
+        return came
+
+
+def test_lost_doubled_and_late_messages_change_nothing():
+    expected = QUERY.run(Fleet(devices()), "q", BUDGETS, "PM1", Rounds(4))
+    plain = Remote(Direct({"g": Gateway(devices())}), addresses(), batch=60)
+    assert same(QUERY.run(plain, "q", BUDGETS, "PM1", Rounds(4)), expected)
+    held = devices()
+    fates = itertools.cycle(["unheard", "twice", "late", "on time", "lost"])
+    lossy = Remote(Lossy({"g": Gateway(held)}, fates), addresses(), batch=7, tries=9)
+    answer = QUERY.run(lossy, "q", BUDGETS, "PM1", Rounds(4))
+    assert answer.missing == 0
+    assert [d.spent.rho_nano for d in held] == answer.transcript.consumed.tolist()  # nobody paid twice
+    assert same(QUERY.run(plain, "q", BUDGETS, "PM1", Rounds(4)), expected)  # asked again: the same bytes
+
+
+def test_who_stays_silent_counts_as_charged():
+    gone = Remote(Direct({"g": Gateway(devices(count=40))}), addresses(), batch=9, tries=2)
+    answer = QUERY.run(gone, "q", BUDGETS, "BM1")
+    assert answer.missing == 20
+    assert answer.saving == 0
+    silent = Remote(Direct({}), addresses(), tries=2)
+    assert QUERY.run(silent, "q", BUDGETS, "PM1").missing == 60
+
+
+def test_bad_messages_are_refused_and_cost_nothing():
+    held = devices()
+    gateway = Gateway(held)
+    one = Ask("q", 1, "place", PLANE.as_dict(), {"kind": "point"}, 0)
+    good = json.loads(message_of(one, "b", [("d1", 5), ("nobody", 5)]))
+    for change in (
+        {"batch": 5},
+        {"batch": "x" * 300},
+        {"to": "d1"},
+        {"to": [["d1"]]},
+        {"to": [["d1", 1.5]]},
+        {"to": [["d1", True]]},
+        {"loss": "euros"},
+        {"ask": []},
+        {"ask": {}},
+        {"extra": 1},
+    ):
+        assert json.loads(gateway.answer(canonical(good | change)))["reason"] == "malformed"
+    for data in (b"", b"{", b"[]", b"null", b" " * (LARGEST + 1)):
+        assert json.loads(gateway.answer(data))["reason"] == "malformed"
+    assert all(d.spent.rho_nano == 0 for d in held)
+    said = json.loads(gateway.answer(canonical(good)))["replies"]
+    assert said[0]["status"] == "answered"
+    assert said[1] is None
+    assert gateway.names[:2] == ["d0", "d1"]
+
+
+def test_the_fast_reply_is_the_canonical_one():
+    one = Ask('q"\\é', 3, "place", {}, {}, 7)
+    for values, private in (([1, -2], True), ([], False)):
+        data = answered(one, values, private)
+        assert canonical(json.loads(data)) == data
+
+
+def test_gateways_share_a_journal_and_come_back(tmp_path):
+    path = tmp_path / "state"
+    journal = FileJournal(path)
+    remote = Remote(Direct({"g": Gateway(devices(journal=journal))}), addresses(), batch=13)
+    first = QUERY.run(remote, "q", BUDGETS, "PM1", Rounds(4))
+    journal.close()
+    journal = FileJournal(path)
+    again = devices(seed=9, journal=journal)
+    assert [d.spent.rho_nano for d in again] == first.transcript.consumed.tolist()
+    remote = Remote(Direct({"g": Gateway(again)}), addresses(), batch=5)
+    assert same(QUERY.run(remote, "q", BUDGETS, "PM1", Rounds(4)), first)
+    journal.close()
+
+
+# -- MQTT ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def url():
+    def probe():
+        host, _, port = HOST.partition(":")
+        socket.create_connection((host, int(port)), 2).close()
+
+    service("MQTT", probe)
+    return f"mqtt://{HOST}/fcstream-test-{os.getpid()}-{next(NAMES)}"
+
+
+def test_over_mqtt(url, tmp_path):
+    held = devices(rho=20)
+    with contextlib.ExitStack() as stack:
+        stack.callback(MqttGateway(url, "one", Gateway(held[:30])).close)
+        stack.callback(MqttGateway(url, "two", Gateway(held[30:])).close)
+        transport = MqttTransport(url)
+        stack.callback(transport.close)
+        named = [("one" if i < 30 else "two", f"d{i}") for i in range(60)]
+        remote = Remote(transport, named, batch=8, timeout_s=10)
+        schedule = BudgetSchedule(20 * 10**9, 3)
+        series = Series(remote, schedule, "s", tmp_path / "books")
+        series.run(QUERY, "PM1", Rounds(4))
+        # The analyst dies in the second query, after two rounds, and starts again elsewhere.
+        asked = []
+
+        class Dying(Remote):
+            def ask(self, question, who, costs):
+                if question.round == 3:
+                    raise KeyboardInterrupt
+                asked.append(super().ask(question, who, costs))
+                return asked[-1]
+
+        dying = Series(Dying(transport, named, batch=8), schedule, "s", tmp_path / "books")
+        with pytest.raises(KeyboardInterrupt):
+            dying.run(QUERY, "PM1", Rounds(4))
+        spent = [d.spent.rho_nano for d in held]
+        other = MqttTransport(url)
+        stack.callback(other.close)
+        heard = []
+
+        class Listening(Remote):
+            def ask(self, question, who, costs):
+                heard.append(super().ask(question, who, costs))
+                if question.round == 2:
+                    assert [d.spent.rho_nano for d in held] == spent  # replayed: nobody pays twice
+                return heard[-1]
+
+        again = Series(Listening(other, named, batch=8), schedule, "s", tmp_path / "books")
+        answer = again.run(QUERY, "PM1", Rounds(4))
+        assert answer.missing == 0
+        for before, after in zip(asked, heard, strict=False):
+            assert (before[1] == after[1]).all()
+        assert (20 * 10**9 - again.account.remaining).tolist() == [d.spent.rho_nano for d in held]
+
+
+def test_mqtt_gateways_reply_where_replies_belong_only(url):
+    from paho.mqtt import client as paho
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+
+    prefix = url.rpartition("/")[2]
+    host, _, port = HOST.partition(":")
+    heard, ready = [], threading.Event()
+    gateway = MqttGateway(url, "one", Gateway(devices()))
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    client.on_message = lambda _c, _d, message: heard.append(message.topic)
+    client.on_subscribe = lambda *_: ready.set()
+    client.connect(host, int(port))
+    client.subscribe(f"{prefix}/#", qos=1)
+    client.loop_start()
+    assert ready.wait(10)
+    try:
+        for topic in (None, f"{prefix}/elsewhere", f"{prefix}/reply/#", f"{prefix}/reply/me"):
+            properties = Properties(PacketTypes.PUBLISH)
+            if topic:
+                with contextlib.suppress(Exception):
+                    properties.ResponseTopic = topic
+            client.publish(f"{prefix}/ask/one", b"{}", qos=1, properties=properties)
+        until = time.monotonic() + 10
+        while f"{prefix}/reply/me" not in heard and time.monotonic() < until:
+            time.sleep(0.02)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+        gateway.close()
+    assert set(heard) == {f"{prefix}/ask/one", f"{prefix}/reply/me"}
+
+
+def test_an_mqtt_gateway_that_cannot_write_stops(url, tmp_path):
+    journal = FileJournal(tmp_path / "state")
+    gateway = MqttGateway(url, "one", Gateway(devices(journal=journal)))
+    transport = MqttTransport(url)
+    try:
+        os.close(journal._file)
+        remote = Remote(transport, addresses("one"), timeout_s=0.5, tries=2)
+        assert QUERY.run(remote, "q", BUDGETS, "BM1").missing == 60
+        with pytest.raises(LedgerError):
+            gateway.wait(threading.Event())
+    finally:
+        journal._file = -1
+        gateway.close()
+        transport.close()
+
+
+def test_mqtt_addresses():
+    for bad in ("mqtt://h/a/%23", "mqtt://h", "amqp://h/a", "mqtt://h/a?wrong=1"):
+        with pytest.raises(ConfigError):
+            MqttTransport(bad)
+    with pytest.raises(SourceError) as caught:
+        MqttTransport("mqtt://u:s3cret@127.0.0.1:9/a")
+    assert "s3cret" not in str(caught.value)
+
+
+# -- HTTP ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def served(gateway):
+    import uvicorn
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app(gateway), log_level="critical", lifespan="off"))
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    try:
+        until = time.monotonic() + 10
+        while not server.started and time.monotonic() < until:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        listener.close()
+
+
+def test_over_http():
+    held = devices()
+    expected = QUERY.run(Fleet(devices()), "q", BUDGETS, "PM1", Rounds(4))
+    with served(Gateway(held)) as base:
+        transport = HttpTransport()
+        remote = Remote(transport, addresses(base), batch=60)
+        answer = QUERY.run(remote, "q", BUDGETS, "PM1", Rounds(4))
+        assert same(answer, expected)
+        assert same(QUERY.run(remote, "q", BUDGETS, "PM1", Rounds(4)), expected)  # replayed
+        with urllib.request.urlopen(f"{base}/live", timeout=5) as response:
+            assert response.read() == b"live"
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(f"{base}/ask", b" " * (LARGEST + 5), timeout=10)
+        assert caught.value.code == 413
+        caught.value.close()
+        both = Remote(transport, [*addresses(base, 30), *addresses("http://127.0.0.1:9", 30)], timeout_s=2, tries=2)
+        half = QUERY.run(both, "r", BUDGETS, "BM1")
+        assert half.missing == 30
+        with pytest.raises(ConfigError):
+            transport.exchange({"b": ("file:///etc/passwd", b"")}, 1)
+        transport.close()
+    assert max(d.spent.rho_nano for d in held) <= 10**10
