@@ -11,7 +11,7 @@ from .lattice import Feature, Grid, Lattice
 from .ledgers import Request, Terms, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK
 from .noise import Noise, SeededEntropy
-from .releases.base import Mechanism, Release
+from .releases.base import Answer, Mechanism, Outcome, Release
 from .releases.diameter import SearchOptions
 from .releases.histogram import HistogramOptions
 from .releases.marginals import MarginalsOptions
@@ -19,7 +19,7 @@ from .releases.options import Options, Setting
 from .releases.quantiles import QuantilesOptions
 from .releases.synthetic import SyntheticOptions
 from .releases.variance import VarianceOptions
-from .zcdp import DPLoss, zcdp_of_dp
+from .zcdp import DPLoss, PrivacyLoss, zcdp_of_dp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -540,22 +540,27 @@ def _answer(options: Options, rows: NDArray[np.float64], grid: Grid, noise: Nois
     verdict = ledger.charge([Request(WindowKey(0, 0), mechanism.loss, (STREAM_BLOCK,))])[0]
     assert verdict.charge is not None
     outcome = mechanism.release(counter.view([0]), verdict.charge, noise)
-    answer = mechanism.answer(outcome, grid)
+    answer, spent = mechanism.answer(outcome, grid), mechanism.loss - verdict.charge.unused
+    return _told(mechanism.kind, outcome, answer, spent, mechanism.loss, noise)
+
+
+def _told(kind: str, outcome: Outcome, answer: Answer, spent: PrivacyLoss, most: PrivacyLoss, noise: Noise) -> Release:
+    """What was answered about an array, and what it cost of what it could."""
     return Release(
         stream="array",
         window_open_ms=0,
         window_close_ms=0,
         status="refused" if outcome.reason else "released",
         reason=outcome.reason,
-        kind=mechanism.kind,
+        kind=kind,
         value=answer.value,
         sigma=answer.sigma,
         count=outcome.count,
         core_count=outcome.core_count,
-        rho=mechanism.loss.rho,
-        delta=mechanism.loss.delta,
-        guarantee=mechanism.loss.as_dict(),
-        spent=verdict.spent.as_dict(),
+        rho=spent.rho,
+        delta=spent.delta,
+        guarantee=most.as_dict(),
+        spent=spent.as_dict(),
         private=noise.private,
         parts=answer.parts,
     )

@@ -173,16 +173,24 @@ class PrivateMixture:
     status, reason, spent, private
         As of `PrivateCenters`.
     weights : float64 (k,) or None
-    means : float64 (k, d) or None
+    means, sigma : float64 (k, d) or None
+        In the rows' units, ascending, and the standard deviation of their noise.
     covariances : float64 (k, d, d) or None
         In the rows' units, positive semidefinite.
+    counts : int64 (k,) or None
+        Noisy number of rows that each was learned from: of half of all.
+    tuples : int or None
+        Noisy number of shards that agreed.
     """
 
     status: str
     reason: str | None
     weights: NDArray[np.float64] | None
     means: NDArray[np.float64] | None
+    sigma: NDArray[np.float64] | None
     covariances: NDArray[np.float64] | None
+    counts: NDArray[np.int64] | None
+    tuples: int | None
     spent: PrivacyLoss
     private: bool
 
@@ -198,7 +206,7 @@ def private_mixture(
     size_hint: int,
     step: float,
     center: Sequence[float] | None = None,
-    oracle: str | Oracle = "gaussians",
+    oracle: str | Oracle = "auto",
     method: str = "auto",
     noise: Noise | None = None,
 ) -> PrivateMixture:
@@ -218,7 +226,8 @@ def private_mixture(
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. (rho, delta)-zCDP: a row is in one half, and in one part of it.
+    Unit: one row. Relation: add or remove. (rho, delta)-zCDP: a row is in one half, and in one part of it. A refusal
+    costs what it started.
 
     Source
     ------
@@ -228,8 +237,7 @@ def private_mixture(
     where = _center(center, rows.shape[1])
     job = ClusterJob(k, where, float(ball), max(1, size_hint // 2), oracle, spread=spread, method=method)
     lattice, noise = Lattice(step), noise or Noise()
-    loss = _loss(rho, delta)
-    made = Learned(job.mechanism(loss, lattice), loss.rho_nano, lattice.radius_squared(spread, "spread"))
+    made = Learned.of(job, _loss(rho, delta), lattice)
     charge = _charge(made.loss)
     found = made.release(_view(rows, job, lattice), noise, charge.start)
     return PrivateMixture(
@@ -237,8 +245,11 @@ def private_mixture(
         reason=found.reason,
         weights=found.weights,
         means=None if found.means is None else found.means * step,
+        sigma=None if found.sigma is None else found.sigma * step,
         covariances=None if found.covariances is None else found.covariances * step * step,
-        spent=made.loss,
+        counts=found.counts,
+        tuples=found.tuples,
+        spent=made.loss - charge.unused,
         private=noise.private,
     )
 
