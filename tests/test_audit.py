@@ -31,7 +31,8 @@ class Weak(Noise):
         return super().discrete_gaussian(variance * Fraction(self._factor) ** 2, size)
 
     def discrete_laplace(self, scale, size):
-        return super().discrete_laplace(max(scale * Fraction(self._factor), Fraction(1, 2**20)), size)
+        weaker = Fraction(float(scale) * self._factor).limit_denominator(10**6) or Fraction(1, 10**6)
+        return super().discrete_laplace(scale if self._factor == 1 else weaker, size)
 
 
 def releases(raw, runs, make_noise, **sections):

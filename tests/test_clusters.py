@@ -685,12 +685,22 @@ def test_a_lloyd_step_costs_its_loss_once_and_finds_the_means(method):
     view, paid = view_of(three(n=6000)), Paid()
     step = LloydStep(PrivacyLoss.charge(0.2, 1e-8), (0, 0), 10_000**2, method=method)
     found, counts = step.release(view, BASE + 300, seeded(2), paid)
-    assert paid.total == step.loss
+    assert paid.total == PrivacyLoss(step.loss.rho_nano, step.loss.delta_femto if method == "friendly" else 0)
+    assert len(paid.stages) == 2  # one for all parts' counts, one for their sums
     assert np.abs(found.value - BASE).max() < 5 * np.nanmax(found.sigma) + 20
     assert abs(counts - 2000).max() < 300
     if method == "ball":
         tight = LloydStep(step.loss, (0, 0), 10_000**2, 600**2).release(view, BASE + 300, seeded(2), Paid())[0]
         assert np.nanmax(tight.sigma) < 0.2 * np.nanmax(found.sigma)
+
+
+@pytest.mark.parametrize("method", ["ball", "friendly"])
+def test_a_lloyd_step_over_nothing_costs_its_counts(method):
+    step, paid = LloydStep(PrivacyLoss.charge(0.2, 1e-8), (0, 0), 10_000**2, method=method), Paid()
+    found, _ = step.release(view_of(np.empty((0, 2))), BASE, seeded(2), paid)
+    assert np.isnan(found.sigma).all()
+    assert len(paid.stages) == 1
+    assert paid.total.rho < 0.1
 
 
 def test_a_part_with_too_few_records_keeps_its_center():

@@ -49,7 +49,8 @@ ALSO = {
     ),
     "centers/friendly, searched": ({**CLUSTERS, "kind": "centers", "method": "friendly", "radius": "search"}, True),
     "centers/auto, learning": ({**CLUSTERS, "kind": "centers", "oracle": "minibatch"}, True),
-    "centers/auto, one": ({**CLUSTERS, "kind": "centers", "k": 1}, True),
+    # Fixed tuples of empty shards agree, and so are averaged.
+    "centers/auto, one": ({**CLUSTERS, "kind": "centers", "k": 1}, False),
     "centers/auto, fallback": ({**CLUSTERS, "kind": "centers", "fallback": "lloyd"}, True),
 }
 DATA = {
@@ -96,7 +97,7 @@ def test_degenerate_data(name, data):
         assert found.value is found.sigma is None
         assert not gives_back or paid.rho < 0.9 * most.rho
     if len(DATA[data]) < 2:
-        counted = name in ("count", "histogram", "marginals", "centers/auto, fallback")
+        counted = name in ("count", "histogram", "marginals")
         assert (found.reason is None) == counted
     if name in ("count", "histogram"):
         assert abs(found.count - len(DATA[data])) < 10

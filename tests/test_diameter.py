@@ -221,7 +221,7 @@ def test_array_function_searches():
     answer = fcstream.private_mean(rows, radius="search", radius_min=0.01, radius_max=80, **common)
     assert answer.status == "released"
     assert np.abs(np.array(answer.value) - 20).max() < 0.2
-    assert answer.rho == 1
+    assert 0.95 < answer.rho <= 1  # checks that were not needed are not paid
     assert answer.delta == 1e-8
     for wrong in (
         {"radius": "search"},

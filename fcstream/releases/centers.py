@@ -192,7 +192,9 @@ class ClusterRelease(MechanismBase):
         if outcome.value is None or outcome.sigma is None:
             return Answer(None, None, features, transforms)
         values, widths = [grid.values(x) for x in outcome.value], [grid.widths(x) for x in outcome.sigma]
-        return Answer(values, widths, features, transforms, outcome.parts)
+        # What was not measured has no deviation: None, as it is null wherever the release is read again.
+        known = [[x if math.isfinite(x) else None for x in width] for width in widths]
+        return Answer(values, known, features, transforms, outcome.parts)
 
     def predicted(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
         steps, step = self.forecast(size).sigma, grid.lattice.step

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ConfigError
 from ..shards import Shards, ShardView
 from ..zcdp import PrivacyLoss
-from .averages import BallAverage, Estimate, FriendlyAverage, Start, to_center
+from .averages import BallAverage, Estimate, FriendlyAverage, Start, in_parts, to_center
 from .base import Forecast, Outcome
 from .ktuples import BallCenters
 from .tuples import TupleAverage, TwoCores
@@ -113,24 +113,29 @@ class LloydStep:
     def release(
         self, view: WindowView, centers: NDArray[np.float64], noise: Noise, start: Start
     ) -> tuple[Estimate, NDArray[np.int64]]:
-        """New centers with value and sigma (k, d), and the parts' noisy counts (k,); sigma nan where one was kept."""
-        start(self.loss)
+        """New centers with value and sigma (k, d), and the parts' noisy counts (k,); sigma nan where one was kept.
+
+        `start` is told of the counts, and of the sums if any part has enough records for one.
+        """
+        begin = in_parts(start)
         labels = nearest_labels(view, centers, self.origin, self.ball_squared)
         value, sigma = centers.copy(), np.full_like(centers, np.nan)
         counts = np.zeros(len(centers), np.int64)
         for j in range(len(centers)):
-            found, counts[j] = self._part(view.select(labels == j), to_center(centers[j]), noise)
+            found, counts[j] = self._part(view.select(labels == j), to_center(centers[j]), noise, begin())
             if found is not None:
                 value[j], sigma[j] = found.value, found.sigma
         return Estimate(value, sigma, int(counts.sum())), counts
 
-    def _part(self, part: Selection, center: NDArray[np.float64], noise: Noise) -> tuple[Estimate | None, int]:
+    def _part(
+        self, part: Selection, center: NDArray[np.float64], noise: Noise, start: Start
+    ) -> tuple[Estimate | None, int]:
         if self.method == "friendly":
-            found = self.friendly.release(part, noise)
+            found = self.friendly.release(part, noise, start)
             return found, 0 if found is None else found.count + self.friendly.offset
         if self.spread_squared is not None:
-            return self.ball.release(part, center, self.spread_squared, noise)
-        return self.ball.release(part, np.array(self.origin, np.float64), self.ball_squared, noise)
+            return self.ball.release(part, center, self.spread_squared, noise, start)
+        return self.ball.release(part, np.array(self.origin, np.float64), self.ball_squared, noise, start)
 
 
 @dataclass(frozen=True)

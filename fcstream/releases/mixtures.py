@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import ConfigError
 from ..shards import Shards
 from ..zcdp import PrivacyLoss
-from .averages import BallAverage, gaussian_variance, to_center
+from .averages import BallAverage, _no_stages, gaussian_variance, in_parts, to_center
 from .base import Answer, Forecast, Outcome
 from .centers import ClusterOptions, ClusterRelease, checked
 from .clusters import chance_of, nearest_labels
@@ -146,22 +146,24 @@ class PartLearner:
 
     def release(
         self, view: WindowView, part: NDArray[np.bool_], points: NDArray[np.float64], center: NDArray[np.float64],
-        noise: Noise,
+        noise: Noise, start: Start = _no_stages,
     ) -> Part:  # fmt: skip
-        """What the records of the part of a view say."""
+        """What the records of the part of a view say; `start` is told of three stages: count, sum, second moments."""
         from .._kernels import clusters
 
         d = self.dimension
-        found, count = self.average.release(view.select(part), center, self.spread_squared, noise)
+        found, count = self.average.release(view.select(part), center, self.spread_squared, noise, start)
+        if found is None:
+            return Part(count, center, None, np.zeros((d, d)), 0.0)
+        rest = self.rho_nano - self.rho_nano // 3
+        start(PrivacyLoss(rest))
         shift = max(0, math.ceil((self.spread_squared.bit_length() - _PRODUCT_BITS) / 2))
         clipped = np.empty((int(np.count_nonzero(part)), d), np.int64)
         clusters.clip(np.ascontiguousarray(points[part] - center), float(self.spread_squared), shift, clipped)
         ball = -(-self.spread_squared // 4**shift)
-        variance = gaussian_variance(ball * ball, self.rho_nano - self.rho_nano // 3)
+        variance = gaussian_variance(ball * ball, rest)
         rows, columns = np.triu_indices(d)
         products = (clipped.T @ clipped)[rows, columns] + noise.discrete_gaussian(variance, len(rows))
-        if found is None:
-            return Part(count, center, None, np.zeros((d, d)), 0.0)
         second = np.zeros((d, d))
         second[rows, columns] = products / count * 4.0**shift
         second = second + np.triu(second, 1).T
@@ -228,7 +230,7 @@ class PrivateMixture:
         return PartLearner(self.learner_nano, len(self.shards.origin), self.spread_squared)
 
     def release(self, view: WindowView, noise: Noise, start: Start) -> Mixture:
-        """The mixture of one window, or a refusal; `start` is told of every stage, and of the whole in the end."""
+        """The mixture of one window, or a refusal; `start` is told of every stage."""
         points = view.points()
         half = noise.uniform_integers(2, len(points)) == 1
         return self.from_tuples(self.shards.tuples_of(points[half], noise), half, view, noise, start)
@@ -237,20 +239,29 @@ class PrivateMixture:
         self, tuples: NDArray[np.float64], half: NDArray[np.bool_], view: WindowView, noise: Noise, start: Start
     ) -> Mixture:
         """What follows the oracles; `half` (n,) are the records that made the tuples."""
-        points, spent = view.points(), [PrivacyLoss()]
+        points = view.points()
+        paid = learned = 0
 
         def counted(stage: PrivacyLoss) -> None:
-            spent[0] = spent[0] + stage
+            nonlocal paid
+            paid += stage.rho_nano
             start(stage)
+
+        def topped_up(stage: PrivacyLoss) -> None:
+            nonlocal paid, learned
+            learned += stage.rho_nano
+            if learned > paid:  # a record pays for one of the halves
+                start(PrivacyLoss(learned - paid))
+                paid = learned
 
         reason, rough = self.average.release(tuples, noise, counted)
         if rough is None:
             return Mixture(reason)
-        start(PrivacyLoss(max(0, self.learner_nano - spent[0].rho_nano)))
+        begin = in_parts(topped_up)
         labels = nearest_labels(view, rough.value, self.shards.origin, self.shards.ball_squared)
         labels[half] = -1
         parts = [
-            self.learner.release(view, labels == j, points, to_center(center), noise)
+            self.learner.release(view, labels == j, points, to_center(center), noise, begin())
             for j, center in enumerate(rough.value)
         ]
         if all(part.sigma is None for part in parts):
