@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .arrays import _charge, _loss, _rows
 from .errors import ConfigError
 from .friends import FriendCounts
 from .lattice import Lattice
-from .ledgers import Request, Terms, WindowKey, open_ledger
-from .ledgers.base import STREAM_BLOCK, Charge
 from .noise import Noise
 from .releases.cluster_plan import ClusterJob
 from .releases.mixtures import PrivateMixture as Learned
@@ -150,6 +149,7 @@ def private_centers(
     lattice, noise = Lattice(step), noise or Noise()
     mechanism = job.mechanism(_loss(rho, delta), lattice)
     charge = _charge(mechanism.loss)
+    charge.open(mechanism.loss)
     found = mechanism.find(_view(rows, job, lattice), noise, charge.start)
     released = found.centers is not None
     return PrivateCenters(
@@ -239,6 +239,7 @@ def private_mixture(
     lattice, noise = Lattice(step), noise or Noise()
     made = Learned.of(job, _loss(rho, delta), lattice)
     charge = _charge(made.loss)
+    charge.open(made.loss)
     found = made.release(_view(rows, job, lattice), noise, charge.start)
     return PrivateMixture(
         status="refused" if found.reason else "released",
@@ -254,28 +255,11 @@ def private_mixture(
     )
 
 
-def _loss(rho: float, delta: float) -> PrivacyLoss:
-    if not (0 < rho < 1e9 and 0 <= delta < 1):
-        raise ConfigError(
-            f"must be positive and below 1e9 (rho) and in [0, 1) (delta), got {rho:g}, {delta:g}", "rho, delta"
-        )
-    return PrivacyLoss.charge(rho, delta)
-
-
 def _center(center: Sequence[float] | None, dimension: int) -> tuple[float, ...]:
     where = tuple(float(x) for x in center) if center is not None else (0.0,) * dimension
     if len(where) != dimension:
         raise ConfigError(f"must list {dimension} numbers, got {len(where)}", "center")
     return where
-
-
-def _charge(loss: PrivacyLoss) -> Charge:
-    """An opened charge of a ledger that is forgotten with the answer."""
-    ledger = open_ledger("memory:", Terms("array", "stream", loss, ""))
-    charge = ledger.charge([Request(WindowKey(0, 0), loss, (STREAM_BLOCK,))])[0].charge
-    assert charge is not None
-    charge.open(loss)
-    return charge
 
 
 def _view(rows: NDArray[np.float64], job: ClusterJob, lattice: Lattice) -> WindowView:
@@ -286,13 +270,3 @@ def _view(rows: NDArray[np.float64], job: ClusterJob, lattice: Lattice) -> Windo
     friends = FriendCounts(rows.shape[1], None)
     friends.add(0, lattice.coordinates(rows[near]))
     return friends.view([0])
-
-
-def _rows(points: ArrayLike) -> NDArray[np.float64]:
-    try:
-        rows = np.asarray(points, np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError("must be a rectangular array of numbers", "points") from None
-    if rows.ndim != 2 or rows.shape[1] < 1:
-        raise ConfigError(f"must have shape (n, d) with d >= 1, got {rows.shape}", "points")
-    return rows
