@@ -28,6 +28,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -133,12 +134,12 @@ def read_source(broker: Broker, case: str, n: int) -> None:
     with opened(broker) as source:
         more = True
         while more:
-            count, last = 0, {}
-            for chunk in source.poll(POLL_MESSAGES, 1.0):
-                assert not decoder.decode(chunk.bodies, 0).rejections
-                count += len(chunk.bodies)
-                last[chunk.partition] = int(chunk.offsets[-1]) + 1
-            more = clock.took(count)
+            chunks = source.poll(POLL_MESSAGES, 1.0)
+            bodies = list(chain.from_iterable(chunk.bodies for chunk in chunks))
+            if bodies:
+                assert not decoder.decode(bodies, 0).rejections
+            last = {chunk.partition: int(chunk.offsets[-1]) + 1 for chunk in chunks}
+            more = clock.took(len(bodies))
             if last and (time.monotonic() > commit_at or not more):
                 source.commit(last)
                 commit_at = time.monotonic() + 1

@@ -13,10 +13,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from .connectors.base import Chunk
 from .connectors.retry import close_quietly, pauses
 from .engine import Engine
 from .errors import (
@@ -35,7 +37,7 @@ from .runner import refuse_strange_sink
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .connectors.base import Chunk, LiveSource, Share
+    from .connectors.base import LiveSource, Share
     from .records import Batch, LineDecoder
     from .releases.base import Release
     from .sinks import Sink
@@ -82,14 +84,17 @@ class _Progress:
         self._next = -1
 
     def fresh(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which messages were not counted before: sources give a partition in order, so one number tells."""
-        return offsets >= self._next
+        """Which messages were not seen before, and are from now on: sources give a partition in order, so one number
+        tells."""
+        found = offsets >= self._next
+        if len(offsets):
+            self._next = max(self._next, int(offsets[-1]) + 1)
+        return found
 
     def took(self, offsets: NDArray[np.int64], last_window: int) -> None:
         """Messages were counted; none of their records lies in a window after `last_window`."""
         if not self._waiting or last_window > self._waiting[-1][1]:
             self._waiting.append((int(offsets[0]), last_window))
-        self._next = max(self._next, int(offsets[-1]) + 1)
 
     def safe(self, open_window: int) -> int | None:
         """The offset to commit when all windows before `open_window` are sealed; None: nothing was read yet."""
@@ -234,38 +239,47 @@ class Session:
 
     def _read(self, wait_s: float) -> None:
         self._must_be_ours()  # a commit may have told: what is polled now would be gone with this session
-        for chunk in self._source.poll(POLL_MESSAGES, wait_s):
-            self._take(chunk)
+        chunks = [self._fresh(chunk) for chunk in self._source.poll(POLL_MESSAGES, wait_s)]
         self._must_be_ours()
+        chunks = [chunk for chunk in chunks if len(chunk.offsets)]
+        if self._places is None and chunks:
+            self._take(chunks)
+        else:  # which keys may come depends on the partition
+            for chunk in chunks:
+                self._take([chunk])
 
     def _must_be_ours(self) -> None:
         if self._source.generation != self._generation:
             raise _Rebalanced
 
-    def _take(self, chunk: Chunk) -> None:
-        """Count the messages of a chunk that were not counted before."""
-        progress = self._progress.setdefault(chunk.partition, _Progress())
-        fresh = progress.fresh(chunk.offsets)
-        offsets, stamps, bodies = chunk.offsets, chunk.stamps_ms, chunk.bodies
-        self._counters.messages += len(offsets)
-        if not fresh.all():
-            self._counters.duplicates += int(np.count_nonzero(~fresh))
-            offsets, stamps = offsets[fresh], stamps[fresh]
-            bodies = [body for body, new in zip(bodies, fresh.tolist(), strict=True) if new]
-        if len(offsets) == 0:
-            return
-        batch = self._decode(bodies)
+    def _fresh(self, chunk: Chunk) -> Chunk:
+        """The messages of a chunk that were not counted before."""
+        fresh = self._progress.setdefault(chunk.partition, _Progress()).fresh(chunk.offsets)
+        self._counters.messages += len(fresh)
+        if fresh.all():
+            return chunk
+        self._counters.duplicates += int(np.count_nonzero(~fresh))
+        bodies = [body for body, new in zip(chunk.bodies, fresh.tolist(), strict=True) if new]
+        return Chunk(chunk.partition, chunk.offsets[fresh], chunk.stamps_ms[fresh], bodies)
+
+    def _take(self, chunks: list[Chunk]) -> None:
+        """Count messages, of many partitions at once: there may be dozens, with few messages each."""
+        offsets = np.concatenate([chunk.offsets for chunk in chunks])
+        stamps = np.concatenate([chunk.stamps_ms for chunk in chunks])
+        origin = np.repeat(np.arange(len(chunks)), [len(chunk.offsets) for chunk in chunks])
+        batch = self._decode(list(chain.from_iterable(chunk.bodies for chunk in chunks)))
         arrivals = stamps[batch.positions]
-        last = self._last_window(batch, arrivals)
+        lasts = self._last_windows(batch, arrivals, origin[batch.positions], len(chunks))
         batch.positions = offsets[batch.positions]
         for i, rejection in enumerate(batch.rejections):
             batch.rejections[i] = type(rejection)(rejection.reason, int(offsets[rejection.position]), rejection.field)
         self._counters.records += len(batch.times_ms)
         if isinstance(self.engine, KeyedEngine) and self._places is not None:
-            self.engine.take(batch, arrivals, places=self._places.get(chunk.partition, ()))
+            self.engine.take(batch, arrivals, places=self._places.get(chunks[0].partition, ()))
         else:
             self.engine.take(batch, arrivals)
-        progress.took(offsets, last)
+        for chunk, last in zip(chunks, lasts, strict=True):
+            self._progress[chunk.partition].took(chunk.offsets, last)
 
     def _decode(self, bodies: list[bytes]) -> Batch:
         """A message that a decoder fails at is no record: it would come again, and fail again, for ever."""
@@ -283,13 +297,16 @@ class Session:
             whole = merge(whole, part)
         return whole
 
-    def _last_window(self, batch: Batch, arrivals: NDArray[np.int64]) -> int:
-        """The last window that any record may lie in (records ahead of their arrival are rejected, so do not count)."""
-        job = self.engine.job
+    def _last_windows(
+        self, batch: Batch, arrivals: NDArray[np.int64], origin: NDArray[np.int64], count: int
+    ) -> list[int]:
+        """The last window that any record of each chunk may lie in, -1 for none (records ahead of their arrival are
+        rejected, so do not count)."""
+        job, lasts = self.engine.job, np.full(count, -1)
         fine = batch.times_ms <= arrivals + job.ahead_ms
-        if not fine.any():
-            return -1
-        return int(job.schedule.locate(batch.times_ms[fine])[2].max())
+        if fine.any():
+            np.maximum.at(lasts, origin[fine], job.schedule.locate(batch.times_ms[fine])[2])
+        return [int(last) for last in lasts]
 
     def _close(self) -> None:
         """Read up to where the broker stands now, then answer every window that was over before it was asked."""
