@@ -125,8 +125,8 @@ def read_bare(broker: Broker, case: str, n: int) -> None:
 
 def read_source(broker: Broker, case: str, n: int) -> None:
     from fcstream.config import Config, Job
-    from fcstream.live import POLL_MESSAGES
     from fcstream.payloads import decoder_for
+    from fcstream.session import POLL_MESSAGES
 
     d, form = (D, "json") if case == "json" else (WIDE, "floats")
     decoder = decoder_for(form, Job.of(Config.from_mapping(config(d))).schema)
@@ -150,8 +150,9 @@ def read_whole(broker: Broker, case: str, n: int) -> None:
     from fcstream import Engine
     from fcstream.arrays import warm_up
     from fcstream.config import Config, Job
-    from fcstream.live import Service, Setting
+    from fcstream.live import Service
     from fcstream.payloads import decoder_for
+    from fcstream.session import Setting
     from fcstream.sinks import ListSink
 
     warm_up()

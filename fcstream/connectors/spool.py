@@ -354,7 +354,7 @@ class Spool:
 
 
 class SpooledSource:
-    """A queue that forgets, read through a spool; a `LiveSource` of one partition, ``spool``.
+    """A queue that forgets, read through a spool; a `LiveSource` of one partition, ``spool``, and a `KeepingSource`.
 
     Parameters
     ----------
@@ -414,6 +414,12 @@ class SpooledSource:
     def commit(self, positions: Mapping[str, int]) -> None:
         if "spool" in positions:
             self._spool.commit(positions["spool"])
+
+    def keep(self, timeout_s: float) -> None:
+        self._pull(_STEP, timeout_s)
+
+    def rewind(self) -> None:
+        self._next = self._spool.position
 
     def close(self) -> None:
         close_quietly(self._queue.close, self._spool.close)
