@@ -18,6 +18,7 @@ ROWS = [
     ["reloading", "status"],
     ["metrics", "logs", "notify"],
     ["live"],
+    ["session"],
     ["oneshot", "clustering"],
     ["runner", "planning", "reports", "simulate", "arrays", "series", "scoring"],
     ["keyed"],
