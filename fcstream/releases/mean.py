@@ -212,7 +212,12 @@ class FriendlyMean(CoreStage, PointMechanism):
     chosen: Choice | None = None
 
     def __post_init__(self) -> None:
-        _ = self.pairs  # refuses what cannot find a core, now
+        try:
+            _ = self.core, self.average  # refuse budgets that are too small to split, now
+        except ConfigError as error:
+            if error.place.startswith("release."):
+                raise
+            raise ConfigError(f"must be larger: {self.loss} cannot be divided", "release.rho") from None
 
     @cached_property
     def core(self) -> CoreFilter:

@@ -212,7 +212,7 @@ def core_law(core: CoreFilter, size: int, outliers: float = 0.0) -> list[tuple[f
     law = []
     for node, weight in zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True):
         n_hat = size + core.offset + node * deviation
-        if n_hat <= 0:
+        if n_hat < 1:  # it is a whole number
             law.append((weight, 0.0, 0.0))
             continue
         threshold, sigma = core.bar(n_hat)
