@@ -45,6 +45,9 @@ def test_what_follows_on_a_core_fills_the_total_and_no_more(core, epsilon):
     assert core.total(0.5, 1e-9)[1] == pytest.approx(gamma * 1e-9 * math.exp(0.5 + gamma * (math.e**0.5 - 1)))
     with pytest.raises(ConfigError, match="must leave more"):
         core.within(DPLoss(1, 5))
+    with pytest.raises(ConfigError, match="must leave more"):
+        core.within(DPLoss.charge(1000, 1e-6))
+    assert core.total(1000, 1e-15) > (1e200, 1.0)
 
 
 @settings(max_examples=25, deadline=None)

@@ -431,6 +431,8 @@ def test_a_budget_that_cannot_be_divided_is_refused_before_it_is_charged(rho):
     for make in (FriendlyMean, RecentredMean):
         with pytest.raises(ConfigError, match=r"^release\.rho"):
             make(PrivacyLoss.charge(rho, 1e-9), 100, 2, 500)
+    with pytest.raises(ConfigError, match=r"^release\.rho"):
+        BallMean(PrivacyLoss(3), (0,) * 9, 100)
 
 
 @pytest.mark.parametrize("delta", [1e-12, 0.014, 0.5])

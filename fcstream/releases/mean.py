@@ -156,6 +156,9 @@ class BallMean(PointMechanism):
     ball_squared: int
     kind: str = "mean"
 
+    def __post_init__(self) -> None:
+        _ = self.average  # refuses a budget that is too small to split, now
+
     @cached_property
     def average(self) -> BallAverage:
         return BallAverage.split(self.loss.rho_nano, len(self.center))

@@ -210,6 +210,7 @@ class PrivateMixture:
             raise ConfigError("must be at least 9e-9 for a count, a mean and second moments", "rho")
         if not 1 <= self.spread_squared < 2**53:
             raise ConfigError(f"must be in [1, 2**53) squared lattice steps, got {self.spread_squared}", "spread")
+        _ = self.learner.average  # refuses a budget that is too small to split, now
 
     @classmethod
     def of(cls, job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> PrivateMixture:
