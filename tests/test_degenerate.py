@@ -8,6 +8,7 @@ import pytest
 from helpers import sample
 
 from fcstream import Engine, Noise, Release, SeededEntropy, oracles
+from fcstream.errors import ConfigError
 from fcstream.releases.base import REASONS
 from fcstream.releases.registry import KINDS
 
@@ -103,3 +104,33 @@ def test_degenerate_data(name, data):
         assert abs(found.count - len(DATA[data])) < 10
     if name.startswith("mean/") and data == "all equal":
         assert math.dist(found.value, [20.0, 50.0]) < 0.5
+
+
+CHEAP = ["mean/recentered", "mean/friendly", "mean/ball", "mean/basic", "variance", "quantiles", "histogram", "count"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_budget_that_is_accepted_answers_every_window(seed):
+    """What cannot work is refused before anything is charged: never when a window closes."""
+    rng, answered = np.random.default_rng(seed), 0
+    while answered < 8:
+        release = dict(RELEASES[str(rng.choice(CHEAP))][0])
+        release["rho"] = float(10 ** rng.uniform(-9, 1.2))
+        if release.get("delta", 1) is not None:
+            release["delta"] = float(10 ** rng.uniform(-14, -0.5))
+        if release.get("size_hint"):
+            release["size_hint"] = int(10 ** rng.uniform(0, 5))
+        if "radius" not in release:
+            release["radius"] = float(10 ** rng.uniform(-1, 1.9))
+        config = sample(
+            release=release, window={"end": "1970-01-01T00:00:10Z"}, budget={"rho": 100.0, "delta": 0.5},
+            lattice={"step": float(10 ** rng.uniform(-6, 0))},
+        )  # fmt: skip
+        try:
+            engine = Engine(config, noise=Noise(SeededEntropy(seed)))
+        except ConfigError:
+            continue
+        raw = DATA[str(rng.choice(list(DATA)))]
+        engine.push(np.zeros(len(raw), np.int64), raw)
+        assert engine.close()[0].status in ("released", "refused")
+        answered += 1

@@ -47,7 +47,7 @@ def test_what_follows_on_a_core_fills_the_total_and_no_more(core, epsilon):
         core.within(DPLoss(1, 5))
     with pytest.raises(ConfigError, match="must leave more"):
         core.within(DPLoss.charge(1000, 1e-6))
-    assert core.total(1000, 1e-15) > (1e200, 1.0)
+    assert min(core.total(1000, 1e-15)) > 1
 
 
 @settings(max_examples=25, deadline=None)
