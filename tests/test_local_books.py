@@ -154,6 +154,25 @@ def test_books_of_devices_agree_with_the_devices(tmp_path):
     held.close()
 
 
+def test_how_long_a_device_lasts_is_told_in_queries(tmp_path, monkeypatch):
+    """Rounds of one query come within moments; what counts is how often somebody asks."""
+    path = tmp_path / "state"
+    held, (a, *_) = devices(path)
+    for i in range(3):
+        for round in range(1, 5):
+            now = 1_700_000_000 + 3600 * i + round
+            monkeypatch.setattr("time.time", lambda now=now: now)
+            a.answer(ask(f"q{i}", round, nano=5 * 10**7))
+    found = told("show", path, "--json")["runs_out"]
+    assert (found["state"], found["windows"]) == ("lasts", 2)
+    assert found["every_ms"] == 3_600_000
+    assert found["loss_per_window"]["rho_nano"] == 2 * 10**8
+    assert [point["rho_nano"] for point in told("show", path, "--json")["burn_down"]] == [
+        2 * 10**8 * k for k in (1, 2, 3)
+    ]
+    held.close()
+
+
 def test_pure_budgets_are_told_as_epsilon(tmp_path):
     path = tmp_path / "state"
     held, (a, *_) = devices(path, LocalBudget.geo(1))

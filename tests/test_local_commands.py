@@ -174,6 +174,22 @@ def test_values_are_read_again_when_something_new_is_asked(tmp_path):
         open_devices(Settings.of(sample(devices={"values": str(path)})))
 
 
+def test_a_series_ends(tmp_path):
+    who, path = tmp_path / "who", tmp_path / "a.toml"
+    who.write_text(json.dumps({"gateway": "http://127.0.0.1:9", "device": "d"}))
+    analyst = {"devices": str(who), "timeout_s": 1.0, "tries": 1}
+    ledger = {"url": f"sqlite:{tmp_path / 'analyst.db'}"}
+    path.write_text(toml(sample(query=COUNT | {"queries": 2, "rounds": 2}, analyst=analyst, ledger=ledger)))
+    for step in (1, 2):
+        told = json.loads(invoke("query", path).output)
+        assert (told["query"], told["missing"], told["value"]) == (f"q-{step}", 1, 0)
+    ended = invoke("query", path)
+    assert ended.exit_code == 2
+    assert "has had its 2 queries" in ended.output
+    path.write_text(toml(sample(query=COUNT | {"queries": 3, "rounds": 2}, analyst=analyst, ledger=ledger)))
+    assert "belongs to another series" in invoke("query", path).output
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
