@@ -7,6 +7,8 @@ import math
 import numpy as np
 from numba import njit
 
+from .noise import _below_exp, _geometric, _mask_for
+
 DONE, STARVED, UNDECIDED = 0, 1, 2
 _LOW = np.uint64(0xFFFFFFFF)
 _NO, _YES, _UNSURE = 0, 1, 2
@@ -91,6 +93,97 @@ def gaussians(words, first, numerator, denominators, table, out):
 
 
 @njit(cache=True, nogil=True)
+def table_gaussians(halves, first, which, starts, coarse, fine, guides, out):
+    """Discrete Gaussians out[first:] by inversion, row i // per from table which[i // per]; out int64 (n * per,).
+
+    The draws of `fcstream.local.noise.gaussian_table_draw`, from the same halves of words, uint32. Table t has its ends
+    in starts[t]:starts[t + 1] of `coarse` (31 binary digits, uint32) and `fine` (63, uint64); its part of `guides`
+    tells for each run of leading digits where a search begins. Returns (how many are done, first half of the unfinished
+    draw, status). Integers only.
+    """
+    used = len(halves)
+    per = len(out) // len(which)
+    size = len(guides) // (len(starts) - 1)
+    shift = 31
+    while (1 << (31 - shift)) < size:
+        shift -= 1
+    p = 0
+    i = first
+    while i < len(out):
+        row = i // per
+        table = which[row]
+        begin, guide, end = starts[table], table * size, (row + 1) * per
+        while i < end:
+            if p == used:
+                return i, p, STARVED
+            word = np.int64(halves[p])
+            digits = word & 0x7FFFFFFF
+            m = begin + np.int64(guides[guide + (digits >> shift)])
+            while np.int64(coarse[m]) < digits:
+                m += 1
+            if np.int64(coarse[m]) == digits:
+                if p + 1 == used:
+                    return i, p, STARVED
+                longer = (np.uint64(digits) << np.uint64(32)) | np.uint64(halves[p + 1])
+                while fine[m] < longer:
+                    m += 1
+                if fine[m] == longer:
+                    return i, p, UNDECIDED
+                p += 1
+            p += 1
+            y = m - begin
+            out[i] = -y if word >> 31 else y
+            i += 1
+    return len(out), p, DONE
+
+
+@njit(cache=True, nogil=True)
+def lattice_laplace(words, first, numerator, denominator, rate, out):
+    """Draw rows out[first:] with P(z) proportional to exp(-rate |z|); out int64 (n, d), d >= 2.
+
+    The draws of `fcstream.local.noise.lattice_laplace_draw`, from the same words: proposals of scale numerator /
+    denominator. Returns (how many are done, first word of the unfinished draw, status).
+    """
+    mask = _mask_for(numerator)
+    per_step = np.float64(denominator) / np.float64(numerator)
+    p = 0
+    for i in range(first, len(out)):
+        start = p
+        while True:
+            square, plain = np.int64(0), np.int64(0)
+            k = 0
+            while k < out.shape[1]:
+                status, x, p = _geometric(words, p, numerator, mask)
+                if status == DONE and p >= len(words):
+                    status = STARVED
+                if status != DONE:
+                    return i, start, status
+                y = x // denominator
+                negative = words[p] & np.uint64(1)
+                p += 1
+                if negative and y == 0:  # minus zero is drawn again
+                    continue
+                if y >= 1 << 28:
+                    return i, start, UNDECIDED
+                out[i, k] = -y if negative else y
+                square += y * y
+                plain += y
+                k += 1
+            if p >= len(words):
+                return i, start, STARVED
+            away = rate * math.sqrt(np.float64(square))
+            if away > 500.0:  # the difference would not be right to 2**-42
+                return i, start, UNDECIDED
+            verdict = _below_exp(words[p], max(0.0, away - plain * per_step))
+            p += 1
+            if verdict == _UNSURE:
+                return i, start, UNDECIDED
+            if verdict == _YES:
+                break
+    return len(out), p, DONE
+
+
+@njit(cache=True, nogil=True)
 def _root(square):
     """Integer square root of an int64 below 2**62."""
     root = np.int64(math.sqrt(np.float64(square)))
@@ -130,9 +223,9 @@ def box_distances(points, center2, half2, fineness, out):
 
 
 @njit(cache=True, nogil=True)
-def add_answers(sums, rows, costs, values):
-    """sums[rows[i]] += costs[i] values[i]; sums float64 (n, k), values int64 (m, k)."""
+def add_answers(sums, rows, weights, values):
+    """sums[rows[i]] += weights[i] values[i]; sums float64 (n, k), values int64 (m, k)."""
     for i in range(len(rows)):
-        cost = np.float64(costs[i])
+        weight = np.float64(weights[i])
         for k in range(values.shape[1]):
-            sums[rows[i], k] += cost * np.float64(values[i, k])
+            sums[rows[i], k] += weight * np.float64(values[i, k])

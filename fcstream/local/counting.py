@@ -99,7 +99,7 @@ class RangeCount(Query):
         """The count; the bound is a distance: whoever is farther from the boundary (or cut) is counted right."""
         left = found.rows(Transcript.LEFT)
         left = left[found.known[left] > 0]
-        phi = triple.estimate(found.means(left))
+        phi = found.estimates(triple, left)
         cut = np.zeros(len(left)) if triple.points else self.cuts(triple.sigma(found.known[left]))
         value = len(found.rows(Transcript.INSIDE)) + int((phi < cut).sum())
         return float(value), error_width(found, triple, rounds) * _step_width(self.space)

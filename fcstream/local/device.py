@@ -404,12 +404,10 @@ def _draw(todo: Sequence[tuple[int, LocalFilter, Ask, _Asked, Component]]) -> li
         function, space, noise = asked.function, component.space, device._noise
         assert function is not None
         exact = [function.evaluate(todo[i][4].point) for i in members]
+        costs = np.array([todo[i][2].nano for i in members], np.int64)
         if pure:
-            drawn = [
-                space.draw_pure(noise, function, Fraction(todo[i][2].nano, EPSILON_UNIT)).tolist() for i in members
-            ]
+            drawn = space.draw_pure(noise, function, costs).tolist()
         else:
-            costs = np.array([todo[i][2].nano for i in members], np.int64)
             drawn = space.draw(noise, function, RHO_UNIT, costs).tolist()
         for i, plain, extra in zip(members, exact, drawn, strict=True):
             found[i] = [a + b for a, b in zip(plain, extra, strict=True)]

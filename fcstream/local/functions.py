@@ -174,9 +174,9 @@ class Distance(_Rounded):
     def estimate(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
         if len(self.to) > _WIDE:
             to, squares = np.array(self.to, np.float64), np.empty(len(means))
-            for start in range(0, len(means), 512):
-                gap = means[start : start + 512] - to
-                squares[start : start + 512] = np.einsum("ij,ij->i", gap, gap)
+            for start in range(0, len(means), 64):
+                gap = means[start : start + 64] - to
+                squares[start : start + 64] = np.einsum("ij,ij->i", gap, gap)
             return np.asarray(np.sqrt(squares))
         total = np.zeros(len(means))
         for k, t in enumerate(self.to):

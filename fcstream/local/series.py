@@ -135,13 +135,13 @@ class Series:
         """What everybody may be charged by the next query."""
         return shares(self.schedule, self.step, self.account.remaining)
 
-    def run(self, query: Query, method: str, rounds: Rounds | None = None) -> Answer:
-        """The next query."""
+    def run(self, query: Query, method: str, rounds: Rounds | None = None, *, pure: bool = False) -> Answer:
+        """The next query. All are pure, with a schedule of epsilon, or none."""
         before, offered = self.account.remaining.copy(), self.shares()
         own = int(self.schedule.weight(self.step) * self.schedule.capacity_nano)
         if len(offered) and not (own <= int(offered.min()) and bool((offered <= before).all())):
             raise ConfigError("shares must lie between each query's own part and what is left", "schedule")
-        answer = query.run(self.account, f"{self.name}-{self.step}", offered, method, rounds)
+        answer = query.run(self.account, f"{self.name}-{self.step}", offered, method, rounds, pure=pure)
         used = before - self.account.remaining
         if len(used) and not (int(used.min()) >= 0 and bool((used <= offered).all())):
             raise ConfigError("a query used more than its share", "query")
