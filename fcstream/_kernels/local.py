@@ -93,46 +93,46 @@ def gaussians(words, first, numerator, denominators, table, out):
 
 
 @njit(cache=True, nogil=True)
-def table_gaussians(halves, first, which, starts, coarse, fine, guides, out):
+def table_gaussians(quarters, first, which, starts, lookup, fine, out):
     """Discrete Gaussians out[first:] by inversion, row i // per from table which[i // per]; out int64 (n * per,).
 
-    The draws of `fcstream.local.noise.gaussian_table_draw`, from the same halves of words, uint32. Table t has its ends
-    in starts[t]:starts[t + 1] of `coarse` (31 binary digits, uint32) and `fine` (63, uint64); its part of `guides`
-    tells for each run of leading digits where a search begins. Returns (how many are done, first half of the unfinished
-    draw, status). Integers only.
+    The draws of `fcstream.local.noise.gaussian_table_draw`, from the same quarters of words, uint16. Table t has its
+    ends to 63 binary digits, uint64, in starts[t]:starts[t + 1] of `fine`, and 2**15 entries of `lookup`: what the
+    first 15 digits tell. Returns (how many are done, first quarter of the unfinished draw, status). Integers only.
     """
-    used = len(halves)
+    used = len(quarters)
     per = len(out) // len(which)
-    size = len(guides) // (len(starts) - 1)
-    shift = 31
-    while (1 << (31 - shift)) < size:
-        shift -= 1
     p = 0
     i = first
     while i < len(out):
         row = i // per
         table = which[row]
-        begin, guide, end = starts[table], table * size, (row + 1) * per
+        begin, offset, end = starts[table], table << 15, (row + 1) * per
         while i < end:
-            if p == used:
+            if p >= used:
                 return i, p, STARVED
-            word = np.int64(halves[p])
-            digits = word & 0x7FFFFFFF
-            m = begin + np.int64(guides[guide + (digits >> shift)])
-            while np.int64(coarse[m]) < digits:
-                m += 1
-            if np.int64(coarse[m]) == digits:
-                if p + 1 == used:
-                    return i, p, STARVED
-                longer = (np.uint64(digits) << np.uint64(32)) | np.uint64(halves[p + 1])
-                while fine[m] < longer:
-                    m += 1
-                if fine[m] == longer:
-                    return i, p, UNDECIDED
-                p += 1
+            word = np.int64(quarters[p])
+            found = np.int64(lookup[offset + (word & 0x7FFF)])
+            y = found >> 1
+            if found & 1:
+                digits = np.uint64(word & 0x7FFF)
+                m = begin + y
+                shift = 48
+                k = 1
+                while digits == fine[m] >> np.uint64(shift):
+                    if shift == 0:
+                        return i, p, UNDECIDED
+                    if p + k >= used:
+                        return i, p, STARVED
+                    digits = (digits << np.uint64(16)) | np.uint64(quarters[p + k])
+                    k += 1
+                    shift -= 16
+                    while fine[m] >> np.uint64(shift) < digits:
+                        m += 1
+                p += k - 1
+                y = m - begin
             p += 1
-            y = m - begin
-            out[i] = -y if word >> 31 else y
+            out[i] = -y if word >> 15 else y
             i += 1
     return len(out), p, DONE
 

@@ -29,9 +29,8 @@ _PREFIX = 31  # bits of a word that choose the bin
 _BINS = 8
 _CHUNK = 1 << 15
 _LARGEST_VARIANCE = 2**44
-_HALF = 32  # bits of a word's half; the first of a draw holds the sign and 31 digits
-_GUIDE = 10  # leading digits that choose where a search begins
-_ENDS_A_TABLE = 2**16
+_QUARTER = 16  # bits of a word's quarter; the first of a draw holds the sign and 15 digits
+_ENDS_A_TABLE = 2**15
 
 
 @functools.cache
@@ -157,14 +156,14 @@ def gaussian_ends(variance: Fraction, bits: int) -> tuple[int, ...]:
         places += 64
 
 
-def gaussian_table_draw(variance: Fraction, half: Source) -> int:
+def gaussian_table_draw(variance: Fraction, quarter: Source) -> int:
     """One exact discrete Gaussian draw: P(y) proportional to exp(-y**2 / (2 variance)), for small variances.
 
     Parameters
     ----------
     variance : Fraction
-    half : Source
-        Halves of words, 32 bits each: a sign and 31 digits of a uniform number; rarely more digits.
+    quarter : Source
+        Quarters of words, 16 bits each: a sign and 15 digits of a uniform number; more digits where these do not do.
 
     Privacy
     -------
@@ -175,14 +174,14 @@ def gaussian_table_draw(variance: Fraction, half: Source) -> int:
     ------
     Inversion, with as many digits as the comparison needs.
     """
-    first = half()
-    digits, bits = first & 0x7FFFFFFF, _HALF - 1
+    first = quarter()
+    digits, bits = first & 0x7FFF, _QUARTER - 1
     while True:
         ends = gaussian_ends(variance, bits)
         y = bisect.bisect_left(ends, digits)
         if digits < ends[y]:
-            return -y if first >> 31 else y
-        digits, bits = (digits << _HALF) | half(), bits + _HALF
+            return -y if first >> 15 else y
+        digits, bits = (digits << _QUARTER) | quarter(), bits + _QUARTER
 
 
 def gaussians(noise: Noise, numerator: int, denominators: NDArray[np.int64], per: int) -> NDArray[np.int64]:
@@ -196,8 +195,8 @@ def gaussians(noise: Noise, numerator: int, denominators: NDArray[np.int64], per
 
     Complexity
     ----------
-    About three words and 30 ns a draw; half a word and 3 ns where many draws share a small variance, after 10 us for
-    each unit of its deviation.
+    About three words and 30 ns a draw; a quarter of a word and 2 ns, beside what words take, where many draws share a
+    small variance, after 10 us for each unit of its deviation.
 
     Source
     ------
@@ -260,28 +259,29 @@ def _shared(numerator: int, denominators: NDArray[np.int64], per: int) -> tuple[
 
 
 @functools.lru_cache(maxsize=128)
-def _search(variance: Fraction) -> tuple[NDArray[np.uint32], NDArray[np.uint64], NDArray[np.uint32]]:
-    """`gaussian_ends` to 31 and to 63 digits, and the first that may hold each run of leading digits."""
-    fine = np.array(gaussian_ends(variance, 2 * _HALF - 1), np.uint64)
-    coarse = (fine >> np.uint64(_HALF)).astype(np.uint32)
-    heads = np.arange(1 << _GUIDE, dtype=np.uint32) << np.uint32(_HALF - 1 - _GUIDE)
-    return coarse, fine, np.searchsorted(coarse, heads).astype(np.uint32)
+def _lookup(variance: Fraction) -> tuple[NDArray[np.uint16], NDArray[np.uint64]]:
+    """For each 15 digits the first m whose end is not below, times 2, and 1 more if they do not decide; ends to 63."""
+    fine = np.array(gaussian_ends(variance, 4 * _QUARTER - 1), np.uint64)
+    coarse = (fine >> np.uint64(3 * _QUARTER)).astype(np.int64)
+    digits = np.arange(1 << (_QUARTER - 1))
+    m = np.searchsorted(coarse, digits)
+    return (2 * m + (coarse[m] == digits)).astype(np.uint16), fine
 
 
-class _Halves:
-    """Halves of words, given ones first."""
+class _Quarters:
+    """Quarters of words, given ones first."""
 
-    def __init__(self, entropy: Entropy, given: NDArray[np.uint32] | None = None) -> None:
+    def __init__(self, entropy: Entropy, given: NDArray[np.uint16] | None = None) -> None:
         self._entropy = entropy
         self._rest: list[int] = [] if given is None else given[::-1].tolist()
 
     def __call__(self) -> int:
         if not self._rest:
-            self._rest = self._entropy.words(16).view(np.uint32)[::-1].tolist()
+            self._rest = self._entropy.words(16).view(np.uint16)[::-1].tolist()
         return self._rest.pop()
 
-    def rest(self) -> NDArray[np.uint32]:
-        return np.array(self._rest[::-1], np.uint32)
+    def rest(self) -> NDArray[np.uint16]:
+        return np.array(self._rest[::-1], np.uint16)
 
 
 def _from_tables(
@@ -290,28 +290,28 @@ def _from_tables(
     """Fill out (n * per,) by `gaussian_table_draw`, row i with variances[which[i]]."""
     entropy, kernels = noise.entropy, _kernels()
     if kernels is None:
-        half = _Halves(entropy)
+        quarter = _Quarters(entropy)
         for i in range(len(out)):
-            out[i] = gaussian_table_draw(variances[which[i // per]], half)
+            out[i] = gaussian_table_draw(variances[which[i // per]], quarter)
         return
-    tables = [_search(variance) for variance in variances]
-    starts = np.cumsum([0] + [len(coarse) for coarse, _, _ in tables])
-    coarse, fine, guides = (np.concatenate([table[k] for table in tables]) for k in range(3))
+    tables = [_lookup(variance) for variance in variances]
+    starts = np.cumsum([0] + [len(fine) for _, fine in tables])
+    lookup, fine = (np.concatenate([table[k] for table in tables]) for k in range(2))
     rows = max(1, _CHUNK // per)
-    halves = np.empty(0, np.uint32)
+    quarters = np.empty(0, np.uint16)
     for start in range(0, len(which), rows):
         part, target = which[start : start + rows], out[start * per : (start + rows) * per]
         done = 0
         while done < len(target):
-            missing = len(target) - done + 16 - len(halves)
+            missing = len(target) - done + (len(target) - done) // 16 + 16 - len(quarters)
             if missing > 0:
-                halves = np.concatenate([halves, entropy.words(missing // 2 + 1).view(np.uint32)])
-            done, used, status = kernels.table_gaussians(halves, done, part, starts, coarse, fine, guides, target)
-            halves = halves[used:]
+                quarters = np.concatenate([quarters, entropy.words(missing // 4 + 1).view(np.uint16)])
+            done, used, status = kernels.table_gaussians(quarters, done, part, starts, lookup, fine, target)
+            quarters = quarters[used:]
             if status == 2:
-                half = _Halves(entropy, halves)
-                target[done] = gaussian_table_draw(variances[part[done // per]], half)
-                halves, done = half.rest(), done + 1
+                quarter = _Quarters(entropy, quarters)
+                target[done] = gaussian_table_draw(variances[part[done // per]], quarter)
+                quarters, done = quarter.rest(), done + 1
 
 
 def _one(numerator: int, denominator: int, word: Source, more: Source) -> int:
