@@ -110,17 +110,17 @@ def test_users_are_sorted_wrongly_no_more_often_than_promised():
 
 
 @pytest.mark.parametrize("method", ["PM0", "PM1"])
-def test_few_steep_rounds_save_and_keep_most_of_the_accuracy(method):
+def test_rounds_cost_accuracy_and_steep_ones_least(method):
     query = RangeCount("place", PLANE, Box((1000, 1000), (400, 400)))
-    budgets, truth = np.full(len(CROWD), 8 * UNIT), query.exact(CROWD)
+    budgets, truth = np.full(len(CROWD), 120 * UNIT), query.exact(CROWD)
     triple = query.triple(method, pure=True)
     whole = triple.sigma(triple.weigh(budgets[:1]))[0]
     worth = {}
-    for split, rounds in (("even", 4), ("doubling", 4), ("steep", 4)):
-        answer = query.run(simulation(seed=3), "q", budgets, method, Rounds(rounds, split), pure=True)
+    for split in ("even", "doubling", "steep"):
+        answer = query.run(simulation(seed=3), "q", budgets, method, Rounds(4, split), pure=True)
         worth[split] = triple.sigma(np.square(answer.transcript.parts[0] / UNIT).sum()) / whole
-        assert answer.saving > 0.3
-        assert query.error(answer.value, truth) < 0.15
+        assert answer.saving > {"even": 0.45, "doubling": 0.4, "steep": 0.15}[split]
+        assert query.error(answer.value, truth) < 0.05
         assert answer.bound > 0
     assert abs(worth["even"] - 2) < 1e-6
     assert worth["doubling"] > 1.5
@@ -145,15 +145,15 @@ def test_all_queries_are_answered_purely():
 
 
 def test_many_pure_queries_keep_the_budget():
-    devices = fleet(CROWD[:60], budget=LocalBudget.geo(6))
-    series = Series(devices, BudgetSchedule(6 * UNIT, 4), "s")
+    devices = fleet(CROWD[:60], budget=LocalBudget.geo(80))
+    series = Series(devices, BudgetSchedule(80 * UNIT, 4), "s")
     for place in range(4):
         query = RangeCount("place", PLANE, Box((900 + 50 * place, 1000), (300, 300)))
         offered = series.shares()
         answer = series.run(query, "PM1", Rounds(3, "steep"), pure=True)
         assert answer.missing == 0
         assert (answer.transcript.consumed <= offered).all()
-    assert (6 * UNIT - series.account.remaining).tolist() == [d.spent.epsilon_nano for d in devices.devices]
+    assert (80 * UNIT - series.account.remaining).tolist() == [d.spent.epsilon_nano for d in devices.devices]
     assert series.account.remaining.max() > 0
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -95,11 +95,11 @@ class Triple:
         """Of the noise in an answer."""
         return self.asked.outputs(self.space.dimension)
 
-    def weigh(self, costs: NDArray[np.int64]) -> NDArray[np.int64] | NDArray[np.float64]:
+    def weigh(self, costs: NDArray[np.int64]) -> NDArray[Any]:
         """Weights of answers in an average: what they cost in rho, or epsilon**2."""
         return np.square(costs / EPSILON_UNIT) if self.pure else costs
 
-    def sigma(self, weights: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
+    def sigma(self, weights: NDArray[Any]) -> NDArray[np.float64]:
         """Deviation of a coordinate of averaged answers with `weights` in sum, in lattice steps; infinite at 0."""
         if self.pure:
             scale = self._scale * math.sqrt(self.dimension + 1 if self.points else 2)
@@ -123,7 +123,7 @@ class Triple:
         return (means[:, 0] + shift) / self.asked.fineness
 
     def half_width(
-        self, weights: NDArray[np.int64] | NDArray[np.float64], beta: float, paid: NDArray[np.int64] | None = None
+        self, weights: NDArray[Any], beta: float, paid: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]:
         """h: the estimate is off by more with probability at most beta, in lattice steps.
 
@@ -206,7 +206,7 @@ class Transcript:
     who: NDArray[np.int64]
     parts: NDArray[np.int64]
     consumed: NDArray[np.int64]
-    known: NDArray[np.int64] | NDArray[np.float64]
+    known: NDArray[Any]
     sums: NDArray[np.float64]
     state: NDArray[np.int8]
     rounds: int = 0
@@ -281,7 +281,7 @@ def smallest(k: int) -> Judge:
 def _add(
     sums: NDArray[np.float64],
     rows: NDArray[np.int64],
-    weights: NDArray[np.int64] | NDArray[np.float64],
+    weights: NDArray[Any],
     values: NDArray[np.int64],
 ) -> None:
     kernels = _kernels()
@@ -341,7 +341,7 @@ def eliminate(
         triple.space.check_pure(triple.asked)
     parts = split(budgets, rounds.count, rounds.split)
     sums, state = np.zeros((n, triple.dimension)), np.zeros(n, np.int8)
-    known: NDArray[np.int64] | NDArray[np.float64] = np.zeros(n, np.float64 if triple.pure else np.int64)
+    known: NDArray[Any] = np.zeros(n, np.float64 if triple.pure else np.int64)
     found = Transcript(who, parts, np.zeros(n, np.int64), known, sums, state)
     asked = replace(question, space=triple.space, function=triple.asked, pure=triple.pure)
     for j in range(rounds.count):

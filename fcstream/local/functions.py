@@ -173,7 +173,7 @@ class Distance(_Rounded):
 
     def estimate(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
         if len(self.to) > _WIDE:
-            to, squares = np.array(self.to, np.float64), np.empty(len(means))
+            to, squares = self._place, np.empty(len(means))
             for start in range(0, len(means), 64):
                 gap = means[start : start + 64] - to
                 squares[start : start + 64] = np.einsum("ij,ij->i", gap, gap)
@@ -182,6 +182,10 @@ class Distance(_Rounded):
         for k, t in enumerate(self.to):
             total += (means[:, k] - t) ** 2
         return np.sqrt(total)
+
+    @functools.cached_property
+    def _place(self) -> NDArray[np.float64]:
+        return np.array(self.to, np.float64)
 
     def as_dict(self) -> dict[str, Any]:
         return {"kind": "distance", "to": list(self.to), "parts": self.parts}
