@@ -214,7 +214,7 @@ def test_compiled_pure_noise_equals_its_twin(monkeypatch):
     for rate, dimension in ((Fraction(2, 3), 2), (Fraction(1, 5000), 3), (Fraction(17, 10), 5)):
         fast = local_noise.lattice_laplace(Noise(SeededEntropy(2)), rate, dimension, 60)
         with monkeypatch.context() as patch:
-            patch.setattr(local_noise, "_kernels", lambda: None)
+            patch.setattr(local_noise, "_noise_kernels", lambda: None)
             assert (fast == local_noise.lattice_laplace(Noise(SeededEntropy(2)), rate, dimension, 60)).all()
 
 

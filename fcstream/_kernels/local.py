@@ -7,8 +7,6 @@ import math
 import numpy as np
 from numba import njit
 
-from .noise import _below_exp, _geometric, _mask_for
-
 DONE, STARVED, UNDECIDED = 0, 1, 2
 _LOW = np.uint64(0xFFFFFFFF)
 _NO, _YES, _UNSURE = 0, 1, 2
@@ -134,52 +132,6 @@ def table_gaussians(quarters, first, which, starts, lookup, fine, out):
             p += 1
             out[i] = -y if word >> 15 else y
             i += 1
-    return len(out), p, DONE
-
-
-@njit(cache=True, nogil=True)
-def lattice_laplace(words, first, numerator, denominator, rate, out):
-    """Draw rows out[first:] with P(z) proportional to exp(-rate |z|); out int64 (n, d), d >= 2.
-
-    The draws of `fcstream.local.noise.lattice_laplace_draw`, from the same words: proposals of scale numerator /
-    denominator. Returns (how many are done, first word of the unfinished draw, status).
-    """
-    mask = _mask_for(numerator)
-    per_step = np.float64(denominator) / np.float64(numerator)
-    p = 0
-    for i in range(first, len(out)):
-        start = p
-        while True:
-            square, plain = np.int64(0), np.int64(0)
-            k = 0
-            while k < out.shape[1]:
-                status, x, p = _geometric(words, p, numerator, mask)
-                if status == DONE and p >= len(words):
-                    status = STARVED
-                if status != DONE:
-                    return i, start, status
-                y = x // denominator
-                negative = words[p] & np.uint64(1)
-                p += 1
-                if negative and y == 0:  # minus zero is drawn again
-                    continue
-                if y >= 1 << 28:
-                    return i, start, UNDECIDED
-                out[i, k] = -y if negative else y
-                square += y * y
-                plain += y
-                k += 1
-            if p >= len(words):
-                return i, start, STARVED
-            away = rate * math.sqrt(np.float64(square))
-            if away > 500.0:  # the difference would not be right to 2**-42
-                return i, start, UNDECIDED
-            verdict = _below_exp(words[p], max(0.0, away - plain * per_step))
-            p += 1
-            if verdict == _UNSURE:
-                return i, start, UNDECIDED
-            if verdict == _YES:
-                break
     return len(out), p, DONE
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from ..errors import ConfigError
 from ..lattice import sqrt_up
 from ..noise import Entropy, Noise, Source, _exp_bounds, _Reader, _uniform_is_below, laplace_draw
+from ..noise import _kernels as _noise_kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -393,7 +394,7 @@ def lattice_laplace(noise: Noise, rate: Fraction, dimension: int, size: int) -> 
     `lattice_laplace_draw`.
     """
     _check_dimension(dimension)
-    kernels, scale = _kernels(), _proposal(rate, dimension)
+    kernels, scale = _noise_kernels(), _proposal(rate, dimension)
     if kernels is None or dimension == 1 or scale.numerator >= 2**55:
         reader = _Reader(noise.entropy)
         drawn = [lattice_laplace_draw(rate, dimension, reader, reader) for _ in range(size)]
