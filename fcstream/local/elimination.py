@@ -333,6 +333,8 @@ def eliminate(
     n = len(who)
     if len(budgets) != n:
         raise ConfigError(f"must be one for each of {n} respondents, got {len(budgets)}", "budgets")
+    if n > 1 and bool((np.diff(np.sort(who)) == 0).any()):
+        raise ConfigError("must name each respondent once: whoever is there twice would be charged once", "who")
     triple.space.check(triple.asked)
     triple.space.check(triple.phi)
     if triple.pure:

@@ -6,13 +6,12 @@ A message asks many devices one question, each for its own price; the reply list
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..errors import ConfigError
+from ..errors import ConfigError, LedgerError
 from .device import LocalFilter, answer_all
 from .elimination import Question
 from .questions import Ask, canonical, decoded, refused
@@ -27,12 +26,22 @@ _PRICES = ("rho_nano", "epsilon_nano")
 
 
 class Gateway:
-    """Answers messages for the devices it holds, one message at a time.
+    """Answers messages for the devices it holds; may be called from several threads.
 
     Parameters
     ----------
     devices : iterable of LocalFilter
-        They share a journal; each has a name of its own.
+        Best with one journal for all; each has a name of its own.
+
+    Attributes
+    ----------
+    failed : bool
+        A journal could not be written: devices must be opened again.
+
+    Raises
+    ------
+    ConfigError
+        Two devices have one name.
 
     Privacy
     -------
@@ -40,8 +49,11 @@ class Gateway:
     """
 
     def __init__(self, devices: Iterable[LocalFilter]) -> None:
-        self._devices = {device.name: device for device in devices}
-        self._lock = threading.Lock()
+        held = list(devices)
+        self._devices = {device.name: device for device in held}
+        if len(self._devices) < len(held):
+            raise ConfigError("must have a name of its own each", "devices")
+        self.failed = False
 
     @property
     def names(self) -> list[str]:
@@ -68,8 +80,11 @@ class Gateway:
         read = [_read(message) for message in messages]
         asks = [entry for found in read if not isinstance(found, bytes) for entry in found[1]]
         known = [(self._devices[name], ask) for name, ask in asks if name in self._devices]
-        with self._lock:
+        try:
             replies = iter(answer_all(known))
+        except LedgerError:
+            self.failed = True
+            raise
         said = []
         for found in read:
             if isinstance(found, bytes):
@@ -171,7 +186,7 @@ class Remote:
         for gateway, places in groups.items():
             for start in range(0, len(places), self._batch):
                 self._number += 1
-                waiting[f"{ask.query}/{ask.round}/{self._number}"] = gateway, places[start : start + self._batch]
+                waiting[f"{ask.query[:100]}/{ask.round}/{self._number}"] = gateway, places[start : start + self._batch]
         bodies = {
             batch: (
                 gateway,

@@ -173,9 +173,19 @@ class Space:
 def _numbers(value: Any, count: int) -> list[float] | None:
     try:
         found = [float(x) for x in value]
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever a value may be: that it cannot be read must not show
         return None
     return found if len(found) == count and all(math.isfinite(x) for x in found) else None
+
+
+def _items(value: Any) -> list[Any]:
+    """A table's records; a single one, or none, if it is no table."""
+    if value is None:
+        return []
+    try:
+        return [value] if isinstance(value, (str, bytes)) else list(value)
+    except Exception:
+        return [value]
 
 
 @dataclass(frozen=True)
@@ -458,7 +468,10 @@ class Records(Space):
         return (Share,)
 
     def encode(self, value: Any) -> tuple[int, ...]:
-        values = np.asarray([] if value is None else value, np.float64).ravel()
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+            values = value.astype(np.float64).ravel()
+        else:  # each for itself: what one record is must not change how another is read
+            values = np.array([x for item in _items(value) for x in _numbers((item,), 1) or ()], np.float64)
         grid = Euclidean((self.low,), (self.high,), self.step)
         return tuple(grid.encode_all(values[np.isfinite(values)][:, None])[:, 0].tolist())
 

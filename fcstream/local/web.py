@@ -1,6 +1,7 @@
 """Asking devices over HTTP: an ASGI application for a gateway, and the analyst's side.
 
-``POST /ask`` takes a message and returns the reply; ``GET /live`` says that the process is there.
+``POST /ask`` takes a message and returns the reply; ``GET /live`` says that the process is there (503: its journal
+cannot be written, and it must be started again).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def app(gateway: Gateway) -> Any:
         return Response(reply, media_type="application/json")
 
     async def live(_request: Request) -> Response:
-        return PlainTextResponse("live")
+        return PlainTextResponse("failed", 503) if gateway.failed else PlainTextResponse("live")
 
     return Starlette(routes=[Route("/ask", ask, methods=["POST"]), Route("/live", live)])
 
