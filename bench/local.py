@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gc
 import gzip
 import math
 import multiprocessing
@@ -355,6 +356,7 @@ def _gateway(url: str, ready: Event, stop: Event, used: Queue) -> None:
             LocalFilter(budget, {"place": Component(PLACE, place)}, journal, name=str(i))
             for i, place in enumerate(places)
         ]
+        gc.freeze()  # as `fcstream local device` does
         gateway = MqttGateway(url, "g", Gateway(devices))
         started = time.process_time()
         ready.set()
