@@ -295,17 +295,25 @@ def test_an_analyst_restarted_in_mid_query_gets_the_same_answers_for_nothing(tmp
         crowd, path = fleet(CROWD[:60], wrap=Dies), tmp_path / f"books{die_in}"
         series = Series(crowd, schedule, "s", path)
         series.run(query, "PM1", Rounds(4))
-        crowd.die_in = die_in
-        with pytest.raises(KeyboardInterrupt):
-            series.run(query, "PM1", Rounds(4))
-        crowd.die_in = None
-        series = Series(crowd, schedule, "s", path)  # the books are those before the query
-        assert series.step == 2
+        left = series.account.remaining.copy()
+        for _ in range(3):  # as often as it likes
+            crowd.die_in = die_in
+            with pytest.raises(KeyboardInterrupt):
+                series.run(query, "PM1", Rounds(4))
+            assert (series.account.remaining == left).all()
+            series.close()
+            crowd.die_in = None
+            series = Series(crowd, schedule, "s", path)  # the books are those before the query
+            assert series.step == 2
+            assert (series.account.remaining == left).all()
         answer = series.run(query, "PM1", Rounds(4))
         assert answer.missing == 0
         assert (10**10 - series.account.remaining).tolist() == [d.spent.rho_nano for d in crowd.devices]
+        series.close()
     with pytest.raises(LedgerMismatch):
         Series(crowd, BudgetSchedule(10 * 10**9, 5), "s", path)
+    with pytest.raises(LedgerMismatch):
+        Series(fleet(CROWD[:59]), schedule, "s", path)
     path.write_bytes(b"broken")
     with pytest.raises(LedgerError):
         Series(crowd, schedule, "s", path)

@@ -168,8 +168,8 @@ def test_over_mqtt(url, tmp_path):
         named = [("one" if i < 30 else "two", f"d{i}") for i in range(60)]
         remote = Remote(transport, named, batch=8, timeout_s=10)
         schedule = BudgetSchedule(20 * 10**9, 3)
-        series = Series(remote, schedule, "s", tmp_path / "books")
-        series.run(QUERY, "PM1", Rounds(4))
+        with Series(remote, schedule, "s", tmp_path / "books") as series:
+            series.run(QUERY, "PM1", Rounds(4))
         # The analyst dies in the second query, after two rounds, and starts again elsewhere.
         asked = []
 
@@ -183,6 +183,7 @@ def test_over_mqtt(url, tmp_path):
         dying = Series(Dying(transport, named, batch=8), schedule, "s", tmp_path / "books")
         with pytest.raises(KeyboardInterrupt):
             dying.run(QUERY, "PM1", Rounds(4))
+        dying.close()
         spent = [d.spent.rho_nano for d in held]
         other = MqttTransport(url)
         stack.callback(other.close)
@@ -196,6 +197,7 @@ def test_over_mqtt(url, tmp_path):
                 return heard[-1]
 
         again = Series(Listening(other, named, batch=8), schedule, "s", tmp_path / "books")
+        stack.callback(again.close)
         answer = again.run(QUERY, "PM1", Rounds(4))
         assert answer.missing == 0
         for before, after in zip(asked, heard, strict=False):

@@ -135,9 +135,9 @@ class QueryLedger:
     def __init__(self, url: str, series: str, capacity_nano: int, about: dict[str, Any]) -> None:
         from ..ledgers.sqlite import SQLiteLedger
 
-        scheme, _, rest = url.partition(":")
-        path = rest if scheme == "sqlite" else url
-        if not path or (scheme != "sqlite" and rest):
+        scheme, colon, rest = url.partition(":")
+        path = rest if colon else url
+        if not path or (colon and scheme != "sqlite"):
             raise ConfigError(f"must be 'sqlite:PATH', got scheme {scheme!r}", "ledger.url")
         text = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
         terms = Terms(series, "device", PrivacyLoss(capacity_nano), text)
@@ -185,7 +185,8 @@ class QueryLedger:
         """The query's answer, for ever."""
         opens, closes = self._window.open_ms, self._window.close_ms
         head = {"stream": self._series, "window_open_ms": opens, "window_close_ms": closes, "status": "released"}
-        whole = {**head, "reason": None, "kind": "devices", **record, "left": digest(left)}
+        more = {"remaining_rho": _mean(left), "left": digest(left)}
+        whole = {**head, "reason": None, "kind": "devices", **record, **more}
         self._ledger.seal([Answer(self._window, json.dumps(whole).encode(), refund)])
         self.records.append(whole)
         self.pending = None
