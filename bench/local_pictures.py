@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ class Row(NamedTuple):
 
 
 def draw(rows: list[Row], folder: Path) -> None:
-    """One PNG for each figure: means, and bands from quartile to quartile."""
+    """One PNG for each figure: means, and bars from quartile to quartile."""
     folder.mkdir(parents=True, exist_ok=True)
     for title in dict.fromkeys(row.figure for row in rows):
         mine = [row for row in rows if row.figure == title]
@@ -50,24 +51,27 @@ def draw(rows: list[Row], folder: Path) -> None:
 
 def _fill(above: Any, below: Any, rows: list[Row]) -> None:
     means = {(row.way, row.x): np.mean(row.errors) for row in rows}
-    for way in dict.fromkeys(row.way for row in rows):
+    ways, ticks = list(dict.fromkeys(row.way for row in rows)), sorted({row.x for row in rows})
+    gap = min((b / a for a, b in pairwise(ticks)), default=10.0) ** 0.06
+    for place, way in enumerate(ways):
         line = sorted((row for row in rows if row.way == way), key=lambda row: row.x)
-        x = [row.x for row in line]
+        x = [row.x * gap ** (place - (len(ways) - 1) / 2) for row in line]  # beside each other, not on top
         is_base = way.startswith("BM")
         for axis, values in ((above, [row.errors for row in line]), (below, [row.savings for row in line])):
             if axis is below and is_base:
                 continue  # nothing is saved
             style = {"color": COLORS[way], "linestyle": "--" if is_base else "-", "linewidth": 1.6}
             axis.plot(x, [np.mean(v) for v in values], label=way, marker="o", markersize=4, **style)
-            low, high = np.array([np.percentile(v, [25, 75]) for v in values]).T
-            axis.fill_between(x, low, high, color=COLORS[way], alpha=0.10, linewidth=0)
+            axis.vlines(
+                x, *np.array([np.percentile(v, [25, 75]) for v in values]).T, COLORS[way], linewidth=1, alpha=0.6
+            )
         if line[0].is_gain and not is_base:
-            for row in line:
+            for row, spot_x in zip(line, x, strict=True):
                 gain = means[way, row.x] / means["B" + way[1:3], row.x] - 1
                 spot = (0, -12) if way.startswith("PM0") else (0, 6)
                 above.annotate(
                     f"{100 * gain:+.0f}%",
-                    (row.x, means[way, row.x]),
+                    (spot_x, means[way, row.x]),
                     spot,
                     textcoords="offset points",
                     ha="center",
@@ -76,7 +80,6 @@ def _fill(above: Any, below: Any, rows: list[Row]) -> None:
                 )
     above.set_yscale("log" if min(means.values()) > 0 else "linear")
     below.set_ylim(0, 1)
-    ticks = sorted({row.x for row in rows})
     for axis in (above, below):
         axis.set_xscale("log")
         axis.set_xticks(ticks, labels=[f"{x:g}" for x in ticks])
