@@ -116,12 +116,12 @@ class History:
     """
 
     def __init__(self, rows: Iterable[Row], capacity: Loss = _NOTHING) -> None:
-        found: dict[tuple[int, int, str], Window] = {}
+        found: dict[tuple[int, int, str, str], Window] = {}
         self._kind: Callable[..., Any] = type(capacity)
         self._dropped: dict[str, int] = Counter()
         self.answers: dict[str, int] = Counter()
         for row in rows:
-            key = row.open_ms, row.close_ms, row.name
+            key = row.open_ms, row.close_ms, row.name, row.blocks if row.name else ""
             window = found.get(key)
             if window is None:
                 nothing = self._kind(0, 0)

@@ -249,7 +249,7 @@ class Report:
         own, block = history, None if terms.unit == "event" else terms.unit
         has_names = terms.unit == "device" and most != DEVICE_BLOCK  # a journal of devices, not an analyst's ledger
         if has_names:
-            own, block = History((row for row in rows if row.blocks == most), terms.capacity), most
+            own, block = History(_by_query(rows, most), terms.capacity), most
         last = history.last_loss()
         return cls(
             terms,
@@ -326,6 +326,17 @@ def _spread(points: tuple[Point, ...]) -> tuple[Any, Any, Any]:
     """Of panes or devices, by what they spent: smallest, lower median, largest."""
     ordered = sorted((point.spent for point in points), key=lambda loss: loss.parts)
     return ordered[0], ordered[(len(ordered) - 1) // 2], ordered[-1]
+
+
+def _by_query(rows: list[Row], block: str) -> list[Row]:
+    """A device's charges, with one row for all rounds of a query: they come within moments of each other."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        if row.blocks == block and row.kind in ("charge", "folded"):
+            query = row.name.rpartition("/")[0]
+            before = found.get(query)
+            found[query] = row if before is None else before._replace(rho=before.rho + row.rho)
+    return list(found.values())
 
 
 def _queries(rows: list[Row]) -> Iterator[dict[str, Any]]:

@@ -154,6 +154,25 @@ def test_books_of_devices_agree_with_the_devices(tmp_path):
     held.close()
 
 
+def test_how_long_a_device_lasts_is_told_in_queries(tmp_path, monkeypatch):
+    """Rounds of one query come within moments; what counts is how often somebody asks."""
+    path = tmp_path / "state"
+    held, (a, *_) = devices(path)
+    for i in range(3):
+        for round in range(1, 5):
+            now = 1_700_000_000 + 3600 * i + round
+            monkeypatch.setattr("time.time", lambda now=now: now)
+            a.answer(ask(f"q{i}", round, nano=5 * 10**7))
+    found = told("show", path, "--json")["runs_out"]
+    assert (found["state"], found["windows"]) == ("lasts", 2)
+    assert found["every_ms"] == 3_600_000
+    assert found["loss_per_window"]["rho_nano"] == 2 * 10**8
+    assert [point["rho_nano"] for point in told("show", path, "--json")["burn_down"]] == [
+        2 * 10**8 * k for k in (1, 2, 3)
+    ]
+    held.close()
+
+
 def test_pure_budgets_are_told_as_epsilon(tmp_path):
     path = tmp_path / "state"
     held, (a, *_) = devices(path, LocalBudget.geo(1))
@@ -342,8 +361,8 @@ def test_an_answer_that_was_not_shown_is_shown_later(tmp_path):
     assert [one.spent for one in asked.devices] == spent
 
 
-def killed(folder, at, steps=3):
-    """A process that asks a series and is killed at one of the moments that matter; how many there were if it was not."""
+def killed(folder, at, steps=2):
+    """A process that asks a series and is killed at one of the moments that matter; else how many there were."""
     source, sink = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -392,25 +411,24 @@ def killed(folder, at, steps=3):
 
 def test_an_analyst_killed_at_any_moment_goes_on(tmp_path):
     """Every query is answered once, devices pay once, and the ledger says what the devices say."""
-    crowd(20).devices[0].answer(ask())  # kernels are loaded before processes are forked
+    COUNT.run(crowd(20), "warm", np.full(20, 10**9), "PM1", Rounds(3))  # kernels are loaded before processes are forked
     (tmp_path / "whole").mkdir()
     moments = killed(tmp_path / "whole", None)
-    assert moments > 40
+    assert moments > 25
     for at in range(1, moments + 1, 2):
         folder = tmp_path / str(at)
         folder.mkdir()
         assert killed(folder, at) is None
-        assert killed(folder, None)
+        assert killed(folder, None) is not None
         told_of = {}
         for line in (folder / "told").read_text().splitlines():
             record = json.loads(line)
             assert told_of.setdefault(record["query"], record) == record
-        assert list(told_of) == ["town-1", "town-2", "town-3"]
-        assert told_of["town-3"]["missing"] == 0
+        assert list(told_of) == ["town-1", "town-2"]
+        assert told_of["town-2"]["missing"] == 0
         shown = [told("show", folder / name, "--json") for name in ("state", "analyst.db")]
         assert shown[0]["spent"] == shown[1]["spent"]
-        assert shown[1]["windows"] == {"charged": 0, "sealed": 0, "acknowledged": 3}
-        assert told_of["town-3"]["spent_rho"] <= 10
+        assert shown[1]["windows"] == {"charged": 0, "sealed": 0, "acknowledged": 2}
         assert all(invoke("verify", folder / name).exit_code == 0 for name in ("state", "analyst.db"))
 
 

@@ -160,6 +160,11 @@ def test_values_are_read_again_when_something_new_is_asked(tmp_path):
     os.utime(path, ns=(1, 1))
     assert of_a("place@noon").value == [3, 4]
     assert of_a("place@noon").point == (6, 8)
+    with open(path, "a") as file:
+        file.write('{"device":"a","pla')  # half written while devices answer: like a value that is not there yet
+    os.utime(path, ns=(2, 2))
+    assert of_a("place@night").value is None
+    assert of_a("place@noon").value == [3, 4]
     for bad in (b"5\n", b'{"place":[1,2]}\n', b"\xff\n", b'{"device":7}\n'):
         path.write_bytes(bad)
         with pytest.raises(SourceError, match="line 1"):
@@ -167,6 +172,22 @@ def test_values_are_read_again_when_something_new_is_asked(tmp_path):
     path.write_text('{"device":"a"}\n')
     with pytest.raises(ConfigError, match="journal"):
         open_devices(Settings.of(sample(devices={"values": str(path)})))
+
+
+def test_a_series_ends(tmp_path):
+    who, path = tmp_path / "who", tmp_path / "a.toml"
+    who.write_text(json.dumps({"gateway": "http://127.0.0.1:9", "device": "d"}))
+    analyst = {"devices": str(who), "timeout_s": 1.0, "tries": 1}
+    ledger = {"url": f"sqlite:{tmp_path / 'analyst.db'}"}
+    path.write_text(toml(sample(query=COUNT | {"queries": 2, "rounds": 2}, analyst=analyst, ledger=ledger)))
+    for step in (1, 2):
+        told = json.loads(invoke("query", path).output)
+        assert (told["query"], told["missing"], told["value"]) == (f"q-{step}", 1, 0)
+    ended = invoke("query", path)
+    assert ended.exit_code == 2
+    assert "has had its 2 queries" in ended.output
+    path.write_text(toml(sample(query=COUNT | {"queries": 3, "rounds": 2}, analyst=analyst, ledger=ledger)))
+    assert "belongs to another series" in invoke("query", path).output
 
 
 def free_port():

@@ -383,7 +383,7 @@ def test_nothing_is_drawn_before_the_charge_is_durable(monkeypatch):
     monkeypatch.setattr(held, "_write", lambda change: order.append(sorted(change)) or write(change))
     monkeypatch.setattr(device, "_draw", lambda todo: order.append("noise") or draw(todo))
     make(held).answer(ask())
-    assert order == [["at", "charge", "open"], "noise", ["at", "seal"]]
+    assert order == [["at", "charge", "metrics", "open"], "noise", ["at", "seal"]]
 
 
 class Fuse:
@@ -555,6 +555,51 @@ def test_what_fails_before_the_charge_costs_nobody_anything(tmp_path):
     with make(tmp_path / "state", name="good", seed=4) as again:
         assert again.spent == PrivacyLoss(10**8)
         assert again.answer(ask()) == said
+
+
+def test_what_distance_1_means_stays(tmp_path):
+    """An owner who changes the unit would break what was promised per unit; the box and the step may change."""
+    path = tmp_path / "state"
+
+    def moved(**changes):
+        space = Euclidean((-500.0,), (600.0,), **({"step": 1.0, "unit": 1.0} | changes))
+        one = Ask("r", 1, "place@noon", space.as_dict(), Point().as_dict(), 10**8)
+        return LocalFilter(LocalBudget.concentrated(1), lambda name: Component(space, (3.0,)), path), one
+
+    with make(path) as holder:
+        holder.answer(ask())
+        holder._journal.compact()
+    for _ in range(2):
+        holder, one = moved(unit=10.0)
+        with holder, pytest.raises(LedgerMismatch, match="restore it"):
+            holder.answer(one)
+        assert holder.spent == PrivacyLoss(10**8)
+    holder, one = moved(step=0.5)
+    with holder:
+        assert reply(holder.answer(one))["status"] == "answered"
+    held = MemoryJournal()
+    spaces = [Euclidean((0.0,), (9.0,), 1.0, unit) for unit in (1.0, 2.0)]
+    pair = [
+        LocalFilter(LocalBudget.concentrated(1), {"x": Component(s, (1.0,))}, held, name=str(s.unit)) for s in spaces
+    ]
+    asks = [Ask("q", 1, "x", space.as_dict(), Point().as_dict(), 10**8) for space in spaces]
+    with pytest.raises(LedgerMismatch):
+        answer_all(list(zip(pair, asks, strict=True)))
+    assert all(one.spent == PrivacyLoss(0) for one in pair)
+
+
+def test_prices_are_whole_numbers():
+    holder = make()
+    for odd in (10**8 + 0.5, 1e8, True, float("nan"), "5"):
+        assert reply(holder.answer(ask(nano=odd)))["reason"] == "loss"
+    assert holder.spent == PrivacyLoss(0)
+
+
+def test_an_owners_function_must_give_whole_numbers():
+    """Noise is whole, so a fraction would be published as it is."""
+    holder = make(named={"half": Named("half", 1, lambda point: 2.5)})
+    with pytest.raises(TypeError):
+        holder.answer(ask(function=Named("half", 1)))
 
 
 def test_what_fails_after_the_charge_is_drawn_once_more():

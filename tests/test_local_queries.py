@@ -12,7 +12,7 @@ from scipy import stats
 
 from fcstream.budgets import BudgetSchedule
 from fcstream.errors import ConfigError, LedgerError, LedgerMismatch
-from fcstream.local import Box, Component, Distance, Euclidean, LocalBudget, LocalFilter, Records
+from fcstream.local import Box, Component, Distance, Euclidean, LocalBudget, LocalFilter, Point, Records
 from fcstream.local.counting import RangeCount, balanced_cut, paper_cut
 from fcstream.local.density import KernelDensity, predicted_errors
 from fcstream.local.elimination import Question, Rounds, Transcript, Triple, eliminate, non_interactive, smallest
@@ -317,6 +317,24 @@ def test_an_analyst_restarted_in_mid_query_gets_the_same_answers_for_nothing(tmp
     path.write_bytes(b"broken")
     with pytest.raises(LedgerError):
         Series(crowd, schedule, "s", path)
+
+
+def test_nobody_is_asked_twice_at_once():
+    """Found by reading: simulated devices that were named twice answered twice and paid once."""
+    crowd = simulation(CROWD[:5])
+    question, triple = Question("q", 1, "place", PLANE, Point()), Triple(PLANE, Distance((0, 0)), True)
+    for who in ([3, 3], [0, 1, 2, 1]):
+        with pytest.raises(ConfigError, match="once"):
+            eliminate(
+                crowd,
+                question,
+                triple,
+                np.full(len(who), 10**8),
+                Rounds(1),
+                non_interactive(0, 1),
+                who=np.array(who),
+            )
+    assert (crowd.spent == 0).all()
 
 
 def test_a_restarted_analyst_hears_the_same_bytes():

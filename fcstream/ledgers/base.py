@@ -338,7 +338,7 @@ class Row(NamedTuple):
     body : bytes
         Of a seal: the release. Of a charge of users: the new state of the users.
     name : str
-        Which answer, of those that were charged at one time; windows have none.
+        Of an answer of a device: its query and round. Windows have none.
     """
 
     seq: int

@@ -2,14 +2,15 @@
 
 Pure: the file is `journal`'s. A journal is a list of transactions, each a JSON object that is applied whole:
 
-==========  ===========================================================================================================
-``open``    the budget of each device, once, in the first transaction
-``drop``    queries whose answers are forgotten: asked again, they are refused for ever
-``charge``  ``[query, round, digest, pure, [[device, nano, cost], ...]], ...``: durable before noise is drawn; ``cost``
-            stands there only where the budget counts in other units than the question did
-``again``   ``[query, round, [device, ...]], ...``: the second draw under one charge, after a crash
-``seal``    ``[query, round, [[device, reply], ...]], ...``: these bytes are the answer
-==========  ===========================================================================================================
+===========  ==========================================================================================================
+``open``     the budget of each device, once, in the first transaction
+``metrics``  what distance 1 is, by component (without ``@`` and a time), when it is first charged: it stays so
+``drop``     queries whose answers are forgotten: asked again, they are refused for ever
+``charge``   ``[query, round, digest, pure, [[device, nano, cost], ...]], ...``: durable before noise is drawn; ``cost``
+             stands there only where the budget counts in other units than the question did
+``again``    ``[query, round, [device, ...]], ...``: the second draw under one charge, after a crash
+``seal``     ``[query, round, [[device, reply], ...]], ...``: these bytes are the answer
+===========  ==========================================================================================================
 
 A journal that was made smaller starts with a transaction that has ``folded`` (sums of each device over what was
 dropped) and ``expired`` (short hashes of dropped queries) instead of what led there.
@@ -101,6 +102,7 @@ class Accounts:
 
     def __init__(self) -> None:
         self.budget: dict[str, Any] | None = None
+        self.metrics: dict[str, Any] = {}
         self.tallies: dict[str, Tally] = {}
         self.kept: dict[str, Kept] = {}
         self.expired: set[int] = set()
@@ -132,6 +134,9 @@ class Accounts:
             if self.budget is not None:
                 raise ValueError("opened twice")
             self.budget = dict(change["open"])
+        for component, metric in change.get("metrics", {}).items():
+            if self.metrics.setdefault(component, metric) != metric:
+                raise ValueError("another metric")
         for device, (spent, charged, sealed) in change.get("folded", {}).items():
             self.tallies[device] = Tally(spent, charged, sealed)
         self.expired.update(int(text, 16) for text in change.get("expired", ()))
@@ -183,7 +188,8 @@ class Accounts:
                 tally.charged -= 1
                 tally.sealed -= entry.reply is not None
         folded = {name: [t.spent, t.charged, t.sealed] for name, t in rest.items() if t.charged}
-        yield {"at": at_ms, "open": self.budget, "folded": folded, "expired": [f"{x:016x}" for x in self.expired]}
+        head = {"at": at_ms, "open": self.budget, "metrics": self.metrics}
+        yield head | {"folded": folded, "expired": [f"{x:016x}" for x in self.expired]}
         for query, kept in self.kept.items():
             charges = [
                 Charge(query, round, entry.digest, entry.pure, device, entry.nano, entry.cost)

@@ -102,7 +102,7 @@ class DeviceBooks:
             at = change["at"]
             for device, (spent, charged, sealed) in change.get("folded", {}).items():
                 counts = json.dumps({"charged": charged - sealed, "sealed": sealed}).encode()
-                rows.append(Row(seq, "folded", at, at, spent, 0, block_of(device), counts, "folded " + device))
+                rows.append(Row(seq, "folded", at, at, spent, 0, block_of(device), counts, "dropped"))
             for query, round, _, _, charges in change.get("charge", ()):
                 for device, nano, *cost in charges:
                     times[query, round, device] = at
@@ -138,4 +138,4 @@ def block_of(device: str) -> str:
 
 def _row(seq: int, kind: str, at_ms: int, id: tuple[str, int, str], cost: int = 0, body: bytes = b"") -> Row:
     query, round, device = id
-    return Row(seq, kind, at_ms, at_ms, cost, 0, block_of(device), body, f"{query}/{round} {device}")
+    return Row(seq, kind, at_ms, at_ms, cost, 0, block_of(device), body, f"{query}/{round}")

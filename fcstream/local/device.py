@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..budgets import PrivacyFilter
-from ..errors import BudgetExhausted, ConfigError, LedgerError
+from ..errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch
 from ..noise import Noise
 from ..zcdp import EPSILON_UNIT, RHO_UNIT, DPLoss, Loss, Number, PrivacyLoss, geo_rho_cap, zcdp_of_geo
 from .accounts import Charge, Reply
@@ -77,7 +77,8 @@ class LocalBudget:
 class Component:
     """One thing a device knows: where it lives, and its value.
 
-    A value that changes with time is a new component at every time, under a new name.
+    A value that changes with time is a new component at every time, under a new name: after ``place@9:00`` comes
+    ``place@10:00``. What stands before the ``@`` has one metric for ever.
     """
 
     space: Space
@@ -99,9 +100,10 @@ class _Asked:
 
     def __init__(self, ask: Ask, named: Mapping[str, Named]) -> None:
         self.digest = ask.digest
+        self.kind = ask.component.partition("@")[0]
         self.problem: str | None = None
         self.function: Function | None = None
-        self._verdicts: dict[int, tuple[Space, str | None, int]] = {}
+        self._verdicts: dict[int, tuple[Space, str | None, int, dict[str, Any]]] = {}
         self._wanted = dict(ask.space)
         self._pure = ask.pure
         try:
@@ -109,13 +111,13 @@ class _Asked:
         except ConfigError as error:
             self.problem = str(error)
 
-    def verdict(self, space: Space) -> tuple[str | None, int]:
-        """A reason to refuse, or None; and the smallest loss that can be served."""
+    def verdict(self, space: Space) -> tuple[str | None, int, dict[str, Any]]:
+        """A reason to refuse, or None; the smallest loss that can be served; and the space's metric."""
         kept = self._verdicts.get(id(space))
         if kept is None:
             reason = self._judge(space)
             least = 0 if reason or self.function is None else space.least_loss(self.function, self._pure)
-            kept = self._verdicts[id(space)] = (space, reason, least)
+            kept = self._verdicts[id(space)] = (space, reason, least, space.metric)
         return kept[1:]
 
     def _judge(self, space: Space) -> str | None:
@@ -153,7 +155,7 @@ class LocalFilter:
     Raises
     ------
     LedgerMismatch
-        The journal belongs to devices with another budget.
+        The journal belongs to devices with another budget; when asked: or a component had another metric before.
     LedgerInUse
         A device of this name is in use there; `close` lets go of it.
     LedgerDamaged, LedgerError
@@ -282,12 +284,20 @@ class LocalFilter:
         component = self._components(ask.component)
         if component is None:
             return refused("unknown_component", ask), None, None
-        reason, least = asked.verdict(component.space)
+        reason, least, metric = asked.verdict(component.space)
         if reason is not None:
             return refused(reason, ask, asked.problem if reason == "function" and asked.problem else ""), None, None
+        known = self._journal.accounts.metrics.get(asked.kind, metric)
+        if known != metric:
+            raise LedgerMismatch(
+                f"{self._journal.place} has answers about {asked.kind!r} in the metric {known}, now it is {metric}: "
+                "what was promised per unit of distance stays promised; restore it, or give the component another name"
+            )
         if kept is not None:
             return (refused("interrupted", ask), None, None) if kept.draws > 1 else (None, component, None)
         assert asked.function is not None
+        if type(ask.nano) is not int:
+            return refused("loss", ask, "must be an integer"), None, None
         try:
             if not least <= ask.nano <= MOST_LOSS:
                 component.space.check_loss(asked.function, ask.nano, ask.pure)
@@ -354,7 +364,8 @@ def _answer_all(asks: Sequence[tuple[LocalFilter, Ask]], journals: list[Journal]
     looked_at: dict[tuple[Any, ...], _Asked] = {}
     replies: list[bytes | None] = [None] * len(asks)
     todo: list[_Drawn] = []
-    charges: dict[int, tuple[list[Charge], list[tuple[str, int, str]]]] = {id(one): ([], []) for one in journals}
+    charges: dict[int, tuple[list[Charge], list[tuple[str, int, str]], dict[str, Any]]]
+    charges = {id(one): ([], [], {}) for one in journals}
     waiting: set[tuple[int, tuple[str, int]]] = set()
     again: list[int] = []
     try:
@@ -374,20 +385,27 @@ def _answer_all(asks: Sequence[tuple[LocalFilter, Ask]], journals: list[Journal]
             if component is None:
                 replies[place] = reply
                 continue
-            new, second = charges[id(device._journal)]
+            new, second, metrics = charges[id(device._journal)]
             if charge is None:
                 second.append((ask.query, ask.round, device.name))
             else:
                 new.append(charge)
+                if asked.kind not in device._journal.accounts.metrics:
+                    metric = asked.verdict(component.space)[2]
+                    if metrics.setdefault(asked.kind, metric) != metric:
+                        raise LedgerMismatch(
+                            f"{device._journal.place}: all its devices must mean one thing by distance 1 of "
+                            f"{asked.kind!r}"
+                        )
             waiting.add((id(device), ask.id))
             todo.append(_Drawn(place, device, ask, asked, component))
         for journal in journals:
-            new, second = charges[id(journal)]
+            new, second, metrics = charges[id(journal)]
             if new or second:
-                journal.charge(new, second)
+                journal.charge(new, second, metrics)
     except BaseException:
-        for one in todo:
-            one.device._resync()
+        for device, _ in asks:
+            device._resync()
         raise
     done: dict[int, list[Reply]] = {}
     for one, values in zip(todo, _draw(todo), strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -414,7 +415,7 @@ class Named(_Rounded):
 
     Privacy
     -------
-    The owner promises that phi is 1-Lipschitz; nothing can check that.
+    The owner promises that phi is 1-Lipschitz and never fails; nothing can check that.
 
     Source
     ------
@@ -436,7 +437,7 @@ class Named(_Rounded):
 
     def evaluate(self, point: Sequence[int]) -> tuple[int, ...]:
         assert self.of is not None
-        return (self.of(point),)
+        return (operator.index(self.of(point)),)  # a fraction would be published as it is: noise is whole
 
     def as_dict(self) -> dict[str, Any]:
         return {"kind": "named", "name": self.name, "parts": self.parts}

@@ -100,9 +100,13 @@ class Journal:
         if self._failed:
             raise LedgerError(f"{self.place} could not be written before: open it again")
 
-    def charge(self, charges: list[Charge], again: list[tuple[str, int, str]]) -> None:
-        """Note charges and second draws (query, round, device); durable when this returns."""
+    def charge(
+        self, charges: list[Charge], again: list[tuple[str, int, str]], metrics: Mapping[str, Any] | None = None
+    ) -> None:
+        """Note charges, second draws (query, round, device) and new metrics; durable when this returns."""
         change = charging(charges, again)
+        if metrics:
+            change = {"metrics": dict(metrics)} | change
         dropped = self.accounts.too_many({charge.query for charge in charges}, self.keep)
         if dropped:
             change = {"drop": dropped} | change

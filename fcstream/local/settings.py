@@ -391,6 +391,12 @@ def _run(
     schedule = BudgetSchedule(capacity, asking.queries, asking.savings)
     with Series(respondents, schedule, asking.name, ledger) as series:
         if not series.unpublished():
+            if series.step > asking.queries:
+                raise ConfigError(
+                    f"must be more: series {asking.name!r} has had its {asking.queries} queries; a new one has a new "
+                    "name",
+                    "query.queries",
+                )
             series.run(query, asking.method, asking.rounds)
         for record in series.unpublished():
             told(_outer(record))

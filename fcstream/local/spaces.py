@@ -85,6 +85,11 @@ class Space:
     def as_dict(self) -> dict[str, Any]:
         raise NotImplementedError
 
+    @property
+    def metric(self) -> dict[str, Any]:
+        """What distance 1 is: the kind, and its unit if it has one."""
+        return {key: value for key, value in self.as_dict().items() if key in ("kind", "unit")}
+
     def check(self, function: Function) -> None:
         """Refuse a function that does not belong here; costs nothing and looks at no value."""
         if not isinstance(function, self.allowed):
