@@ -6,6 +6,7 @@ noise pays for the rounding.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
