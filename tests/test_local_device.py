@@ -215,6 +215,21 @@ def test_compiled_pure_noise_equals_its_twin(monkeypatch):
             assert (fast == local_noise.lattice_laplace(Noise(SeededEntropy(2)), rate, dimension, 60)).all()
 
 
+def test_integers_beyond_64_bits_are_answered_too():
+    """Many points at once go through arrays, and what does not fit goes one by one."""
+    far = Distance((2**50, -(2**50)), 2**16)
+    values = [(1.0, 2.0), (900.0, 30.0), (5.5, 5.5)]
+    holders = [make(value=value, seed=4, name=str(i)) for i, value in enumerate(values)]
+    said = [reply(data)["values"][0] for data in answer_all([(holder, ask(function=far)) for holder in holders])]
+    for holder, value in zip(holders, said, strict=True):
+        exact = far.evaluate(holder._components("place").point)[0]
+        assert exact > 2**63
+        assert abs(value - exact) < 2**30
+    near = Distance((30, 40))
+    points = [holder._components("place").point for holder in holders]
+    assert device._exact(near, points) == [list(near.evaluate(point)) for point in points]
+
+
 # -- spaces and functions --------------------------------------------------------------------------------------------
 
 

@@ -245,7 +245,7 @@ def gaussians(noise: Noise, numerator: int, denominators: NDArray[np.int64], per
 
 
 def _shared(numerator: int, denominators: NDArray[np.int64], per: int) -> tuple[list[int], NDArray[np.int64]] | None:
-    """Distinct denominators and which of them each is, if tables of their ends are worth a quarter of the draws."""
+    """Distinct denominators and which of them each is, if there are twelve draws for each end of their tables."""
     n = len(denominators)
     if denominators.min() == denominators.max():
         found, which = denominators[:1], np.zeros(n, np.int64)
@@ -254,7 +254,7 @@ def _shared(numerator: int, denominators: NDArray[np.int64], per: int) -> tuple[
     else:
         found, which = np.unique(denominators, return_inverse=True)
     sizes = [10 * (math.isqrt(numerator // d) + 2) for d in found.tolist()]
-    if max(sizes) > _ENDS_A_TABLE or 4 * sum(sizes) > n * per:
+    if max(sizes) > _ENDS_A_TABLE or 12 * sum(sizes) > n * per:
         return None
     return found.tolist(), which
 
