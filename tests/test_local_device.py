@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import naive
@@ -61,6 +62,12 @@ def reply(data):
 # -- noise -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def no_tables(monkeypatch):
+    monkeypatch.setattr(local_noise, "_shared", lambda *_: None)
+
+
+@pytest.mark.usefixtures("no_tables")
 @pytest.mark.parametrize("variance", [Fraction(1, 10), Fraction(4), Fraction(1000, 7), Fraction(10**12, 3)])
 def test_compiled_bins_equal_their_twin(variance):
     n, top, bottom = 300, variance.numerator, variance.denominator
@@ -69,8 +76,11 @@ def test_compiled_bins_equal_their_twin(variance):
     assert fast.tolist() == [local_noise._one(top, bottom, reader, reader) for _ in range(n)]
 
 
+@pytest.mark.parametrize("kind", ["bins", "tables"])
 @pytest.mark.parametrize("variance", [Fraction(1, 10), Fraction(4), Fraction(1000, 7)])
-def test_bins_have_the_right_law_and_no_other(variance):
+def test_draws_have_the_right_law_and_no_other(variance, kind, monkeypatch):
+    if kind == "bins":
+        monkeypatch.setattr(local_noise, "_shared", lambda *_: None)
     draws = local_noise.gaussians(
         Noise(SeededEntropy(6)), variance.numerator, np.full(20_000, variance.denominator), 2
     ).ravel()
@@ -95,6 +105,7 @@ def test_every_draw_has_its_own_deviation_and_far_numbers_are_exact_too():
         local_noise.gaussians(Noise(), 5, np.zeros(2, np.int64), 3)
 
 
+@pytest.mark.usefixtures("no_tables")
 def test_undecided_bins_are_decided_exactly(monkeypatch):
     """A prefix on the border of two bins leaves the kernel; digits beyond it decide."""
     border = int(local_noise._table()[1])
@@ -119,6 +130,68 @@ def test_undecided_bins_are_decided_exactly(monkeypatch):
     assert len(calls) == 1
 
 
+def test_ends_of_tables_are_exact():
+    """Against sums of `decimal`'s correctly rounded exponentials, to every digit."""
+    for variance in (Fraction(1, 10), Fraction(7, 3), Fraction(900)):
+        with localcontext() as context:
+            context.prec = 80
+            weights, far = [Decimal(1)], 15 * math.isqrt(math.ceil(variance)) + 40
+            for k in range(1, far):
+                weights.append(2 * (Decimal(-k * k * variance.denominator) / (2 * variance.numerator)).exp())
+            total, below, expected = sum(weights), Decimal(0), {15: [], 31: [], 63: [], 79: []}
+            for weight in weights:
+                below += weight
+                for bits, ends in expected.items():
+                    ends.append(int(below * 2**bits / total))
+        for bits, ends in expected.items():
+            found = list(local_noise.gaussian_ends(variance, bits))
+            assert found[-1] == 2**bits - 1 > found[-2]
+            assert found == ends[: len(found)]
+
+
+def test_compiled_tables_equal_their_twin_also_where_the_first_digits_do_not_decide(monkeypatch):
+    """Quarters of words planned on the ends of a table, to 63 digits."""
+    variances = [Fraction(90), Fraction(4)]
+    planned = SeededEntropy(3).words(3000).view(np.uint16).copy()
+    for place, variance, m in ((0, 0, 3), (40, 0, 5), (300, 0, 0), (900, 1, 2)):
+        end = local_noise.gaussian_ends(variances[variance], 63)[m] | (m % 2) << 63
+        planned[place : place + 4] = [end >> 48, end >> 32 & 0xFFFF, end >> 16 & 0xFFFF, end & 0xFFFF]
+
+    class Planned:
+        private = False
+
+        def __init__(self):
+            self.rest = planned
+
+        def words(self, count):
+            found, self.rest = self.rest[: 4 * count], self.rest[4 * count :]
+            return found.view(np.uint64)
+
+    calls = []
+    original = local_noise.gaussian_table_draw
+    monkeypatch.setattr(local_noise, "gaussian_table_draw", lambda *a: calls.append(a) or original(*a))
+    which, fast, slow = np.repeat([0, 1, 0], 300), np.empty(1800, np.int64), np.empty(1800, np.int64)
+    local_noise._from_tables(Noise(Planned()), variances, which, 2, fast)
+    assert len(calls) == 4  # 63 digits did not decide
+    monkeypatch.setattr(local_noise, "_kernels", lambda: None)
+    local_noise._from_tables(Noise(Planned()), variances, which, 2, slow)
+    assert (fast == slow).all()
+
+
+def test_tables_serve_where_they_pay():
+    """Many draws of few small variances; the law of each row is its own; without them the same law, other draws."""
+    denominators = np.tile(np.array([4, 1], np.int64), 20_000)
+    assert local_noise._shared(400, denominators, 1) is not None
+    assert local_noise._shared(400, denominators[:100], 1) is None  # too few draws
+    assert local_noise._shared(10**10, denominators, 1) is None  # too wide
+    assert local_noise._shared(10**6, np.arange(1, 40_001), 1) is None  # too many
+    draws = local_noise.gaussians(Noise(SeededEntropy(4)), 400, denominators, 1)[:, 0]
+    for first, sigma in ((0, 10), (1, 20)):
+        assert chi_square_p(draws[first::2], naive.gaussian_pmf(sigma**2, 300)) > 1e-4
+        assert chi_square_p(draws[first::2], naive.gaussian_pmf(1.2 * sigma**2, 300)) < 1e-9
+    assert stats.spearmanr(draws[:-1], draws[1:]).pvalue > 1e-4
+
+
 def test_pure_noise_has_the_euclidean_law_and_no_other():
     rate = Fraction(2, 3)
     drawn = local_noise.lattice_laplace(Noise(SeededEntropy(9)), rate, 2, 4000)
@@ -132,6 +205,29 @@ def test_pure_noise_has_the_euclidean_law_and_no_other():
     assert chi_square_p(codes, product) < 1e-9  # coordinates that are independent are another law
     with pytest.raises(ConfigError):
         local_noise.lattice_laplace(Noise(), rate, 11, 1)
+
+
+def test_compiled_pure_noise_equals_its_twin(monkeypatch):
+    for rate, dimension in ((Fraction(2, 3), 2), (Fraction(1, 5000), 3), (Fraction(17, 10), 5)):
+        fast = local_noise.lattice_laplace(Noise(SeededEntropy(2)), rate, dimension, 60)
+        with monkeypatch.context() as patch:
+            patch.setattr(local_noise, "_noise_kernels", lambda: None)
+            assert (fast == local_noise.lattice_laplace(Noise(SeededEntropy(2)), rate, dimension, 60)).all()
+
+
+def test_integers_beyond_64_bits_are_answered_too():
+    """Many points at once go through arrays, and what does not fit goes one by one."""
+    far = Distance((2**50, -(2**50)), 2**16)
+    values = [(1.0, 2.0), (900.0, 30.0), (5.5, 5.5)]
+    holders = [make(value=value, seed=4, name=str(i)) for i, value in enumerate(values)]
+    said = [reply(data)["values"][0] for data in answer_all([(holder, ask(function=far)) for holder in holders])]
+    for holder, value in zip(holders, said, strict=True):
+        exact = far.evaluate(holder._components("place").point)[0]
+        assert exact > 2**63
+        assert abs(value - exact) < 2**30
+    near = Distance((30, 40))
+    points = [holder._components("place").point for holder in holders]
+    assert device._exact(near, points) == [list(near.evaluate(point)) for point in points]
 
 
 # -- spaces and functions --------------------------------------------------------------------------------------------

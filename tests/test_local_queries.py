@@ -82,15 +82,21 @@ def test_shares_equal_the_schedule_and_keep_its_invariants(data):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.integers(0, 2**50), min_size=1, max_size=5), st.integers(1, 30), st.sampled_from(["even", "doubling"])
+    st.lists(st.integers(0, 2**50), min_size=1, max_size=5),
+    st.one_of(
+        st.tuples(st.integers(1, 30), st.sampled_from(["even", "doubling"])),
+        st.tuples(st.integers(1, 10), st.just("steep")),
+    ),
 )
-def test_parts_sum_exactly(budgets, rounds, how):
+def test_parts_sum_exactly(budgets, asked):
+    rounds, how = asked
     parts = split(np.array(budgets), rounds, how)
     assert parts.sum(axis=1).tolist() == budgets
     assert parts.min() >= 0
     for row, budget in zip(parts.tolist(), budgets, strict=True):
         for j, part in enumerate(row):
-            share = Fraction(budget, rounds) if how == "even" else Fraction(budget * 2**j, 2**rounds - 1)
+            base = {"even": 1, "doubling": 2, "steep": 8}[how]
+            share = Fraction(budget * base**j, sum(base**k for k in range(rounds)))
             assert abs(part - share) <= 1
     with pytest.raises(ConfigError):
         split(np.array(budgets), 0, how)
@@ -98,6 +104,8 @@ def test_parts_sum_exactly(budgets, rounds, how):
         split(np.array([-1]), 3, how)
     with pytest.raises(ConfigError):
         split(np.array([1]), 3, "halves")
+    with pytest.raises(ConfigError):
+        split(np.array([1]), 11, "steep")
 
 
 # -- widths ----------------------------------------------------------------------------------------------------------

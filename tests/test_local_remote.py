@@ -142,6 +142,30 @@ def test_deep_messages_and_long_names_do_not_stop_a_gateway():
         Gateway([*held, *devices(count=1)])
 
 
+def test_messages_that_wait_are_answered_with_two_durable_writes(tmp_path):
+    journal = FileJournal(tmp_path / "state")
+    held = devices(journal=journal)
+    gateway = Gateway(held)
+    one, other = (Ask(name, 1, "place", PLANE.as_dict(), {"kind": "point"}, 0) for name in ("q", "r"))
+    to = [("d1", 5 * 10**8), ("d2", 4 * 10**8)]
+    messages = [
+        message_of(one, "a", to),
+        b"{",
+        message_of(other, "b", [("d1", 10**8), ("nobody", 5)]),
+        message_of(one, "c", to),
+    ]
+    lines = len((tmp_path / "state").read_bytes().splitlines())
+    first, bad, second, again = map(json.loads, gateway.answer_many(messages))
+    assert len((tmp_path / "state").read_bytes().splitlines()) == lines + 2
+    assert bad["reason"] == "malformed"
+    assert [reply["status"] for reply in first["replies"]] == ["answered"] * 2
+    assert (second["batch"], second["replies"][0]["query"], second["replies"][1]) == ("b", "r", None)
+    assert (again["batch"], again["replies"]) == ("c", first["replies"])
+    assert [d.spent.rho_nano for d in held[:4]] == [0, 6 * 10**8, 4 * 10**8, 0]
+    assert json.loads(gateway.answer(messages[0])) == first
+    journal.close()
+
+
 def test_the_fast_reply_is_the_canonical_one():
     one = Ask('q"\\é', 3, "place", {}, {}, 7)
     for values, private in (([1, -2], True), ([], False)):

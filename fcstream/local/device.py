@@ -6,9 +6,10 @@ Needs numpy, not Numba.
 from __future__ import annotations
 
 import functools
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from ..errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch
 from ..noise import Noise
 from ..zcdp import EPSILON_UNIT, RHO_UNIT, DPLoss, Loss, Number, PrivacyLoss, geo_rho_cap, zcdp_of_geo
 from .accounts import Charge, Reply
-from .functions import Function, Named, function_from
+from .functions import Box, Distance, Function, Named, function_from
 from .journal import FileJournal, Journal, MemoryJournal
 from .questions import Ask, answered, refused
 from .spaces import MOST_LOSS, Space
@@ -266,11 +267,7 @@ class LocalFilter:
 
     def _loss(self, nano: int, pure: bool) -> Loss:
         """What an ask costs this budget; a rho has no price in epsilon."""
-        if self.budget.kind == "geo":
-            if not pure:
-                raise ConfigError("must be an epsilon: this device promises pure geo-privacy", "loss")
-            return DPLoss(nano)
-        return zcdp_of_geo(Fraction(nano, EPSILON_UNIT)) if pure else PrivacyLoss(nano)
+        return _loss_of(nano, pure, self.budget.kind == "geo")
 
     def _decide(self, ask: Ask, asked: _Asked) -> tuple[bytes | None, Component | None, Charge | None]:
         """A reply at once, or the component to answer from and what to charge for it: None if that was charged before a
@@ -319,6 +316,15 @@ class LocalFilter:
         self._filter.spent = self.budget.loss(self._journal.accounts.tally(self.name).spent)
 
 
+@functools.lru_cache(maxsize=256)
+def _loss_of(nano: int, pure: bool, is_geo: bool) -> Loss:
+    if is_geo:
+        if not pure:
+            raise ConfigError("must be an epsilon: this device promises pure geo-privacy", "loss")
+        return DPLoss(nano)
+    return zcdp_of_geo(Fraction(nano, EPSILON_UNIT)) if pure else PrivacyLoss(nano)
+
+
 class _Drawn(NamedTuple):
     """An answer in the making, and its place among the replies."""
 
@@ -363,11 +369,15 @@ def _answer_all(asks: Sequence[tuple[LocalFilter, Ask]], journals: list[Journal]
     waiting: set[tuple[int, tuple[str, int]]] = set()
     again: list[int] = []
     try:
+        before: tuple[Any, ...] = ()
+        asked: _Asked | None = None
         for place, (device, ask) in enumerate(asks):
-            key = id(ask.function), id(ask.space), ask.component, ask.pure, ask.id, id(device._named)
-            asked = looked_at.get(key)
-            if asked is None:
-                asked = looked_at[key] = _Asked(ask, device._named)
+            key = ask.function, ask.space, ask.component, ask.pure, ask.query, ask.round, device._named
+            if asked is None or any(map(operator.is_not, key, before)):  # not the question of the one before
+                before, ids = key, (id(ask.function), id(ask.space), *key[2:6], id(device._named))
+                asked = looked_at.get(ids)
+                if asked is None:
+                    asked = looked_at[ids] = _Asked(ask, device._named)
             if (id(device), ask.id) in waiting:
                 again.append(place)
                 continue
@@ -409,6 +419,14 @@ def _answer_all(asks: Sequence[tuple[LocalFilter, Ask]], journals: list[Journal]
     return [reply for reply in replies if reply is not None]
 
 
+def _exact(function: Function, points: list[tuple[int, ...]]) -> list[list[int]]:
+    """The function's integers of points of one space."""
+    if isinstance(function, (Box, Distance)):
+        with suppress(OverflowError):  # far more than 64 bits: one by one, in Python's integers
+            return [[value] for value in function.evaluate_all(np.array(points, np.int64))[:, 0].tolist()]
+    return [list(function.evaluate(point)) for point in points]
+
+
 def _draw(todo: Sequence[_Drawn]) -> list[list[int]]:
     """Noisy integers of every ask. Devices with one source of noise, space and question are served together."""
     groups: dict[tuple[int, int, int, bool], list[int]] = {}
@@ -419,13 +437,11 @@ def _draw(todo: Sequence[_Drawn]) -> list[list[int]]:
         first = todo[members[0]]
         function, space, noise = first.asked.function, first.component.space, first.device._noise
         assert function is not None
-        exact = [function.evaluate(todo[i].component.point) for i in members]
+        exact = _exact(function, [todo[i].component.point for i in members])
+        costs = np.array([todo[i].ask.nano for i in members], np.int64)
         if pure:
-            drawn = [
-                space.draw_pure(noise, function, Fraction(todo[i].ask.nano, EPSILON_UNIT)).tolist() for i in members
-            ]
+            drawn = space.draw_pure(noise, function, costs).tolist()
         else:
-            costs = np.array([todo[i].ask.nano for i in members], np.int64)
             drawn = space.draw(noise, function, RHO_UNIT, costs).tolist()
         for i, plain, extra in zip(members, exact, drawn, strict=True):
             found[i] = [a + b for a, b in zip(plain, extra, strict=True)]

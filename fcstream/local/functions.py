@@ -6,6 +6,7 @@ noise pays for the rounding.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -165,15 +166,19 @@ class Distance(_Rounded):
 
     def estimate(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
         if len(self.to) > _WIDE:
-            to, squares = np.array(self.to, np.float64), np.empty(len(means))
-            for start in range(0, len(means), 512):
-                gap = means[start : start + 512] - to
-                squares[start : start + 512] = np.einsum("ij,ij->i", gap, gap)
+            to, squares = self._place, np.empty(len(means))
+            for start in range(0, len(means), 64):
+                gap = means[start : start + 64] - to
+                squares[start : start + 64] = np.einsum("ij,ij->i", gap, gap)
             return np.asarray(np.sqrt(squares))
         total = np.zeros(len(means))
         for k, t in enumerate(self.to):
             total += (means[:, k] - t) ** 2
         return np.sqrt(total)
+
+    @functools.cached_property
+    def _place(self) -> NDArray[np.float64]:
+        return np.array(self.to, np.float64)
 
     def as_dict(self) -> dict[str, Any]:
         return {"kind": "distance", "to": list(self.to), "parts": self.parts}

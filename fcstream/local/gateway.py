@@ -67,19 +67,41 @@ class Gateway:
         LedgerError
             The journal cannot be written: nothing leaves.
         """
-        try:
-            found = decoded(message, LARGEST)
-            batch, asks = _asks(found)
-        except ConfigError as error:
-            return refused("malformed", detail=str(error))
+        return self.answer_many([message])[0]
+
+    def answer_many(self, messages: Sequence[bytes]) -> list[bytes]:
+        """`answer` for messages that wait: two durable writes for all of them together.
+
+        Raises
+        ------
+        LedgerError
+            As `answer`.
+        """
+        read = [_read(message) for message in messages]
+        asks = [entry for found in read if not isinstance(found, bytes) for entry in found[1]]
         known = [(self._devices[name], ask) for name, ask in asks if name in self._devices]
         try:
             replies = iter(answer_all(known))
         except LedgerError:
             self.failed = True
             raise
-        said = [next(replies) if name in self._devices else b"null" for name, _ in asks]
-        return b'{"batch":%s,"replies":[%s]}' % (json.dumps(batch).encode(), b",".join(said))
+        said = []
+        for found in read:
+            if isinstance(found, bytes):
+                said.append(found)
+                continue
+            batch, mine = found
+            bodies = [next(replies) if name in self._devices else b"null" for name, _ in mine]
+            said.append(b'{"batch":%s,"replies":[%s]}' % (json.dumps(batch).encode(), b",".join(bodies)))
+        return said
+
+
+def _read(message: bytes) -> tuple[str, list[tuple[str, Ask]]] | bytes:
+    """What a message asks, or the refusal."""
+    try:
+        return _asks(decoded(message, LARGEST))
+    except ConfigError as error:
+        return refused("malformed", detail=str(error))
 
 
 def _asks(found: Any) -> tuple[str, list[tuple[str, Ask]]]:

@@ -146,8 +146,13 @@ class Series:
         """What everybody may be charged by the next query."""
         return shares(self.schedule, self.step, self.account.remaining)
 
-    def run(self, query: Query, method: str, rounds: Rounds | None = None) -> Answer:
-        """The next query. Answers before it count as acknowledged."""
+    def run(self, query: Query, method: str, rounds: Rounds | None = None, *, pure: bool = False) -> Answer:
+        """The next query. Answers before it count as acknowledged.
+
+        All queries are `pure`, with a schedule of epsilon and without a ledger, or none is.
+        """
+        if pure and self._ledger is not None:
+            raise ConfigError("must be False: ledgers count rho", "pure")
         rounds = rounds or Rounds()
         before, offered = self.account.remaining.copy(), self.shares()
         own = int(self.schedule.weight(self.step) * self.schedule.capacity_nano)
@@ -158,7 +163,7 @@ class Series:
             self._ledger.acknowledge()
             self._ledger.charge(reserved)
         try:
-            answer = query.run(self.account, f"{self.name}-{self.step}", offered, method, rounds)
+            answer = query.run(self.account, f"{self.name}-{self.step}", offered, method, rounds, pure=pure)
             used = before - self.account.remaining
             if len(used) and not (int(used.min()) >= 0 and bool((used <= offered).all())):
                 raise ConfigError("a query used more than its share", "query")

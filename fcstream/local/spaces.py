@@ -18,6 +18,7 @@ import numpy as np
 from ..errors import ConfigError
 from ..lattice import exact
 from ..noise import MAX_VARIANCE, Noise
+from ..zcdp import EPSILON_UNIT
 from .functions import Box, Distance, Function, Mismatches, Named, Outside, Point, Share
 from .noise import MOST_DIMENSIONS, gaussians, lattice_laplace
 
@@ -116,25 +117,33 @@ class Space:
             scaled = Fraction(math.ceil(scaled * _COARSE), _COARSE)
         return gaussians(noise, scaled.numerator, costs * scaled.denominator, function.outputs(self.dimension))
 
-    def draw_pure(self, noise: Noise, function: Function, epsilon: Fraction) -> NDArray[np.int64]:
-        """Noise for one answer with pure geo-privacy: int64 (outputs,).
+    def draw_pure(self, noise: Noise, function: Function, costs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Noise for answers with pure geo-privacy, for losses of `costs` in nano units of epsilon: int64 (n, outputs).
 
         Privacy
         -------
-        Added to the function's integers it is epsilon per unit of distance, with delta = 0, for all pairs.
+        Row i added to the function's integers is costs[i] / 1e9 in epsilon per unit of distance, with delta = 0, for
+        all pairs.
 
         Source
         ------
         Points in the plane and in space: `lattice_laplace_draw`; all else discrete Laplace (its l1 distance is at
         most `spread` per step).
         """
-        rate = epsilon / self.steps_per_unit
-        if isinstance(function, Point) and self.is_euclidean:
-            return lattice_laplace(noise, rate, self.dimension, 1).ravel()
-        scale = Fraction(self._stretch(function)) / rate
-        if scale.numerator >= 2**55:
-            scale = Fraction(math.ceil(scale * 2**14), 2**14)
-        return noise.discrete_laplace(scale, function.outputs(self.dimension))
+        outputs = function.outputs(self.dimension)
+        out = np.empty((len(costs), outputs), np.int64)
+        order = np.argsort(costs, kind="stable")
+        values, counts = np.unique(costs, return_counts=True)
+        for nano, rows in zip(values.tolist(), np.split(order, np.cumsum(counts)[:-1]), strict=True):
+            rate = Fraction(nano, EPSILON_UNIT) / self.steps_per_unit
+            if isinstance(function, Point) and self.is_euclidean:
+                out[rows] = lattice_laplace(noise, rate, self.dimension, len(rows))
+                continue
+            scale = Fraction(self._stretch(function)) / rate
+            if scale.numerator >= 2**55:
+                scale = Fraction(math.ceil(scale * 2**14), 2**14)
+            out[rows] = noise.discrete_laplace(scale, outputs * len(rows)).reshape(-1, outputs)
+        return out
 
     def check_loss(self, function: Function, nano: int, pure: bool = False) -> None:
         """Refuse a loss that no sampler can serve; costs nothing."""
