@@ -179,7 +179,7 @@ class TableView:
         return upper + upper.T + np.diag(np.diag(total))
 
     def cells(self, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Records in each cell (s,), and in how many of them each bit is set (s, p). Public cells, if any, are meant."""
+        """Records in each cell (s,), and how often each bit is set in it (s, p). Public cells, if any, are meant."""
         counts, ones = np.zeros(cells.number, np.int64), np.zeros((cells.number, self._counter.codes.bits), np.int64)
         for pane in self._panes:
             more, set_ = self._counter._up_to_date(pane, cells)
