@@ -26,7 +26,7 @@ from fcstream.synthetic.bingham import envelope, log_acceptance, proj, pvec
 from fcstream.synthetic.cells import FINE, Cells, along, by_number, covering, rounded
 from fcstream.synthetic.codes import Attribute, Codes
 from fcstream.synthetic.counts import PairPanes, TableCounts, TablePanes, Tables
-from fcstream.synthetic.mixtures import Mixture, consistent, draw, to_simplex, to_simplex_l1
+from fcstream.synthetic.mixtures import Mixture, consistent, draw, product, to_simplex, to_simplex_l1
 from fcstream.zcdp import DPLoss, PrivacyLoss, epsilon_tight, rho_for_epsilon, zcdp_of_dp
 
 MIXED = [2] * 70 + [3, 5, 9]
@@ -257,6 +257,14 @@ def test_projections_onto_the_simplex():
     inside = np.array([0.2, 0.3, 0.5])
     assert to_simplex(inside) == pytest.approx(inside)
     assert to_simplex_l1(np.array([-1.0, -2.0])).tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (9, 300, 250), (300, 9, 700), (40, 2048, 2048), (2048, 5, 33)])
+def test_products_in_parts_are_products(m, k, n):
+    rng = np.random.default_rng(m)
+    a, b = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    assert (product(a, b) == a @ b).all()  # small whole numbers: exact in any order
+    assert (product(b.T, a.T) == (a @ b).T).all()
 
 
 def test_points_become_probabilities():
