@@ -144,6 +144,9 @@ def test_what_has_no_picture(tmp_path):
     from fcstream.plots import plot_releases
 
     matrix = read_series(lines_of(release(0, [[1.0, 0.0], [0.0, 1.0]], kind="covariance")))
+    tables = read_series(lines_of(release(0, [[1.0, 0.0], [0.0, 1.0, 2.0]], kind="marginals")))
+    with pytest.raises(ConfigError, match="'marginals' have no picture"):
+        plot_releases(tables, str(tmp_path / "x.svg"))
     with pytest.raises(ConfigError, match="'covariance' have no picture"):
         plot_releases(matrix, str(tmp_path / "x.png"))
     with pytest.raises(ConfigError, match=r"--out: must end in \.svg or \.png"):

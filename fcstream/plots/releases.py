@@ -57,7 +57,7 @@ def plot_releases(series: Series, path: str) -> None:
     first, released = series.first, series.released
     if any(moment(release.window_close_ms) is None for release in series.releases):
         raise ConfigError("must lie between the years 1 and 9999 to be drawn", "RELEASES")
-    rank = np.ndim(released[0].value or []) if released else 1
+    rank = _rank(released[0].value or []) if released else 1
     if rank == 2 and first.kind in _PLACED:
         _centers(series, path)
     elif rank != 1:
@@ -68,6 +68,11 @@ def plot_releases(series: Series, path: str) -> None:
         _fan(series, path)
     else:
         _lines(series, path)
+
+
+def _rank(value: Any) -> int:
+    """How deep lists lie in each other; those of tables differ in length."""
+    return 1 + _rank(value[0] if value else None) if isinstance(value, list) else 0
 
 
 # -- one picture each ----------------------------------------------------------------------------------------------
