@@ -194,7 +194,7 @@ def _aligned(
         if len(levels) > MOST_LEVELS:
             raise ConfigError(
                 f"has {len(levels)} levels, at most {MOST_LEVELS} can be compared: put the release beside the rows, "
-                "which tells the bins",
+                "which tells the bins, or cut the numbers of both files before",
                 f"column {column['name']!r}",
             )
         sizes.append(len(levels))

@@ -411,9 +411,15 @@ def plan(settings: Settings, devices: int) -> Plan:
     """What the query can be expected to give, from public numbers."""
     query, asking = settings.need_query()
     rho = asking.rho / asking.queries
-    if isinstance(query.space, Records):
-        return query.plan(rho, asking.method, asking.rounds)  # type: ignore[attr-defined, no-any-return]
-    return query.plan(devices, rho, asking.method, asking.rounds)  # type: ignore[attr-defined, no-any-return]
+    numbers = (rho,) if isinstance(query.space, Records) else (devices, rho)
+    found: Plan = query.plan(*numbers, asking.method, asking.rounds)  # type: ignore[attr-defined]
+    held = settings.budget
+    if held is not None and held.kind == "concentrated" and held.terms["rho"] < asking.rho:
+        found.notes.append(
+            f"devices hold rho {held.terms['rho']:g} and may be asked for {asking.rho:g}: who has no more drops out; "
+            "lower query.rho"
+        )
+    return found
 
 
 def simulate(settings: Settings, devices: int, seed: int) -> dict[str, Any]:

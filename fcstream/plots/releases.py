@@ -61,7 +61,7 @@ def plot_releases(series: Series, path: str) -> None:
     if rank == 2 and first.kind in _PLACED:
         _centers(series, path)
     elif rank != 1:
-        raise ConfigError(f"of kind {first.kind!r} have no picture", "RELEASES")
+        raise ConfigError(f"releases of kind {first.kind!r} have no picture", "RELEASES")
     elif first.kind == "histogram":
         _heat(series, path)
     elif first.kind == "quantiles":
