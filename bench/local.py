@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import gc
 import gzip
 import itertools
 import math
@@ -380,17 +379,17 @@ BEHIND = 20_000
 def _gateway(url: str, ready: Event, stop: Event, used: Queue) -> None:
     """The devices, in a process of their own, as they would be."""
     from fcstream.local import Component, FileJournal, LocalBudget, LocalFilter
-    from fcstream.local.gateway import Gateway
+    from fcstream.local.gateway import Gateway, settle
     from fcstream.local.mqtt import MqttGateway
 
     places = np.random.default_rng(1).normal(500, 150, (BEHIND, 2)).tolist()
     with tempfile.TemporaryDirectory() as folder:
-        journal, budget = FileJournal(os.path.join(folder, "journal")), LocalBudget.concentrated(100)
+        journal, budget = FileJournal(os.path.join(folder, "journal"), keep=4), LocalBudget.concentrated(100)
         devices = [
             LocalFilter(budget, {"place": Component(PLACE, place)}, journal, name=str(i))
             for i, place in enumerate(places)
         ]
-        gc.freeze()  # as `fcstream local device` does
+        settle()  # as `fcstream local device` does
         gateway = MqttGateway(url, "g", Gateway(devices))
         started = time.process_time()
         ready.set()

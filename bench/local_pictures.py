@@ -52,7 +52,7 @@ def draw(rows: list[Row], folder: Path) -> None:
 def _fill(above: Any, below: Any, rows: list[Row]) -> None:
     means = {(row.way, row.x): np.mean(row.errors) for row in rows}
     ways, ticks = list(dict.fromkeys(row.way for row in rows)), sorted({row.x for row in rows})
-    gap = min((b / a for a, b in pairwise(ticks)), default=10.0) ** 0.06
+    gap = min((b / a for a, b in pairwise(ticks)), default=10.0) ** 0.025
     for place, way in enumerate(ways):
         line = sorted((row for row in rows if row.way == way), key=lambda row: row.x)
         x = [row.x * gap ** (place - (len(ways) - 1) / 2) for row in line]  # beside each other, not on top
