@@ -112,5 +112,6 @@ def _is_numbers(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _shape(value: Any) -> tuple[int, ...]:
-    return (len(value), *(_shape(value[0]) if value else ())) if isinstance(value, list) else ()
+def _shape(value: Any) -> tuple[Any, ...] | None:
+    """How lists are nested, tables of different sizes too."""
+    return tuple(map(_shape, value)) if isinstance(value, list) else None

@@ -12,7 +12,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .arrays import warm_up
 from .config import Config, Job, ServiceSection
 from .connectors import open_dead_letter, open_live, open_sink
 from .connectors.places import place
@@ -28,6 +27,7 @@ from .planning import warnings_about
 from .reloading import Current, Reloader
 from .runner import Progress
 from .status import Status, stuck
+from .warming import warm_up
 
 if TYPE_CHECKING:
     from .connectors.base import AckSource, LiveSource

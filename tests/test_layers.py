@@ -18,7 +18,7 @@ ROWS = [
     ["reloading", "status"],
     ["metrics", "logs", "notify"],
     ["live"],
-    ["oneshot"],
+    ["oneshot", "warming"],
     ["runner", "planning", "reports", "simulate", "arrays", "series", "clustering", "scoring"],
     ["keyed"],
     ["engine", "testing"],
@@ -36,7 +36,7 @@ ROWS = [
 ]
 # Inside a package, files may use each other in this order only.
 INSIDE = {
-    "plots": ["__init__", "releases", "budget", "marginals", "base"],
+    "plots": ["__init__", "releases", "matrices", "places", "pieces", "budget", "marginals", "base"],
     "releases": [
         "registry",
         "tracking",

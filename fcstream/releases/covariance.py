@@ -301,15 +301,16 @@ class ShardCovariance(MechanismBase):
 
     def answer(self, outcome: Outcome, grid: Grid) -> Answer:
         """Matrices in products of the features' units."""
+        names, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
         if outcome.value is None or outcome.sigma is None:
-            return Answer(None, None, parts=outcome.parts)
+            return Answer(None, None, names, transforms, outcome.parts)
         units = np.array([feature.scale * grid.lattice.step for feature in grid.features])
         both = np.outer(units, units)
         return Answer(
             (outcome.value * both).tolist(),
             (outcome.sigma * both).tolist(),
-            [feature.name for feature in grid.features],
-            [feature.transform for feature in grid.features],
+            names,
+            transforms,
             outcome.parts,
         )
 

@@ -1,0 +1,148 @@
+"""Pictures of places: the path of a mean of two features, centers, and weighted points."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .base import picture
+from .pieces import (
+    DASHES,
+    DAY_MS,
+    MARKS,
+    MOST_ELLIPSES,
+    MOST_FEATURES,
+    REFUSED,
+    TRUTH,
+    VALUE,
+    WIDTHS,
+    axis_labels,
+    deviation,
+    draw_truth,
+    finish,
+    ground,
+    middles,
+    shade_refusals,
+    time_bar,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ..releases.base import Release
+    from ..series import Series
+
+
+def plot_places(series: Series, path: str) -> None:
+    """Centers or weighted points: in the plane for two features, else one panel per feature."""
+    labels = axis_labels(series)
+    if len(labels) == 2:
+        with picture(path, 8.5, 7.4, "--out") as figure:
+            _plane(figure, figure.subplots(), series, labels)
+            finish(figure, [], series, 2, 2)
+        return
+    shown = labels[:MOST_FEATURES]
+    with picture(path, 11, 1.1 + 2.1 * len(shown), "--out") as figure:
+        panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
+        for k, (axes, label) in enumerate(zip(panels, shown, strict=True)):
+            _over_time(axes, series, k)
+            truth = [(t, float(c[k])) for t, value in sorted(series.truth.items()) for c in value]
+            draw_truth(axes, series, truth, joined=False)
+            shade_refusals(axes, series)
+            axes.set_ylabel(label)
+        finish(figure, list(panels), series, len(shown), len(labels))
+
+
+def draw_path(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> None:
+    """Where a mean of two features went, with ellipses of its noise; later windows are brighter."""
+    released = series.released
+    points = np.array([release.value for release in released], float)
+    when = [_middle(release) for release in released]
+    axes.plot(points[:, 0], points[:, 1], color="#BBBBBB", linewidth=0.8, zorder=1)
+    dots: Any = axes.scatter(points[:, 0], points[:, 1], c=when, cmap="cividis", s=9, zorder=3)
+    stride = -(-len(released) // MOST_ELLIPSES)
+    for release, x in list(zip(released, when, strict=True))[::stride]:
+        if release.sigma is not None:
+            _ellipse(axes, release.value or [], release.sigma, dots.to_rgba(x))
+    truth = [series.truth[r.window_open_ms] for r in released if r.window_open_ms in series.truth]
+    if truth:
+        axes.plot(*np.array(truth, float).T, color=TRUTH, linewidth=1.0, linestyle=DASHES, zorder=2)
+    ground(axes, labels, f"means, with ellipses of {WIDTHS:g} standard deviations of the noise")
+    time_bar(figure, axes, dots, released)
+
+
+# -- pieces --------------------------------------------------------------------------------------------------------
+
+
+def _plane(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> None:
+    """Size for the number of records or the weight, color for the time, ellipses for the noise."""
+    x, y, when, sizes = [], [], [], []
+    for release in series.released:
+        for place, size in zip(release.value or [], _sizes(release), strict=True):
+            x.append(float(place[0]))
+            y.append(float(place[1]))
+            when.append(_middle(release))
+            sizes.append(size)
+    dots: Any = axes.scatter(x, y, s=sizes, c=when, cmap="cividis", zorder=3, edgecolors="white", linewidths=0.5)
+    stride = -(-len(series.released) // MOST_ELLIPSES)
+    for release in series.released[::-1][::stride]:
+        for center, sigma in zip(release.value or [], release.sigma or [], strict=False):
+            _ellipse(axes, center, sigma, dots.to_rgba(_middle(release)))
+    truth = [center for value in series.truth.values() for center in value]
+    if truth:
+        axes.plot(*np.array(truth, float).T, linestyle="none", marker="x", color=TRUTH, markersize=6, label="truth")
+    for reason, times in series.reasons.items():
+        told = f"refused: {reason} ({times})"
+        axes.plot([], [], linestyle="none", marker=MARKS.get(reason, "*"), color=REFUSED, label=told)
+    if series.first.kind == "points":
+        title = "weighted points: the area is the weight"
+    else:
+        title = f"centers, with ellipses of {WIDTHS:g} standard deviations of their noise; the area is the count"
+    ground(axes, labels, title)
+    time_bar(figure, axes, dots, series.released)
+
+
+def _over_time(axes: Axes, series: Series, k: int) -> None:
+    """One feature of all places."""
+    at, values, errors, sizes = [], [], [], []
+    for release, x in zip(series.releases, middles(series), strict=True):
+        sigmas = release.sigma or [None] * len(release.value or [])
+        for place, sigma, size in zip(release.value or [], sigmas, _sizes(release), strict=True):
+            at.append(x)
+            values.append(float(place[k]))
+            errors.append(WIDTHS * deviation(sigma[k]) if sigma is not None else 0.0)
+            sizes.append(size)
+    if any(errors):
+        what = f"{series.first.kind}, with {WIDTHS:g} standard deviations of their noise"
+        axes.errorbar(at, values, errors, fmt="none", color=VALUE, elinewidth=1.2, label=what)
+        axes.scatter(at, values, s=sizes, color=VALUE, alpha=0.7, linewidths=0)
+    else:
+        axes.scatter(at, values, s=sizes, color=VALUE, alpha=0.7, linewidths=0, label=series.first.kind)
+
+
+def _sizes(release: Release) -> list[float]:
+    """Areas for the places of a release, by the share of the records at each."""
+    if release.value is None:
+        return []
+    parts = release.parts or {}
+    weights = parts.get("weights") or parts.get("counts") or [1.0] * len(release.value)
+    most = max([1e-9, *map(float, weights)])
+    return [10 + 70 * max(0.0, float(weight)) / most for weight in weights]
+
+
+def _middle(release: Release) -> float:
+    return (release.window_open_ms + release.window_close_ms) / 2 / DAY_MS
+
+
+def _ellipse(axes: Axes, center: list[Any], sigma: list[Any], color: Any) -> None:
+    from matplotlib.patches import Ellipse
+
+    if all(map(deviation, sigma)):
+        width, height = (2 * WIDTHS * float(s) for s in sigma)
+        place = (float(center[0]), float(center[1]))
+        axes.add_patch(Ellipse(place, width, height, facecolor="none", edgecolor=color, linewidth=1.1, zorder=2))
+        axes.update_datalim(
+            [(place[0] - width / 2, place[1] - height / 2), (place[0] + width / 2, place[1] + height / 2)]
+        )
