@@ -115,7 +115,7 @@ def test_covariances_of_two_features_are_ellipses(tmp_path):
     text = drawn([*some, refused(3, **named)], tmp_path, truth)
     for label in (
         "variance of", ">x<", ">log1p(y)<", "covariance of", "x, log1p(y)", "x, from its center",
-        "one standard deviation of the records", "2 standard deviations of the noise, last window", ">truth<",
+        "one standard deviation of the records; band: noise of the last window", ">truth<",
         "refused: too_few (1)",
     ):  # fmt: skip
         assert label in text, label

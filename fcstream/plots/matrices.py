@@ -11,9 +11,9 @@ from .base import picture
 from .pieces import (
     DASHES,
     DAY_MS,
-    MOST_ELLIPSES,
     MOST_FEATURES,
     TRUTH,
+    VALUE,
     WIDTHS,
     axis_labels,
     deviation,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _AROUND = np.linspace(0, 2 * math.pi, 181)
 _CIRCLE = np.stack([np.cos(_AROUND), np.sin(_AROUND)])
+_MOST_ELLIPSES = 8
 _MOST_NUMBERS = 8  # features of a heat map that tells its numbers
 
 
@@ -63,27 +64,26 @@ def plot_matrices(series: Series, path: str) -> None:
 
 
 def _ellipses(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> None:
-    """One standard deviation of the records in every direction; later windows are brighter."""
+    """Of some windows, the later the brighter; of the last one also its noise and its truth."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
     released = series.released
     when = [(release.window_open_ms + release.window_close_ms) / 2 / DAY_MS for release in released]
     colors: Any = ScalarMappable(Normalize(min(when), max(when)), "cividis")
-    stride = -(-len(released) // MOST_ELLIPSES)
+    stride = -(-len(released) // _MOST_ELLIPSES)
     for release, x in list(zip(released, when, strict=True))[::-1][::stride]:
-        axes.plot(*_boundary(release.value or []), color=colors.to_rgba(x), linewidth=1.2, zorder=2)
+        axes.plot(*_boundary(release.value or []), color=colors.to_rgba(x), linewidth=1.3, zorder=2)
     last = released[-1]
-    noise = WIDTHS * 2 * deviation((last.parts or {}).get("eta"))
-    for factor, label in ((1 + noise, f"{WIDTHS:g} standard deviations of the noise, last window"), (1 - noise, None)):
-        if noise and factor > 0:
-            outline = math.sqrt(factor) * _boundary(last.value or [])
-            axes.plot(*outline, color=colors.to_rgba(when[-1]), linewidth=1.0, linestyle=":", label=label, zorder=3)
-    for release in released[::-1][::stride]:
-        if release.window_open_ms in series.truth:
-            truth = _boundary(series.truth[release.window_open_ms])
-            axes.plot(*truth, color=TRUTH, linewidth=1.0, linestyle=DASHES, zorder=3)
-    title = "one standard deviation of the records, by released covariance"
+    noise = WIDTHS * 2 * deviation((last.parts or {}).get("eta"))  # of the variance in any direction, as a share of it
+    if noise:
+        inner, outer = (math.sqrt(max(0.0, 1 + sign * noise)) * _boundary(last.value or []) for sign in (-1, 1))
+        around = np.concatenate([outer, inner[:, ::-1]], axis=1)
+        axes.fill(*around, color=VALUE, alpha=0.25, linewidth=0, zorder=1)
+    if last.window_open_ms in series.truth:
+        truth = _boundary(series.truth[last.window_open_ms])
+        axes.plot(*truth, color=TRUTH, linewidth=1.2, linestyle=DASHES, label="truth", zorder=3)
+    title = "one standard deviation of the records" + ("; band: noise of the last window" if noise else "")
     ground(axes, [f"{label}, from its center" for label in labels], title)
     time_bar(figure, axes, colors, released)
 

@@ -24,6 +24,7 @@ DASHES = (0, (4, 2))
 MARKS = {"too_few": "v", "budget_exhausted": "X", "interrupted": "s", "no_radius": "D", "no_match": "P"}
 WIDTHS = 2.0
 """Standard deviations of noise that bands and ellipses show."""
+NOISE_BAND = f"{WIDTHS:g} standard deviations of the noise"
 DAY_MS = 86_400_000
 MOST_FEATURES = 12
 MOST_ELLIPSES = 60
@@ -34,7 +35,7 @@ def draw_curve(axes: Axes, series: Series, values: list[float], sigmas: list[flo
     """Values over time with a band of their noise; a refused window leaves a gap."""
     x, y = middles(series), np.array(values)
     width = WIDTHS * np.array(sigmas)
-    style = {"color": VALUE, "alpha": 0.25, "linewidth": 0, "label": f"{WIDTHS:g} standard deviations of the noise"}
+    style = {"color": VALUE, "alpha": 0.25, "linewidth": 0, "label": NOISE_BAND}
     if np.isfinite(y).any():
         draw_band(axes, series, y - width, y + width, style)
         axes.plot(x, y, color=VALUE, linewidth=1.2, marker=dot(x), markersize=2.6, label="released")
