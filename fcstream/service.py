@@ -113,7 +113,8 @@ def serve(streams: Sequence[Served]) -> list[Service]:
         is_up = lambda: all(service.trouble != "starting" for service in services)  # noqa: E731
         stack.enter_context(notifier.watching(is_up, lambda: not stuck(watched)))
         stack.callback(progress.clear)
-        warm_up()  # not between a charge and its seal, where a process that dies twice gives a window up
+        kinds = [served.config.release.kind for served in streams]
+        warm_up(*kinds)  # not between a charge and its seal, where a process that dies twice gives a window up
         if len(streams) == 1:
             run(0)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 _TWO = np.array([[-0.5, 0.0], [0.5, 0.0]])
 
 
-def warm_up() -> None:
-    """Compile what windows need, or read it from the cache: some seconds once, then a fraction of one.
+def warm_up(*kinds: str) -> None:
+    """Compile what windows need, or read it from the cache: half a minute once, then about a second.
 
-    Without it the first window pays. Covered: means, variances and centers, friends within one or many radii, sampled
+    Without it the first window pays. Covered: means, variances, centers, friends within one or many radii, sampled
     pairs. Left to their first use: covariances, synthetic tables, predicates, and functions of your own.
+
+    Parameters
+    ----------
+    *kinds : str
+        Of releases that are wanted; none for all. Centers take a third of the time.
     """
     seeded = Noise(SeededEntropy(0))
     points = np.zeros((300, 12))
@@ -38,14 +43,16 @@ def warm_up() -> None:
     ladder.add(0, np.zeros((2, 2)))
     _ = ladder.view([0]).pairs, ladder.view([0]).at(0)
     measured_costs(2)
+    if not kinds or "centers" in kinds:
+        _warm_centers(seeded)
+
+
+def _warm_centers(noise: Noise) -> None:
     rows = np.repeat(_TWO, 1000, axis=0)
-    for method in ("friendly", "ktuples"):
-        private_centers(
-            rows, 2, ball=1, rho=4, delta=1e-6, size_hint=2000, step=1e-4, oracle=_same, method=method, noise=seeded
-        )
-    private_mixture(
-        rows, 2, ball=1, spread=0.1, rho=4, delta=1e-6, size_hint=2000, step=1e-4, oracle=_same, noise=seeded
-    )
+    known: Any = {"rho": 4, "delta": 1e-6, "size_hint": 2000, "step": 1e-4, "ball": 1, "oracle": _same, "noise": noise}
+    for method, radius in (("friendly", "histogram"), ("friendly", "search"), ("ktuples", "histogram")):
+        private_centers(rows, 2, method=method, radius=radius, **known)
+    private_mixture(rows, 2, spread=0.1, **known)
 
 
 def _same(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
