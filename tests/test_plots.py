@@ -91,7 +91,7 @@ def test_centers_in_the_plane_and_in_space(tmp_path):
     truth = [{"window_open_ms": 0, "value": [[0, 1], [5, 0]]}]
     text = drawn([*some, refused(3, "no_match", **plane)], tmp_path, truth)
     for label in (
-        "centers, with ellipses",
+        "centers, larger for more records, with ellipses",
         ">x<",
         ">log1p(y)<",
         "refused: no_match (1)",
@@ -144,12 +144,15 @@ def test_points_and_marginals(tmp_path):
     line = {**plane, "features": ["x"], "transform": ["none"]}
     text = drawn([release(0, [[1.0], [2.0]], parts={"weights": [0.5, 0.5]}, **line), refused(1, **line)], tmp_path)
     assert ">points<" in text
-    columns = [{"name": "on", "levels": ["no", "yes"]}, {"name": "state", "levels": ["idle", "busy", "down"]}]
-    parts = {"columns": columns, "tables": [["on", "state"], ["on"]], "cell_sigma": 1.5}
+    columns = [
+        {"name": "on", "levels": ["no", "yes"]},
+        {"name": "load", "levels": ["a", "b", "c"], "edges": [0, 1, 2, 9]},
+    ]
+    parts = {"columns": columns, "tables": [["on", "load"], ["on"]], "cell_sigma": 1.5}
     value = [[1.0, 2.0, 3.0, 4.0, 5.0, -1.0], [6.0, 8.0]]
     truth = [{"window_open_ms": 0, "value": [[1, 2, 3, 4, 5, 0], [6, 9]]}]
     text = drawn([release(0, value, kind="marginals", parts=parts), refused(1, kind="marginals")], tmp_path, truth)
-    for label in ("on = yes, state = idle", ">on = no<", "noise: 1.5", ">truth<", ">released<"):
+    for label in ("on = yes, load 2 to 9", ">on = no<", "noise: 1.5", ">truth<", ">released<"):
         assert label in text, label
     with pytest.raises(SourceError, match="line 1 of the truth"):
         drawn(
@@ -184,6 +187,8 @@ def test_series_without_a_value(kind, tmp_path):
     parts = {"parts": {"feature": "a", "quantiles": [0.5], "edges": [0.0, 1.0, 2.0]}}
     text = drawn([refused(k, kind=kind, **features, **parts) for k in range(2)], tmp_path)
     assert "refused: too_few (2)" in text
+    with_truth = drawn([refused(0, kind=kind, **features, **parts)], tmp_path, [{"window_open_ms": 0, "value": [[1]]}])
+    assert "with true values" not in with_truth  # nothing to compare it with
 
 
 def test_many_features_and_many_windows(tmp_path):

@@ -90,16 +90,17 @@ def _plane(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> Non
     for release in series.released[::-1][::stride]:
         for center, sigma in zip(release.value or [], release.sigma or [], strict=False):
             _ellipse(axes, center, sigma, dots.to_rgba(_middle(release)))
-    truth = [center for value in series.truth.values() for center in value]
+    truth = [place for release in series.released for place in series.truth.get(release.window_open_ms, [])]
     if truth:
-        axes.plot(*np.array(truth, float).T, linestyle="none", marker="x", color=TRUTH, markersize=6, label="truth")
+        marks: Any = {"linestyle": "none", "marker": "x", "markersize": 6, "zorder": 4}
+        axes.plot(*np.array(truth, float).T, color=TRUTH, label="truth", **marks)
     for reason, times in series.reasons.items():
         told = f"refused: {reason} ({times})"
         axes.plot([], [], linestyle="none", marker=MARKS.get(reason, "*"), color=REFUSED, label=told)
     if series.first.kind == "points":
-        title = "weighted points: the area is the weight"
+        title = "weighted points, larger for more weight"
     else:
-        title = f"centers, with ellipses of {WIDTHS:g} standard deviations of their noise; the area is the count"
+        title = f"centers, larger for more records, with ellipses of {WIDTHS:g} standard deviations of their noise"
     ground(axes, labels, title)
     time_bar(figure, axes, dots, series.released)
 

@@ -203,10 +203,18 @@ def _row_names(parts: dict[str, Any], rows: int) -> list[str]:
         return [f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
     if categories is not None and len(categories) == rows - 1:
         return [*(f"{value:g}" for value in categories), "other"]
-    levels = {column["name"]: column["levels"] for column in parts.get("columns", [])}
+    levels = {column["name"]: _levels(column) for column in parts.get("columns", [])}
     cells = [
-        ", ".join(f"{name} = {level}" for name, level in zip(table, cell, strict=True))
+        ", ".join(cell)
         for table in parts.get("tables", [])
         for cell in itertools.product(*(levels[name] for name in table))
     ]
     return cells if len(cells) == rows else [str(k) for k in range(rows)]
+
+
+def _levels(column: dict[str, Any]) -> list[str]:
+    """What a column may be: parts of a range, or texts."""
+    name, edges = column["name"], column.get("edges")
+    if edges:
+        return [f"{name} {low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
+    return [f"{name} = {level}" for level in column["levels"]]
