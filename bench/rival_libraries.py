@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -26,123 +27,96 @@ class Diffprivlib:
     name = "diffprivlib"
 
     def mean(self, rows: np.ndarray, job: dict[str, Any]) -> np.ndarray:
-        import diffprivlib
+        """Every coordinate for itself, with `each`."""
+        from diffprivlib.tools import mean
 
-        # It gives every coordinate epsilon / d by itself.
-        bounds = (np.array(job["low"]), np.array(job["high"]))
-        return np.asarray(
-            diffprivlib.tools.mean(rows, epsilon=job["epsilon"], bounds=bounds, axis=0, random_state=job["seed"])
-        )
+        coins, bounds = np.random.RandomState(job["seed"]), (job["low"], job["high"])
+        return np.array([mean(column, epsilon=job["each"], bounds=bounds, random_state=coins) for column in rows.T])
 
     def variance(self, rows: np.ndarray, job: dict[str, Any]) -> np.ndarray:
-        import diffprivlib
+        from diffprivlib.tools import var
 
         bounds = (job["low"], job["high"])
-        return np.asarray(
-            diffprivlib.tools.var(rows, epsilon=job["epsilon"], bounds=bounds, random_state=job["seed"])
-        ).reshape(1)
+        return np.array([var(rows, epsilon=job["each"], bounds=bounds, random_state=job["seed"])])
 
     def histogram(self, rows: np.ndarray, job: dict[str, Any]) -> np.ndarray:
-        import diffprivlib
+        from diffprivlib.tools import histogram
 
         edges = np.array(job["edges"])
         bounds = (float(edges[0]), float(edges[-1]))
-        return np.asarray(
-            diffprivlib.tools.histogram(
-                rows, epsilon=job["epsilon"], bins=edges, range=bounds, random_state=job["seed"]
-            )[0],
-            float,
-        )
+        options = {"epsilon": job["each"], "bins": edges, "range": bounds, "random_state": job["seed"]}
+        return np.asarray(histogram(rows, **options)[0], float)
 
     def quantiles(self, rows: np.ndarray, job: dict[str, Any]) -> np.ndarray:
-        import diffprivlib
+        """Every level for itself, with `each`."""
+        from diffprivlib.tools import quantile
 
-        bounds = (job["low"], job["high"])  # it divides epsilon among the levels
-        return np.asarray(
-            diffprivlib.tools.quantile(
-                rows, job["levels"], epsilon=job["epsilon"], bounds=bounds, random_state=job["seed"]
-            )
-        )
+        coins, bounds = np.random.RandomState(job["seed"]), (job["low"], job["high"])
+        levels = job["levels"]
+        return np.array([quantile(rows, q, epsilon=job["each"], bounds=bounds, random_state=coins) for q in levels])
 
     def centers(self, rows: np.ndarray, job: dict[str, Any]) -> np.ndarray:
         from diffprivlib.models import KMeans
 
         bounds = (np.array(job["low"]), np.array(job["high"]))
-        made = KMeans(job["k"], epsilon=job["epsilon"], bounds=bounds, random_state=job["seed"]).fit(rows)
+        made = KMeans(job["k"], epsilon=job["each"], bounds=bounds, random_state=job["seed"]).fit(rows)
         return np.asarray(made.cluster_centers_)
 
 
 class OpenDP:
-    """Concentrated DP at the same rho; rows are added or removed (the mean of rows: a public number, one replaced)."""
+    """Concentrated DP at the same rho; rows are added or removed (variance: a public number, one replaced)."""
 
     name = "opendp"
 
     def __init__(self) -> None:
         import opendp.prelude as dp
 
-        dp.enable_features("contrib", "floating-point", "honest-but-curious")
+        dp.enable_features("contrib", "floating-point", "idealized-numerics")
         self.dp = dp
+        self.column = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()
 
-    def _column(self):  # type: ignore[no-untyped-def]
-        dp = self.dp
-        return dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()
-
-    def _noisy(self, total, rho: float):  # type: ignore[no-untyped-def]
-        """The Gaussian mechanism of a transformation at so much rho."""
-        dp = self.dp
-        return dp.binary_search_chain(lambda s: total >> dp.m.then_gaussian(s), d_in=1, d_out=rho, bounds=(1e-9, 1e12))
+    def _at(self, make: Callable[[float], Any], rho: float, rows: int = 1) -> Any:
+        """What `make` builds for a scale, with the least noise that costs rho for so many rows changed."""
+        return self.dp.binary_search_chain(make, d_in=rows, d_out=rho, bounds=(1e-6, 1e9))
 
     def mean(self, rows: np.ndarray, job: dict[str, Any]) -> np.ndarray:
-        """Rows clipped to a ball; one Gaussian."""
-        import opendp.extras.numpy._make_np_mean as own
-        from opendp.extras.numpy import array2_domain
+        """Rows clipped to a ball around 0; their noisy sum by their noisy number, which gets a twentieth."""
+        from opendp.extras.numpy import array2_domain, make_np_clamp
+        from opendp.extras.numpy._make_np_sum import make_private_np_sum
 
-        dp = self.dp
-        n, d = rows.shape
-        space = array2_domain(size=n, num_columns=d, T=float), dp.symmetric_distance()
-        origin, norm = np.array(job["center"]), job["ball"]
-        made = dp.binary_search_chain(
-            lambda s: own.make_private_np_mean(*space, s, norm=norm, p=2, origin=origin),
-            d_in=2, d_out=job["rho"], bounds=(1e-9, 1e12),
-        )  # fmt: skip
-        return np.asarray(made(rows))
+        dp, share = self.dp, job["rho"] / 20
+        space = array2_domain(num_columns=rows.shape[1], nan=False, T=float), dp.symmetric_distance()
+        clip = make_np_clamp(*space, job["ball"], 2, np.zeros(rows.shape[1]))
+        measure = dp.zero_concentrated_divergence()
+        total = self._at(lambda s: clip >> make_private_np_sum(*clip.output_space, measure, s), job["rho"] - share)
+        number = self._at(lambda s: self.column >> dp.t.then_count() >> dp.m.then_gaussian(s), share)
+        return np.asarray(total(rows)) / max(1, number(rows[:, 0].tolist()))
 
     def variance(self, rows: np.ndarray, job: dict[str, Any]) -> np.ndarray:
-        dp = self.dp
-        low, high = float(job["low"]), float(job["high"])
-        space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=len(rows)), dp.symmetric_distance()
-        made = dp.binary_search_chain(
-            lambda s: space >> dp.t.then_clamp((low, high)) >> dp.t.then_variance() >> dp.m.then_gaussian(s),
-            d_in=2, d_out=job["rho"], bounds=(1e-9, 1e12),
-        )  # fmt: skip
-        return np.asarray([made(rows.tolist())])
+        dp, bounds = self.dp, (float(job["low"]), float(job["high"]))
+        space = dp.vector_domain(dp.atom_domain(bounds=bounds, nan=False), size=len(rows)), dp.symmetric_distance()
+        made = self._at(lambda s: space >> dp.t.then_variance() >> dp.m.then_gaussian(s), job["rho"], rows=2)
+        return np.array([made(np.clip(rows, *bounds).tolist())])
 
     def histogram(self, rows: np.ndarray, job: dict[str, Any]) -> np.ndarray:
-        dp = self.dp
-        edges = [float(edge) for edge in job["edges"]]
-        # Its counts are of categories: a record's bin is its own affair.
+        """It counts categories, so rows come as the numbers of their bins."""
+        dp, edges = self.dp, job["edges"]
         bins = np.clip(np.searchsorted(edges, rows, "right") - 1, 0, len(edges) - 2)
-        domain = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
-        count = dp.t.make_count_by_categories(
-            *domain, categories=list(range(len(edges) - 1)), MO=dp.L2Distance[float], TOA=int, null_category=False
-        )
-        made = self._noisy(count, job["rho"])
-        return np.asarray(made(bins.tolist()), float)
+        space = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
+        categories = list(range(len(edges) - 1))
+        count = dp.t.make_count_by_categories(*space, categories, null_category=False, MO=dp.L2Distance[int], TOA=int)
+        return np.asarray(self._at(lambda s: count >> dp.m.then_gaussian(s), job["rho"])(bins.tolist()), float)
 
     def quantiles(self, rows: np.ndarray, job: dict[str, Any]) -> np.ndarray:
-        dp = self.dp
-        candidates = np.arange(job["low"], job["high"] + job["step"] / 2, job["step"]).tolist()
-        domain, metric = self._column()
-        share, found, data = job["rho"] / len(job["levels"]), [], rows.tolist()
-        for level in job["levels"]:
-            made = dp.binary_search_chain(
-                lambda s, level=level: dp.m.make_private_quantile(
-                    domain, metric, dp.zero_concentrated_divergence(), candidates, level, s
-                ),
-                d_in=1, d_out=share, bounds=(1e-6, 1e9),
-            )  # fmt: skip
+        """Every level for itself, over the lattice of the public range."""
+        dp, data = self.dp, rows.tolist()
+        places = np.linspace(job["low"], job["high"], round((job["high"] - job["low"]) / job["step"]) + 1).tolist()
+        measure, share = dp.zero_concentrated_divergence(), job["rho"] / len(job["levels"])
+        found = []
+        for q in job["levels"]:
+            made = self._at(lambda s, q=q: dp.m.make_private_quantile(*self.column, measure, places, q, s), share)
             found.append(made(data))
-        return np.asarray(found)
+        return np.array(found)
 
 
 class Sklearn:

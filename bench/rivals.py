@@ -6,14 +6,15 @@ Each library answers in a process of its own (rival_libraries.py), with the inte
 OPENDP_PYTHON or SKLEARN_PYTHON names; without it a virtual environment is made in a temporary folder. The same rows for
 all; medians over seeds. `real` needs FCSTREAM_DATA.
 
-Privacy. fcstream: (rho, delta = 1e-8)-zCDP, a row added or removed. OpenDP: rho-zCDP, the same rho. diffprivlib knows
-pure epsilon only, so it runs twice: with epsilon = sqrt(2 rho), the largest that is sure to be rho-zCDP, and with the
-epsilon that (rho, delta) is worth at a further delta of 1e-6, which is much more than fcstream has in zCDP. Means and
-variances of both libraries take the number of rows as public (one row is replaced: twice the sensitivity of a sum, and
-no noise for the number); OpenDP's histograms and quantiles, and all that fcstream does, do not.
+Privacy. fcstream: (rho, delta = 1e-8)-zCDP, a row added or removed. OpenDP: rho-zCDP, the same rho, and no delta.
+diffprivlib is pure epsilon-DP. `as much zCDP`: each of its m answers (coordinates, levels) gets the largest epsilon for
+which all together are rho-zCDP: sqrt(2 rho / m) with Laplace noise, sqrt(8 rho / m) for exponential mechanisms (Cesar
+and Rogers 2021). `as much (epsilon, delta)`: the epsilon that (rho, delta) is worth at a further delta of 1e-6, divided
+by m as the library does; for k-means, whose rounds compose, that is more than any composition in zCDP would give.
+diffprivlib's means and variances and OpenDP's variance take the number of rows as public, one of them replaced.
 
-Knowledge. `told`: what a library is told of where data lie, in parts of what is true; fcstream's mean is told how far
-apart rows lie, not where; its centers a ball.
+Knowledge. All are told a public range. Behind "told" stands how many times wider than the data that range is; rows lie
+around 0, in its middle. fcstream's means are told how far apart rows lie instead, its centers a ball.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import sys
 import tempfile
 import venv
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -42,7 +44,7 @@ from fcstream.zcdp import epsilon_tight
 DELTA, MORE_DELTA = 1e-8, 1e-6
 NEEDS = {
     "diffprivlib": ["diffprivlib==0.6.6", "scikit-learn==1.6.1"],
-    "opendp": ["opendp[numpy]==0.16.0"],
+    "opendp": ["opendp==0.16.0", "numpy"],
     "sklearn": ["scikit-learn"],
 }
 Job = dict[str, Any]
@@ -79,12 +81,10 @@ class Rivals:
         return [str(error) or found[f"answer{k}"] for k, error in enumerate(found["errors"])]
 
 
-def epsilons(rho: float) -> dict[str, float]:
-    """What diffprivlib runs with, by name."""
-    return {
-        f"diffprivlib, epsilon {math.sqrt(2 * rho):.3g}": math.sqrt(2 * rho),
-        f"diffprivlib, epsilon {epsilon_tight(rho, MORE_DELTA):.3g}": epsilon_tight(rho, MORE_DELTA),
-    }
+def epsilons(rho: float, parts: int, cost: int = 2) -> dict[str, float]:
+    """What each of diffprivlib's answers gets, by name; an epsilon costs epsilon**2 / `cost` in zCDP."""
+    zcdp, pure = math.sqrt(cost * rho / parts), epsilon_tight(rho, MORE_DELTA)
+    return {"diffprivlib, as much zCDP": zcdp, "diffprivlib, as much (epsilon, delta)": pure / parts}
 
 
 def show(title: str, found: dict[str, list[float | str]], unit: str, ours: str = "fcstream") -> None:
@@ -93,12 +93,15 @@ def show(title: str, found: dict[str, list[float | str]], unit: str, ours: str =
     own = [x for x in found[ours] if not isinstance(x, str)]
     base = statistics.median(own) if own else math.nan
     for name, errors in found.items():
+        if not errors:
+            continue
         numbers = [x for x in errors if not isinstance(x, str)]
         said = sorted({x for x in errors if isinstance(x, str)})
         middle = statistics.median(numbers) if numbers else math.nan
-        told = f"{middle:12.5g} {middle / base:8.2f} x" if numbers else " " * 22
+        ratio = f"{middle / base:8.2f} x" if base > 0 else " " * 10
+        told = f"{middle:12.5g} {ratio}" if numbers else " " * 23
         more = f"  {len(numbers)} of {len(errors)} answered: {'; '.join(said)}" if said else ""
-        print(f"  {name:<44} {told}{more}", flush=True)
+        print(f"  {name:<56} {told}{more}", flush=True)
 
 
 def judged(answers: list[np.ndarray | str], error: Callable[[int, np.ndarray], float]) -> list[float | str]:
@@ -112,37 +115,34 @@ def means(rivals: Rivals, seeds: int) -> None:
     n, rho = 800, 1.0
     for d in (1, 10, 100):
         data = {f"rows{s}": np.random.default_rng(s).normal(size=(n, d)) for s in range(seeds)}
-
-        def error(k: int, value: np.ndarray) -> float:
-            return float(np.linalg.norm(value))
-
-        apart = math.sqrt(2) * (math.sqrt(d) + math.sqrt(math.log(100 * n)))
         rows = list(data.values())
+        error = partial(_off, [one.mean(axis=0) for one in rows])
+        apart = math.sqrt(2) * (math.sqrt(d) + math.sqrt(math.log(100 * n)))
         known: dict[str, Any] = {"rho": rho, "delta": DELTA, "size_hint": n, "step": 1e-3, "bounds": (-1e5, 1e5)}
-        found: dict[str, list[float | str]] = {
-            "not private": [error(0, one.mean(axis=0)) for one in rows],
-            "fcstream": [_mean(one, radius=apart, **known) for one in rows],
-        }
+        found: dict[str, list[float | str]] = {"fcstream": _means(rows, error, radius=apart, **known)}
         for off in (1, 10, 100):
             ball, side = off * (math.sqrt(d) + math.sqrt(2 * math.log(n))), off * 4.0
-            place = [0.0] * d
-            found[f"fcstream, method ball, told {off} x"] = [
-                _mean(one, radius=ball, method="ball", center=place, **known) for one in rows
-            ]
-            jobs = [{"what": "mean", "data": name, "center": place, "ball": ball, "rho": rho} for name in data]
+            found[f"fcstream, method ball, told {off} x"] = _means(
+                rows, error, radius=ball, method="ball", center=[0.0] * d, **known
+            )
+            jobs = [{"what": "mean", "data": name, "ball": ball, "rho": rho} for name in data]
             found[f"OpenDP, ball, told {off} x"] = judged(rivals.ask("opendp", jobs, data), error)
-            for name, epsilon in epsilons(rho).items():
+            for name, each in epsilons(rho, d).items():
                 jobs = [
-                    {"what": "mean", "data": key, "low": [-side] * d, "high": [side] * d, "epsilon": epsilon, "seed": s}
+                    {"what": "mean", "data": key, "low": -side, "high": side, "each": each, "seed": s}
                     for s, key in enumerate(data)
                 ]
                 found[f"{name}, box, told {off} x"] = judged(rivals.ask("diffprivlib", jobs, data), error)
-        show(f"mean of {n} rows N(0, I), d = {d}, rho = {rho:g}", found, "distance from the true mean")
+        show(f"mean of {n} rows N(0, I), d = {d}, rho = {rho:g}", found, "distance from the rows' own mean")
 
 
-def _mean(rows: np.ndarray, **options: Any) -> float | str:
-    answer = fcstream.private_mean(rows, **options)
-    return float(np.linalg.norm(answer.value)) if answer.value is not None else str(answer.reason)
+def _off(truth: list[np.ndarray], k: int, value: np.ndarray) -> float:
+    return float(np.linalg.norm(value - truth[k]))
+
+
+def _means(rows: list[np.ndarray], error: Callable[[int, np.ndarray], float], **options: Any) -> list[float | str]:
+    answers = [fcstream.private_mean(one, **options) for one in rows]
+    return [str(x.reason) if x.value is None else error(k, np.array(x.value)) for k, x in enumerate(answers)]
 
 
 # -- one column ----------------------------------------------------------------------------------------------------
@@ -161,12 +161,14 @@ def columns(rivals: Rivals, seeds: int) -> None:
         _variances(rivals, data, rho)
 
 
-def _asked(rivals: Rivals, data: dict[str, np.ndarray], rho: float, job: Job, error: Any) -> dict[str, list]:
+def _asked(
+    rivals: Rivals, data: dict[str, np.ndarray], rho: float, job: Job, error: Any, parts: int = 1, cost: int = 2
+) -> dict[str, list]:
     """What both libraries say of every column."""
     jobs = [{**job, "data": name, "rho": rho} for name in data]
     found = {"OpenDP": judged(rivals.ask("opendp", jobs, data), error)}
-    for name, epsilon in epsilons(rho).items():
-        jobs = [{**job, "data": key, "epsilon": epsilon, "seed": s} for s, key in enumerate(data)]
+    for name, each in epsilons(rho, parts, cost).items():
+        jobs = [{**job, "data": key, "each": each, "seed": s} for s, key in enumerate(data)]
         found[name] = judged(rivals.ask("diffprivlib", jobs, data), error)
     return found
 
@@ -205,7 +207,7 @@ def _quantiles(rivals: Rivals, data: dict[str, np.ndarray], rho: float) -> None:
         ]
     }
     job = {"what": "quantiles", "levels": LEVELS, "low": LOW, "high": HIGH, "step": STEP}
-    found |= _asked(rivals, data, rho, job, error)
+    found |= _asked(rivals, data, rho, job, error, len(LEVELS), 8)
     show(f"quantiles {LEVELS}, n = {len(rows[0])}, rho = {rho:g}", found, "ranks off, of the records")
 
 
@@ -263,19 +265,22 @@ def _centers(
 
     options: Any = {"ball": ball, "center": center, "rho": rho, "delta": DELTA, "step": step}
     found: dict[str, list[float | str]] = {"scikit-learn, not private": judged_costs(best, least)}
-    for name, more in {"fcstream": {}, "fcstream, fallback lloyd": {"fallback": "lloyd"}}.items():
-        found[name] = []
-        for s, job in enumerate(jobs):
-            rows = data[job["data"]]
-            try:
-                answer = fcstream.private_centers(rows, k, size_hint=len(rows), **options, **more)
-            except fcstream.ConfigError:
-                found[name].append("too few records, told at the start")
-                continue
-            found[name].append(str(answer.reason) if answer.centers is None else error(s, answer.centers))
+    ours, rescued = "fcstream", "fcstream, fallback lloyd where it refuses"
+    found[ours], found[rescued] = [], []
+    for s, job in enumerate(jobs):
+        rows = data[job["data"]]
+        known = {"size_hint": len(rows), **options}
+        try:
+            answer = fcstream.private_centers(rows, k, **known)
+            found[ours].append(str(answer.reason) if answer.centers is None else error(s, answer.centers))
+            if answer.centers is None:
+                answer = fcstream.private_centers(rows, k, fallback="lloyd", **known)
+                found[rescued].append(str(answer.reason) if answer.centers is None else error(s, answer.centers))
+        except fcstream.ConfigError:
+            found[ours].append("too few records, told at the start")
     low, high = [c - ball for c in center], [c + ball for c in center]
-    for name, epsilon in epsilons(rho).items():
-        asked = [{**job, "epsilon": epsilon, "low": low, "high": high} for job in jobs]
+    for name, each in epsilons(rho, 1).items():
+        asked = [{**job, "each": each, "low": low, "high": high} for job in jobs]
         found[name] = judged(rivals.ask("diffprivlib", asked, data), error)
     show(f"{title}, rho = {rho:g}", found, "loss over the least non-private loss")
 
