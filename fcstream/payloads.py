@@ -69,9 +69,9 @@ class _Bounded:
         self._decoder = decoder
 
     def decode(self, lines: list[bytes], first_position: int) -> Batch:
-        return self._decoder.decode(
-            [line if 0 < len(line) <= LONGEST_MESSAGE else b"\xc1" for line in lines], first_position
-        )
+        if max(map(len, lines), default=0) > LONGEST_MESSAGE:
+            lines = [line if len(line) <= LONGEST_MESSAGE else b"\xc1" for line in lines]
+        return self._decoder.decode(lines, first_position)
 
 
 class FloatBlocks:

@@ -18,6 +18,7 @@ ROWS = [
     ["reloading", "status"],
     ["metrics", "logs", "notify"],
     ["live"],
+    ["session"],
     ["oneshot", "warming"],
     ["runner", "planning", "reports", "simulate", "arrays", "series", "clustering", "scoring"],
     ["keyed"],

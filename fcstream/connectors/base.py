@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,6 +93,18 @@ class LiveSource(Protocol):
 
     def close(self) -> None:
         """Let go. Idempotent; commits nothing."""
+
+
+@runtime_checkable
+class KeepingSource(Protocol):
+    """What a `LiveSource` with a store of its own (a spool) can do besides, while the ledger or the sink is away: take
+    what its broker might not hold for long."""
+
+    def keep(self, timeout_s: float) -> None:
+        """Receive for about `timeout_s`, and hand out nothing; `poll` does that later."""
+
+    def rewind(self) -> None:
+        """Hand out everything from the committed position on once more."""
 
 
 @dataclass(frozen=True, slots=True)
