@@ -69,7 +69,7 @@ def accuracy(reps: int, rng: np.random.Generator) -> None:
             )  # fmt: skip
             if answer.value is not None:
                 done += 1
-                mine.append(error(np.array(answer.value) / (1 + d * answer.parts["eta"] ** 2), truth))
+                mine.append(error(np.array(answer.value), truth))
             for off, found in rivals.items():
                 found.append(error(clipped(rows, off * math.sqrt(np.trace(truth)), rng), truth))
         theirs = [float(np.median(found)) for found in rivals.values()]

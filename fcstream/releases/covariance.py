@@ -226,7 +226,7 @@ class ShardCovariance(MechanismBase):
     ------
     FriendlyCore (ICML 2022), FC_Covariance (Appendix A). Erratum: the paper's total has 2 for 3, which counts a matrix
     added or removed where one record replaces one (design note 4.6); its parts are cut by order, which one record
-    shifts.
+    shifts. Ours: the answer is divided by 1 + eta**2 d, the mean of what the noise multiplies it by.
     """
 
     loss: PrivacyLoss
@@ -295,6 +295,7 @@ class ShardCovariance(MechanismBase):
         parts = {"eta": self.average.eta, "shards": n_hat + self.average.offset, **self.total.as_dict()}
         if value is None:
             return Outcome("too_few", parts=parts)
+        value = value / (1 + self.dimension * self.average.eta**2)  # what the noise adds on average, a public factor
         variances = np.diag(value)
         sigma = self.average.eta * np.sqrt(2 * (np.outer(variances, variances) + value**2))
         return Outcome(None, value, sigma, parts=parts)
