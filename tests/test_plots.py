@@ -91,7 +91,7 @@ def test_centers_in_the_plane_and_in_space(tmp_path):
     truth = [{"window_open_ms": 0, "value": [[0, 1], [5, 0]]}]
     text = drawn([*some, refused(3, "no_match", **plane)], tmp_path, truth)
     for label in (
-        "centers, larger for more records, with ellipses",
+        "centers, larger for more records; ellipses: 2 standard deviations of their noise",
         ">x<",
         ">log1p(y)<",
         "refused: no_match (1)",
@@ -99,6 +99,13 @@ def test_centers_in_the_plane_and_in_space(tmp_path):
         "with true values",
     ):
         assert label in text
+    own = {"weights": [0.5, 0.5], "covariances": [[[1.0, 0.5], [0.5, 2.0]], [[0.0, 0.0], [0.0, 0.0]]]}
+    learned = {**plane, "kind": "mixtures"}
+    some = [release(k, [[k, 1.0], [5.0, k]], [[0.1, 0.2]] * 2, parts=own, **learned) for k in range(3)]
+    text = drawn([*some, refused(3, "no_match", **learned)], tmp_path)
+    assert (
+        "means of components, larger for more records; ellipses: 2 standard deviations of their noise, dashed" in text
+    )
     space = {"kind": "centers", "features": ["x", "y", "z"], "transform": ["none"] * 3}
     some = [release(k, [[k, 1.0, 2.0]], [[0.1, float("nan"), 0.1]], **space) for k in range(2)]
     some = [Release(**{**one.as_dict(), "sigma": None}) if k else one for k, one in enumerate(some)]
@@ -143,7 +150,7 @@ def test_points_and_marginals(tmp_path):
     assert "weighted points" in text
     line = {**plane, "features": ["x"], "transform": ["none"]}
     text = drawn([release(0, [[1.0], [2.0]], parts={"weights": [0.5, 0.5]}, **line), refused(1, **line)], tmp_path)
-    assert ">points<" in text
+    assert ">weighted points<" in text
     columns = [
         {"name": "on", "levels": ["no", "yes"]},
         {"name": "load", "levels": ["a", "b", "c"], "edges": [0, 1, 2, 9]},
@@ -179,7 +186,8 @@ def test_reasons_are_told_apart_and_gaps_left_open(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind", ["mean", "count", "histogram", "quantiles", "variance", "centers", "covariance", "points", "marginals"]
+    "kind",
+    ["mean", "count", "histogram", "quantiles", "variance", "centers", "mixtures", "covariance", "points", "marginals"],
 )
 def test_series_without_a_value(kind, tmp_path):
     bare = ("count", "histogram", "quantiles", "marginals")

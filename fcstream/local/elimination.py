@@ -13,7 +13,8 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..zcdp import RHO_UNIT
-from .functions import Function, Point, _kernels
+from .functions import Function, Point
+from .noise import _kernels
 from .spaces import Space
 from .widths import reach, split
 

@@ -6,7 +6,6 @@ noise pays for the rounding.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ConfigError
+from .noise import _kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,15 +24,6 @@ MOST_FINENESS = 2**16
 _SAFE = 2**62
 _MOST_TURNED = 64  # checking a matrix takes the cube of it
 _WIDE = 8  # columns one by one below, row by row above
-
-
-@functools.cache
-def _kernels() -> Any:
-    try:
-        from .._kernels import local
-    except ImportError:
-        return None
-    return local
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,13 +31,17 @@ from .pieces import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from ..releases.base import Release
     from ..series import Series
 
 
+_NAMES = {"centers": "centers", "mixtures": "means of components", "points": "weighted points"}
+
+
 def plot_places(series: Series, path: str) -> None:
-    """Centers or weighted points: in the plane for two features, else one panel per feature."""
+    """Centers, means of components or weighted points: in the plane for two features, else one panel per feature."""
     labels = axis_labels(series)
     if len(labels) == 2:
         with picture(path, 8.5, 7.4, "--out") as figure:
@@ -65,7 +70,7 @@ def draw_path(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> 
     stride = -(-len(released) // MOST_ELLIPSES)
     for release, x in list(zip(released, when, strict=True))[::stride]:
         if release.sigma is not None:
-            _ellipse(axes, release.value or [], release.sigma, dots.to_rgba(x))
+            _ellipse(axes, release.value or [], _noise(release.sigma), dots.to_rgba(x))
     truth = [series.truth[r.window_open_ms] for r in released if r.window_open_ms in series.truth]
     if truth:
         axes.plot(*np.array(truth, float).T, color=TRUTH, linewidth=1.0, linestyle=DASHES, zorder=2)
@@ -89,7 +94,10 @@ def _plane(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> Non
     stride = -(-len(series.released) // MOST_ELLIPSES)
     for release in series.released[::-1][::stride]:
         for center, sigma in zip(release.value or [], release.sigma or [], strict=False):
-            _ellipse(axes, center, sigma, dots.to_rgba(_middle(release)))
+            _ellipse(axes, center, _noise(sigma), dots.to_rgba(_middle(release)))
+        own = (release.parts or {}).get("covariances") or []
+        for center, covariance in zip(release.value or [], own, strict=False):
+            _ellipse(axes, center, np.array(covariance, float), dots.to_rgba(_middle(release)), "--")
     truth = [place for release in series.released for place in series.truth.get(release.window_open_ms, [])]
     if truth:
         marks: Any = {"linestyle": "none", "marker": "x", "markersize": 6, "zorder": 4}
@@ -97,10 +105,12 @@ def _plane(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> Non
     for reason, times in series.reasons.items():
         told = f"refused: {reason} ({times})"
         axes.plot([], [], linestyle="none", marker=MARKS.get(reason, "*"), color=REFUSED, label=told)
-    if series.first.kind == "points":
-        title = "weighted points, larger for more weight"
-    else:
-        title = f"centers, larger for more records, with ellipses of {WIDTHS:g} standard deviations of their noise"
+    kind = series.first.kind
+    title = f"{_NAMES[kind]}, larger for more records"
+    if kind != "points":
+        title += f"; ellipses: {WIDTHS:g} standard deviations of their noise"
+    if kind == "mixtures":
+        title += ", dashed of the records"
     ground(axes, labels, title)
     time_bar(figure, axes, dots, series.released)
 
@@ -116,11 +126,11 @@ def _over_time(axes: Axes, series: Series, k: int) -> None:
             errors.append(WIDTHS * deviation(sigma[k]) if sigma is not None else 0.0)
             sizes.append(size)
     if any(errors):
-        what = f"{series.first.kind}, with {WIDTHS:g} standard deviations of their noise"
+        what = f"{_NAMES[series.first.kind]}, with {WIDTHS:g} standard deviations of their noise"
         axes.errorbar(at, values, errors, fmt="none", color=VALUE, elinewidth=1.2, label=what)
         axes.scatter(at, values, s=sizes, color=VALUE, alpha=0.7, linewidths=0)
     else:
-        axes.scatter(at, values, s=sizes, color=VALUE, alpha=0.7, linewidths=0, label=series.first.kind)
+        axes.scatter(at, values, s=sizes, color=VALUE, alpha=0.7, linewidths=0, label=_NAMES[series.first.kind])
 
 
 def _sizes(release: Release) -> list[float]:
@@ -137,13 +147,21 @@ def _middle(release: Release) -> float:
     return (release.window_open_ms + release.window_close_ms) / 2 / DAY_MS
 
 
-def _ellipse(axes: Axes, center: list[Any], sigma: list[Any], color: Any) -> None:
+def _noise(sigma: list[Any]) -> NDArray[np.float64]:
+    """The covariance matrix of noise with these deviations."""
+    return np.diag([deviation(one) ** 2 for one in sigma])
+
+
+def _ellipse(axes: Axes, center: list[Any], covariance: NDArray[np.float64], color: Any, line: str = "-") -> None:
+    """Where a Gaussian of this covariance (2, 2) mostly lies; nothing for a flat one."""
     from matplotlib.patches import Ellipse
 
-    if all(map(deviation, sigma)):
-        width, height = (2 * WIDTHS * float(s) for s in sigma)
+    squares, vectors = np.linalg.eigh(covariance)
+    if squares[0] > 0:
+        width, height = (2 * WIDTHS * np.sqrt(squares)).tolist()
+        angle = math.degrees(math.atan2(vectors[1, 0], vectors[0, 0]))
         place = (float(center[0]), float(center[1]))
-        axes.add_patch(Ellipse(place, width, height, facecolor="none", edgecolor=color, linewidth=1.1, zorder=2))
-        axes.update_datalim(
-            [(place[0] - width / 2, place[1] - height / 2), (place[0] + width / 2, place[1] + height / 2)]
-        )
+        style: dict[str, Any] = {"facecolor": "none", "edgecolor": color, "linewidth": 1.1, "linestyle": line}
+        axes.add_patch(Ellipse(place, width, height, angle=angle, zorder=2, **style))
+        far = WIDTHS * np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        axes.update_datalim([np.array(place) - far, np.array(place) + far])

@@ -44,8 +44,9 @@ def plot_releases(series: Series, path: str) -> None:
 
     Means, counts and variances: a line per feature with a band of two standard deviations of its noise; for two
     features also the path of the mean with the ellipses of its noise. Quantiles: a fan. Histograms and marginals: a
-    heat map. Centers and points: their places. Covariances: variances, and ellipses of two features or correlations of
-    more. Refused windows are shaded, with a mark for each reason.
+    heat map. Centers, mixtures and points: their places, of mixtures with the components' own width. Covariances:
+    variances, and ellipses of two features or correlations of more. Refused windows are shaded, with a mark for each
+    reason.
 
     Parameters
     ----------
@@ -163,6 +164,7 @@ _PICTURES: dict[str, tuple[Callable[[Series, str], None], int]] = {
     "covariance": (plot_matrices, 2),
     "histogram": (_heat, 1),
     "marginals": (_heat, 2),
+    "mixtures": (plot_places, 2),
     "points": (plot_places, 2),
     "quantiles": (_fan, 1),
 }
