@@ -414,7 +414,7 @@ def soak(minutes: float) -> None:
     for _ in range(3):
         broker = BROKERS["redis"]()
         with broker.started():
-            found = child("soak", "redis", broker.place, 10**7, 8, timeout_s=100)
+            found = child("soak", "redis", broker.place, 10**7, 8, timeout_s=400)
             flows.append(found["counted"] / found["seconds"])
     most = float(np.median(flows))
     rate = int(most / 2)
@@ -423,7 +423,7 @@ def soak(minutes: float) -> None:
     )
     broker = BROKERS["redis"]()
     with broker.started():
-        found = child("soak", "redis", broker.place, rate, 60 * minutes, timeout_s=60 * minutes + 120)
+        found = child("soak", "redis", broker.place, rate, 60 * minutes, timeout_s=60 * minutes + 900)
     samples = np.array(found["samples"])  # seconds, MB, lag in ms
     warm = samples[samples[:, 0] > min(120, 0.25 * 60 * minutes)]
     middle = np.median(warm[:, 1])
