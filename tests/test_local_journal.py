@@ -307,7 +307,7 @@ MOVES = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(moves=st.lists(MOVES, max_size=30))
 def test_no_adversary_makes_a_device_spend_more_than_its_budget(moves, tmp_path_factory):
     """Ids asked again, at other prices, in any order, crashes at every write, smaller files, older copies put back: all
@@ -623,23 +623,41 @@ def test_what_fails_after_the_charge_is_drawn_once_more():
 
 def test_an_interrupt_in_the_middle_of_a_write_stops_the_device(tmp_path, monkeypatch):
     """Memory and disk may disagree then: only opening it again tells."""
-    held = FileJournal(tmp_path / "state")
-    holder = make(held)
-    follow = held.accounts.follow
+    for owner, name, spent in (("accounts", "follow", 0), ("_witness", "note", 10**8)):
+        held = FileJournal(tmp_path / name)
+        holder = make(held)
 
-    def interrupted(change):
-        raise KeyboardInterrupt
+        def interrupted(*_):
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(held.accounts, "follow", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        holder.answer(ask())
-    monkeypatch.setattr(held.accounts, "follow", follow)
-    with pytest.raises(LedgerError):
-        holder.answer(ask())
+        with monkeypatch.context() as patch:
+            patch.setattr(getattr(held, owner), name, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                holder.answer(ask())
+        with pytest.raises(LedgerError):
+            holder.answer(ask())
+        held.close()
+        with make(tmp_path / name) as again:
+            assert again.spent == PrivacyLoss(spent)
+            assert reply(again.answer(ask()))["status"] == "answered"
+            assert again.spent == PrivacyLoss(10**8)
+
+
+def test_a_second_draw_keeps_its_query(tmp_path):
+    """Fewer queries are to be kept than there are, and the oldest is the one that a crash interrupted."""
+    held = Fragile(tmp_path / "state")
+    holder, held.die_in = make(held), 3
+    with pytest.raises(Crash):
+        holder.answer(ask("q0"))
     held.close()
-    with make(tmp_path / "state") as again:
-        assert again.spent == PrivacyLoss(10**8)
-        assert reply(again.answer(ask()))["status"] == "answered"
+    with make(tmp_path / "state") as holder:
+        for i in (1, 2, 3):
+            holder.answer(ask(f"q{i}"))
+    for _ in range(2):
+        with make(FileJournal(tmp_path / "state", keep=1)) as holder:
+            assert reply(holder.answer(ask("q0")))["status"] == "answered"
+            assert reply(holder.answer(ask("q1")))["reason"] == "expired"
+            holder._journal.close()
 
 
 def test_many_threads_and_one_journal(tmp_path):

@@ -118,7 +118,7 @@ class Accounts:
         return bool(self.expired) and query not in self.kept and fingerprint(query) in self.expired
 
     def too_many(self, queries: set[str], keep: int) -> list[str]:
-        """The oldest queries, which must be dropped to keep `keep` of them when `queries` are charged."""
+        """The oldest queries, which must be dropped to keep `keep` of them when these are charged or drawn again."""
         excess = len(self.kept.keys() | queries) - keep
         return [name for name in self.kept if name not in queries][: max(0, excess)] if excess > 0 else []
 

@@ -107,7 +107,8 @@ class Journal:
         change = charging(charges, again)
         if metrics:
             change = {"metrics": dict(metrics)} | change
-        dropped = self.accounts.too_many({charge.query for charge in charges}, self.keep)
+        asked = {charge.query for charge in charges} | {query for query, *_ in again}
+        dropped = self.accounts.too_many(asked, self.keep)
         if dropped:
             change = {"drop": dropped} | change
         if self.accounts.budget is None:
@@ -122,10 +123,11 @@ class Journal:
         with self.lock:
             self.check()
             change = {"at": int(time.time() * 1000)} | change
-            # Until memory says what the disk says; an interrupt in between must not let it go on either.
+            # Until memory and disk say the same; an interrupt in between must not let it go on either. Memory first:
+            # what contradicts it must not be written.
             self._failed = True
-            self._write(change)
             self.accounts.follow(change)
+            self._write(change)
             self._failed = False
 
     def _write(self, change: Mapping[str, Any]) -> None:
