@@ -6,7 +6,7 @@
 count      Figure 3: range counts, incidents in Houston and simulated taxis (a random walk between hot spots; the
            paper's taxis are not among our data), for several widths and budgets.
 density    Figure 4: a Gaussian kernel density at 85,779 incidents, with the printed kernel and with the better one.
-chance     Errors that are noise alone, many times: the unbiased kernel at one place, the nearest by noisy distances.
+chance     Errors that are noise alone, many times: one square, the unbiased kernel, the nearest by noisy distances.
 nearest    Figure 5: the k nearest of 10,000 digits (less those asked about), 784 dimensions.
 series     Figure 6: m counts of simulated taxis in a row on one budget; with elimination, savings pay for later counts.
 threshold  Figure 9: the share of households at or below an income, central model (Oregon, 4,213 households).
@@ -220,6 +220,14 @@ def chance(repeats: int) -> Iterator[Row]:
         for way, (errors, savings) in found.items():
             title = "Densities of 3000 incidents, unbiased kernel, one place"
             yield Row(title, f"bandwidth {bandwidth:g} m", RHO, per_m2, way, errors, savings, "absolute")
+    for per_m2 in (1e-6, 1e-5):
+        queries = [RangeCount.around("place", space, place, (10 * KM, 10 * KM))] * (5 * repeats)
+        found = measure(
+            queries, [(space, some)] * len(queries), per_m2 * 1e6, WAYS, lambda q, v, p: q.error(v, q.exact(p))
+        )
+        report(f"3,000 incidents, one square of 10 km, rho {per_m2:g}/m2", found)
+        for way, (errors, savings) in found.items():
+            yield Row("Counts of 3000 incidents, one square", "10 km", RHO, per_m2, way, errors, savings, "relative")
     # Noisy distances are the same on a line, where digits stand as far from 0 as from the one asked about.
     images = np.load(data("mnist_t10k.npz"))["x"].astype(np.int64)
     line, ways = Euclidean((0.0,), (8000.0,), 1.0, unit=100.0), ("BM1", "PM1 c4", "PM1 log-c10")
