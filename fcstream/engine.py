@@ -100,10 +100,11 @@ class Engine:
         self._ledger = ledger or open_ledger(self.config.ledger.url, job.terms)  # type: ignore[union-attr]
         if self._ledger.terms != job.terms:
             raise ConfigError("the ledger given was opened for other terms", "ledger")
-        self._friends = job.mechanism.counter(job.grid.dimension, job.schedule.reach, self._noise)
-        self._users = UserPoints(job.grid.dimension, job.per_user) if job.terms.unit == "user" else None
         last = self._ledger.last_sealed()
         self._track = Release.from_bytes(last[1]).track if last is not None and job.spending.tracks else None
+        first = job.mechanism.after(self._track) if job.spending.tracks else job.mechanism
+        self._friends = first.counter(job.grid.dimension, job.schedule.reach, self._noise)
+        self._users = UserPoints(job.grid.dimension, job.per_user) if job.terms.unit == "user" else None
         self._first = self._next = 0 if last is None else job.schedule.index_after(last[0].open_ms)
         self._held: list[tuple[int, int, NDArray[np.float64]]] = []
         self._seen = SeenPositions()

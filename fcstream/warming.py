@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import private_mean, private_variance
+from .arrays import private_mean, private_synthetic, private_variance
 from .clustering import private_centers, private_mixture
 from .ladders import LadderCounts
 from .noise import Noise, SeededEntropy
@@ -21,13 +21,13 @@ _TWO = np.array([[-0.5, 0.0], [0.5, 0.0]])
 def warm_up(*kinds: str) -> None:
     """Compile what windows need, or read it from the cache: half a minute once, then about a second.
 
-    Without it the first window pays. Covered: means, variances, centers, friends within one or many radii, sampled
-    pairs. Left to their first use: covariances, synthetic tables, predicates, and functions of your own.
+    Without it the first window pays. Covered: means, variances, centers, mixtures, synthetic tables, friends within
+    one or many radii, sampled pairs. Left to their first use: covariances, predicates, and functions of your own.
 
     Parameters
     ----------
     *kinds : str
-        Of releases that are wanted; none for all. Centers take a third of the time.
+        Of releases that are wanted; none for all. Centers and mixtures take a third of the time.
     """
     seeded = Noise(SeededEntropy(0))
     points = np.zeros((300, 12))
@@ -43,7 +43,9 @@ def warm_up(*kinds: str) -> None:
     ladder.add(0, np.zeros((2, 2)))
     _ = ladder.view([0]).pairs, ladder.view([0]).at(0)
     measured_costs(2)
-    if not kinds or "centers" in kinds:
+    if not kinds or "synthetic" in kinds:
+        private_synthetic(np.zeros((300, 3)), rho=100, levels=[2, 2, 3], noise=seeded)
+    if not kinds or {"centers", "mixtures"} & set(kinds):
         _warm_centers(seeded)
 
 

@@ -175,8 +175,8 @@ def test_a_mixture(weak):
     tuples = np.rint(BASE + rng.normal(0, 60, size=(made.shards.tuples, 3, 2)))
     half, rows = np.arange(3001) % 2 == 1, []
     for data, seed in ((points, 0), (np.vstack([points, [[450.0, 0.0]]]), 10**6)):
-        view, out = view_of(data), np.full((RUNS, 12), np.nan)
-        for run in range(RUNS):
+        view, out = view_of(data), np.full((500, 12), np.nan)
+        for run in range(500):
             noise = Weak(SeededEntropy(seed + run), weak)
             found = made.from_tuples(tuples, half[: len(data)], view, noise, nothing)
             if found.reason is None:

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from helpers import sample
 
-from fcstream import Engine, Noise, Release, SeededEntropy, oracles
+from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.errors import ConfigError
 from fcstream.releases.base import REASONS
 from fcstream.releases.registry import KINDS
+
+pytestmark = pytest.mark.usefixtures("one_start")
 
 N = 2000
 BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
@@ -63,13 +65,6 @@ DATA = {
     "ends of the range": np.tile([[-40.0, 0.0], [80.0, 100.0]], (N // 2, 1)),
     "everywhere": np.random.default_rng(0).uniform([-40, 0], [80, 100], size=(N, 2)),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_start():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(oracles, "RESTARTS", 1)
-        yield
 
 
 def test_every_kind_is_here():

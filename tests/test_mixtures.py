@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from helpers import sample
 
-from fcstream import Engine, Noise, Release, SeededEntropy, oracles
+from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.planning import plan
 from fcstream.releases.mixtures import MixturesRelease
 from fcstream.zcdp import PrivacyLoss
+
+pytestmark = pytest.mark.usefixtures("one_start")
 
 MIXTURES = {
     "kind": "mixtures", "k": 3, "rho": 1.0, "delta": 1e-8, "size_hint": 8000, "oracle": "kmeans", "method": None,
@@ -30,15 +32,8 @@ def rows(n, seed=0):
     return TRUE[labels] + rng.normal(size=(n, 2)) * DEVIATIONS[labels]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_start():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(oracles, "RESTARTS", 1)
-        yield
-
-
 @pytest.fixture(scope="module")
-def released():
+def released(one_start):
     """A window of clusters, and one of noise."""
     engine = Engine(config(), noise=Noise(SeededEntropy(1)))
     wild = np.random.default_rng(2).uniform([-40, 0], [80, 100], size=(3000, 2))
