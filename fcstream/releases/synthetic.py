@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from ..errors import ConfigError
-from ..synthetic.cells import MOST_AXES, Cells, along, by_number
+from ..synthetic.cells import MOST_AXES, MOST_WORK, Cells, along, by_number
 from ..synthetic.codes import Codes
 from ..synthetic.counts import TableCounts, TableView
 from ..synthetic.mixtures import Mixture, Moments, to_simplex
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from ..ledgers.base import Charge
     from ..noise import Noise
 
-SHARES = (Fraction(2, 10), Fraction(4, 10))
+SHARES = (Fraction(2, 10), Fraction(6, 10))
 """Of rho for means (with the number of records) and for second moments; the rest is for the cells."""
-PURE_SHARES = (Fraction(1, 10), Fraction(3, 10), Fraction(1, 10))
+PURE_SHARES = (Fraction(1, 10), Fraction(45, 100), Fraction(1, 10))
 """Of epsilon for means, second moments and counts of cells; the rest is for sums in cells."""
+COMPONENTS = 128
+"""Of a mixture at least, where columns are not too many."""
 LIMIT = 0.01
 """For the noise of all cells together, as a part of the records."""
 _LOSS = 2.0
@@ -288,7 +290,8 @@ class Synthetic(TableMechanism):
         moments = Moments(
             means, pairs, np.full(codes.bits, mean_sigma), np.full((codes.bits,) * 2, self.pair_noise(count))
         )
-        return first.fitted(codes, moments, count, ones[kept], self.cell_sigma)
+        components = min(COMPONENTS, MOST_WORK // codes.bits**2)
+        return first.fitted(codes, moments, count, ones[kept], self.cell_sigma, components)
 
     def forecast(self, size: int) -> Forecast:
         """The deviation is the root-mean-square error of two-way marginals that noise makes, as a part of records."""
