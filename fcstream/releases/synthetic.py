@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 SHARES = (Fraction(2, 10), Fraction(6, 10))
 """Of rho for means (with the number of records) and for second moments; the rest is for the cells."""
-PURE_SHARES = (Fraction(1, 10), Fraction(45, 100), Fraction(1, 10))
+PURE_SHARES = (Fraction(1, 10), Fraction(3, 10), Fraction(1, 10))
 """Of epsilon for means, second moments and counts of cells; the rest is for sums in cells."""
 COMPONENTS = 128
-"""Of a mixture at least, where columns are not too many."""
+"""Of a mixture at least (not if pure), where columns are not too many."""
 LIMIT = 0.01
 """For the noise of all cells together, as a part of the records."""
 _LOSS = 2.0
-"""How much larger the error of marginals is than the noise of second moments, measured."""
+"""How much larger the error of marginals is than the noise of second moments at most, measured."""
 _Scales = tuple[Fraction, Fraction, Fraction, Fraction]
 
 
@@ -290,7 +290,8 @@ class Synthetic(TableMechanism):
         moments = Moments(
             means, pairs, np.full(codes.bits, mean_sigma), np.full((codes.bits,) * 2, self.pair_noise(count))
         )
-        components = min(COMPONENTS, MOST_WORK // codes.bits**2)
+        # Pure noise of pairs is several times that of cells: more parts would only follow the noise.
+        components = 0 if self.is_pure else min(COMPONENTS, MOST_WORK // codes.bits**2)
         return first.fitted(codes, moments, count, ones[kept], self.cell_sigma, components)
 
     def forecast(self, size: int) -> Forecast:
