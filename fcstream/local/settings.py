@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import gc
 import json
 import logging
 import os
@@ -303,7 +302,7 @@ def open_devices(settings: Settings) -> tuple[list[LocalFilter], Journal]:
 
 def serve(settings: Settings, told: Callable[[str], None]) -> None:
     """Answer for the devices until SIGTERM or SIGINT."""
-    from .gateway import Gateway
+    from .gateway import Gateway, settle
     from .mqtt import MqttGateway
     from .web import serve as serve_http
 
@@ -312,7 +311,7 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
     if scheme not in ("mqtt", "mqtts", "http"):
         raise ConfigError("must be mqtt://HOST/PREFIX, mqtts:// or http://HOST:PORT", "devices.listen")
     held, journal = open_devices(settings)
-    gc.freeze()  # they stay to the end: looking for garbage among them takes a third of the time
+    settle()
     with ExitStack() as stack:
         stack.callback(journal.close)
         gateway = Gateway(held)
