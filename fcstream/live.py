@@ -29,7 +29,7 @@ from .errors import (
     SinkError,
 )
 from .keyed import KeyedEngine
-from .records import Rejection, merge
+from .payloads import read_messages
 from .runner import refuse_strange_sink
 
 if TYPE_CHECKING:
@@ -141,6 +141,54 @@ class Setting:
     health: Health = field(default_factory=Health)
 
 
+class Publisher:
+    """Brings releases to the sink: what an earlier life has left over, then one group after the other."""
+
+    def __init__(self, engine: Engine | KeyedEngine, sink: Sink, setting: Setting) -> None:
+        self._engine, self._sink, self._setting = engine, sink, setting
+
+    def left_over(self) -> None:
+        """Publish what was sealed and may not have been published."""
+        refuse_strange_sink(self._engine, self._sink)
+        sealed = self._engine.unpublished()
+        self._write(self._sink.missing(sealed))
+        self._written(sealed)
+
+    def close_due(self, now_ms: int) -> None:
+        """Answer and publish every window that is over; stops between two groups when the session is to end."""
+        for group in self._engine.closing(now_ms):
+            self._write(group)
+            self._written(group)
+            self._setting.health.beat = time.monotonic()
+            if self._setting.ending.is_set():
+                return
+
+    def _written(self, releases: list[Release]) -> None:
+        """The sink has them."""
+        self._engine.acknowledge()
+        self._setting.counters.add(releases)
+        for release in releases:
+            about = {"window": release.window_open_ms, "status": release.status, "reason": release.reason}
+            WINDOWS.info("window answered", extra=about)
+
+    def _write(self, releases: list[Release]) -> None:
+        """Write until the sink has them; nothing is read meanwhile, so memory stays bounded."""
+        if not releases:
+            return
+        waits, told = pauses(), False
+        while True:
+            try:
+                self._sink.write(releases)
+                return
+            except SinkError as error:
+                if not told:
+                    LOG.warning("the sink refuses: %s", error, extra={"window": releases[0].window_open_ms})
+                    told = True
+                self._setting.health.bad(str(error))
+                if self._setting.ending.wait(next(waits)):
+                    raise
+
+
 class Session:
     """One life of a live stream: from opening everything to the first thing that breaks.
 
@@ -178,7 +226,7 @@ class Session:
             )
         self.engine = engine
         self._source = source
-        self._sink = sink
+        self._publisher = Publisher(engine, sink, setting)
         self._decoder = setting.decoder
         self._counters = setting.counters
         self._clock = setting.clock
@@ -191,10 +239,7 @@ class Session:
 
     def start(self) -> None:
         """Publish what an earlier life sealed and may not have published."""
-        refuse_strange_sink(self.engine, self._sink)
-        sealed = self.engine.unpublished()
-        self._publish(self._sink.missing(sealed))
-        self._published(sealed)
+        self._publisher.left_over()
 
     def step(self, wait_s: float) -> None:
         """Read once, for `wait_s` at most; close and publish what is due; commit."""
@@ -254,34 +299,14 @@ class Session:
             bodies = [body for body, new in zip(bodies, fresh.tolist(), strict=True) if new]
         if len(offsets) == 0:
             return
-        batch = self._decode(bodies)
-        arrivals = stamps[batch.positions]
+        batch, arrivals = read_messages(self._decoder, offsets, stamps, bodies)
         last = self._last_window(batch, arrivals)
-        batch.positions = offsets[batch.positions]
-        for i, rejection in enumerate(batch.rejections):
-            batch.rejections[i] = type(rejection)(rejection.reason, int(offsets[rejection.position]), rejection.field)
         self._counters.records += len(batch.times_ms)
         if isinstance(self.engine, KeyedEngine) and self._places is not None:
             self.engine.take(batch, arrivals, places=self._places.get(chunk.partition, ()))
         else:
             self.engine.take(batch, arrivals)
         progress.took(offsets, last)
-
-    def _decode(self, bodies: list[bytes]) -> Batch:
-        """A message that a decoder fails at is no record: it would come again, and fail again, for ever."""
-        try:
-            return self._decoder.decode(bodies, 0)
-        except Exception as error:
-            LOG.error("the decoder fails (%s): messages that it fails at are rejected", type(error).__name__)
-        whole = self._decoder.decode([], 0)
-        for i, body in enumerate(bodies):
-            try:
-                part = self._decoder.decode([body], i)
-            except Exception:
-                part = self._decoder.decode([], i)
-                part.rejections.append(Rejection("broken_record", i))
-            whole = merge(whole, part)
-        return whole
 
     def _last_window(self, batch: Batch, arrivals: NDArray[np.int64]) -> int:
         """The last window that any record may lie in (records ahead of their arrival are rejected, so do not count)."""
@@ -301,37 +326,7 @@ class Session:
                 return  # a backlog may take hours; nothing is charged yet
             self._read(_LONGEST_WAIT_S)
             self._setting.health.beat = time.monotonic()
-        for group in self.engine.closing(now):
-            self._publish(group)
-            self._published(group)
-            self._setting.health.beat = time.monotonic()
-            if self._setting.ending.is_set():
-                return
-
-    def _published(self, releases: list[Release]) -> None:
-        """The sink has them."""
-        self.engine.acknowledge()
-        self._counters.add(releases)
-        for release in releases:
-            about = {"window": release.window_open_ms, "status": release.status, "reason": release.reason}
-            WINDOWS.info("window answered", extra=about)
-
-    def _publish(self, releases: list[Release]) -> None:
-        """Write until the sink has them; nothing is read meanwhile, so memory stays bounded."""
-        if not releases:
-            return
-        waits, told = pauses(), False
-        while True:
-            try:
-                self._sink.write(releases)
-                return
-            except SinkError as error:
-                if not told:
-                    LOG.warning("the sink refuses: %s", error, extra={"window": releases[0].window_open_ms})
-                    told = True
-                self._setting.health.bad(str(error))
-                if self._setting.ending.wait(next(waits)):
-                    raise
+        self._publisher.close_due(now)
 
 
 class _Rebalanced(FcstreamError):

@@ -95,6 +95,32 @@ class LiveSource(Protocol):
         """Let go. Idempotent; commits nothing."""
 
 
+class ReplayableSource(Protocol):
+    """What a source can do besides for somebody who keeps the positions himself and reads ranges of messages.
+
+    Nothing is committed, and what others have committed does not matter.
+    """
+
+    def seek(self, positions: Mapping[str, int]) -> None:
+        """From now on read these partitions alone, from these offsets on; 0 is before the first message there is."""
+
+    def reach(self, partition: str, start: int, count: int) -> int:
+        """An offset with at most `count` messages from `start` on before it, and with some if there are any; the end may
+        lie before it."""
+
+    def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
+        """See `LiveSource`."""
+
+    def ends(self) -> dict[str, int]:
+        """See `LiveSource`; of all partitions, if none were sought."""
+
+    def behind(self, ends: Mapping[str, int]) -> bool:
+        """See `LiveSource`."""
+
+    def close(self) -> None:
+        """See `LiveSource`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Received:
     """A message of an ack-only source, and what it is acknowledged by."""

@@ -114,6 +114,12 @@ class NatsSource:
         found = self._wire.do(ask)
         return found is not None and found < end
 
+    def seek(self, positions: Mapping[str, int]) -> None:
+        self._next = max(1, positions[self._stream])
+
+    def reach(self, partition: str, start: int, count: int) -> int:
+        return start + count
+
     def commit(self, positions: Mapping[str, int]) -> None:
         position = positions.get(self._stream, 0)
         if position > self._committed:

@@ -1,0 +1,92 @@
+"""Spark sessions: what a stream needs set, and errors in our words."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ..config import SparkSection
+from ..errors import ConfigError, FcstreamError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PACKAGES = ("pyspark", "pyarrow", "google.protobuf")
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # Windows are few and their counting is long: tasks must not be merged because their bytes are few.
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+    # A micro-batch that is told twice is told by the driver, not by a second try of a task.
+    "spark.sql.streaming.metricsEnabled": "false",
+}
+_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+class SparkFailed(FcstreamError):
+    """Spark ended a job or a query: the kind of its error, and nothing that it quotes."""
+
+
+def need_pyspark() -> None:
+    """Raise ConfigError if the extra is not installed."""
+    for name in _PACKAGES:
+        try:
+            is_there = importlib.util.find_spec(name) is not None
+        except ModuleNotFoundError:
+            is_there = False
+        if not is_there:
+            raise ConfigError(
+                f"'spark' needs {name.partition('.')[2] or name}, which is not installed: "
+                "pip install 'fcstream[spark]' (and a Java runtime, 17 or later)",
+                "--runner",
+            )
+
+
+@contextmanager
+def spark_session(section: SparkSection, name: str, master: str | None = None) -> Iterator[SparkSession]:
+    """The session that is there already, or one for these settings, which ends with the block.
+
+    Raises
+    ------
+    ConfigError, SparkFailed
+    """
+    need_pyspark()
+    from pyspark.sql import SparkSession
+
+    found = SparkSession.getActiveSession()
+    if found is not None:
+        for key, value in {**_ALWAYS, **section.settings, **_partitions(section)}.items():
+            if key.startswith("spark.sql."):
+                found.conf.set(key, value)
+        yield found
+        return
+    where = master or section.master
+    builder = SparkSession.builder.appName(f"fcstream {name}").master(where)
+    settings = {**_ALWAYS, **(_LOCAL if where.startswith("local") else {}), **_partitions(section), **section.settings}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise SparkFailed(
+            f"Spark does not start at {where} ({type(error).__name__}): is Java 17 or later there (JAVA_HOME), and the "
+            "master's address right?"
+        ) from None
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _partitions(section: SparkSection) -> dict[str, str]:
+    return {} if section.partitions is None else {"spark.sql.shuffle.partitions": str(section.partitions)}
