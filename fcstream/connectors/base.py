@@ -105,8 +105,8 @@ class ReplayableSource(Protocol):
         """From now on read these partitions alone, from these offsets on; 0 is before the first message there is."""
 
     def reach(self, partition: str, start: int, count: int) -> int:
-        """An offset with at most `count` messages from `start` on before it, and with some if there are any; the end may
-        lie before it."""
+        """An offset before which lie at most `count` messages from `start` on, and some if there are any; it may lie
+        behind the end."""
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
         """See `LiveSource`."""

@@ -1,4 +1,4 @@
-"""Kafka for somebody who keeps the positions himself: ranges of partitions, no consumer group. Addresses as in `kafka`."""
+"""Kafka for somebody who keeps the positions himself: ranges of partitions, no group. Addresses as in `kafka`."""
 
 from __future__ import annotations
 
@@ -78,11 +78,8 @@ class KafkaRanges:
         while True:
             self._cluster.check()
             left = until - time.monotonic()
-            found = [
-                message
-                for message in self._consumer.consume(max_messages, max(0.0, min(left, 0.1)))
-                if self._is(message)
-            ]
+            messages = self._consumer.consume(max_messages, max(0.0, min(left, 0.1)))
+            found = [message for message in messages if self._is_proper(message)]
             if found:
                 self._cluster.is_up()
                 return self._chunks(found)
@@ -107,7 +104,7 @@ class KafkaRanges:
         moved, self._ended = self._ended, False
         return moved
 
-    def _is(self, message: Message) -> bool:
+    def _is_proper(self, message: Message) -> bool:
         """Whether it is a message, not an event, which is noted."""
         error = message.error()
         if error is None:

@@ -1,8 +1,8 @@
 """The operator that holds open windows: blocks of records as list state, one timer a window, answers when it fires.
 
-The watermark is the public time up to which every partition was read: the source puts it into each row of a micro-batch
-and never takes it from a record (see `source`). So a record is late by its own arrival alone, which tasks decided before
-it came here; what comes here for a window that has been handed over was stamped by a clock that went backward.
+The watermark is the public time up to which every partition was read: the source puts it into the rows of a micro-batch
+and never takes it from a record (see `source`). So a record is late by its own arrival alone, which tasks decided
+before it came here; what comes for a window that was handed over was stamped by a clock that went backward.
 """
 
 from __future__ import annotations
