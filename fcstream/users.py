@@ -83,7 +83,7 @@ class UserPoints:
         return keys[order], points.astype(np.float64)
 
     def give(self, window: int) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-        """A window's users as somebody else may take them by `enter`: names, sums (n, d) and numbers of records (n,)."""
+        """A window's users for somebody else's `enter`: names, sums (n, d) and numbers of records (n,)."""
         held = self._windows.get(window, _Open(self.dimension))
         n = len(held.places)
         return list(held.places), held.sums[:n], held.counts[:n]

@@ -1,12 +1,13 @@
 """What tasks do: messages become blocks of records, blocks of a closing window become what the engine's release reads.
 
-All of it is a function of its input: a task that is tried again, or twice at once, does no harm. Nothing here draws noise
-or touches a ledger.
+All of it is a function of its input, but for the coins of sampled pairs: a task that is tried again, or twice at once,
+does no harm. Nothing here draws noise or touches a ledger.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -197,7 +198,7 @@ class Lines:
 
 def _runs(names: NDArray[np.object_]) -> list[slice]:
     cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]
-    return [slice(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
+    return [slice(a, b) for a, b in itertools.pairwise(cuts) if b > a]
 
 
 # -- closing -------------------------------------------------------------------------------------------------------
