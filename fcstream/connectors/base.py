@@ -98,15 +98,13 @@ class LiveSource(Protocol):
 class ReplayableSource(Protocol):
     """What a source can do besides for somebody who keeps the positions himself and reads ranges of messages.
 
-    Nothing is committed, and what others have committed does not matter.
+    Nothing is committed, and what others have committed does not matter. A source whose offsets are no numbers of
+    messages has a method ``reach(partition, start, count)`` too: an offset before which lie at most `count` messages
+    from `start` on, and some if there are any; it may lie behind the end.
     """
 
     def seek(self, positions: Mapping[str, int]) -> None:
         """From now on read these partitions alone, from these offsets on; 0 is before the first message there is."""
-
-    def reach(self, partition: str, start: int, count: int) -> int:
-        """An offset before which lie at most `count` messages from `start` on, and some if there are any; it may lie
-        behind the end."""
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
         """See `LiveSource`."""

@@ -61,9 +61,6 @@ class KafkaRanges:
         self._next = dict(positions)
         self._assign()
 
-    def reach(self, partition: str, start: int, count: int) -> int:
-        return start + count
-
     def ends(self) -> dict[str, int]:
         """Also of partitions that topics have got since."""
         if not self._next:

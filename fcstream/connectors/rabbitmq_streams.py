@@ -120,9 +120,6 @@ class RabbitStreamSource:
         self._next = positions[self._stream]
         self._link.do(begin_again)
 
-    def reach(self, partition: str, start: int, count: int) -> int:
-        return start + count
-
     def commit(self, positions: Mapping[str, int]) -> None:
         position = positions.get(self._stream, 0)
         if position > self._committed:

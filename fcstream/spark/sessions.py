@@ -13,7 +13,7 @@ from ..errors import ConfigError, FcstreamError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PACKAGES = ("pyspark", "pyarrow", "google.protobuf")
+_PACKAGES = ("pyspark", "pyarrow", "pandas", "google.protobuf")
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": (
