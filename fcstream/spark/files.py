@@ -19,7 +19,7 @@ from ..keyed import open_engine
 from ..runner import Progress, Summary, publish_left_over, refuse_strange_sink
 from .answers import Notes, take_rows
 from .pairs import splits, splitter
-from .sessions import SparkFailed, need_pyspark, spark_session
+from .sessions import SparkFailed, condition, need_pyspark, spark_session
 from .stores import Feed, stores
 from .tasks import BLOCKS, COUNTED, NOTES, Admission, Lines, count_window, guarded, pieces
 
@@ -168,4 +168,4 @@ def _quietly(action: Callable[[], Any]) -> Any:
     except (FcstreamError, OSError):
         raise
     except Exception as error:
-        raise SparkFailed(f"Spark ended the job ({type(error).__name__}); its log says where") from None
+        raise SparkFailed(f"Spark ended the job ({condition(error)}); its log says where") from None

@@ -26,7 +26,7 @@ from ..reloading import Current
 from ..service import Letters, Served, serve
 from .answers import Notes, take_rows
 from .pairs import splits, splitter
-from .sessions import SparkFailed, need_pyspark, spark_session
+from .sessions import SparkFailed, condition, need_pyspark, prepare, spark_session
 from .stores import Feed, stores
 from .tasks import BLOCKS, COUNTED, Admission, Messages
 
@@ -144,7 +144,7 @@ class SparkService(Service):
                 if batches.error is not None:
                     raise batches.error
                 if not query.isActive:
-                    raise SparkFailed("the query ended by itself; Spark's log says where")
+                    raise SparkFailed(f"the query ended ({condition(query.exception())}); Spark's log says where")
                 self._count(notes)
                 yield batches if batches.done else None
             self._count(notes)
@@ -238,6 +238,7 @@ def start(
 ) -> StreamingQuery:
     """The query of a stream, from its checkpoint on."""
     assert config.spark.checkpoint is not None
+    prepare(session, config.spark)
     answered = {part.job.key or "": part.job.schedule.index_after(part.next_open_ms) - 1 for part in engine.parts}
     frame = counted(session, config, messages(session, config), answered)
     trigger = duration_ms(config.spark.trigger, "spark.trigger")
@@ -248,7 +249,7 @@ def start(
         raise
     except Exception as error:
         raise SparkFailed(
-            f"the query does not start ({type(error).__name__}): is `spark.checkpoint` its own?"
+            f"the query does not start ({condition(error)}): is `spark.checkpoint` its own?"
         ) from None
 
 
@@ -306,7 +307,7 @@ def kafka_frame(session: SparkSession, config: Config) -> DataFrame:
         frame = reader.load()
     except Exception as error:
         raise ConfigError(
-            f"needs Spark's Kafka connector ({type(error).__name__}): name it in `spark.settings` as "
+            f"needs Spark's Kafka connector ({condition(error)}): name it in `spark.settings` as "
             "spark.jars.packages, or use reader = 'own'",
             "spark.reader",
         ) from None

@@ -21,8 +21,6 @@ _ALWAYS = {
     ),
     # Windows are few and their counting is long: tasks must not be merged because their bytes are few.
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
-    # A micro-batch that is told twice is told by the driver, not by a second try of a task.
-    "spark.sql.streaming.metricsEnabled": "false",
 }
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",
@@ -64,9 +62,7 @@ def spark_session(section: SparkSection, name: str, master: str | None = None) -
 
     found = SparkSession.getActiveSession()
     if found is not None:
-        for key, value in {**_ALWAYS, **section.settings, **_partitions(section)}.items():
-            if key.startswith("spark.sql."):
-                found.conf.set(key, value)
+        prepare(found, section)
         yield found
         return
     where = master or section.master
@@ -86,6 +82,19 @@ def spark_session(section: SparkSection, name: str, master: str | None = None) -
         yield session
     finally:
         session.stop()
+
+
+def prepare(session: SparkSession, section: SparkSection) -> None:
+    """Set on a session what can still be set."""
+    for key, value in {**_ALWAYS, **section.settings, **_partitions(section)}.items():
+        if key.startswith("spark.sql.") and session.conf.isModifiable(key):
+            session.conf.set(key, value)
+
+
+def condition(error: object) -> str:
+    """What an error of Spark's is called: its message could quote what tasks read."""
+    name = getattr(error, "getCondition", lambda: None)()
+    return str(name or type(error).__name__)
 
 
 def _partitions(section: SparkSection) -> dict[str, str]:
