@@ -331,7 +331,7 @@ def test_pairs_of_a_huge_window_are_dealt_to_tasks(session, tmp_path):
 class Stream:
     """Records in a Redis stream, with arrivals of our choice, over some windows that are past."""
 
-    def __init__(self, client, keys=("",), windows=4, n=150):
+    def __init__(self, client, keys=("",), windows=4, n=400):
         self.client, self.name = client, f"test-{secrets.token_hex(6)}"
         self.start_ms = (time.time_ns() // 10**6 // 1000 - 100) * 1000
         self.windows, self.sent = windows, Counter()

@@ -248,9 +248,7 @@ def start(
     except FcstreamError:
         raise
     except Exception as error:
-        raise SparkFailed(
-            f"the query does not start ({condition(error)}): is `spark.checkpoint` its own?"
-        ) from None
+        raise SparkFailed(f"the query does not start ({condition(error)}): is `spark.checkpoint` its own?") from None
 
 
 def messages(session: SparkSession, config: Config) -> DataFrame:
