@@ -5,7 +5,8 @@
     python bench/spark.py overhead   # seconds of a micro-batch that holds next to nothing (Redis)
     python bench/spark.py split      # one huge window: its pairs in one task, and dealt to two
 
-Wall times; every way in one process of its own, in turns. What else runs on the machine is in all of them: compare ratios.
+Wall times; every way in one process of its own, in turns. What else runs on the machine is in all of them: compare
+ratios.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ SETTINGS = {
 LENGTH_MS = 60_000
 
 
-def mapping(folder: Path, name: str, windows: int, size: int, dimension: int, master: str, split: str) -> dict:
+def mapping(folder: Path, name: str, shape: tuple[int, int, int], master: str, split: str) -> dict:
+    windows, size, dimension = shape
     return {
         "stream": {"name": "bench"},
         "lattice": {"step": 0.001},
@@ -94,22 +96,24 @@ def one(way: str, config_path: str) -> None:
     print(json.dumps(time.perf_counter() - start), flush=True)
 
 
-def measure(folder: Path, name: str, way: str, windows: int, size: int, dimension: int, master: str, split: str) -> float:
+def measure(folder: Path, name: str, way: tuple[str, str, str], shape: tuple[int, int, int]) -> float:
+    kind, master, split = way
     for old in folder.glob(f"{name}.*"):
         old.unlink()
-    (folder / f"{name}.json").write_text(json.dumps(mapping(folder, name, windows, size, dimension, master, split)))
+    (folder / f"{name}.json").write_text(json.dumps(mapping(folder, name, shape, master, split)))
     done = subprocess.run(
-        [sys.executable, __file__, "one", way, str(folder / f"{name}.json")], stdout=subprocess.PIPE, check=True
+        [sys.executable, __file__, "one", kind, str(folder / f"{name}.json")], stdout=subprocess.PIPE, check=True
     )
     return float(json.loads(done.stdout.decode().splitlines()[-1]))
 
 
-def compare(folder: Path, ways: dict[str, tuple[str, str, str]], windows: int, size: int, dimension: int, repeats: int) -> None:
+def compare(folder: Path, ways: dict[str, tuple[str, str, str]], shape: tuple[int, int, int], repeats: int) -> None:
+    windows, size, dimension = shape
     write(folder / "in.jsonl", windows, size, dimension)
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
-        for name, (way, master, split) in ways.items():
-            seconds[name].append(measure(folder, name, way, windows, size, dimension, master, split))
+        for name, way in ways.items():
+            seconds[name].append(measure(folder, name, way, shape))
             print(f"  {name:14} {seconds[name][-1]:8.2f} s", flush=True)
     print(f"{windows} windows of {size} records, d = {dimension}, median of {repeats}:")
     for name, values in seconds.items():
@@ -131,13 +135,14 @@ def overhead(batches: int) -> None:
 
     client, name = redis.Redis(), f"bench-{secrets.token_hex(4)}"
     folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
-    values = mapping(folder, "live", 1, 100, 4, "local[2]", "never")
+    values = mapping(folder, "live", (1, 100, 4), "local[2]", "never")
     start = time.time_ns() // 10**9 * 1000
     values["window"] = {"length": "1s", "lateness": "0s", "clock": "broker"}
     values["window"]["start"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start // 1000))
     values["release"] = {"kind": "count", "rho": 1.0}
     values["source"] = {"url": f"redis://127.0.0.1/0?stream={name}"}
-    values["spark"] |= {"checkpoint": str(folder / "checkpoint"), "settings": SETTINGS | {"spark.sql.shuffle.partitions": "2"}}
+    settings = SETTINGS | {"spark.sql.shuffle.partitions": "2"}
+    values["spark"] |= {"checkpoint": str(folder / "checkpoint"), "settings": settings}
     config = Config.from_mapping(values)
     try:
         with spark_session(config.spark, "bench") as session:
@@ -160,11 +165,13 @@ def overhead(batches: int) -> None:
         took = [p["durationMs"]["triggerExecution"] / 1000 for p in ended if "addBatch" in p["durationMs"]]
         work = [p["durationMs"]["addBatch"] / 1000 for p in ended if "addBatch" in p["durationMs"]]
         rest = took[2:]
-        print(f"{len(rest)} micro-batches: median {statistics.median(rest):.2f} s ({min(rest):.2f} to {max(rest):.2f}),")
+        print(
+            f"{len(rest)} micro-batches: median {statistics.median(rest):.2f} s ({min(rest):.2f} to {max(rest):.2f}),"
+        )
         print(f"of which tasks and answers {statistics.median(work[2:]):.2f} s; the first {took[0]:.1f} s")
         print(f"windows answered: {served.counters.released + sum(served.counters.refused.values())}")
     finally:
-        client.delete(name, f"fcstream:fcstream-bench:positions")
+        client.delete(name, "fcstream:fcstream-bench:positions")
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -180,7 +187,7 @@ def main() -> None:
     if given.what == "one":
         one(*given.rest)
         return
-    print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}")
+    print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {platform.python_version()}")
     if given.what == "overhead":
         overhead(12)
         return
@@ -189,15 +196,15 @@ def main() -> None:
     try:
         if given.what == "bytes":
             ways = {"local": ("local1", "", "never"), "spark2": spark2, "spark2-split": ("spark", "local[2]", "always")}
-            compare(folder, ways, given.windows, min(given.size, 3000), given.dimension, 1)
+            compare(folder, ways, (given.windows, min(given.size, 3000), given.dimension), 1)
         elif given.what == "speed":
             ways = {"one process": ("local1", "", "never"), "two threads": ("local2", "", "never")}
             ways |= {"spark 1 worker": spark1, "spark 2 workers": spark2}
             ways = {name.replace(" ", "-"): way for name, way in ways.items()}
-            compare(folder, ways, given.windows, given.size, given.dimension, given.repeats)
+            compare(folder, ways, (given.windows, given.size, given.dimension), given.repeats)
         else:
             ways = {"spark1-whole": spark1, "spark2-whole": spark2, "spark2-split": ("spark", "local[2]", "always")}
-            compare(folder, ways, 1, given.size, given.dimension, given.repeats)
+            compare(folder, ways, (1, given.size, given.dimension), given.repeats)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -106,7 +106,7 @@ class NatsSource:
             return False
 
         async def ask() -> int | None:
-            if self._reader is not None and self._reader.rows:
+            if self._reader is not None and self._reader.rows and self._reader.position == self._next:
                 return self._reader.rows[0][0]
             return await self._wire.sequence_from(self._stream, self._subject, self._next)
 
