@@ -45,6 +45,10 @@ SETTINGS = {
     "spark.sql.warehouse.dir": "/nonexistent",
     "spark.sql.files.maxPartitionBytes": "100000",
     "spark.ui.showConsoleProgress": "false",
+    # Little data: compiling queries, and Java itself, to the last would cost more than it gains.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
@@ -433,7 +437,7 @@ def test_a_live_stream_gives_the_bytes_of_the_local_runner(session, client, tmp_
             raise OSError("the disk of the checkpoint is full")
 
     monkeypatch.setattr(spark_service.Batches, "_nothing_is_left", fail_once)
-    config = stream.config(tmp_path / "spark", spark={"limit": 400})
+    config = stream.config(tmp_path / "spark", spark={"limit": 1000})
     done = run_spark(session, config)
     assert failures
     assert done.counters.restarts == 1

@@ -60,7 +60,9 @@ class Windows(StatefulProcessor):
             if tick is None or tick[0] <= now:  # a schedule may have got a later end
                 self._expect(max(self.first, self.job.schedule.due(now)))
         elif self.job.schedule.due(now) > window:
-            told = [("window_closed", at, None) for row in rows for at in gather_positions(bytes(row.block))]
+            told: list[tuple[str, int, str | None]] = [
+                ("window_closed", at, None) for row in rows for at in gather_positions(bytes(row.block))
+            ]
             note = msgspec.msgpack.encode(Note(0, 0, 0, 0, told))
             yield Row(key=name, window=NOTES, piece=0, pieces=1, body=note)
         else:

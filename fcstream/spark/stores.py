@@ -60,7 +60,8 @@ class Feed:
         if place not in self._sizes:
             return None
         if place not in self._held:
-            wanted, size = [], 0
+            wanted: list[Place] = []
+            size = 0
             for each in self._order[self._order.index(place) :]:
                 size += self._sizes[each]
                 if wanted and size > CHUNK_BYTES:
