@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -92,9 +93,12 @@ def prepare(session: SparkSession, section: SparkSection) -> None:
 
 
 def condition(error: object) -> str:
-    """What an error of Spark's is called: its message could quote what tasks read."""
-    name = getattr(error, "getCondition", lambda: None)()
-    return str(name or type(error).__name__)
+    """What to tell of an error of Spark's: what our own code said in a task, which quotes no record, or what Spark
+    calls it. The rest of its message could quote what tasks read."""
+    text = str(error)
+    ours = re.findall(r"^fcstream\.[a-z_.]+\.([A-Za-z]+: .+)$", text, re.MULTILINE)
+    named = re.match(r"\[([A-Z0-9_.]+)\]", text)
+    return str(ours[-1] if ours else named[1] if named else type(error).__name__)
 
 
 def _partitions(section: SparkSection) -> dict[str, str]:

@@ -144,7 +144,7 @@ class BrokerReader(DataSourceStreamReader):
                 )
         reached = ends
         if isinstance(limit, ReadMaxRows):
-            reached = self._within(begins, ends, limit.maxRows)
+            reached = self._within(begins, ends, limit.max_rows)
         is_new = any(end > begins.get(name, 0) for name, end in reached.items())
         clock = start["clock"]
         if reached == ends and (is_new or clock == 0 or schedule.due(now) > schedule.due(clock)):
