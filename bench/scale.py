@@ -3,8 +3,8 @@
     python bench/scale.py             # the tables of scale.md, from the constants below
     python bench/scale.py --measure   # measure the constants on this machine (one core, some ten seconds)
 
-The model is sums and products: what each record, each pair, each window and each micro-batch costs, and who pays it. It
-knows no queues, no network that is full, and no skew between keys.
+The model is sums and products: what each record, pair, window and commit costs, and who pays it. It knows no queues, no
+micro-batches (seconds each: `bench/spark.py overhead`), no network that is full, and no skew between keys.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ DAY_S = 86_400
 class Constants:
     """Seconds of one core, measured; d = 16, JSON records, exact pairs, SQLite on a disk (PostgreSQL is alike)."""
 
-    record: float = 6.0e-6  # decode, admit, cut into blocks
-    gather: float = 0.5e-6  # of a closing window: put in order, and hand to the counter
-    pair: float = 1.0e-9  # compare two records (each pair once)
-    view: float = 0.1e-6  # per record: pack, and unpack at the driver
+    record: float = 2.3e-6  # decode, admit, cut into blocks
+    gather: float = 0.1e-6  # of a closing window: put in order, and hand to the counter
+    pair: float = 8.0e-10  # compare two records (each pair once), where most pairs must be looked at
+    easy_pair: float = 2.4e-11  # the same where nearly all are friends, which distances from a pivot tell
+    view: float = 0.035e-6  # per record: pack, and unpack at the driver
     release: float = 2.0e-3  # per window at the driver: charge, draw, seal, publish, without the disk
-    release_record: float = 0.05e-6  # per record of it
+    release_record: float = 0.45e-6  # per record of it
     commit: float = 4.0e-3  # one transaction on disk
-    batch: float = 1.5  # a micro-batch, whatever is in it
-    task: float = 0.15  # of it per task that holds state, of one core
 
 
 @dataclass(frozen=True)
@@ -174,6 +173,7 @@ def measure() -> Constants:
     """On this machine, one core."""
     from fcstream import Engine, Noise, warm_up
     from fcstream.config import Config, Job
+    from fcstream.friends import FriendCounts
     from fcstream.pool import set_threads
     from fcstream.spark.blocks import gather
     from fcstream.spark.stores import Feed, stores
@@ -222,22 +222,29 @@ def measure() -> Constants:
         feed.offer({("", 0): len(body)}, [""], lambda places: {("", 0): body})
         _, view = _timed(lambda: feed.get(("", 0)))
         engine = Engine(config, noise=Noise(), stores=stores(feed))
-        start = time.perf_counter()
+        start = time.thread_time()
         group = next(engine.closing())
-        answered = time.perf_counter() - start
+        answered = time.thread_time() - start
         engine.acknowledge()
         engine.abort()
         assert group[0].status == "released"
-        pair = measured_costs(d)["exact"]
+        spread = np.rint(points[:30_000] * 1000)  # a quarter of all pairs are no friends, and most must be looked at
+        counter = FriendCounts(d, int((1.1 * (2 * d) ** 0.5 * 1000) ** 2))
+        start = time.thread_time()
+        counter.add(0, spread)
+        counter.view([0])
+        pair = 2 * (time.thread_time() - start) / 30_000**2
+        easy = measured_costs(d)["exact"]
     found = Constants(
         record=record / n,
         gather=gathered / n,
         pair=pair,
+        easy_pair=easy,
         view=2 * view / n,
-        release_record=max(0.0, answered - 0.012) / n,
+        release_record=answered / n,
     )
     assert len(rows.points) == n
-    print(f"counting {n} records took {counted:.2f} s, by the model {n * n / 2 * pair + gathered:.2f} s")
+    print(f"counting {n} friends took {counted:.3f} s, by the model {n * n / 2 * easy + gathered:.3f} s")
     return found
 
 
@@ -255,13 +262,11 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true")
     constants = Constants()
     if parser.parse_args().measure:
-        constants = replace(measure(), batch=constants.batch, task=constants.task)
+        constants = measure()
     for name, value in asdict(constants).items():
         print(f"{name:15} {value:.3g} s")
-    print()
-    print(tables(constants))
-    print()
-    print(growth(constants))
+    for what, c in (("most pairs", constants), ("few pairs", replace(constants, pair=constants.easy_pair))):
+        print(f"\nWhere {what} must be looked at:\n\n{tables(c)}\n\n1e9 records a day, ten minutes:\n\n{growth(c)}")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ def mapping(folder: Path, name: str, shape: tuple[int, int, int], master: str, s
             "start": "1970-01-01T00:00:00Z",
             "end": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(windows * LENGTH_MS // 1000)),
         },
-        "release": {"radius": 3.0 * dimension**0.5, "rho": 1.0, "delta": 1e-9, "size_hint": size},
+        # A quarter of all pairs are no friends, and most must be looked at: what counting costs at its worst.
+        "release": {"radius": 1.1 * (2 * dimension) ** 0.5, "rho": 1.0, "delta": 1e-9, "size_hint": size},
         "budget": {"rho": 1.0, "delta": 1e-6},
         "source": {"url": f"jsonl:{folder / 'in.jsonl'}"},
         "sink": {"url": f"jsonl:{folder / name}.jsonl"},
