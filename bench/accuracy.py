@@ -166,7 +166,7 @@ def speed_of_search(reps: int, rng: np.random.Generator) -> int:
     for _ in range(max(reps, 10)):
         start = time.perf_counter()
         view = counter.view([0])
-        mechanism.search.find(view.pairs.tolist(), view.size, noise)
+        mechanism.search.find(view.pairs.tolist().__getitem__, view.size, noise)
         times.append(1000 * (time.perf_counter() - start))
     median = float(np.median(times[1:]))
     print(f"\nFindDiam at n = {n}: {median:.2f} ms (limit {MOST_FIND_MS} ms)")

@@ -2,6 +2,7 @@
 
     python bench/clusters.py figure6 [--seeds 100] [--sizes 100000 200000]
     python bench/clusters.py figure7 [--seeds 10] [--dimensions 32 128 512]
+    python bench/clusters.py mixtures [--seeds 20]
     python bench/clusters.py real
     python bench/clusters.py speed
 
@@ -34,6 +35,7 @@ from fcstream.noise import Noise, SeededEntropy
 from fcstream.releases.closeness import plan_gaussian
 from fcstream.releases.cluster_plan import ClusterJob
 from fcstream.releases.ktuples import BallCenters
+from fcstream.releases.mixtures import PrivateMixture
 from fcstream.releases.tuples import TupleAverage, ladder
 from fcstream.zcdp import PrivacyLoss
 
@@ -142,6 +144,59 @@ def figure7(arguments: argparse.Namespace) -> bool:
     return well
 
 
+def mixtures(arguments: argparse.Namespace) -> bool:
+    """Three Gaussians of unequal weights and widths, centers 1 apart; errors beside those of the labeled rows' own."""
+    weights, well = np.array([0.5, 0.3, 0.2]), True
+    print(
+        "d | n | t | released | weights | means, deviations | covariances, share | the rows' own: weights, means, cov."
+    )
+    for d, n in ((2, 20_000), (2, 100_000), (8, 100_000)):
+        lattice, found, own = Lattice(1e-5), [], []
+        job = ClusterJob(3, (0.0,) * d, 1.2, n // 2, spread=0.04 * 1.5 * d**0.5 + 0.06, lloyd=False)
+        made = PrivateMixture.of(job, LOSS, lattice)
+        for seed in range(arguments.seeds):
+            rng = np.random.default_rng(seed)
+            centers = np.linalg.qr(rng.normal(size=(max(3, d), 3)))[0].T[:, :d] if d > 2 else turned(rng)
+            widths = rng.uniform(0.01, 0.03, size=(3, d))
+            labels = rng.choice(3, n, p=weights)
+            rows = centers[labels] + rng.normal(size=(n, d)) * widths[labels]
+            parts = [rows[labels == j] for j in range(3)]
+            own.append(
+                errors(
+                    np.array([len(part) / n for part in parts]),
+                    np.stack([part.mean(axis=0) for part in parts]),
+                    np.stack([np.cov(part.T) for part in parts]),
+                    (weights, centers, widths),
+                )
+            )
+            answer = made.release(view_of(rows, lattice), Noise(SeededEntropy(seed)), nothing)
+            if answer.reason is None:
+                told = answer.means * lattice.step, answer.covariances * lattice.step**2
+                found.append(errors(answer.weights, *told, (weights, centers, widths)))
+        well &= len(found) >= 0.9 * arguments.seeds
+        middles = [" | ".join(f"{x:.4f}" for x in np.median(table, axis=0)) for table in (found, own) if table]
+        print(
+            f"{d} | {n} | {made.shards.tuples} | {len(found)} of {arguments.seeds} | {' | '.join(middles)}", flush=True
+        )
+    return well
+
+
+def turned(rng: np.random.Generator) -> np.ndarray:
+    """An equilateral triangle."""
+    angles = rng.uniform(0, 2 * np.pi) + 2 * np.pi * np.arange(3) / 3
+    return np.column_stack([np.cos(angles), np.sin(angles)]) / 3**0.5
+
+
+def errors(weights, means, covariances, truth):  # type: ignore[no-untyped-def]
+    """Worst error of a weight, of a mean in deviations, and of a covariance as a share of its norm."""
+    true_weights, centers, widths = truth
+    order = linear_sum_assignment(((centers[:, None] - means[None]) ** 2).sum(axis=2))[1]
+    true = np.stack([np.diag(w**2) for w in widths])
+    gaps = np.linalg.norm((means[order] - centers) / widths, axis=1) / centers.shape[1] ** 0.5
+    shares = np.linalg.norm(covariances[order] - true, axis=(1, 2)) / np.linalg.norm(true, axis=(1, 2))
+    return np.abs(weights[order] - true_weights).max(), gaps.max(), shares.max()
+
+
 def failure(rows: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> float:
     """Share of rows labeled wrongly under the best naming of the centers."""
     k = len(centers)
@@ -248,7 +303,7 @@ def speed(arguments: argparse.Namespace) -> bool:
     return well
 
 
-COMMANDS = {"figure6": figure6, "figure7": figure7, "real": real, "speed": speed}
+COMMANDS = {"figure6": figure6, "figure7": figure7, "mixtures": mixtures, "real": real, "speed": speed}
 
 
 def main() -> int:
@@ -261,6 +316,7 @@ def main() -> int:
     seven = commands.add_parser("figure7")
     seven.add_argument("--seeds", type=int, default=10)
     seven.add_argument("--dimensions", type=int, nargs="*", default=[32, 128, 512])
+    commands.add_parser("mixtures").add_argument("--seeds", type=int, default=20)
     commands.add_parser("real").add_argument("--seeds", type=int, default=10)
     commands.add_parser("speed")
     arguments = parser.parse_args()

@@ -28,6 +28,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +125,8 @@ def read_bare(broker: Broker, case: str, n: int) -> None:
 
 def read_source(broker: Broker, case: str, n: int) -> None:
     from fcstream.config import Config, Job
-    from fcstream.live import POLL_MESSAGES
     from fcstream.payloads import decoder_for
+    from fcstream.session import POLL_MESSAGES
 
     d, form = (D, "json") if case == "json" else (WIDE, "floats")
     decoder = decoder_for(form, Job.of(Config.from_mapping(config(d))).schema)
@@ -133,12 +134,12 @@ def read_source(broker: Broker, case: str, n: int) -> None:
     with opened(broker) as source:
         more = True
         while more:
-            count, last = 0, {}
-            for chunk in source.poll(POLL_MESSAGES, 1.0):
-                assert not decoder.decode(chunk.bodies, 0).rejections
-                count += len(chunk.bodies)
-                last[chunk.partition] = int(chunk.offsets[-1]) + 1
-            more = clock.took(count)
+            chunks = source.poll(POLL_MESSAGES, 1.0)
+            bodies = list(chain.from_iterable(chunk.bodies for chunk in chunks))
+            if bodies:
+                assert not decoder.decode(bodies, 0).rejections
+            last = {chunk.partition: int(chunk.offsets[-1]) + 1 for chunk in chunks}
+            more = clock.took(len(bodies))
             if last and (time.monotonic() > commit_at or not more):
                 source.commit(last)
                 commit_at = time.monotonic() + 1
@@ -149,8 +150,9 @@ def read_whole(broker: Broker, case: str, n: int) -> None:
     from fcstream import Engine
     from fcstream.arrays import warm_up
     from fcstream.config import Config, Job
-    from fcstream.live import Service, Setting
+    from fcstream.live import Service
     from fcstream.payloads import decoder_for
+    from fcstream.session import Setting
     from fcstream.sinks import ListSink
 
     warm_up()

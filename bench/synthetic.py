@@ -1,12 +1,14 @@
 """Synthetic tables: error of their marginals on real data, against a rival; and speed.
 
-    FCSTREAM_DATA=... python bench/synthetic.py [--reps 5] [--rival PYTHON] [--only nltcs_bool]
+    FCSTREAM_DATA=... python bench/synthetic.py [--reps 5] [--only nltcs_bool,adult_coded] [--skip-speed]
+        [--rival PYTHON --methods pairs] [--rival PYTHON --methods mst,aim --checkout FOLDER]
 
 For each data set and method: root-mean-square error, as a part of the records, of all one-, two- and three-way
 marginals (cells of tables of different columns whose levels are not the first of a Boolean; of many columns a sample of
 the triples), and the mean total variation distance of two-way tables. (1, 1e-6)-DP and pure epsilon = 1. RIVAL is a
-Python with `mbi` installed; it works in a process of its own, at the same rho on the same data. `direct` is no table of
-records but the noisy marginals. Means over repetitions; exit code 1 if a promise fails.
+Python with `mbi` installed; it works in a process of its own, at the same rho on the same data (`synthetic_rival.py`
+says what it does), and a last line sets both beside each other. `direct` is no table of records but the noisy
+marginals. Means over repetitions; seconds are the processor's, of all threads; exit code 1 if a promise fails.
 """
 
 from __future__ import annotations
@@ -93,15 +95,19 @@ class Judge:
         return found
 
 
-def ours(judge: Judge, rows: np.ndarray, reps: int, **options: object) -> tuple[list[float], float] | str:
+Found = tuple[list[float], float] | str
+"""Errors and seconds, or why there are none."""
+
+
+def ours(judge: Judge, rows: np.ndarray, reps: int, **options: object) -> Found:
     errors, seconds = [], 0.0
     for _ in range(reps):
-        started = time.perf_counter()
+        started = time.process_time()
         answer = fcstream.private_synthetic(rows, levels=judge.sizes, **options)
         if answer.reason is not None:
             return f"refused ({answer.reason})"
         made = synthetic_codes(answer)[1]
-        seconds += (time.perf_counter() - started) / reps
+        seconds += (time.process_time() - started) / reps
         errors.append(judge.errors(made))
     return np.sqrt(np.mean(np.square(errors), axis=0)).tolist(), seconds
 
@@ -134,51 +140,66 @@ def direct(judge: Judge, rows: np.ndarray, rho: float, order: int) -> list[float
     return [math.sqrt(squares / cells)]
 
 
-def rival(python: str, judge: Judge, rows: np.ndarray, rho: float, method: str) -> tuple[list[float], float] | str:
+def rival(options: argparse.Namespace, judge: Judge, rows: np.ndarray, rho: float, method: str) -> Found:
     with tempfile.TemporaryDirectory() as folder:
         table, out = os.path.join(folder, "in.npz"), os.path.join(folder, "out.npz")
         np.savez(table, rows=rows, sizes=np.array(judge.sizes))
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "synthetic_rival.py")
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        own = [options.checkout] if method != "pairs" else []
         try:
             done = subprocess.run(
-                [python, script, table, out, str(rho), method],
-                env=environment, capture_output=True, text=True, timeout=1500,
+                [options.rival, script, table, out, str(rho), method, *own],
+                env=environment, capture_output=True, text=True, timeout=options.timeout,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return "gave no answer within 1,500 s"
+            return f"gave no answer within {options.timeout:,} s"
         if done.returncode:
             return f"failed: {(done.stderr.strip().splitlines() or ['?'])[-1][:90]}"
         found = np.load(out)
         return judge.errors(found["rows"]), float(found["seconds"])
 
 
-def speed() -> list[str]:
-    """Updates and closing of a large window."""
-    lines = []
-    for n, p, options in ((1_000_000, 64, {}), (1_000_000, 64, {"projection": "ones"}), (100_000, 256, {})):
-        rng = np.random.default_rng(0)
+def beside(ours: Found, other: Found) -> str:
+    """Ours over the rival's."""
+    if isinstance(ours, str) or isinstance(other, str):
+        return "nothing to compare"
+    ratios = [a / b for a, b in zip(ours[0], other[0], strict=True)]
+    told = ", ".join(f"{name} {ratio:.2f}" for name, ratio in zip(("1-way", "2-way", "3-way"), ratios, strict=False))
+    return f"errors {told}; seconds {ours[1] / other[1]:.3f}"
+
+
+def speed() -> None:
+    """Updates and closing of windows of a million records: batches of 8,192, the same table eight times."""
+    for p, options in ((64, {}), (64, {"projection": "previous"}), (64, {"projection": "ones"}), (256, {})):
+        rng, n = np.random.default_rng(0), 2**17
         hidden, weights = rng.normal(size=(n, 3)).astype(np.float32), rng.normal(size=(3, p)).astype(np.float32)
         rows = (hidden @ weights + rng.normal(size=(n, p)).astype(np.float32) > 0.3).astype(np.float64)
         grid = _coded(np.zeros((1, p)), None)[1]
-        mechanism = SyntheticOptions(kind="synthetic", rho=0.1, size_hint=n, **options).build(Setting(grid))
-        mechanism.counter(p, 1, Noise()).add(0, rows[:100])
-        counter = mechanism.counter(p, 1, Noise())
-        started = time.perf_counter()
-        for first in range(0, n, 8192):
-            counter.add(0, rows[first : first + 8192])
-        update = time.perf_counter() - started
-        closes = []
-        for _ in range(4):  # the first one compiles
+        mechanism = SyntheticOptions(kind="synthetic", rho=0.1, size_hint=8 * n, **options).build(Setting(grid))
+        counter, updates, closes = mechanism.counter(p, 1, Noise()), [], []
+        for window in range(5):  # the first one compiles, and starts cold
+            seconds = 0.0
+            for first in range(0, 8 * n, 8192):
+                batch = rows[first % n : first % n + 8192]
+                started = time.perf_counter()
+                counter.add(window, batch)
+                seconds += time.perf_counter() - started
+            updates.append(8 * n / seconds)
             ledger = open_ledger("memory:", Terms("bench", "stream", PrivacyLoss.cap(1, 0), ""))
             charge = ledger.charge([Request(WindowKey(0, 0), mechanism.loss, (STREAM_BLOCK,))])[0].charge
             started = time.perf_counter()
-            mechanism.release(counter.view([0]), charge, Noise())
+            outcome = mechanism.release(counter.view([window]), charge, Noise())
             closes.append(time.perf_counter() - started)
-        close = float(np.median(closes[1:]))
+            counter.drop(window)
+            mechanism = mechanism.after(outcome.track)
         name = options.get("projection", "learned")
-        lines.append(f"n={n:,} p={p} {name}: update {n / update:,.0f} rows/s, close {close:.2f} s")
-    return lines
+        print(
+            f"n = {8 * n:,}, p = {p}, {name}: update {np.median(updates[1:]):,.0f} rows/s (worst "
+            f"{min(updates[1:]):,.0f}), close {np.median(closes[1:]):.3f} s (worst {max(closes[1:]):.3f}), "
+            f"{len(outcome.parts['counts'])} cells",
+            flush=True,
+        )
 
 
 def show(name: str, found: tuple[list[float], float] | list[float] | str) -> None:
@@ -193,14 +214,18 @@ def show(name: str, found: tuple[list[float], float] | list[float] | str) -> Non
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--reps", type=int, default=5)
-    parser.add_argument("--rival")
-    parser.add_argument("--only")
+    parser.add_argument("--rival", help="a Python with mbi installed")
+    parser.add_argument("--methods", default="pairs", help="of the rival: pairs, mst, aim")
+    parser.add_argument("--checkout", help="of private-pgm, for mst and aim")
+    parser.add_argument("--timeout", type=int, default=1500, help="seconds for one answer of the rival")
+    parser.add_argument("--only", help="data sets, separated by commas")
     parser.add_argument("--skip-speed", action="store_true")
     options = parser.parse_args()
     rho, failed = rho_for_epsilon(1, DELTA), False
+    fcstream.warm_up()
     print(f"Python {platform.python_version()}, numpy {np.__version__}, rho = {rho:.5f} for (1, {DELTA:g})-DP")
     for name in ("nltcs_bool", "adult_coded", "mushrooms", "house_votes_84"):
-        if options.only and options.only != name:
+        if options.only and name not in options.only.split(","):
             continue
         rows, sizes = load(name)
         judge = Judge(rows, sizes)
@@ -225,14 +250,16 @@ def main() -> None:
             if one is not None:
                 show(f"direct, all {order}-way, (1, 1e-6)-DP", [math.nan] * (order - 1) + one)
         if options.rival:
-            for method in ("mst", "pairs") if max(sizes) == 2 else ("mst",):
-                show(f"mbi, {method}, same rho", rival(options.rival, judge, rows, rho, method))
+            for method in options.methods.split(","):
+                other = rival(options, judge, rows, rho, method)
+                show(f"private-pgm, {method}, same rho", other)
+                show(f"fcstream / {method}", beside(found["zcdp"], other))
         if name == "nltcs_bool":
             for variant, most in PROMISES.items():
                 told = found[variant]
                 failed |= isinstance(told, str) or any(a > b for a, b in zip(told[0][1:3], most, strict=True))
     if not options.skip_speed:
-        print("\n".join(speed()))
+        speed()
     sys.exit(failed)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from .errors import ConfigError
 from .lattice import Feature, Grid, Lattice
 from .ledgers import Request, Terms, WindowKey, open_ledger
-from .ledgers.base import STREAM_BLOCK
+from .ledgers.base import STREAM_BLOCK, Charge
 from .noise import Noise, SeededEntropy
-from .releases.base import Mechanism, Release
+from .releases.base import Answer, Mechanism, Outcome, Release
 from .releases.diameter import SearchOptions
 from .releases.histogram import HistogramOptions
 from .releases.marginals import MarginalsOptions
@@ -19,7 +19,7 @@ from .releases.options import Options, Setting
 from .releases.quantiles import QuantilesOptions
 from .releases.synthetic import SyntheticOptions
 from .releases.variance import VarianceOptions
-from .zcdp import DPLoss, zcdp_of_dp
+from .zcdp import DPLoss, PrivacyLoss, zcdp_of_dp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -489,6 +489,7 @@ def warm_up() -> None:
     private_variance(
         points, radius=1, rho=10, delta=1e-6, size_hint=300, step=1e-3, bounds=(-1, 1), reach=1, noise=seeded
     )
+    private_synthetic(np.zeros((300, 3)), rho=100, levels=[2, 2, 3], noise=seeded)
     ladder = LadderCounts(2, [1, 4])
     ladder.add(0, np.zeros((2, 2)))
     _ = ladder.view([0]).pairs, ladder.view([0]).at(0)
@@ -499,23 +500,40 @@ def _checked(
     points: ArrayLike, bounds: tuple[float, float], **numbers: float
 ) -> tuple[NDArray[np.float64], float, float]:
     """Rows and bounds that can be worked with; rho and delta among the numbers are in range."""
+    rows = _rows(points)
+    try:
+        low, high = map(float, bounds)
+        found = {name: float(value) for name, value in numbers.items()}
+    except (TypeError, ValueError):
+        raise ConfigError(f"bounds must be two numbers, and {', '.join(numbers)} one each") from None
+    _loss(found["rho"], found.get("delta", 0.0))
+    return rows, low, high
+
+
+def _rows(points: ArrayLike) -> NDArray[np.float64]:
     try:
         rows = np.asarray(points, np.float64)
     except (TypeError, ValueError):
         raise ConfigError("must be a rectangular array of numbers", "points") from None
     if rows.ndim != 2 or rows.shape[1] < 1:
         raise ConfigError(f"must have shape (n, d) with d >= 1, got {rows.shape}", "points")
-    try:
-        low, high = map(float, bounds)
-        found = {name: float(value) for name, value in numbers.items()}
-    except (TypeError, ValueError):
-        raise ConfigError(f"bounds must be two numbers, and {', '.join(numbers)} one each") from None
-    rho, delta = found["rho"], found.get("delta", 0.0)
+    return rows
+
+
+def _loss(rho: float, delta: float) -> PrivacyLoss:
     if not (0 < rho < 1e9 and 0 <= delta < 1):
         raise ConfigError(
             f"must be positive and below 1e9 (rho) and in [0, 1) (delta), got {rho:g}, {delta:g}", "rho, delta"
         )
-    return rows, low, high
+    return PrivacyLoss.charge(rho, delta)
+
+
+def _charge(loss: PrivacyLoss) -> Charge:
+    """A charge of a ledger that is forgotten with the answer."""
+    ledger = open_ledger("memory:", Terms("array", "stream", loss, ""))
+    charge = ledger.charge([Request(WindowKey(0, 0), loss, (STREAM_BLOCK,))])[0].charge
+    assert charge is not None
+    return charge
 
 
 def _grid(rows: NDArray[np.float64], low: float, high: float, step: float) -> Grid:
@@ -536,26 +554,29 @@ def _answer(options: Options, rows: NDArray[np.float64], grid: Grid, noise: Nois
     noise = noise or Noise()
     counter = mechanism.counter(grid.dimension, 1, noise)
     counter.add(0, grid.points(rows[inside]))
-    ledger = open_ledger("memory:", Terms("array", "stream", mechanism.loss, ""))
-    verdict = ledger.charge([Request(WindowKey(0, 0), mechanism.loss, (STREAM_BLOCK,))])[0]
-    assert verdict.charge is not None
-    outcome = mechanism.release(counter.view([0]), verdict.charge, noise)
-    answer = mechanism.answer(outcome, grid)
+    charge = _charge(mechanism.loss)
+    outcome = mechanism.release(counter.view([0]), charge, noise)
+    answer, spent = mechanism.answer(outcome, grid), mechanism.loss - charge.unused
+    return _told(mechanism.kind, outcome, answer, spent, mechanism.loss, noise)
+
+
+def _told(kind: str, outcome: Outcome, answer: Answer, spent: PrivacyLoss, most: PrivacyLoss, noise: Noise) -> Release:
+    """What was answered about an array, and what it cost of what it could."""
     return Release(
         stream="array",
         window_open_ms=0,
         window_close_ms=0,
         status="refused" if outcome.reason else "released",
         reason=outcome.reason,
-        kind=mechanism.kind,
+        kind=kind,
         value=answer.value,
         sigma=answer.sigma,
         count=outcome.count,
         core_count=outcome.core_count,
-        rho=mechanism.loss.rho,
-        delta=mechanism.loss.delta,
-        guarantee=mechanism.loss.as_dict(),
-        spent=verdict.spent.as_dict(),
+        rho=spent.rho,
+        delta=spent.delta,
+        guarantee=most.as_dict(),
+        spent=spent.as_dict(),
         private=noise.private,
         parts=answer.parts,
     )

@@ -234,7 +234,9 @@ def show(
     as_json: bool,
     picture: str | None,
 ) -> None:
-    """Print the guarantee, what is spent, and what remains, also while an engine runs.
+    """Print the guarantee, what is spent, and what remains, also while it is in use.
+
+    LEDGER is an engine's, an analyst's who asks devices, or a journal of devices (--stream is one of them then).
 
     Three readings that are never mixed: `guarantee`, the cap, for ever; `spent`, sums that are no guarantee;
     `realized_loss_bound`, what the loss so far exceeds with a small probability only.
@@ -409,11 +411,12 @@ def device(config: str) -> None:
 def query(config: str) -> None:
     """Ask the devices the query of CONFIG, or the next one of its series, and print the answer as JSON.
 
-    Run again under the same name after a crash: devices that answered say the same again and charge nothing.
+    Run again under the same name after a crash: devices that answered say the same again and charge nothing. With
+    [ledger] the query is kept on record: see `fcstream budget show`.
     """
     from .local.settings import Settings, ask
 
-    click.echo(json.dumps(ask(Settings.load(config))))
+    ask(Settings.load(config), lambda record: click.echo(json.dumps(record)))
 
 
 @local.command("simulate")
@@ -530,7 +533,11 @@ def _shelf(ledger: str, stream: str | None) -> Iterator[Iterator[Books]]:
     """The streams of a ledger to look at; nothing is changed, whoever holds it. No copy stays behind if this process is
     terminated."""
     from .ledgers import each_book, open_books
+    from .local.books import DeviceBooks, is_journal
 
+    if is_journal(_ledger_path(ledger)):
+        yield iter([DeviceBooks(_ledger_path(ledger), stream)])
+        return
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)) if is_main else None
     try:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .arrays import _charge, _loss, _rows
 from .errors import ConfigError
 from .friends import FriendCounts
 from .lattice import Lattice
-from .ledgers import Request, Terms, WindowKey, open_ledger
-from .ledgers.base import STREAM_BLOCK, Charge
 from .noise import Noise
 from .releases.cluster_plan import ClusterJob
 from .releases.mixtures import PrivateMixture as Learned
@@ -150,6 +149,7 @@ def private_centers(
     lattice, noise = Lattice(step), noise or Noise()
     mechanism = job.mechanism(_loss(rho, delta), lattice)
     charge = _charge(mechanism.loss)
+    charge.open(mechanism.loss)
     found = mechanism.find(_view(rows, job, lattice), noise, charge.start)
     released = found.centers is not None
     return PrivateCenters(
@@ -173,16 +173,24 @@ class PrivateMixture:
     status, reason, spent, private
         As of `PrivateCenters`.
     weights : float64 (k,) or None
-    means : float64 (k, d) or None
+    means, sigma : float64 (k, d) or None
+        In the rows' units, ascending, and the standard deviation of their noise.
     covariances : float64 (k, d, d) or None
         In the rows' units, positive semidefinite.
+    counts : int64 (k,) or None
+        Noisy number of rows that each was learned from: of half of all.
+    tuples : int or None
+        Noisy number of shards that agreed.
     """
 
     status: str
     reason: str | None
     weights: NDArray[np.float64] | None
     means: NDArray[np.float64] | None
+    sigma: NDArray[np.float64] | None
     covariances: NDArray[np.float64] | None
+    counts: NDArray[np.int64] | None
+    tuples: int | None
     spent: PrivacyLoss
     private: bool
 
@@ -198,7 +206,7 @@ def private_mixture(
     size_hint: int,
     step: float,
     center: Sequence[float] | None = None,
-    oracle: str | Oracle = "gaussians",
+    oracle: str | Oracle = "auto",
     method: str = "auto",
     noise: Noise | None = None,
 ) -> PrivateMixture:
@@ -218,7 +226,8 @@ def private_mixture(
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. (rho, delta)-zCDP: a row is in one half, and in one part of it.
+    Unit: one row. Relation: add or remove. (rho, delta)-zCDP: a row is in one half, and in one part of it. A refusal
+    costs what it started.
 
     Source
     ------
@@ -228,27 +237,22 @@ def private_mixture(
     where = _center(center, rows.shape[1])
     job = ClusterJob(k, where, float(ball), max(1, size_hint // 2), oracle, spread=spread, method=method)
     lattice, noise = Lattice(step), noise or Noise()
-    loss = _loss(rho, delta)
-    made = Learned(job.mechanism(loss, lattice), loss.rho_nano, lattice.radius_squared(spread, "spread"))
+    made = Learned.of(job, _loss(rho, delta), lattice)
     charge = _charge(made.loss)
+    charge.open(made.loss)
     found = made.release(_view(rows, job, lattice), noise, charge.start)
     return PrivateMixture(
         status="refused" if found.reason else "released",
         reason=found.reason,
         weights=found.weights,
         means=None if found.means is None else found.means * step,
+        sigma=None if found.sigma is None else found.sigma * step,
         covariances=None if found.covariances is None else found.covariances * step * step,
-        spent=made.loss,
+        counts=found.counts,
+        tuples=found.tuples,
+        spent=made.loss - charge.unused,
         private=noise.private,
     )
-
-
-def _loss(rho: float, delta: float) -> PrivacyLoss:
-    if not (0 < rho < 1e9 and 0 <= delta < 1):
-        raise ConfigError(
-            f"must be positive and below 1e9 (rho) and in [0, 1) (delta), got {rho:g}, {delta:g}", "rho, delta"
-        )
-    return PrivacyLoss.charge(rho, delta)
 
 
 def _center(center: Sequence[float] | None, dimension: int) -> tuple[float, ...]:
@@ -256,15 +260,6 @@ def _center(center: Sequence[float] | None, dimension: int) -> tuple[float, ...]
     if len(where) != dimension:
         raise ConfigError(f"must list {dimension} numbers, got {len(where)}", "center")
     return where
-
-
-def _charge(loss: PrivacyLoss) -> Charge:
-    """An opened charge of a ledger that is forgotten with the answer."""
-    ledger = open_ledger("memory:", Terms("array", "stream", loss, ""))
-    charge = ledger.charge([Request(WindowKey(0, 0), loss, (STREAM_BLOCK,))])[0].charge
-    assert charge is not None
-    charge.open(loss)
-    return charge
 
 
 def _view(rows: NDArray[np.float64], job: ClusterJob, lattice: Lattice) -> WindowView:
@@ -275,13 +270,3 @@ def _view(rows: NDArray[np.float64], job: ClusterJob, lattice: Lattice) -> Windo
     friends = FriendCounts(rows.shape[1], None)
     friends.add(0, lattice.coordinates(rows[near]))
     return friends.view([0])
-
-
-def _rows(points: ArrayLike) -> NDArray[np.float64]:
-    try:
-        rows = np.asarray(points, np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError("must be a rectangular array of numbers", "points") from None
-    if rows.ndim != 2 or rows.shape[1] < 1:
-        raise ConfigError(f"must have shape (n, d) with d >= 1, got {rows.shape}", "points")
-    return rows

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 BIT_DELTA = PrivacyLoss(0, 1)
 """What the finite precision of all keep bits of one core costs: 1e-15 of delta."""
+_MOST_EXPONENT = 600.0
+"""Beyond it every delta of 1e-15 and more has grown to 1: no need to tell more, and doubles end soon after."""
 ROUND_UP = 1 + 1e-12
 """Factor that makes a float computed in a few steps an upper bound of the real number it stands for."""
 
@@ -150,8 +152,8 @@ class ReplacementFilter:
 
 
 def _group_total(gamma: float, epsilon: float, delta: float) -> tuple[float, float]:
-    grown = gamma * math.expm1(epsilon) * ROUND_UP
-    return grown, gamma * delta * math.exp(epsilon + grown) * ROUND_UP
+    grown = gamma * math.expm1(min(epsilon, _MOST_EXPONENT)) * ROUND_UP
+    return grown, gamma * delta * math.exp(min(epsilon + grown, _MOST_EXPONENT)) * ROUND_UP
 
 
 def _group_part(gamma: float, total: DPLoss) -> DPLoss:
@@ -159,7 +161,8 @@ def _group_part(gamma: float, total: DPLoss) -> DPLoss:
     while epsilon > 0 and not DPLoss.charge(_group_total(gamma, epsilon / EPSILON_UNIT, 0)[0]).fits(total):
         epsilon -= 1
     grown = epsilon / EPSILON_UNIT + total.epsilon
-    part = DPLoss(max(0, epsilon), math.floor(total.delta_femto / (gamma * math.exp(grown) * ROUND_UP)))
+    factor = gamma * math.exp(min(grown, _MOST_EXPONENT)) * ROUND_UP
+    part = DPLoss(max(0, epsilon), math.floor(total.delta_femto / factor))
     if part.epsilon_nano < 1 or part.delta_femto < 1:
         raise ConfigError(f"must leave more for what follows on the core, got {total}", "release")
     return part

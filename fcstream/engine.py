@@ -32,14 +32,15 @@ _NOTHING = PrivacyLoss()
 People = tuple["NDArray[np.bytes_]", "NDArray[np.float64]"]
 """Keys of a window's users and one point for each."""
 OnRejection = Callable[[Sequence[Rejection]], object]
-Stores = Callable[[Job, Noise], tuple[Counter, "UserPoints | None"]]
-"""Makes what holds the records of a job's open windows: all of them, and of the unit ``user`` one point a user."""
+Stores = Callable[[Job, Mechanism, Noise], tuple[Counter, "UserPoints | None"]]
+"""Makes what holds the records of a job's open windows, for the mechanism of the next one: all of them, and of the unit
+``user`` one point a user."""
 
 
-def own_stores(job: Job, noise: Noise) -> tuple[Counter, UserPoints | None]:
+def own_stores(job: Job, mechanism: Mechanism, noise: Noise) -> tuple[Counter, UserPoints | None]:
     """Those of an engine that counts by itself."""
     users = UserPoints(job.grid.dimension, job.per_user) if job.terms.unit == "user" else None
-    return job.mechanism.counter(job.grid.dimension, job.schedule.reach, noise), users
+    return mechanism.counter(job.grid.dimension, job.schedule.reach, noise), users
 
 
 class Engine:
@@ -112,9 +113,10 @@ class Engine:
         self._ledger = ledger or open_ledger(self.config.ledger.url, job.terms)  # type: ignore[union-attr]
         if self._ledger.terms != job.terms:
             raise ConfigError("the ledger given was opened for other terms", "ledger")
-        self._friends, self._users = stores(job, self._noise)
         last = self._ledger.last_sealed()
         self._track = Release.from_bytes(last[1]).track if last is not None and job.spending.tracks else None
+        first = job.mechanism.after(self._track) if job.spending.tracks else job.mechanism
+        self._friends, self._users = stores(job, first, self._noise)
         self._first = self._next = 0 if last is None else job.schedule.index_after(last[0].open_ms)
         self._held: list[tuple[int, int, NDArray[np.float64]]] = []
         self._seen = SeenPositions()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from .errors import ConfigError, LedgerDamaged
 from .ledgers.base import TOTAL_BLOCK, Row
-from .zcdp import PrivacyLoss
+from .zcdp import Loss, PrivacyLoss
 
-_NOTHING = PrivacyLoss()
+_NOTHING: Any = PrivacyLoss()
 LATELY = 20
 """Windows that say what a window costs today, and how often one opens."""
 
@@ -27,7 +27,7 @@ class Point(NamedTuple):
     """What had been spent at a public time."""
 
     time_ms: int
-    spent: PrivacyLoss
+    spent: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +43,36 @@ class Outlook:
         How many more will fit, if it lasts.
     refused_from_ms : int or None
         Opening of the first window that will not.
-    loss : PrivacyLoss
+    loss : PrivacyLoss or DPLoss
         Mean cost of a window, refunds taken off, rounded up.
     every_ms : int
         Between two openings.
-    reserved : PrivacyLoss
+    reserved : PrivacyLoss or DPLoss
         By the last window, before refunds.
+    what : str
+        What is charged: a ``window``, or a ``question`` to a device.
     """
 
     state: str
     windows: int | None = None
     refused_from_ms: int | None = None
-    loss: PrivacyLoss = _NOTHING
+    loss: Any = _NOTHING
     every_ms: int = 0
-    reserved: PrivacyLoss = _NOTHING
+    reserved: Any = _NOTHING
+    what: str = "window"
 
     def __str__(self) -> str:
         fixed = {
             "own_filters": "never: every pane has a filter of its own",
             "never": "never at this rate",
-            "unknown": "not known: no window was charged yet",
+            "unknown": f"not known: no {self.what} was charged yet",
         }
         if self.state in fixed:
             return fixed[self.state]
         if self.state == "exhausted" or self.refused_from_ms is None:
-            return f"now: no room for another window that reserves {self.reserved} as the last one did"
-        rate = f"at {self.loss} a window, one every {duration(self.every_ms)}"
-        return f"at {utc(self.refused_from_ms)}, after {self.windows} more windows, {rate}"
+            return f"now: no room for another {self.what} that reserves {self.reserved} as the last one did"
+        rate = f"at {self.loss} a {self.what}, one every {duration(self.every_ms)}"
+        return f"at {utc(self.refused_from_ms)}, after {self.windows} more {self.what}s, {rate}"
 
     def as_dict(self) -> dict[str, Any]:
         when = self.refused_from_ms
@@ -86,13 +89,13 @@ class Outlook:
 
 @dataclass(slots=True)
 class Window:
-    """A window's rows in one."""
+    """A window's rows in one; also a question to a device, and ``folded``: all that a device's journal has dropped."""
 
     open_ms: int
     close_ms: int
     state: str = "charged"
-    gross: PrivacyLoss = _NOTHING
-    net: PrivacyLoss = _NOTHING
+    gross: Any = _NOTHING
+    net: Any = _NOTHING
     blocks: list[str] = field(default_factory=list)
     charged: bool = False
 
@@ -100,28 +103,41 @@ class Window:
 class History:
     """A journal's windows by opening, and how often each answer was given.
 
+    Parameters
+    ----------
+    rows : iterable of Row
+    capacity : PrivacyLoss or DPLoss
+        Losses are of its kind.
+
     Raises
     ------
     LedgerDamaged
         A sum would be negative.
     """
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        found: dict[tuple[int, int], Window] = {}
+    def __init__(self, rows: Iterable[Row], capacity: Loss = _NOTHING) -> None:
+        found: dict[tuple[int, int, str, str], Window] = {}
+        self._kind: Callable[..., Any] = type(capacity)
+        self._dropped: dict[str, int] = Counter()
         self.answers: dict[str, int] = Counter()
         for row in rows:
-            window = found.get((row.open_ms, row.close_ms))
+            key = row.open_ms, row.close_ms, row.name, row.blocks if row.name else ""
+            window = found.get(key)
             if window is None:
-                window = found[row.open_ms, row.close_ms] = Window(row.open_ms, row.close_ms)
+                nothing = self._kind(0, 0)
+                window = found[key] = Window(row.open_ms, row.close_ms, gross=nothing, net=nothing)
             if min(row.rho, row.delta) < 0:
                 raise LedgerDamaged(f"journal row {row.seq} is negative: `fcstream budget verify` tells more")
-            if row.kind == "charge":
-                window.gross = window.net = PrivacyLoss(row.rho, row.delta)
+            if row.kind in ("charge", "folded"):
+                window.gross = window.net = self._kind(row.rho, row.delta)
                 window.blocks, window.charged = blocks_of(row), True
+                if row.kind == "folded":
+                    window.state = "folded"
+                    self._dropped.update(release_of(row.body))
             elif row.kind == "seal":
                 window.state = "sealed"
                 if row.rho or row.delta:
-                    _refund(window, row)
+                    self._refund(window, row)
                 release = release_of(row.body)
                 if "status" in release:
                     self.answers[str(release.get("reason") or release["status"])] += 1
@@ -130,16 +146,21 @@ class History:
         self.windows = [found[key] for key in sorted(found)]
 
     def states(self) -> dict[str, int]:
-        counts = Counter(window.state for window in self.windows)
+        counts = Counter(window.state for window in self.windows) + Counter(self._dropped)
         return {state: counts[state] for state in ("charged", "sealed", "acknowledged")}
 
-    def spent(self) -> dict[str, PrivacyLoss]:
+    def spent(self) -> dict[str, Any]:
         """By block."""
-        sums: dict[str, PrivacyLoss] = {}
+        sums: dict[str, Any] = {}
         for window in self.windows:
             for block in window.blocks:
-                sums[block] = sums.get(block, PrivacyLoss()) + window.net
+                sums[block] = sums.get(block, self._kind()) + window.net
         return sums
+
+    def saved(self, block: str | None) -> Any:
+        """What windows of a block (None: of all of them) reserved and gave back."""
+        mine = (window for window in self.windows if block is None or block in window.blocks)
+        return sum((window.gross - window.net for window in mine), self._kind())
 
     def charged_to(self, block: str | None) -> tuple[str, list[Window]]:
         """A block and the windows that were charged to it; None: the most charged one of the unit."""
@@ -152,29 +173,30 @@ class History:
         return block, [window for window in self.windows if block in window.blocks]
 
     def curve(self, block: str) -> Iterable[Point]:
-        spent = PrivacyLoss()
+        spent = self._kind()
         for window in self.windows:
             if block in window.blocks:
                 spent = spent + window.net
                 yield Point(window.close_ms, spent)
 
-    def last_loss(self) -> PrivacyLoss:
+    def last_loss(self) -> Any:
         """What the last charged window reserved."""
-        return next((window.gross for window in reversed(self.windows) if window.charged), PrivacyLoss())
+        return next((window.gross for window in reversed(self.windows) if window.charged), self._kind())
 
-    def outlook(self, block: str | None, room: PrivacyLoss) -> Outlook:
+    def outlook(self, block: str | None, room: Any) -> Outlook:
         """If windows go on to cost what the last `LATELY` ones of this block did, and to open as often.
 
         None stands for blocks of their own for every window.
         A window must find room for all it reserves, and gives back what it did not use: with r the room, g what the
         last one reserved and s what k windows spent, (r - g) k // s + 1 more windows fit.
         """
-        lately = [w for w in self.windows if (block in w.blocks if block else w.charged)][-LATELY:]
+        lately = [w for w in self.windows if (block in w.blocks if block else w.charged) and w.state != "folded"]
+        lately = lately[-LATELY:]
         if not lately:
-            return Outlook("unknown" if block else "own_filters")
-        spent = sum((window.net for window in lately), PrivacyLoss())
+            return Outlook("unknown" if block else "own_filters", loss=self._kind(), reserved=self._kind())
+        spent = sum((window.net for window in lately), self._kind())
         every, many = self._spacing(), len(lately)
-        pace = PrivacyLoss(*(-(-part // many) for part in spent.parts)), every, lately[-1].gross
+        pace = self._kind(*(-(-part // many) for part in spent.parts)), every, lately[-1].gross
         if block is None:
             return Outlook("own_filters", None, None, *pace)
         left = []
@@ -194,12 +216,13 @@ class History:
         last = self.windows[-1]
         return max(1, statistics.median_low(gaps) if gaps else last.close_ms - last.open_ms)
 
-
-def _refund(window: Window, row: Row) -> None:
-    refund = PrivacyLoss(row.rho, row.delta)
-    if not refund.fits(window.net):
-        raise LedgerDamaged(f"journal row {row.seq} refunds more than was charged: `fcstream budget verify` tells more")
-    window.net = window.net - refund
+    def _refund(self, window: Window, row: Row) -> None:
+        refund = self._kind(row.rho, row.delta)
+        if not refund.fits(window.net):
+            raise LedgerDamaged(
+                f"journal row {row.seq} refunds more than was charged: `fcstream budget verify` tells more"
+            )
+        window.net = window.net - refund
 
 
 def blocks_of(row: Row) -> list[str]:
@@ -215,11 +238,12 @@ def release_of(body: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def integers(loss: PrivacyLoss) -> dict[str, int]:
-    return {"rho_nano": loss.rho_nano, "delta_femto": loss.delta_femto}
+def integers(loss: Loss) -> dict[str, int]:
+    first, delta = loss.parts
+    return {"rho_nano" if isinstance(loss, PrivacyLoss) else "epsilon_nano": first, "delta_femto": delta}
 
 
-def units(loss: PrivacyLoss) -> dict[str, float]:
+def units(loss: Loss) -> dict[str, float]:
     return {**loss.as_dict(), **integers(loss)}
 
 

@@ -533,7 +533,7 @@ class Noise:
         out: NDArray[Any],
         words_each: int,
         kernel: Callable[[NDArray[np.uint64], int, NDArray[Any]], tuple[int, int, int]],
-        exact_draw: Callable[[Source, Source], int] | None,
+        exact_draw: Callable[[Source, Source], int | list[int]] | None,
     ) -> NDArray[Any]:
         """Run a kernel to the end: more words when it starves, exact arithmetic where 64 bits do not decide."""
         done, n = 0, len(out)

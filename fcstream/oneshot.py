@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .arrays import _answer, _checked, _grid
+from .arrays import _answer, _checked, _grid, _told
 from .errors import ConfigError
 from .friends import FriendCounts
 from .noise import Noise
-from .releases.base import Release
+from .releases.base import Answer, Release
 from .releases.covariance import LIMIT, CovarianceOptions
 from .releases.dp import BasicOptions, EstimatedAverage, Regime, paid_by
 from .zcdp import DPLoss, PrivacyLoss, zcdp_of_dp
@@ -195,25 +196,10 @@ def estimate_average(
     friends = FriendCounts(grid.dimension, radius_squared)
     friends.add(0, grid.points(rows))
     _, outcome = mechanism.release(friends.view([0]), noise)
-    spent = zcdp_of_dp(mechanism.cost)
-    return Release(
-        stream="array",
-        window_open_ms=0,
-        window_close_ms=0,
-        status="refused" if outcome.reason else "released",
-        reason=outcome.reason,
-        kind="mean",
-        value=None if outcome.value is None else grid.values(outcome.value),
-        sigma=None if outcome.sigma is None else grid.widths(outcome.sigma),
-        count=len(rows),
-        core_count=outcome.core_count,
-        rho=spent.rho,
-        delta=spent.delta,
-        guarantee=charged.as_dict(),
-        spent=spent.as_dict(),
-        private=noise.private,
-        parts=outcome.parts,
-    )
+    value = None if outcome.value is None else grid.values(outcome.value)
+    sigma = None if outcome.sigma is None else grid.widths(outcome.sigma)
+    answer = Answer(value, sigma, parts=outcome.parts)
+    return _told("mean", replace(outcome, count=len(rows)), answer, zcdp_of_dp(mechanism.cost), charged, noise)
 
 
 def _paying(total: DPLoss) -> PrivacyLoss:

@@ -67,18 +67,18 @@ def decoder_for(format: str, schema: Schema) -> LineDecoder:
 
 def read_messages(
     decoder: LineDecoder, offsets: NDArray[np.int64], stamps_ms: NDArray[np.int64], bodies: list[bytes]
-) -> tuple[Batch, NDArray[np.int64]]:
-    """The records of some messages of a partition, and when each arrived (n,).
+) -> tuple[Batch, NDArray[np.int64], NDArray[np.int64]]:
+    """The records of some messages, when each arrived (n,), and in which message each came (n,).
 
     Positions are offsets then. A message that the decoder fails at is no record: it would come again, and fail again,
     for ever.
     """
     batch = _decode(decoder, bodies)
-    arrivals = stamps_ms[batch.positions]
-    batch.positions = offsets[batch.positions]
+    messages = batch.positions
+    batch.positions = offsets[messages]
     for i, rejection in enumerate(batch.rejections):
         batch.rejections[i] = Rejection(rejection.reason, int(offsets[rejection.position]), rejection.field)
-    return batch, arrivals
+    return batch, stamps_ms[messages], messages
 
 
 def _decode(decoder: LineDecoder, bodies: list[bytes]) -> Batch:
@@ -104,9 +104,9 @@ class _Bounded:
         self._decoder = decoder
 
     def decode(self, lines: list[bytes], first_position: int) -> Batch:
-        return self._decoder.decode(
-            [line if 0 < len(line) <= LONGEST_MESSAGE else b"\xc1" for line in lines], first_position
-        )
+        if max(map(len, lines), default=0) > LONGEST_MESSAGE:
+            lines = [line if len(line) <= LONGEST_MESSAGE else b"\xc1" for line in lines]
+        return self._decoder.decode(lines, first_position)
 
 
 class FloatBlocks:

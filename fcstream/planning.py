@@ -102,9 +102,7 @@ class Plan:
         ]
         lines += self.notes
         if self.smallest_size != 1:
-            smallest = (
-                "no size" if self.smallest_size is None else f"{self.smallest_size} {points} that are all friends"
-            )
+            smallest = "no size" if self.smallest_size is None else f"{self.smallest_size} {points}{self.case}"
             lines.append(f"smallest usable window (99%, with that `size_hint`): {smallest}")
         delta = f"{self.epsilon_delta:g}"
         lines += [

@@ -50,20 +50,6 @@ def tail_quantile(probability: float) -> float:
     return high
 
 
-def upper_tail(x: float) -> float:
-    """Probability that a standard normal is above x, rounded up.
-
-    Privacy
-    -------
-    Public arithmetic: tail bounds of filters and tests rely on it.
-
-    Source
-    ------
-    The C library's erfc, which is right to a few units in the last place.
-    """
-    return min(1.0, 0.5 * math.erfc(x / math.sqrt(2)) * ROUND_UP)
-
-
 @dataclass(frozen=True)
 class ReplacedFilter:
     """Keep each of t items, t public, whose noisy friend count passes a threshold.
@@ -151,26 +137,3 @@ class ReplacedSizeFilter(ZCDPFilter):
         """Threshold on count - n/2, and noise deviation, at a released size."""
         sigma = max(math.sqrt(n_hat / (2 * self.size.rho2)) * ROUND_UP, 1.0)
         return (sigma * math.sqrt(2 * math.log(2 * n_hat / self.delta)) + 0.5) * ROUND_UP, sigma
-
-
-def smallest_tuples(rho_nano: int, delta_femto: int, margin: float = 3.0) -> int:
-    """Fewest items, all friends, that clear the bar of `ReplacedFilter` by `margin` deviations.
-
-    Privacy
-    -------
-    A function of public numbers; costs nothing.
-
-    Source
-    ------
-    Ours.
-    """
-    low, high = 1, 2
-    while ReplacedFilter(PrivacyLoss(rho_nano, delta_femto), high).margin < margin:
-        low, high = high, 2 * high
-        if high > 2**40:
-            raise ConfigError(f"must be larger: no number of items makes a core at rho={rho_nano / 1e9:g}", "rho")
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = ReplacedFilter(PrivacyLoss(rho_nano, delta_femto), middle).margin >= margin
-        low, high = (low, middle) if enough else (middle, high)
-    return high

@@ -1,5 +1,7 @@
 """What a ledger says about its budget: three readings that are never mixed, how they came about, where they lead.
 
+Of an engine, of a device that holds its own budget, or of the analyst who asks devices.
+
 ``guarantee`` is the filter's cap: valid for ever, whatever is asked. ``spent`` are the sums so far; as an epsilon they
 bound nothing while the stream goes on, because when one looks may depend on what was released.
 ``realized_loss_bound`` is an odometer's: an epsilon that the loss really suffered exceeds, at any time, with at most a
@@ -11,14 +13,15 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .budgets import PrivacyOdometer
 from .errors import ConfigError, LedgerDamaged
 from .history import History, Outlook, Point, blocks_of, integers, release_of, units, utc
-from .ledgers.base import TOTAL_BLOCK, Books, Terms, worst
-from .zcdp import RHO_UNIT, PrivacyLoss
+from .ledgers.base import DEVICE_BLOCK, TOTAL_BLOCK, Books, Row, Terms
+from .zcdp import RHO_UNIT, DPLoss, PrivacyLoss
 
 SLICES = 10
 """Lines of a burn-down."""
@@ -27,6 +30,7 @@ _WHOM = {
     "event": "every pane (slice of time) has a filter of its own; here the most charged one",
     "stream": "one filter for the whole stream",
     "user": "every user has a filter; here that of somebody with a record in every window",
+    "device": "every device has a filter of its own, for losses per unit of distance; here the most charged one",
     TOTAL_BLOCK: "the total, on top: one filter on the plain sum over all windows",
 }
 DP_ACCOUNTING = """\
@@ -51,8 +55,11 @@ class Reading:
     Attributes
     ----------
     block : str
-        ``event`` (the most charged pane), ``stream``, ``user`` or ``total``.
-    capacity, spent : PrivacyLoss
+        ``event`` (the most charged pane), ``stream``, ``user``, ``device`` (the most charged one) or ``total``.
+    capacity, spent : PrivacyLoss or DPLoss
+        Of devices per unit of distance, and epsilons are told at distance 1.
+    saved : PrivacyLoss or DPLoss
+        What windows reserved and gave back.
     delta : float
         At which epsilons are told.
     failure : float
@@ -65,8 +72,9 @@ class Reading:
     """
 
     block: str
-    capacity: PrivacyLoss
-    spent: PrivacyLoss
+    capacity: Any
+    spent: Any
+    saved: Any
     delta: float
     failure: float
     odometer: str
@@ -76,24 +84,30 @@ class Reading:
     @property
     def guarantee(self) -> float:
         """The cap as an epsilon at `delta`."""
-        return self.capacity.epsilon(self.delta)
+        return self.epsilon(self.capacity)
 
     @property
-    def remaining(self) -> PrivacyLoss:
+    def remaining(self) -> Any:
         return self.capacity - self.spent
 
-    def share(self, spent: PrivacyLoss) -> float:
+    def epsilon(self, loss: Any) -> float:
+        """A sum as an epsilon at `delta`; pure ones are that as they stand."""
+        return float(loss.epsilon if isinstance(loss, DPLoss) else loss.epsilon(self.delta))
+
+    def share(self, spent: Any) -> float:
         """Part of the cap, of its rho or its delta, whichever is more."""
         parts = zip(spent.parts, self.capacity.parts, strict=True)
         return max((part / most if most else math.inf) if part else 0.0 for part, most in parts)
 
-    def realized_loss_bound(self, spent: PrivacyLoss | None = None) -> float:
+    def realized_loss_bound(self, spent: Any = None) -> float:
         """By an odometer tuned for the cap's rho, which is public and was fixed before the first window.
 
         The cap's delta is taken out of the probability, not what is spent of it: so the bound holds at all times at
-        once, also while deltas are still to come.
+        once, also while deltas are still to come. Pure losses cannot pass their sum, with any probability.
         """
         spent = self.spent if spent is None else spent
+        if isinstance(spent, DPLoss):
+            return spent.epsilon
         odometer = PrivacyOdometer(max(1, self.capacity.rho_nano) / RHO_UNIT, spent, self.capacity.delta)
         return odometer.realized_loss_bound(self.failure, self.odometer)
 
@@ -104,37 +118,43 @@ class Reading:
         return [(end, self.curve[end - 1]) for end in ends]
 
     def lines(self) -> list[str]:
-        at = f"at delta {self.delta:g}"
+        at, is_pure = f"at delta {self.delta:g}", isinstance(self.capacity, DPLoss)
+        if self.block == "device":
+            at = "at distance 1" if is_pure else f"{at} and distance 1"
         cap, bound = _short(self.guarantee), _short(self.realized_loss_bound())
-        had, part = _short(self.spent.epsilon(self.delta)), _percent(self.share(self.spent))
+        had, part = _short(self.epsilon(self.spent)), _percent(self.share(self.spent))
         above = "" if self.realized_loss_bound() <= self.guarantee else "; no guarantee, so it may lie above it"
+        chance = f"with probability at most {self.failure:g} ({self.odometer} odometer){above}"
         lines = [
             f"guarantee            {self.capacity}, epsilon {cap} {at}: for ever, whatever is asked",
             f"spent                {self.spent}, {part} of the cap; no guarantee: epsilon {had} {at} only had the end "
             "been fixed in advance",
-            f"realized_loss_bound  epsilon {bound}: the realized loss ever exceeds it with probability at most "
-            f"{self.failure:g} ({self.odometer} odometer){above}",
+            f"realized_loss_bound  epsilon {bound}: the realized loss {'never' if is_pure else 'ever'} exceeds it"
+            + ("" if is_pure else f" {chance}"),
             f"remaining            {self.remaining}",
+            *([f"saved                {self.saved}: reserved and given back"] if self.saved.parts != (0, 0) else []),
             f"runs out             {self.outlook}",
         ]
         if self.curve:
-            lines.append("burn-down            until, rho spent, share of the cap")
+            spent_of = "epsilon" if is_pure else "rho"
+            lines.append(f"burn-down            until, {spent_of} spent, share of the cap")
         for _, (time_ms, spent) in self.slices():
             share = self.share(spent)
             bar = "#" * min(_BAR, round(_BAR * share))
-            lines.append(f"  {utc(time_ms)}  {spent.rho:<12.6g} {bar:<{_BAR}} {_percent(share):>6}")
+            lines.append(f"  {utc(time_ms)}  {amount(spent):<12.6g} {bar:<{_BAR}} {_percent(share):>6}")
         return lines
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "guarantee": {**units(self.capacity), "epsilon": _finite(self.guarantee)},
-            "spent": {**units(self.spent), "epsilon_if_fixed_in_advance": _finite(self.spent.epsilon(self.delta))},
+            "spent": {**units(self.spent), "epsilon_if_fixed_in_advance": _finite(self.epsilon(self.spent))},
             "realized_loss_bound": {
                 "epsilon": _finite(self.realized_loss_bound()),
                 "failure": self.failure,
                 "odometer": self.odometer,
             },
             "remaining": units(self.remaining),
+            "saved": units(self.saved),
             "share": _finite(self.share(self.spent)),
             "runs_out": self.outlook.as_dict(),
             "burn_down": [
@@ -157,17 +177,21 @@ class Report:
         Of the filter on the plain sum.
     panes : tuple of Point
         Unit ``event``: every pane that was charged, by opening.
+    devices : tuple of Point
+        Unit ``device``, in the journal of devices: each that was charged, by name; the times mean nothing.
     full : int
-        Panes without room for another window like the last.
+        Panes or devices without room for another window like the last.
     windows : dict of str to int
-        By state: ``charged``, ``sealed``, ``acknowledged``.
+        By state: ``charged``, ``sealed``, ``acknowledged``. Of devices: questions.
     answers : dict of str to int
-        Sealed releases: ``released``, or by the reason of their refusal.
+        Sealed releases: ``released``, or by the reason of their refusal; of devices ``answered``.
     refused : int
         Windows that were never charged, because the budget had no room.
+    queries : tuple of dict
+        Of an analyst: what is on record of every query that was answered; see `fcstream.local.series`.
     """
 
-    terms: Terms
+    terms: Terms[Any]
     unit: Reading
     total: Reading | None
     panes: tuple[Point, ...]
@@ -175,6 +199,8 @@ class Report:
     windows: dict[str, int]
     answers: dict[str, int]
     refused: int
+    devices: tuple[Point, ...] = ()
+    queries: tuple[dict[str, Any], ...] = ()
 
     @classmethod
     def of(
@@ -197,35 +223,45 @@ class Report:
         ConfigError
             A probability outside (0, 1), or an unknown odometer.
         """
-        terms, history = books.terms, History(books.rows())
+        terms, rows = books.terms, books.rows()
+        history = History(rows, terms.capacity)
         delta = _probability(delta, default_delta(terms), "delta")
         failure = _probability(failure, delta, "failure")
         if odometer not in ("mixture", "ladder"):
             raise ConfigError(f"must be 'mixture' or 'ladder', got {odometer!r}", "odometer")
+        nothing = terms.capacity * 0
         spent = history.spent()
-        total = spent.pop(TOTAL_BLOCK, PrivacyLoss())
+        total = spent.pop(TOTAL_BLOCK, nothing)
 
-        def reading(block: str, spent: PrivacyLoss) -> Reading:
-            is_pane = block == "event"
-            curve = () if is_pane else tuple(history.curve(block))
-            capacity = terms.cap(block)
+        def reading(kind: str, spent: Any, history: History, block: str | None, most: str) -> Reading:
+            curve = () if block is None else tuple(history.curve(block))
+            capacity = terms.cap(kind)
             if not spent.fits(capacity):
                 raise LedgerDamaged(
-                    f"the ledger of stream {terms.stream!r} spent {spent} of {capacity} on {block}: a filter was passed"
+                    f"the ledger of stream {terms.stream!r} spent {spent} of {capacity} on {kind}: a filter was passed"
                 )
-            outlook = history.outlook(None if is_pane else block, capacity - spent)
-            return Reading(block, capacity, spent, delta, failure, odometer, curve, outlook)
+            outlook = history.outlook(block, capacity - spent)
+            if kind == "device":
+                outlook = replace(outlook, what="question")
+            return Reading(kind, capacity, spent, history.saved(most), delta, failure, odometer, curve, outlook)
 
+        most = max(spent, key=lambda name: spent[name].parts, default=terms.unit)
+        own, block = history, None if terms.unit == "event" else terms.unit
+        has_names = terms.unit == "device" and most != DEVICE_BLOCK  # a journal of devices, not an analyst's ledger
+        if has_names:
+            own, block = History(_by_query(rows, most), terms.capacity), most
         last = history.last_loss()
         return cls(
             terms,
-            reading(terms.unit, worst(list(spent.values()))),
-            reading(TOTAL_BLOCK, total) if terms.total is not None else None,
+            reading(terms.unit, worst_of(spent.values(), nothing), own, block, most),
+            reading(TOTAL_BLOCK, total, history, TOTAL_BLOCK, TOTAL_BLOCK) if terms.total is not None else None,
             tuple(_by_time(spent)) if terms.unit == "event" else (),
             sum(not (used + last).fits(terms.capacity) for used in spent.values()),
             history.states(),
             history.answers,
             sum(not window.charged for window in history.windows),
+            tuple(Point(0, spent[name]) for name in sorted(spent)) if has_names else (),
+            tuple(_queries(rows)) if terms.unit == "device" and not has_names else (),
         )
 
     def lines(self) -> list[str]:
@@ -234,46 +270,87 @@ class Report:
             f"stream {self.terms.stream!r}, unit {self.terms.unit!r}: {_WHOM[self.terms.unit]}",
             *self.unit.lines(),
         ]
-        if self.panes:
-            low, middle, high = self._spread()
-            lines.append(
-                f"panes                {len(self.panes)} charged: rho min {low.rho:.6g}, median {middle.rho:.6g}, max "
-                f"{high.rho:.6g}; {self.full} without room for another window"
-            )
+        what, is_device = "window", self.terms.unit == "device"
+        if is_device:
+            what = "question"
+        for name, points in (("panes", self.panes), ("devices", self.devices)):
+            if points:
+                low, middle, high = map(amount, _spread(points))
+                part = "epsilon" if isinstance(self.terms.capacity, DPLoss) else "rho"
+                lines.append(
+                    f"{name:<20} {len(points)} charged: {part} min {low:.6g}, median {middle:.6g}, max {high:.6g}; "
+                    f"{self.full} without room for another {what}"
+                )
         if self.total is not None:
             lines += [_WHOM[TOTAL_BLOCK], *self.total.lines()]
-        lines.append(f"windows              {_counts(self.windows)}; {self.refused} refused for lack of budget")
+        refused = "" if is_device else f"; {self.refused} refused for lack of budget"
+        lines.append(f"{what + 's':<20} {_counts(self.windows)}{refused}")
         if self.answers:
             lines.append(f"answers              {_counts(self.answers)}")
+        if self.queries:
+            lines.append("queries              asked, missing, rounds, saved (quartiles over devices), error bound")
+        for query in self.queries[-SLICES:]:
+            saved, bound = query["saving"], query["bound"]
+            quartiles = ", ".join(map(_percent, saved["quartiles"]))
+            lines.append(
+                f"  {query['query']} {query['method']} of {query['component']}: {query['asked']}, {query['missing']}, "
+                f"{query['rounds']} of {query['of_rounds']}, {_percent(saved['mean'])} ({quartiles}), "
+                f"{'none told' if bound is None else f'{bound:.4g}'}"
+            )
         return lines
 
     def as_dict(self) -> dict[str, Any]:
-        panes = None
-        if self.panes:
-            names = ("min", "median", "max")
-            spread = {name: units(loss) for name, loss in zip(names, self._spread(), strict=True)}
-            panes = {"count": len(self.panes), "full": self.full, **spread}
+
+        def spread(points: tuple[Point, ...]) -> dict[str, Any] | None:
+            if not points:
+                return None
+            parts = {name: units(loss) for name, loss in zip(("min", "median", "max"), _spread(points), strict=True)}
+            return {"count": len(points), "full": self.full, **parts}
+
         return {
             "stream": self.terms.stream,
             "unit": self.terms.unit,
             "epsilon_at_delta": self.unit.delta,
             **self.unit.as_dict(),
             "total": None if self.total is None else self.total.as_dict(),
-            "panes": panes,
+            "panes": spread(self.panes),
+            "devices": spread(self.devices),
             "windows": self.windows,
             "refused": self.refused,
             "answers": self.answers,
+            "queries": list(self.queries),
         }
 
-    def _spread(self) -> tuple[PrivacyLoss, PrivacyLoss, PrivacyLoss]:
-        """Of the panes, by rho: smallest, lower median, largest."""
-        by_rho = sorted((pane.spent for pane in self.panes), key=lambda loss: loss.parts)
-        return by_rho[0], by_rho[(len(by_rho) - 1) // 2], by_rho[-1]
+
+def _spread(points: tuple[Point, ...]) -> tuple[Any, Any, Any]:
+    """Of panes or devices, by what they spent: smallest, lower median, largest."""
+    ordered = sorted((point.spent for point in points), key=lambda loss: loss.parts)
+    return ordered[0], ordered[(len(ordered) - 1) // 2], ordered[-1]
 
 
-def default_delta(terms: Terms) -> float:
+def _by_query(rows: list[Row], block: str) -> list[Row]:
+    """A device's charges, with one row for all rounds of a query: they come within moments of each other."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        if row.blocks == block and row.kind in ("charge", "folded"):
+            query = row.name.rpartition("/")[0]
+            before = found.get(query)
+            found[query] = row if before is None else before._replace(rho=before.rho + row.rho)
+    return list(found.values())
+
+
+def _queries(rows: list[Row]) -> Iterator[dict[str, Any]]:
+    """What is on record of an analyst's queries, without what only the analyst's own program reads."""
+    for row in rows:
+        record = release_of(row.body) if row.kind == "seal" else {}
+        if record.get("kind") == "devices":
+            yield {key: value for key, value in record.items() if key not in ("paid", "left")}
+
+
+def default_delta(terms: Terms[Any]) -> float:
     """At which epsilons are told if nobody says: 1e-6, or twice the largest delta of a cap, or 0.5 if that is large."""
-    return min(0.5, max(1e-6, 2 * worst([terms.capacity, terms.total or PrivacyLoss()]).delta))
+    largest = max(terms.capacity.delta, terms.total.delta if terms.total is not None else 0.0)
+    return float(min(0.5, max(1e-6, 2 * largest)))
 
 
 def _probability(value: float | None, default: float, place: str) -> float:
@@ -296,8 +373,10 @@ def journal_document(books: Books, report: Report) -> dict[str, Any]:
     rows = []
     for row in books.rows():
         facts: dict[str, Any] = {"seq": row.seq, "kind": row.kind, "open_ms": row.open_ms, "close_ms": row.close_ms}
-        facts |= {"rho_nano": row.rho, "delta_femto": row.delta}
-        if row.kind == "charge":
+        facts |= integers(type(terms.capacity)(row.rho, row.delta))
+        if row.name:
+            facts["name"] = row.name
+        if row.kind in ("charge", "folded"):
             facts["blocks"] = blocks_of(row)
         elif row.kind == "seal":
             facts["release"] = release_of(row.body) or row.body.decode("utf-8", "replace")
@@ -318,8 +397,14 @@ def events_document(books: Books, delta: float | None = None, block: str | None 
     """What the most charged block, or a named one, was charged, for Google's accountant: see `DP_ACCOUNTING`.
 
     One event per window, refunds taken off. `epsilon` is ours at `delta`, from the sums of these events.
+
+    Raises
+    ------
+    ConfigError
+        A block that was never charged; devices, whose losses per unit of distance that accountant does not know.
     """
     terms = books.terms
+    _must_be_plain(terms)
     delta = _probability(delta, default_delta(terms), "delta")
     name, windows = History(books.rows()).charged_to(block)
     spent = sum((window.net for window in windows), PrivacyLoss())
@@ -357,8 +442,9 @@ def dp_events(books: Books, block: str | None = None) -> tuple[Any, PrivacyLoss]
     Raises
     ------
     ConfigError
-        dp_accounting is not installed, or the block was never charged.
+        dp_accounting is not installed, or the block was never charged; devices, as in `events_document`.
     """
+    _must_be_plain(books.terms)
     try:
         import dp_accounting
     except ImportError:
@@ -379,7 +465,25 @@ def to_json(document: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(parts) + "\n}"
 
 
+def _must_be_plain(terms: Terms[Any]) -> None:
+    if terms.unit == "device":
+        raise ConfigError(
+            "must be 'json' for devices: Google's accountant knows no losses per unit of distance", "format"
+        )
+
+
 # -- numbers as text ---------------------------------------------------------------------------------------------------
+
+
+def worst_of(losses: Iterable[Any], nothing: Any) -> Any:
+    """The larger of each part, of losses of any one kind."""
+    found = list(losses)
+    return type(nothing)(*(max((loss.parts[k] for loss in found), default=0) for k in (0, 1)))
+
+
+def amount(loss: Any) -> float:
+    """rho, or a pure epsilon."""
+    return float(loss.epsilon if isinstance(loss, DPLoss) else loss.rho)
 
 
 def _counts(numbers: dict[str, int]) -> str:

@@ -19,7 +19,7 @@ from .connectors.places import place
 from .connectors.retry import close_quietly
 from .errors import ConfigError
 from .keyed import KeyedEngine, open_engine
-from .live import Lead, Service, Setting, now_ms
+from .live import Lead, Service, now_ms
 from .logs import about, logging_as
 from .metrics import Watched
 from .notify import Notifier
@@ -27,6 +27,7 @@ from .payloads import decoder_for
 from .planning import warnings_about
 from .reloading import Current, Reloader
 from .runner import Progress
+from .session import Setting
 from .status import Status, stuck
 
 if TYPE_CHECKING:

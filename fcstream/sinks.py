@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from .releases.base import Release
@@ -38,26 +38,6 @@ class ListSink:
 
     def last(self) -> Release | None:
         return self.releases[-1] if self.releases else None
-
-    def close(self) -> None:
-        pass
-
-
-class CallableSink:
-    """Hands each release to a function. At least once: after a crash the last ones may come again, unchanged."""
-
-    def __init__(self, function: Callable[[Release], object]) -> None:
-        self._function = function
-
-    def write(self, releases: Sequence[Release]) -> None:
-        for release in releases:
-            self._function(release)
-
-    def missing(self, releases: Sequence[Release]) -> list[Release]:
-        return list(releases)
-
-    def last(self) -> Release | None:
-        return None
 
     def close(self) -> None:
         pass

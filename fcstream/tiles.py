@@ -267,10 +267,6 @@ class Pane:
         if self.frame and buckets < _MOST_BUCKETS and enough:
             self._open = np.stack([self._open, np.full_like(self._open, -1)], axis=2).reshape(2, -1)
 
-    def reserve(self, points: int) -> None:
-        """Make room for points that are coming, so that they share a tile array."""
-        self._make_room(self.tiles + -(-points // LANES))
-
     def parts(self) -> Iterator[tuple[Chunk, slice]]:
         """Chunks in use, with their tiles of the pane."""
         for chunk in self.chunks:

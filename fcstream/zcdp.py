@@ -64,6 +64,10 @@ class Loss:
         """What divergence it bounds, in nano units, and delta in units of 1e-15."""
         raise NotImplementedError
 
+    def as_dict(self) -> dict[str, float]:
+        """Both parts in plain numbers, by name."""
+        raise NotImplementedError
+
     def __post_init__(self) -> None:
         if min(self.parts) < 0:
             raise ConfigError("a privacy loss must not be negative")

@@ -4,6 +4,8 @@ and what a process has written outlives it in either place. FCSTREAM_TEST_DISK=1
 import os
 import shutil
 
+import pytest
+
 _MEMORY = "/dev/shm"
 
 
@@ -13,3 +15,13 @@ def _is_roomy() -> bool:
 
 if os.environ.get("FCSTREAM_TEST_DISK") != "1" and _is_roomy():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
+
+
+@pytest.fixture(scope="module")
+def one_start():
+    """Oracles start once: clusters that are far apart need no more, and tests no longer."""
+    from fcstream import oracles
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oracles, "RESTARTS", 1)
+        yield

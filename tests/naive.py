@@ -305,11 +305,6 @@ def separations_between(tuples, rungs) -> list[int]:
     return out
 
 
-def strange_pairs(items, friends) -> int:
-    """Ordered pairs of different items that are no friends."""
-    return sum(not friends(x, y) for i, x in enumerate(items) for j, y in enumerate(items) if i != j)
-
-
 def check_diameter(points, radius_squared: int, tolerance: Fraction, bar: float, draw) -> bool:
     """Strangers per point, less those tolerated, at most `bar`, up to noise draw() in multiples of 2**-10."""
     n = len(points)

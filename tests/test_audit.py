@@ -5,6 +5,7 @@ in one record that is as bad as the mechanism allows.
 """
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -20,14 +21,18 @@ RUNS = 1500
 
 
 class Weak(Noise):
-    """A planted fault: noise of every Gaussian far too small."""
+    """A planted fault: all noise far too small."""
 
     def __init__(self, entropy, factor):
         super().__init__(entropy)
         self._factor = factor
 
     def discrete_gaussian(self, variance, size):
-        return super().discrete_gaussian(variance * self._factor**2, size)
+        return super().discrete_gaussian(variance * Fraction(self._factor) ** 2, size)
+
+    def discrete_laplace(self, scale, size):
+        weaker = Fraction(float(scale) * self._factor).limit_denominator(10**6) or Fraction(1, 10**6)
+        return super().discrete_laplace(scale if self._factor == 1 else weaker, size)
 
 
 def releases(raw, runs, make_noise, **sections):

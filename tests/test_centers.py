@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import sample
 
-from fcstream import Engine, Release, oracles
+from fcstream import Engine, Release
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.ledgers import Request, WindowKey, open_ledger
@@ -14,6 +14,8 @@ from fcstream.releases.centers import CentersRelease
 from fcstream.releases.clusters import Centers
 from fcstream.shards import ShardCounts
 from fcstream.zcdp import PrivacyLoss
+
+pytestmark = pytest.mark.usefixtures("one_start")
 
 PLAIN = {"method": None, "radius": None, "spread": None}
 CENTERS = {"kind": "centers", "k": 3, "rho": 1.0, "delta": 1e-8, "size_hint": 6000, "oracle": "kmeans", **PLAIN}
@@ -35,16 +37,8 @@ def rows(n, seed=0):
     return TRUE[rng.integers(0, 3, n)] + rng.normal(size=(n, 2)) * [0.5, 1.0]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_start():
-    """Clusters this far apart need no more, and tests no longer."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(oracles, "RESTARTS", 1)
-        yield
-
-
 @pytest.fixture(scope="module")
-def released():
+def released(one_start):
     """A window of clusters, and one of noise."""
     engine = Engine(config(), noise=Noise(SeededEntropy(1)))
     wild = np.random.default_rng(2).uniform([-40, 0], [80, 100], size=(3000, 2))

@@ -14,9 +14,11 @@ from test_audit import Weak, epsilon_lower_bound
 from fcstream.friends import FriendCounts
 from fcstream.lattice import Lattice
 from fcstream.noise import Noise, SeededEntropy
+from fcstream.predicates import MatchWithin
 from fcstream.releases.cluster_plan import ClusterJob
-from fcstream.releases.clusters import LloydRounds
-from fcstream.releases.tuples import TupleAverage
+from fcstream.releases.clusters import LloydRounds, LloydStep
+from fcstream.releases.mixtures import PrivateMixture
+from fcstream.releases.tuples import TupleAverage, friend_counts
 from fcstream.replaced import ReplacedFilter
 from fcstream.zcdp import PrivacyLoss, epsilon_tight
 
@@ -123,6 +125,66 @@ def test_lloyd_rounds_stay_below_their_claim():
         return np.array(out, np.float64)
 
     assert epsilon_lower_bound(run(one, 0, Noise), run(two, 10**6, Noise), DELTA) < epsilon_tight(0.5, DELTA)
+
+
+@pytest.mark.parametrize("weak", [1.0, 0.02])
+@pytest.mark.parametrize("method", ["ball", "friendly"])
+def test_a_lloyd_step(method, weak):
+    """One record more, at the edge of the public ball: a part's sum moves by the radius, its number by one."""
+    (_, one), (_, two) = neighbors(mechanism())
+    step = LloydStep(PrivacyLoss.charge(0.5, 1e-8), (0, 0), 10_000**2, method=method)
+    rows = []
+    for view, seed in ((one, 0), (two, 10**6)):
+        out = []
+        for s in range(RUNS):
+            found, counts = step.release(view, BASE, Weak(SeededEntropy(seed + s), weak), nothing)
+            out.append([*found.value.ravel(), *counts])
+        rows.append(np.array(out, np.float64))
+    assert np.isfinite(rows[0]).all()
+    bound = epsilon_lower_bound(*rows, DELTA)
+    assert (bound > epsilon_tight(0.5, DELTA)) == (weak < 1)
+
+
+@pytest.mark.parametrize("weak", [1.0, 0.1])
+def test_a_radius_that_is_searched_for(weak):
+    """One tuple replaced by a stranger, where a check is undecided."""
+    rungs = tuple((100 * 4**b) ** 2 for b in range(4))
+    made = TupleAverage(PrivacyLoss.charge(1, 1e-8), 150, 3, 2, 10**8, 8 * 10**8, rungs, "search")
+    one = np.tile(BASE, (150, 1, 1))
+    strange = next(s for s in range(150) if s * (299 - s) / 150 > made._search.check.bar - 1)
+    one[1 : 1 + strange] = 0.0
+    two = one.copy()
+    two[0] = [[9000.0, -9000.0], [0.0, 9000.0], [-9000.0, 0.0]]
+    rows = []
+    for tuples, seed in ((one, 0), (two, 10**6)):
+        pairs = [friend_counts(MatchWithin(3, 2, r2, made.gamma), tuples).sum() for r2 in rungs]
+        noises = (Weak(SeededEntropy(seed + s), weak) for s in range(4000))
+        rows.append(np.array([[made._search.find(pairs.__getitem__, 150, noise)] for noise in noises], float))
+    bound = epsilon_lower_bound(*rows, DELTA)
+    assert (bound > epsilon_tight(0.1, DELTA)) == (weak < 1)
+
+
+@pytest.mark.parametrize("weak", [1.0, 0.02])
+def test_a_mixture(weak):
+    """One record more in the learning half, at the edge of its part; the tuples are given."""
+    made = PrivateMixture.of(
+        ClusterJob(3, (0.0, 0.0), 1.0, 9000, oracle=lambda p, k, s: p[:k], spread=0.05), LOSS, Lattice(STEP)
+    )
+    rng = np.random.default_rng(0)
+    points = np.rint(BASE[rng.integers(0, 3, 3000)] + rng.normal(0, 100, size=(3000, 2)))
+    tuples = np.rint(BASE + rng.normal(0, 60, size=(made.shards.tuples, 3, 2)))
+    half, rows = np.arange(3001) % 2 == 1, []
+    for data, seed in ((points, 0), (np.vstack([points, [[450.0, 0.0]]]), 10**6)):
+        view, out = view_of(data), np.full((500, 12), np.nan)
+        for run in range(500):
+            noise = Weak(SeededEntropy(seed + run), weak)
+            found = made.from_tuples(tuples, half[: len(data)], view, noise, nothing)
+            if found.reason is None:
+                out[run] = [*found.means.ravel(), *found.counts, *found.covariances[:, 0, 0]]
+        rows.append(out)
+    assert np.isnan(rows[0][:, 0]).mean() < 0.05
+    bound = epsilon_lower_bound(*rows, DELTA)
+    assert (bound > epsilon_tight(RHO, DELTA)) == (weak < 1)
 
 
 def test_a_core_that_keeps_everyone_is_caught(monkeypatch):

@@ -20,20 +20,18 @@ from fcstream.noise import Noise, SeededEntropy
 from fcstream.predicates import MatchTuples, MatchWithin, OrderedTuples
 from fcstream.releases.averages import FriendlyAverage
 from fcstream.releases.cluster_plan import ClusterJob
-from fcstream.releases.clusters import Centers, LloydRounds, LloydStep
+from fcstream.releases.clusters import Centers, LloydRounds, LloydStep, nearest_labels
 from fcstream.releases.tuples import (
     GAMMA,
     OrderedAverage,
     TupleAverage,
     TwoCores,
     commonest,
-    find_radius,
     friend_counts,
     ladder,
     reorder,
-    strangers,
 )
-from fcstream.replaced import ReplacedFilter, ReplacedSizeFilter, smallest_tuples, tail_quantile
+from fcstream.replaced import ReplacedFilter, ReplacedSizeFilter, tail_quantile
 from fcstream.shards import ShardCounts, Shards
 from fcstream.zcdp import PrivacyLoss
 
@@ -122,7 +120,7 @@ def test_labels_equal_their_twin(n, k, d, seed):
     step = LloydStep(PrivacyLoss.charge(1), (1,) * d, 15**2)
     view = view_of(points)
     expected = [naive.label(x, [1] * d, 15**2, centers) for x in view.points()]
-    assert step.labels(view, centers).tolist() == expected
+    assert nearest_labels(view, centers, step.origin, step.ball_squared).tolist() == expected
 
 
 # -- cores of replaced items ----------------------------------------------------------------------------------------
@@ -141,8 +139,9 @@ def test_fewest_tuples_are_below_the_published_ones(rho, published):
     sigma, margin = math.sqrt((published - 1) / (2 * rho)), tail_quantile(0.05 / published)
     room = published / 2 - 0.5 - sigma * (math.sqrt(2 * math.log(published / 5e-9)) + margin)
     assert abs(room) < 0.01 * published
-    ours = smallest_tuples(int(rho * 1e9), 5 * 10**6, margin)
-    assert 0.88 * published < ours < published
+    loss = PrivacyLoss.charge(rho, 5e-9)
+    enough = [ReplacedFilter(loss, round(share * published)).margin >= margin for share in (0.88, 1.0)]
+    assert enough == [False, True]
 
 
 def renyi(p, q, alpha):
@@ -269,47 +268,25 @@ def test_reorder_of_strangers_does_not_fail():
 # -- radii -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("predicate", "twin"),
-    [
-        (MatchWithin(3, 2, 300**2, GAMMA), lambda x, y: naive.match_within(x, y, GAMMA, 300**2)),
-        (MatchTuples(3, 2), lambda x, y: naive.match_tuples(x, y, Fraction(1, 7))),
-        (OrderedTuples((300**2,) * 3, 2), lambda x, y: naive.ordered_tuples(x, y, [300**2] * 3)),
-    ],
-)
-def test_strange_pairs_equal_their_twin(predicate, twin):
-    tuples = tuples_like(BASE, 25, 100, 2)
-    assert strangers(predicate, tuples) == naive.strange_pairs(tuples, twin)
-
-
-def test_find_radius_takes_the_first_rung_at_which_nearly_all_are_friends():
-    rungs = ladder(10, 10**4, 1.5)
-    paid, asked = Paid(), []
-
-    def pairs(r2):
-        asked.append(r2)
-        return 0 if r2 >= 200**2 else 160 * 159
-
-    found = find_radius(pairs, rungs, 160, 10**8, seeded(), paid)
-    assert found == next(r2 for r2 in rungs if r2 >= 200**2)
-    tests = math.ceil(math.log2(len(rungs)))
-    assert len(asked) <= tests
-    assert paid.total == PrivacyLoss(10**8 // tests * len(asked))
-    assert paid.total.rho_nano <= 10**8
-
-
-def test_find_radius_noise_covers_its_sensitivity():
-    """One of t tuples replaced moves the statistic by 2 (t - 1): its noise costs the test's share and no more."""
-    draws = []
+def test_a_search_takes_the_first_rung_at_which_nearly_all_match():
+    """FindDiam on the largest matched distance; two rungs more for the core. Noise covers a tuple replaced."""
+    rungs, drawn = ladder(10, 10**5, 1.5), []
 
     class Recording(Noise):
         def discrete_gaussian(self, variance, size):
-            draws.append(variance)
+            drawn.append(variance)
             return super().discrete_gaussian(variance, size)
 
-    find_radius(lambda r2: 0, (1, 4, 9, 16), 100, 10**8, Recording(SeededEntropy(0)), Paid())
-    assert all((2 * 99) ** 2 / (2 * float(v)) <= 0.1 / 2 for v in draws)
-    assert all((2 * 99) ** 2 / (2 * float(v)) >= 0.95 * 0.1 / 2 for v in draws)
+    step = average(method="search", radius_nano=10**8, rungs=rungs, core_nano=75 * 10**7)
+    tuples, paid = tuples_like(BASE, 160, 60, 3), Paid()
+    found = step._radius(tuples, Recording(SeededEntropy(0)), paid)
+    pairs = [friend_counts(MatchWithin(3, 2, r2, GAMMA), tuples).sum() for r2 in rungs]
+    bar = (160 - step._search.check.bar) * 160
+    first = next(b for b, count in enumerate(pairs) if count >= bar)
+    assert found == math.floor(rungs[first] * 1.5**4)
+    assert len(drawn) == len(paid.stages) <= math.ceil(math.log2(len(rungs)))
+    for variance, stage in zip(drawn, paid.stages, strict=True):  # in parts of 1/1024 of a stranger a tuple
+        assert 0.98 * stage.rho < (1024 * 2 * 159 / 160) ** 2 / (2 * float(variance)) <= stage.rho
 
 
 @settings(max_examples=20, deadline=None)
@@ -692,7 +669,7 @@ def test_clusters_are_found_and_all_of_rho_is_used():
 
 def test_sigma_of_centers_is_honest():
     mechanism, view = job().mechanism(LOSS, Lattice(STEP)), view_of(three(n=6000))
-    labels = mechanism.lloyd.labels(view, BASE)
+    labels = nearest_labels(view, BASE, (0, 0), mechanism.shards.ball_squared)
     exact = np.stack([view.points()[labels == j].mean(axis=0) for j in range(3)])
     exact = exact[np.lexsort(exact.T[::-1])]
     tuples = mechanism.shards.tuples_of(view.points(), seeded())
@@ -708,12 +685,22 @@ def test_a_lloyd_step_costs_its_loss_once_and_finds_the_means(method):
     view, paid = view_of(three(n=6000)), Paid()
     step = LloydStep(PrivacyLoss.charge(0.2, 1e-8), (0, 0), 10_000**2, method=method)
     found, counts = step.release(view, BASE + 300, seeded(2), paid)
-    assert paid.total == step.loss
+    assert paid.total == PrivacyLoss(step.loss.rho_nano, step.loss.delta_femto if method == "friendly" else 0)
+    assert len(paid.stages) == 2  # one for all parts' counts, one for their sums
     assert np.abs(found.value - BASE).max() < 5 * np.nanmax(found.sigma) + 20
     assert abs(counts - 2000).max() < 300
     if method == "ball":
         tight = LloydStep(step.loss, (0, 0), 10_000**2, 600**2).release(view, BASE + 300, seeded(2), Paid())[0]
         assert np.nanmax(tight.sigma) < 0.2 * np.nanmax(found.sigma)
+
+
+@pytest.mark.parametrize("method", ["ball", "friendly"])
+def test_a_lloyd_step_over_nothing_costs_its_counts(method):
+    step, paid = LloydStep(PrivacyLoss.charge(0.2, 1e-8), (0, 0), 10_000**2, method=method), Paid()
+    found, _ = step.release(view_of(np.empty((0, 2))), BASE, seeded(2), paid)
+    assert np.isnan(found.sigma).all()
+    assert len(paid.stages) == 1
+    assert paid.total.rho < 0.1
 
 
 def test_a_part_with_too_few_records_keeps_its_center():
@@ -858,7 +845,14 @@ def test_private_centers_refuses_wrong_arguments(points, changes, message):
         fcstream.private_centers(points, 3, **arguments)
 
 
-def test_friend_counts_of_tuples_equal_the_twin():
+@pytest.mark.parametrize(
+    ("predicate", "twin"),
+    [
+        (MatchWithin(3, 2, 900**2, GAMMA), lambda x, y: naive.match_within(x, y, GAMMA, 900**2)),
+        (MatchTuples(3, 2), lambda x, y: naive.match_tuples(x, y, Fraction(1, 7))),
+        (OrderedTuples((900**2,) * 3, 2), lambda x, y: naive.ordered_tuples(x, y, [900**2] * 3)),
+    ],
+)
+def test_friend_counts_of_tuples_equal_the_twin(predicate, twin):
     tuples = tuples_like(BASE, 30, 400, 8)
-    found = friend_counts(MatchWithin(3, 2, 900**2, GAMMA), tuples)
-    assert found.tolist() == naive.predicate_counts(tuples, lambda x, y: naive.match_within(x, y, GAMMA, 900**2))
+    assert friend_counts(predicate, tuples).tolist() == naive.predicate_counts(tuples, twin)

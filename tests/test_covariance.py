@@ -180,7 +180,7 @@ def test_core_and_refusal_equal_the_naive_twin_with_the_same_words():
         twin.bernoulli(2 * np.array(counts) - 25, 23)
         average = FriendlyCovariance(DPLoss.charge(1, 1e-2), 2, 1.0, percent=90)
         value, n_hat = average.release(matrices[core.mask], noise)
-        assert n_hat == core.mask.sum() - average.offset + int(twin.discrete_laplace(average.scale, 1)[0])
+        assert n_hat == core.mask.sum() - average.offset + int(twin.discrete_laplace(average.number.scale, 1)[0])
         assert (value is None) == (n_hat <= average.needed)
 
 
@@ -299,14 +299,15 @@ def numbers(outcome):
     )
 
 
+@pytest.mark.parametrize("replaced", [1.075, 9.0])
 @pytest.mark.parametrize("factor", [1.0, 1e-4])
-def test_audit_of_one_shard_replaced(factor):
-    """The worst replacement that may still be in the core: a matrix at the edge of friendship."""
+def test_audit_of_one_shard_replaced(factor, replaced):
+    """The worst replacement that may still be in the core, a matrix at the edge of friendship; and a stranger."""
     rng = np.random.default_rng(0)
     mechanism = ShardCovariance(zcdp_of_dp(DPLoss.charge(3, 1e-3)), 1, 300)
     variances = rng.uniform(0.98, 1.02, 300)
     of = []
-    for i, last in enumerate((0.98, 1.075)):
+    for i, last in enumerate((0.98, replaced)):
         variances[-1] = last
         view = MomentsView(np.full(300, 2), np.zeros((300, 1)), variances.reshape(300, 1, 1))
         of.append(

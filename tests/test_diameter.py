@@ -22,15 +22,9 @@ from fcstream.lattice import Lattice
 from fcstream.noise import Noise, SeededEntropy
 from fcstream.planning import plan
 from fcstream.releases.averages import gaussian_variance
-from fcstream.releases.diameter import (
-    BETA,
-    DiameterCheck,
-    DiameterSearch,
-    SearchedMean,
-    radius_ladder,
-    strangers_per_point,
-)
+from fcstream.releases.diameter import BETA, SearchedMean, radius_ladder
 from fcstream.releases.mean import RecentredMean
+from fcstream.releases.search import DiameterCheck, DiameterSearch, strangers_per_point
 from fcstream.zcdp import PrivacyLoss, epsilon_tight
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
@@ -65,7 +59,7 @@ def test_searches_equal_the_naive_twin_with_the_same_words(n, radii, rho, tolera
         lambda: int(words.discrete_gaussian(variance, 1)[0]),
     )
     view = ladder_of(points.reshape(n, 2), ladder)
-    assert search.find(view.pairs.tolist(), view.size, Noise(SeededEntropy(seed))) == expected
+    assert search.find(view.pairs.tolist().__getitem__, view.size, Noise(SeededEntropy(seed))) == expected
 
 
 @settings(max_examples=100, deadline=None)
@@ -96,7 +90,7 @@ def test_no_search_costs_more_than_its_rho_and_every_radius_can_be_found(radii):
     most = 0
     for k in range(radii):
         started = []
-        assert search.find(pairs(k), n, Noise(SeededEntropy(k)), started.append) == k
+        assert search.find(pairs(k).__getitem__, n, Noise(SeededEntropy(k)), started.append) == k
         assert len(started) <= search.steps
         most = max(most, sum(loss.rho_nano for loss in started))
     assert 10**9 - search.steps < most <= search.rho_nano or radii == 1
@@ -170,7 +164,7 @@ def test_at_the_radius_found_it_is_the_mean_of_that_radius():
     noise, twin = Noise(SeededEntropy(9)), Noise(SeededEntropy(9))
     outcome = mechanism.release(ladder_of(points), charge_for(LOSS), noise)
     view = ladder_of(points)
-    rung = mechanism.search.find(view.pairs.tolist(), view.size, twin)
+    rung = mechanism.search.find(view.pairs.tolist().__getitem__, view.size, twin)
     known = mechanism.mean_at(rung)
     assert known.radius_squared == RADII[rung + mechanism.wider]
     exact = view_of(points, known.radius_squared)
@@ -188,7 +182,7 @@ def test_outliers_change_neither_radius_nor_mean(percent):
     points[: len(points) * percent // 100] = 50_000
     mechanism = mean(4, 1000, outliers=percent / 100 if percent > 5 else 0.0)
     view = ladder_of(points)
-    assert mechanism.search.find(view.pairs.tolist(), 1000, Noise(SeededEntropy(0))) < 12
+    assert mechanism.search.find(view.pairs.tolist().__getitem__, 1000, Noise(SeededEntropy(0))) < 12
     outcome = mechanism.release(view, charge_for(LOSS), Noise(SeededEntropy(0)))
     assert np.abs(outcome.value).max() < 30
 
@@ -227,7 +221,7 @@ def test_array_function_searches():
     answer = fcstream.private_mean(rows, radius="search", radius_min=0.01, radius_max=80, **common)
     assert answer.status == "released"
     assert np.abs(np.array(answer.value) - 20).max() < 0.2
-    assert answer.rho == 1
+    assert 0.95 < answer.rho <= 1  # checks that were not needed are not paid
     assert answer.delta == 1e-8
     for wrong in (
         {"radius": "search"},
@@ -296,8 +290,8 @@ def test_the_papers_search_takes_outliers_for_data():
     points[:50] = 50_000
     pairs = ladder_of(points).pairs.tolist()
     of = {method: mean(method=method, hint=1000).search for method in ("friendly", "recentered")}
-    assert of["friendly"].find(pairs, 1000, Noise(SeededEntropy(0))) > 20
-    assert of["recentered"].find(pairs, 1000, Noise(SeededEntropy(0))) == 0
+    assert of["friendly"].find(pairs.__getitem__, 1000, Noise(SeededEntropy(0))) > 20
+    assert of["recentered"].find(pairs.__getitem__, 1000, Noise(SeededEntropy(0))) == 0
 
 
 def audited(view, mechanism, make_noise, runs):

@@ -16,7 +16,7 @@ from test_releases import charge_for, view_of
 
 import fcstream
 from fcstream import Engine
-from fcstream.cores import BasicFilter, ReplacementFilter
+from fcstream.cores import BasicFilter, Core, ReplacementFilter
 from fcstream.errors import ConfigError
 from fcstream.generators import FriendlyGenerator
 from fcstream.lattice import sqrt_up
@@ -45,6 +45,9 @@ def test_what_follows_on_a_core_fills_the_total_and_no_more(core, epsilon):
     assert core.total(0.5, 1e-9)[1] == pytest.approx(gamma * 1e-9 * math.exp(0.5 + gamma * (math.e**0.5 - 1)))
     with pytest.raises(ConfigError, match="must leave more"):
         core.within(DPLoss(1, 5))
+    with pytest.raises(ConfigError, match="must leave more"):
+        core.within(DPLoss.charge(1000, 1e-6))
+    assert min(core.total(1000, 1e-15)) > 1
 
 
 @settings(max_examples=25, deadline=None)
@@ -57,7 +60,7 @@ def test_the_average_s_gaussian_costs_no_more_than_it_may_and_less_than_printed(
     if average._rho_nano > 1000 and epsilon <= 1:
         assert average.sigma(1) <= 20 * printed * 1.001
     # n-hat is hardly ever above the size: the tail of the discrete Laplace noise beyond the offset
-    ratio = math.exp(-1 / float(average.scale))
+    ratio = math.exp(-1 / float(average.size.scale))
     assert (average.offset + 1) * math.log(ratio) - math.log1p(ratio) <= math.log(delta)
 
 
@@ -252,7 +255,7 @@ def test_friendly_average_equals_its_naive_twin_with_the_same_words(n, d, seed):
             average.offset,
             160,
             grid_bits,
-            lambda: int(twin.discrete_laplace(average.scale, 1)[0]),
+            lambda: int(twin.discrete_laplace(average.size.scale, 1)[0]),
             draw,
         )
         if expected is None or bits[0] == grid_bits:
@@ -429,3 +432,37 @@ def test_audit_of_estimated_averages(regime, sound):
         of.append(np.array([numbers(made.release(view, noise)[1]) for noise in noises]))
     assert np.isnan(of[0][:, 0]).mean() < 0.15
     assert (epsilon_lower_bound(*of, 1e-3) < 3) == sound
+
+
+def test_a_basic_core_that_keeps_everyone_is_caught(monkeypatch):
+    """Planted fault: no filter. A stranger far away then moves the mean by far more than its noise."""
+    points = np.rint(np.random.default_rng(0).normal(size=(300, 2)) * 40)
+    mechanism = BasicMean(zcdp_of_dp(DPLoss.charge(2, 1e-3)), 400**2, 300)
+    bounds = []
+    for keeps in (False, True):
+        if keeps:
+            everyone = lambda self, counts, noise: Core(np.ones(len(counts), bool), None)  # noqa: E731
+            monkeypatch.setattr(BasicFilter, "select_core", everyone)
+        of = []
+        for i, rows in enumerate((points, np.vstack([points, [10**7, 0]]))):
+            view = view_of(rows, 400**2)
+            noises = (Noise(SeededEntropy(s + i * 10**6)) for s in range(600))
+            of.append(np.array([numbers(mechanism.release(view, charge_for(mechanism.loss), n)) for n in noises]))
+        bounds.append(epsilon_lower_bound(*of, 1e-3))
+    assert bounds[0] < 2 < bounds[1]
+
+
+@pytest.mark.parametrize("weak", [1.0, 0.1])
+def test_audit_of_the_success_bit(weak):
+    """One point replaced by a stranger, where the bit is undecided; all others lose a friend."""
+    made = FriendlyGenerator(60, 1.0, 1e-6, 0.05, 29.5, 6.0, growth=10.0)
+    left_out = [(60 * ONE - sum(made.keeps(np.full(60, c)).tolist())) / ONE for c in range(1, 61)]
+    edge = next(c for c in range(1, 61) if made._omega(left_out[c - 1]) <= made.bar + 0.5)
+    rows = []
+    for counts, first in ((np.full(60, edge), 0), (np.array([1] + [edge - 1] * 59), 10**6)):
+        noises = (Weak(SeededEntropy(first + s), weak) for s in range(6000))
+        rows.append(np.array([[made.draw(counts, noise).success] for noise in noises], float))
+    assert weak < 1 or 0.05 < rows[0].mean() < 0.95
+    bound = epsilon_lower_bound(*rows, 1e-4)
+    assert bound > 0.3
+    assert (bound > made.epsilon) == (weak < 1)

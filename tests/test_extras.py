@@ -304,6 +304,7 @@ AUDITS = {  # release, data, the record that neighbors differ in: each as bad as
         [80.0, 50.0],
     ),
     "variance": ({**VARIANCE, "rho": 0.5, "reach": 2.9, "size_hint": 300}, tight(20), [20.0 + 2.8, 50.0]),
+    "variance, reach found": ({**VARIANCE, "rho": 0.5, "size_hint": 300}, tight(20), [20.1, 50.0]),
 }
 
 

@@ -386,6 +386,7 @@ with event.install_listener("numba:compile", Listener()):
             rows, radius=9, rho=1, delta=1e-8, size_hint=2000, step=1e-3, bounds=(-9, 9), method=method
         )
     fcstream.friend_counts(np.zeros((300, 40)), 1.0, step=0.1)
+    fcstream.private_synthetic(np.arange(8000).reshape(-1, 4) % 2, rho=1, levels=[2, 3, 5, 2])
 print(len(compiled))
 """
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}

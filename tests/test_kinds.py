@@ -143,7 +143,7 @@ def test_a_kind_registered_in_code():
         Config.from_mapping(scaled(factor=0))
     with pytest.raises(ConfigError, match=r"release\.facto: is not a known key: did you mean 'factor'"):
         Config.from_mapping(scaled(facto=2))
-    with pytest.raises(ConfigError, match=r"release\.radius: belongs to kind 'centers', 'mean', 'points'"):
+    with pytest.raises(ConfigError, match=r"release\.radius: belongs to kind 'centers', 'mean', 'mixtures', 'points'"):
         Config.from_mapping(scaled(radius=2))
     # A default that is written out is no other stream; another value is.
     hashes = {k: Job.of(Config.from_mapping(scaled(factor=k))).terms.specification for k in (1, 2)}

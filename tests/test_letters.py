@@ -24,9 +24,10 @@ from fcstream.connectors import letters as letters_module
 from fcstream.connectors import open_dead_letter, open_live
 from fcstream.connectors.files import DeadLetters
 from fcstream.errors import ConfigError, SinkError
-from fcstream.live import Service, Setting
+from fcstream.live import Service
 from fcstream.payloads import decoder_for
 from fcstream.records import Rejection
+from fcstream.session import Setting
 
 REDIS = os.environ.get("FCSTREAM_REDIS", "127.0.0.1:6379")
 MQTT = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")

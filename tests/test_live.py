@@ -8,16 +8,19 @@ import json
 import numpy as np
 import pytest
 from helpers import sample
+from test_spool import Queue
 
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Config, Job
 from fcstream.connectors.base import Chunk
+from fcstream.connectors.spool import Spool, SpooledSource
 from fcstream.errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch, SinkError, SourceError
 from fcstream.ledgers.memory import MemoryLedger
-from fcstream.live import Service, Setting, _Progress
+from fcstream.live import Service
 from fcstream.payloads import decoder_for
 from fcstream.records import Objects
 from fcstream.runner import refuse_strange_sink
+from fcstream.session import Setting, _Progress
 from fcstream.sinks import ListSink
 from fcstream.testing import ManualClock
 
@@ -270,6 +273,67 @@ def test_a_ledger_that_is_away_for_a_while(tmp_path):
     finally:
         Engine.closing = real
     near(rig.counts(), [(0, 100)])
+
+
+def test_a_queue_that_forgets_is_emptied_while_the_ledger_is_away(tmp_path, monkeypatch):
+    """Its broker may hold little; what is spooled meanwhile counts once, whatever else is made anew."""
+    rig, queue, sources = Rig(tmp_path), Queue(), []
+
+    def spooled():
+        sources.append(SpooledSource(queue, Spool(tmp_path / "spool", 1 << 22, clock=lambda: rig.clock.now_ms)))
+        return sources[-1]
+
+    def body(time_ms):
+        return json.dumps({"ts_ms": time_ms, "a": 20.0, "b": 50.0}).encode()
+
+    def engine(keys):
+        assert not sources or not queue.waiting  # emptied while nothing else could be done
+        return opens[0](keys)
+
+    opens = rig.service._opens
+    rig.service._opens = (engine, spooled, opens[2])
+    queue.send([body(t) for t in range(0, 10_000, 100)])
+    rig.clock.now_ms = 11_000
+    real, left = Engine.closing, [4]
+
+    def closing(self, now_ms=None):
+        if left[0]:
+            left[0] -= 1
+            queue.send([body(10_000 + 100 * left[0] + i) for i in range(25)])
+            raise LedgerError("the ledger is unreachable")
+        return real(self, now_ms)
+
+    def on_step(service):
+        rig.clock.now_ms += 100  # the first window closes in between, the second one later
+        if rig.clock.now_ms > 23_000:
+            service.stop()
+
+    monkeypatch.setattr(Engine, "closing", closing)
+    rig.service.run(on_step)
+    assert left == [0]
+    assert rig.opened == 5
+    assert len(sources) == 1
+    assert queue.closed
+    near(rig.counts(), [(0, 100), (10_000, 100)])
+
+
+def test_a_source_that_breaks_is_opened_anew(tmp_path):
+    """Nothing of it is kept, even by one that could go on while other things are away."""
+    rig, queue, sources = Rig(tmp_path), Queue(), []
+
+    class Broken(SpooledSource):
+        def poll(self, max_messages, timeout_s):
+            if len(sources) == 1:
+                raise SourceError("the broker went away")
+            return super().poll(max_messages, timeout_s)
+
+    def spooled():
+        sources.append(Broken(queue, Spool(tmp_path / "spool", 1 << 22)))
+        return sources[-1]
+
+    rig.service._opens = (rig.service._opens[0], spooled, rig.service._opens[2])
+    rig.run(3)
+    assert len(sources) == 2
 
 
 def test_hostile_messages_leave_the_others_alone(tmp_path):

@@ -4,8 +4,8 @@ import json
 import math
 import subprocess
 import sys
+from decimal import Decimal, localcontext
 from fractions import Fraction
-from pathlib import Path
 
 import naive
 import numpy as np
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from test_noise import chi_square_p
 
-from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from fcstream.errors import ConfigError
 from fcstream.local import (
     Ask,
     Box,
@@ -23,7 +23,6 @@ from fcstream.local import (
     Discrete,
     Distance,
     Euclidean,
-    FileJournal,
     GreatCircle,
     Hamming,
     LocalBudget,
@@ -39,7 +38,6 @@ from fcstream.local import (
     turned,
 )
 from fcstream.local import noise as local_noise
-from fcstream.local.journal import MemoryJournal
 from fcstream.local.questions import REASONS
 from fcstream.noise import Noise, SeededEntropy, _Reader
 from fcstream.zcdp import PrivacyLoss, geo_epsilon
@@ -64,6 +62,12 @@ def reply(data):
 # -- noise -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def no_tables(monkeypatch):
+    monkeypatch.setattr(local_noise, "_shared", lambda *_: None)
+
+
+@pytest.mark.usefixtures("no_tables")
 @pytest.mark.parametrize("variance", [Fraction(1, 10), Fraction(4), Fraction(1000, 7), Fraction(10**12, 3)])
 def test_compiled_bins_equal_their_twin(variance):
     n, top, bottom = 300, variance.numerator, variance.denominator
@@ -72,8 +76,11 @@ def test_compiled_bins_equal_their_twin(variance):
     assert fast.tolist() == [local_noise._one(top, bottom, reader, reader) for _ in range(n)]
 
 
+@pytest.mark.parametrize("kind", ["bins", "tables"])
 @pytest.mark.parametrize("variance", [Fraction(1, 10), Fraction(4), Fraction(1000, 7)])
-def test_bins_have_the_right_law_and_no_other(variance):
+def test_draws_have_the_right_law_and_no_other(variance, kind, monkeypatch):
+    if kind == "bins":
+        monkeypatch.setattr(local_noise, "_shared", lambda *_: None)
     draws = local_noise.gaussians(
         Noise(SeededEntropy(6)), variance.numerator, np.full(20_000, variance.denominator), 2
     ).ravel()
@@ -98,6 +105,7 @@ def test_every_draw_has_its_own_deviation_and_far_numbers_are_exact_too():
         local_noise.gaussians(Noise(), 5, np.zeros(2, np.int64), 3)
 
 
+@pytest.mark.usefixtures("no_tables")
 def test_undecided_bins_are_decided_exactly(monkeypatch):
     """A prefix on the border of two bins leaves the kernel; digits beyond it decide."""
     border = int(local_noise._table()[1])
@@ -122,6 +130,68 @@ def test_undecided_bins_are_decided_exactly(monkeypatch):
     assert len(calls) == 1
 
 
+def test_ends_of_tables_are_exact():
+    """Against sums of `decimal`'s correctly rounded exponentials, to every digit."""
+    for variance in (Fraction(1, 10), Fraction(7, 3), Fraction(900)):
+        with localcontext() as context:
+            context.prec = 80
+            weights, far = [Decimal(1)], 15 * math.isqrt(math.ceil(variance)) + 40
+            for k in range(1, far):
+                weights.append(2 * (Decimal(-k * k * variance.denominator) / (2 * variance.numerator)).exp())
+            total, below, expected = sum(weights), Decimal(0), {15: [], 31: [], 63: [], 79: []}
+            for weight in weights:
+                below += weight
+                for bits, ends in expected.items():
+                    ends.append(int(below * 2**bits / total))
+        for bits, ends in expected.items():
+            found = list(local_noise.gaussian_ends(variance, bits))
+            assert found[-1] == 2**bits - 1 > found[-2]
+            assert found == ends[: len(found)]
+
+
+def test_compiled_tables_equal_their_twin_also_where_the_first_digits_do_not_decide(monkeypatch):
+    """Quarters of words planned on the ends of a table, to 63 digits."""
+    variances = [Fraction(90), Fraction(4)]
+    planned = SeededEntropy(3).words(3000).view(np.uint16).copy()
+    for place, variance, m in ((0, 0, 3), (40, 0, 5), (300, 0, 0), (900, 1, 2)):
+        end = local_noise.gaussian_ends(variances[variance], 63)[m] | (m % 2) << 63
+        planned[place : place + 4] = [end >> 48, end >> 32 & 0xFFFF, end >> 16 & 0xFFFF, end & 0xFFFF]
+
+    class Planned:
+        private = False
+
+        def __init__(self):
+            self.rest = planned
+
+        def words(self, count):
+            found, self.rest = self.rest[: 4 * count], self.rest[4 * count :]
+            return found.view(np.uint64)
+
+    calls = []
+    original = local_noise.gaussian_table_draw
+    monkeypatch.setattr(local_noise, "gaussian_table_draw", lambda *a: calls.append(a) or original(*a))
+    which, fast, slow = np.repeat([0, 1, 0], 300), np.empty(1800, np.int64), np.empty(1800, np.int64)
+    local_noise._from_tables(Noise(Planned()), variances, which, 2, fast)
+    assert len(calls) == 4  # 63 digits did not decide
+    monkeypatch.setattr(local_noise, "_kernels", lambda: None)
+    local_noise._from_tables(Noise(Planned()), variances, which, 2, slow)
+    assert (fast == slow).all()
+
+
+def test_tables_serve_where_they_pay():
+    """Many draws of few small variances; the law of each row is its own; without them the same law, other draws."""
+    denominators = np.tile(np.array([4, 1], np.int64), 20_000)
+    assert local_noise._shared(400, denominators, 1) is not None
+    assert local_noise._shared(400, denominators[:100], 1) is None  # too few draws
+    assert local_noise._shared(10**10, denominators, 1) is None  # too wide
+    assert local_noise._shared(10**6, np.arange(1, 40_001), 1) is None  # too many
+    draws = local_noise.gaussians(Noise(SeededEntropy(4)), 400, denominators, 1)[:, 0]
+    for first, sigma in ((0, 10), (1, 20)):
+        assert chi_square_p(draws[first::2], naive.gaussian_pmf(sigma**2, 300)) > 1e-4
+        assert chi_square_p(draws[first::2], naive.gaussian_pmf(1.2 * sigma**2, 300)) < 1e-9
+    assert stats.spearmanr(draws[:-1], draws[1:]).pvalue > 1e-4
+
+
 def test_pure_noise_has_the_euclidean_law_and_no_other():
     rate = Fraction(2, 3)
     drawn = local_noise.lattice_laplace(Noise(SeededEntropy(9)), rate, 2, 4000)
@@ -135,6 +205,29 @@ def test_pure_noise_has_the_euclidean_law_and_no_other():
     assert chi_square_p(codes, product) < 1e-9  # coordinates that are independent are another law
     with pytest.raises(ConfigError):
         local_noise.lattice_laplace(Noise(), rate, 11, 1)
+
+
+def test_compiled_pure_noise_equals_its_twin(monkeypatch):
+    for rate, dimension in ((Fraction(2, 3), 2), (Fraction(1, 5000), 3), (Fraction(17, 10), 5)):
+        fast = local_noise.lattice_laplace(Noise(SeededEntropy(2)), rate, dimension, 60)
+        with monkeypatch.context() as patch:
+            patch.setattr(local_noise, "_noise_kernels", lambda: None)
+            assert (fast == local_noise.lattice_laplace(Noise(SeededEntropy(2)), rate, dimension, 60)).all()
+
+
+def test_integers_beyond_64_bits_are_answered_too():
+    """Many points at once go through arrays, and what does not fit goes one by one."""
+    far = Distance((2**50, -(2**50)), 2**16)
+    values = [(1.0, 2.0), (900.0, 30.0), (5.5, 5.5)]
+    holders = [make(value=value, seed=4, name=str(i)) for i, value in enumerate(values)]
+    said = [reply(data)["values"][0] for data in answer_all([(holder, ask(function=far)) for holder in holders])]
+    for holder, value in zip(holders, said, strict=True):
+        exact = far.evaluate(holder._components("place").point)[0]
+        assert exact > 2**63
+        assert abs(value - exact) < 2**30
+    near = Distance((30, 40))
+    points = [holder._components("place").point for holder in holders]
+    assert device._exact(near, points) == [list(near.evaluate(point)) for point in points]
 
 
 # -- spaces and functions --------------------------------------------------------------------------------------------
@@ -202,6 +295,10 @@ def test_spaces_encode_anything_to_a_public_point():
     raw = np.array([[1.3, 999.9], [-7.0, 5.2], [math.inf, 3.0], [250.25, 0.75]])
     assert PLANE.encode_all(raw).tolist() == [list(PLANE.encode(row)) for row in raw]
     assert Records(0, 10).encode([1, 2.4, math.nan, 50]) == (1, 2, 10)
+    for odd in ("x", 10**400, object(), [1], {"a": 1}, b"x"):  # what one record is does not change how others are read
+        assert Records(0, 10).encode([1, odd, 2.4]) == (1, 2)
+        assert len(Records(0, 10).encode(odd)) <= 1
+    assert Records(0, 10).encode(np.array([[1, 2], [3, 4]])) == (1, 2, 3, 4)
     for bad in ({"step": 0}, {"step": 1e-13}, {"unit": -1}, {"step": 5000.0}):
         with pytest.raises(ConfigError):
             Euclidean((1.0, 1.0), (1000.0, 1000.0), **({"step": 1.0} | bad))
@@ -301,6 +398,8 @@ def test_bad_asks_are_refused_clearly_and_cost_nothing():
         ],
         "loss": [ask("j", nano=0), ask("k", nano=-3), ask("l", nano=2**60)],
         "malformed": [b"", b"[" * 5000, b"{}", b"\xff", b'{"query":1}', b"x" * 2**21, ask("m").encode()[:-1]]
+        + [ask("z").encode().replace(b'"point"', b"[" * depth + b"]" * depth) for depth in range(8, 1200, 9)]
+        + [ask("z").encode().replace(b"10.0", b"[" * depth + b"]" * depth) for depth in range(8, 1200, 9)]
         + [ask("z").encode().replace(b'"unit":10.0', b'"unit":' + odd) for odd in (b"NaN", b"-Infinity", b"1e999")],
         "budget": [ask("n", nano=2 * 10**9)],
     }
@@ -328,127 +427,6 @@ def test_a_function_of_the_owners_is_asked_by_name():
     holder = make(named={"height": own})
     assert reply(holder.answer(ask(function=own)))["status"] == "answered"
     assert reply(holder.answer(ask("b", function=Named("height", 2))))["reason"] == "function"
-
-
-# -- the journal -----------------------------------------------------------------------------------------------------
-
-
-def test_a_restarted_device_remembers(tmp_path):
-    path = str(tmp_path / "state")
-    with make(journal=path) as first:
-        said = [first.answer(ask(str(i))) for i in range(3)]
-        with pytest.raises(LedgerInUse):
-            make(journal=path)
-    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o600
-    with make(journal=path, seed=99) as second:
-        assert second.spent == PrivacyLoss(3 * 10**8)
-        assert [second.answer(ask(str(i))) for i in range(3)] == said
-        assert second.spent == PrivacyLoss(3 * 10**8)
-    with pytest.raises(LedgerMismatch):
-        make(LocalBudget.concentrated(2), journal=path)
-
-
-def test_torn_tails_are_dropped_and_damage_is_refused(tmp_path):
-    path = tmp_path / "state"
-    with make(journal=str(path)) as first:
-        said = first.answer(ask("a"))
-    whole = path.read_bytes()
-    path.write_bytes(whole + b'00000000 {"line":"charge","que')
-    with make(journal=str(path)) as second:
-        assert second.answer(ask("a")) == said
-    assert path.read_bytes() == whole
-    for place in (3, 30, len(whole) - 20):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(LedgerDamaged):
-            make(journal=str(path))
-    journal = MemoryJournal()
-    journal.append([{"line": "answer", "device": "", "query": "a", "round": 1, "reply": "x"}])
-    with pytest.raises(LedgerDamaged):
-        make(journal=journal)
-
-
-class Crash(Exception):
-    pass
-
-
-class Fragile(MemoryJournal):
-    """Dies at one write: before it, or after it is durable."""
-
-    def __init__(self, kept=()):
-        super().__init__()
-        self.written = list(kept)
-        self.die_in = None
-
-    def append(self, lines):
-        if self.die_in == 0:
-            raise Crash
-        super().append(lines)
-        if self.die_in == 1:
-            raise Crash
-        if self.die_in is not None:
-            self.die_in -= 2
-
-
-@settings(max_examples=80, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 7), st.none() | st.integers(0, 3), st.booleans()), max_size=25)
-)
-def test_no_adversary_makes_a_device_spend_more_than_its_budget(moves):
-    """Ids asked again, at other prices, in any order, with crashes at every write: what left was paid for once."""
-    budget = LocalBudget.concentrated(1)
-    journal = Fragile()
-    holder, left, prices = make(budget, journal), {}, {}
-    for number, (query, tenth, die_in, twice) in enumerate(moves):
-        one = ask(str(query), nano=tenth * 10**8)
-        journal.die_in = die_in
-        try:
-            for data in answer_all([(holder, one)] * (1 + twice)):
-                found = reply(data)
-                if found["status"] == "answered":
-                    assert left.setdefault(query, data) == data  # the same bytes, for ever
-                    prices[query] = one.nano
-        except Crash:
-            with pytest.raises(LedgerError):
-                holder.answer(one)  # what is on disk is not known
-            journal = Fragile(journal.written)
-            holder = make(budget, journal, seed=number + 2)
-        assert sum(prices.values()) <= holder.spent.rho_nano <= 10**9
-
-
-def test_a_charge_without_an_answer_is_drawn_once_more_and_then_refused():
-    journal = Fragile()
-    holder = make(journal=journal)
-    for attempt in range(2):
-        journal.die_in = 2 + 0  # the charge is written, the answer is not
-        with pytest.raises(Crash):
-            holder.answer(ask())
-        journal = Fragile(journal.written)
-        holder = make(journal=journal)
-        assert holder.spent.rho_nano == 10**8, attempt
-    assert reply(holder.answer(ask()))["reason"] == "interrupted"
-    assert holder.spent.rho_nano == 10**8
-
-
-def test_nothing_is_drawn_before_the_charge_is_durable(monkeypatch):
-    order = []
-    journal = MemoryJournal()
-    write, draw = journal.append, device._draw
-    monkeypatch.setattr(journal, "append", lambda lines: order.append([x["line"] for x in lines]) or write(lines))
-    monkeypatch.setattr(device, "_draw", lambda todo: order.append("noise") or draw(todo))
-    make(journal=journal).answer(ask())
-    assert order == [["open", "charge"], "noise", ["answer"]]
-
-
-def test_a_full_disk_stops_the_device(tmp_path):
-    journal = FileJournal(tmp_path / "state")
-    holder = make(journal=journal)
-    journal._file, real = -1, journal._file
-    with pytest.raises(LedgerError):
-        holder.answer(ask())
-    journal._file = real
-    with pytest.raises(LedgerError):
-        holder.answer(ask())
-    journal.close()
 
 
 # -- audit -----------------------------------------------------------------------------------------------------------
@@ -586,11 +564,3 @@ def test_no_ask_makes_a_device_raise(sound, change, nano, pure, is_geo):
         assert all(type(value) is int for value in found["values"])
         assert spent > 0
         assert pure or spent == nano
-
-
-def test_a_journal_may_be_any_path(tmp_path):
-    for path in (tmp_path / "one", str(tmp_path / "two")):
-        with make(journal=path):
-            assert Path(path).exists()
-        with make(journal=path):  # and it was let go of
-            pass

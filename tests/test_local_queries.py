@@ -12,7 +12,7 @@ from scipy import stats
 
 from fcstream.budgets import BudgetSchedule
 from fcstream.errors import ConfigError, LedgerError, LedgerMismatch
-from fcstream.local import Box, Component, Distance, Euclidean, LocalBudget, LocalFilter, Records
+from fcstream.local import Box, Component, Distance, Euclidean, LocalBudget, LocalFilter, Point, Records
 from fcstream.local.counting import RangeCount, balanced_cut, paper_cut
 from fcstream.local.density import KernelDensity, predicted_errors
 from fcstream.local.elimination import Question, Rounds, Transcript, Triple, eliminate, non_interactive, smallest
@@ -82,15 +82,21 @@ def test_shares_equal_the_schedule_and_keep_its_invariants(data):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.integers(0, 2**50), min_size=1, max_size=5), st.integers(1, 30), st.sampled_from(["even", "doubling"])
+    st.lists(st.integers(0, 2**50), min_size=1, max_size=5),
+    st.one_of(
+        st.tuples(st.integers(1, 30), st.sampled_from(["even", "doubling"])),
+        st.tuples(st.integers(1, 10), st.just("steep")),
+    ),
 )
-def test_parts_sum_exactly(budgets, rounds, how):
+def test_parts_sum_exactly(budgets, asked):
+    rounds, how = asked
     parts = split(np.array(budgets), rounds, how)
     assert parts.sum(axis=1).tolist() == budgets
     assert parts.min() >= 0
     for row, budget in zip(parts.tolist(), budgets, strict=True):
         for j, part in enumerate(row):
-            share = Fraction(budget, rounds) if how == "even" else Fraction(budget * 2**j, 2**rounds - 1)
+            base = {"even": 1, "doubling": 2, "steep": 8}[how]
+            share = Fraction(budget * base**j, sum(base**k for k in range(rounds)))
             assert abs(part - share) <= 1
     with pytest.raises(ConfigError):
         split(np.array(budgets), 0, how)
@@ -98,6 +104,8 @@ def test_parts_sum_exactly(budgets, rounds, how):
         split(np.array([-1]), 3, how)
     with pytest.raises(ConfigError):
         split(np.array([1]), 3, "halves")
+    with pytest.raises(ConfigError):
+        split(np.array([1]), 11, "steep")
 
 
 # -- widths ----------------------------------------------------------------------------------------------------------
@@ -287,20 +295,46 @@ def test_an_analyst_restarted_in_mid_query_gets_the_same_answers_for_nothing(tmp
         crowd, path = fleet(CROWD[:60], wrap=Dies), tmp_path / f"books{die_in}"
         series = Series(crowd, schedule, "s", path)
         series.run(query, "PM1", Rounds(4))
-        crowd.die_in = die_in
-        with pytest.raises(KeyboardInterrupt):
-            series.run(query, "PM1", Rounds(4))
-        crowd.die_in = None
-        series = Series(crowd, schedule, "s", path)  # the books are those before the query
-        assert series.step == 2
+        left = series.account.remaining.copy()
+        for _ in range(3):  # as often as it likes
+            crowd.die_in = die_in
+            with pytest.raises(KeyboardInterrupt):
+                series.run(query, "PM1", Rounds(4))
+            assert (series.account.remaining == left).all()
+            series.close()
+            crowd.die_in = None
+            series = Series(crowd, schedule, "s", path)  # the books are those before the query
+            assert series.step == 2
+            assert (series.account.remaining == left).all()
         answer = series.run(query, "PM1", Rounds(4))
         assert answer.missing == 0
         assert (10**10 - series.account.remaining).tolist() == [d.spent.rho_nano for d in crowd.devices]
+        series.close()
     with pytest.raises(LedgerMismatch):
         Series(crowd, BudgetSchedule(10 * 10**9, 5), "s", path)
+    with pytest.raises(LedgerMismatch):
+        Series(fleet(CROWD[:59]), schedule, "s", path)
     path.write_bytes(b"broken")
     with pytest.raises(LedgerError):
         Series(crowd, schedule, "s", path)
+
+
+def test_nobody_is_asked_twice_at_once():
+    """Found by reading: simulated devices that were named twice answered twice and paid once."""
+    crowd = simulation(CROWD[:5])
+    question, triple = Question("q", 1, "place", PLANE, Point()), Triple(PLANE, Distance((0, 0)), True)
+    for who in ([3, 3], [0, 1, 2, 1]):
+        with pytest.raises(ConfigError, match="once"):
+            eliminate(
+                crowd,
+                question,
+                triple,
+                np.full(len(who), 10**8),
+                Rounds(1),
+                non_interactive(0, 1),
+                who=np.array(who),
+            )
+    assert (crowd.spent == 0).all()
 
 
 def test_a_restarted_analyst_hears_the_same_bytes():

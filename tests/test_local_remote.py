@@ -1,6 +1,7 @@
 """Devices over real transports: MQTT by the machine's broker, HTTP by a server of our own."""
 
 import contextlib
+import http.server
 import itertools
 import json
 import os
@@ -124,6 +125,47 @@ def test_bad_messages_are_refused_and_cost_nothing():
     assert gateway.names[:2] == ["d0", "d1"]
 
 
+def test_deep_messages_and_long_names_do_not_stop_a_gateway():
+    """Found by reading: an ask nested as deep as could just be read ran out of stack when it was written again."""
+    held = devices(count=2)
+    gateway = Gateway(held)
+    one = Ask("q", 1, "place", PLANE.as_dict(), {"kind": "point"}, 0)
+    good = message_of(one, "b", [("d1", 5)])
+    for depth in range(4, 3000, 83):
+        for key in (b'"point"', b"100.0", b'"place"'):
+            deep = gateway.answer(good.replace(key, b"[" * depth + b"]" * depth))
+            assert b"malformed" in deep or b"refused" in deep
+    assert all(d.spent.rho_nano == 0 for d in held)
+    remote = Remote(Direct({"g": gateway}), addresses(count=2), tries=1)
+    assert QUERY.run(remote, "n" * 200, np.full(2, 10**9), "BM1").missing == 0
+    with pytest.raises(ConfigError, match="name"):
+        Gateway([*held, *devices(count=1)])
+
+
+def test_messages_that_wait_are_answered_with_two_durable_writes(tmp_path):
+    journal = FileJournal(tmp_path / "state")
+    held = devices(journal=journal)
+    gateway = Gateway(held)
+    one, other = (Ask(name, 1, "place", PLANE.as_dict(), {"kind": "point"}, 0) for name in ("q", "r"))
+    to = [("d1", 5 * 10**8), ("d2", 4 * 10**8)]
+    messages = [
+        message_of(one, "a", to),
+        b"{",
+        message_of(other, "b", [("d1", 10**8), ("nobody", 5)]),
+        message_of(one, "c", to),
+    ]
+    lines = len((tmp_path / "state").read_bytes().splitlines())
+    first, bad, second, again = map(json.loads, gateway.answer_many(messages))
+    assert len((tmp_path / "state").read_bytes().splitlines()) == lines + 2
+    assert bad["reason"] == "malformed"
+    assert [reply["status"] for reply in first["replies"]] == ["answered"] * 2
+    assert (second["batch"], second["replies"][0]["query"], second["replies"][1]) == ("b", "r", None)
+    assert (again["batch"], again["replies"]) == ("c", first["replies"])
+    assert [d.spent.rho_nano for d in held[:4]] == [0, 6 * 10**8, 4 * 10**8, 0]
+    assert json.loads(gateway.answer(messages[0])) == first
+    journal.close()
+
+
 def test_the_fast_reply_is_the_canonical_one():
     one = Ask('q"\\é', 3, "place", {}, {}, 7)
     for values, private in (([1, -2], True), ([], False)):
@@ -168,8 +210,8 @@ def test_over_mqtt(url, tmp_path):
         named = [("one" if i < 30 else "two", f"d{i}") for i in range(60)]
         remote = Remote(transport, named, batch=8, timeout_s=10)
         schedule = BudgetSchedule(20 * 10**9, 3)
-        series = Series(remote, schedule, "s", tmp_path / "books")
-        series.run(QUERY, "PM1", Rounds(4))
+        with Series(remote, schedule, "s", tmp_path / "books") as series:
+            series.run(QUERY, "PM1", Rounds(4))
         # The analyst dies in the second query, after two rounds, and starts again elsewhere.
         asked = []
 
@@ -183,6 +225,7 @@ def test_over_mqtt(url, tmp_path):
         dying = Series(Dying(transport, named, batch=8), schedule, "s", tmp_path / "books")
         with pytest.raises(KeyboardInterrupt):
             dying.run(QUERY, "PM1", Rounds(4))
+        dying.close()
         spent = [d.spent.rho_nano for d in held]
         other = MqttTransport(url)
         stack.callback(other.close)
@@ -196,6 +239,7 @@ def test_over_mqtt(url, tmp_path):
                 return heard[-1]
 
         again = Series(Listening(other, named, batch=8), schedule, "s", tmp_path / "books")
+        stack.callback(again.close)
         answer = again.run(QUERY, "PM1", Rounds(4))
         assert answer.missing == 0
         for before, after in zip(asked, heard, strict=False):
@@ -305,3 +349,75 @@ def test_over_http():
             transport.exchange({"b": ("file:///etc/passwd", b"")}, 1)
         transport.close()
     assert max(d.spent.rho_nano for d in held) <= 10**10
+
+
+def test_a_crowd_of_analysts_over_http(tmp_path):
+    """The same ids for other prices, at the same time: one of each is answered, and everybody hears the same bytes."""
+    journal = FileJournal(tmp_path / "state")
+    held = devices(rho=2, count=8, journal=journal)
+    heard = [{} for _ in range(6)]
+
+    def analyst(number, base):
+        transport = HttpTransport()
+        for step in range(8):
+            query = f"q{(step + number) % 8}"
+            one = Ask(query, 1, "place", PLANE.as_dict(), {"kind": "point"}, 0)
+            price = 3 * 10**8 + number % 2
+            body = message_of(one, "b", [(d.name, price) for d in held])
+            found = json.loads(transport.exchange({"b": (base, body)}, 20)["b"])["replies"]
+            heard[number] |= {(query, d.name): r for d, r in zip(held, found, strict=True) if "values" in r}
+        transport.close()
+
+    with served(Gateway(held)) as base:
+        threads = [threading.Thread(target=analyst, args=(number, base)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    paid = {}
+    for found in heard:
+        for key, said in found.items():
+            assert paid.setdefault(key, said) == said
+    for one in held:
+        mine = [said["nano"] for (_, name), said in paid.items() if name == one.name]
+        assert len(mine) == 6  # of eight: there is room for no more
+        assert sum(mine) == one.spent.rho_nano <= 2 * 10**9
+    journal.close()
+
+
+def test_a_gateway_that_cannot_write_says_so_over_http(tmp_path):
+    journal = FileJournal(tmp_path / "state")
+    with served(Gateway(devices(journal=journal))) as base:
+        journal.close()
+        transport = HttpTransport()
+        assert QUERY.run(Remote(transport, addresses(base), tries=1), "q", BUDGETS, "BM1").missing == 60
+        transport.close()
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(f"{base}/live", timeout=5)
+        assert caught.value.code == 503
+        caught.value.close()
+
+
+def test_a_token_is_not_carried_elsewhere():
+    """A gateway that sends the analyst to another place is silent."""
+    seen = []
+
+    class Elsewhere(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            seen.append(self.path)
+            self.send_response(302)
+            self.send_header("Location", f"http://127.0.0.1:{self.server.server_port}/other")
+            self.end_headers()
+
+        do_GET = do_POST
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        transport = HttpTransport("secret")
+        assert transport.exchange({"b": (f"http://127.0.0.1:{server.server_port}", b"{}")}, 5) == {}
+        transport.close()
+        server.shutdown()
+    assert seen == ["/ask"]

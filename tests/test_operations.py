@@ -20,12 +20,13 @@ from fcstream import ConfigError
 from fcstream.config import Config, ServiceSection
 from fcstream.engine import Engine
 from fcstream.ledgers.memory import MemoryLedger
-from fcstream.live import Service, Setting
+from fcstream.live import Service
 from fcstream.logs import about, logging_as
 from fcstream.metrics import Standing, Watched, exposition
 from fcstream.notify import Notifier
 from fcstream.reloading import Current, _opens_alike, needs_restart
 from fcstream.service import signals
+from fcstream.session import Setting
 from fcstream.status import SLOWEST_BEAT_S, Status, stuck
 
 SENTINEL = "c0nt3nt-of-a-record"

@@ -99,6 +99,11 @@ def test_centers_in_the_plane_and_in_space(tmp_path):
         "with true values",
     ):
         assert label in text
+    own = {"weights": [0.5, 0.5], "covariances": [[[1.0, 0.5], [0.5, 2.0]], [[0.0, 0.0], [0.0, 0.0]]]}
+    learned = {**plane, "kind": "mixtures"}
+    some = [release(k, [[k, 1.0], [5.0, k]], [[0.1, 0.2]] * 2, parts=own, **learned) for k in range(3)]
+    text = drawn([*some, refused(3, "no_match", **learned)], tmp_path)
+    assert "means of components, with ellipses of 2 standard deviations of their noise; dashed: 2 of their own" in text
     space = {"kind": "centers", "features": ["x", "y", "z"], "transform": ["none"] * 3}
     some = [release(k, [[k, 1.0, 2.0]], [[0.1, float("nan"), 0.1]], **space) for k in range(2)]
     some = [Release(**{**one.as_dict(), "sigma": None}) if k else one for k, one in enumerate(some)]
@@ -117,11 +122,10 @@ def test_reasons_are_told_apart_and_gaps_left_open(tmp_path):
     assert "truth" in text
 
 
-@pytest.mark.parametrize("kind", ["mean", "count", "histogram", "quantiles", "variance", "centers"])
+@pytest.mark.parametrize("kind", ["mean", "count", "histogram", "quantiles", "variance", "centers", "mixtures"])
 def test_series_without_a_value(kind, tmp_path):
-    features = (
-        {"features": ["a", "b"], "transform": ["none", "none"]} if kind in ("mean", "variance", "centers") else {}
-    )
+    named = {"features": ["a", "b"], "transform": ["none", "none"]}
+    features = named if kind in ("mean", "variance", "centers", "mixtures") else {}
     parts = {"parts": {"feature": "a", "quantiles": [0.5], "edges": [0.0, 1.0, 2.0]}}
     text = drawn([refused(k, kind=kind, **features, **parts) for k in range(2)], tmp_path)
     assert "refused: too_few (2)" in text
@@ -140,6 +144,9 @@ def test_what_has_no_picture(tmp_path):
     from fcstream.plots import plot_releases
 
     matrix = read_series(lines_of(release(0, [[1.0, 0.0], [0.0, 1.0]], kind="covariance")))
+    tables = read_series(lines_of(release(0, [[1.0, 0.0], [0.0, 1.0, 2.0]], kind="marginals")))
+    with pytest.raises(ConfigError, match="'marginals' have no picture"):
+        plot_releases(tables, str(tmp_path / "x.svg"))
     with pytest.raises(ConfigError, match="'covariance' have no picture"):
         plot_releases(matrix, str(tmp_path / "x.png"))
     with pytest.raises(ConfigError, match=r"--out: must end in \.svg or \.png"):

@@ -12,9 +12,13 @@ from scipy.optimize import minimize
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError, UnusablePlan
+from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
+from fcstream.ledgers.base import STREAM_BLOCK
 from fcstream.planning import plan
+from fcstream.releases.points import Points
 from fcstream.synthetic.cells import FINE
 from fcstream.synthetic.convex import REACH, BallCells, ConvexSet, PointCounts
+from fcstream.zcdp import PrivacyLoss, epsilon_tight
 
 BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
 POINTS = {**BARE, "kind": "points", "rho": 1.0}
@@ -86,6 +90,15 @@ def test_every_record_is_within_the_ball_and_has_a_cell_of_its_own_making():
     assert sums.sum(axis=0).tolist() == small.sum(axis=0).tolist()
 
 
+def test_where_a_record_is_drawn_to_depends_on_it_alone():
+    """Not on who else is there, nor on the layout in memory: sums along rows would round in another order."""
+    region = ConvexSet("ball", (0,) * 16, 1000)
+    raw = np.arange(300.0, 4000.0)[:, None] * np.ones(16)  # all of them are drawn to 4096, or a little below
+    alone = np.concatenate([region.small(row[None, :]) for row in raw])
+    for layout in (raw, np.asfortranarray(raw), np.repeat(raw, 2, axis=1)[:, ::2]):
+        assert (region.small(layout) == alone).all()
+
+
 def test_moments_are_exact_whatever_the_batches():
     region, rng = ConvexSet("ball", (0, 0), 10**6), np.random.default_rng(2)
     raw = np.rint(rng.normal(0, 4e5, (9000, 2)))
@@ -138,6 +151,34 @@ def test_points_of_a_simplex():
     assert points.sum(axis=1) == pytest.approx(1)
     assert points.min() >= -1e-12
     assert found.parts["weights"] @ points == pytest.approx(raw.mean(axis=0), abs=0.03)
+
+
+def test_the_whole_release_stays_below_its_claim_and_weak_noise_is_caught():
+    """The record more lies at the far end of the ball."""
+    from test_audit import epsilon_lower_bound
+
+    mechanism = Points(PrivacyLoss.charge(0.25), ConvexSet("ball", (0, 0), 1000))
+    one, delta = np.zeros((400, 2)), 1e-3
+    claim = epsilon_tight(0.25, delta)
+
+    def told(rows, seed, factor=1):
+        counter, out = PointCounts(mechanism.region), []
+        counter.add(0, rows)
+        view = counter.view([0])
+        for run in range(320):
+            noise = Noise(SeededEntropy(seed + run))
+            draw = noise.discrete_gaussian
+            noise.discrete_gaussian = lambda v, n, draw=draw: draw(v * Fraction(factor) ** 2, n)
+            ledger = open_ledger("memory:", Terms("t", "stream", PrivacyLoss.cap(1, 0), ""))
+            charge = ledger.charge([Request(WindowKey(0, 1), mechanism.loss, (STREAM_BLOCK,))])[0].charge
+            found = mechanism.release(view, charge, noise)
+            counts, weights = sorted(found.parts["counts"]), np.array(found.parts["weights"])
+            out.append([found.count, sum(counts), *counts[-2:], *(weights @ found.value)])
+        return np.array(out)
+
+    two = np.concatenate([one, [[1000.0, 0.0]]])
+    assert epsilon_lower_bound(told(one, 0), told(two, 10**6), delta) < claim
+    assert epsilon_lower_bound(told(one, 0, "0.04"), told(two, 10**6, "0.04"), delta) > claim
 
 
 def test_few_records_are_refused_by_plan_and_window():

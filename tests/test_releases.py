@@ -209,14 +209,16 @@ def test_rows_outside_the_bounds_are_left_out_each_for_itself():
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 40])
-def test_small_and_empty_arrays_are_refused_for_the_full_price(n):
+def test_small_and_empty_arrays_are_refused_for_what_was_started(n):
     answer = fcstream.private_mean(
         np.zeros((n, 2)), radius=2, rho=0.25, delta=1e-9, size_hint=600, step=0.01, bounds=(-50, 50)
     )
     assert answer.status == "refused"
     assert answer.reason == "too_few"
     assert answer.value is None
-    assert (answer.rho, answer.delta) == (0.25, 1e-9)
+    assert 0 < answer.rho < 0.05
+    assert answer.spent == {"rho": answer.rho, "delta": answer.delta}
+    assert answer.guarantee == {"rho": 0.25, "delta": 1e-9}
 
 
 @pytest.mark.parametrize(
@@ -422,3 +424,21 @@ def test_the_gate_hardly_stops_what_could_release():
     deviation = math.sqrt(mechanism.core.size_variance)
     assert 0.5 * math.erfc((edge - mechanism.least) / deviation / math.sqrt(2)) < 0.002
     assert mechanism.least > 0.3 * edge  # and an empty window nearly always is
+
+
+@pytest.mark.parametrize("rho", [1e-9, 7e-8, 1.5e-7])
+def test_a_budget_that_cannot_be_divided_is_refused_before_it_is_charged(rho):
+    for make in (FriendlyMean, RecentredMean):
+        with pytest.raises(ConfigError, match=r"^release\.rho"):
+            make(PrivacyLoss.charge(rho, 1e-9), 100, 2, 500)
+    with pytest.raises(ConfigError, match=r"^release\.rho"):
+        BallMean(PrivacyLoss(3), (0,) * 9, 100)
+
+
+@pytest.mark.parametrize("delta", [1e-12, 0.014, 0.5])
+def test_forecasts_stand_sizes_that_noise_may_take_to_nothing(delta):
+    for make in (FriendlyMean, RecentredMean):
+        for rho in (0.01, 0.0877, 3):
+            mechanism = make(PrivacyLoss.charge(rho, delta), 100, 2, 20)
+            assert all(0 <= mechanism.forecast(n).probability <= 1 for n in range(60))
+            assert mechanism.least < 20

@@ -87,6 +87,9 @@ KINDS = {
     "synthetic": {"release": {"kind": "synthetic", "rho": 0.5, "edges": {"a": [20.0], "b": [50.0]}}},
     "marginals": {"release": {"kind": "marginals", "rho": 0.5, "edges": {"a": [20.0], "b": [50.0]}}},
     "points": {"release": {"kind": "points", "set": "box", "rho": 0.5}},
+    "previous": {
+        "release": {"kind": "synthetic", "rho": 0.5, "projection": "previous", "edges": {"a": [20.0], "b": [50.0]}}
+    },
 }
 
 
@@ -243,6 +246,7 @@ FILES = {
     "users": {"stream": {"unit": "user", "user": "id", "per_user": "mean"}, "budget": {"rho": 6.0}},
     "keys": {"stream": {"key": "site", "keys": ["b", "a"]}},
     "histogram": KINDS["histogram"],
+    "tracking": {"release": {"method": "tracking"}},
 }
 
 

@@ -683,12 +683,25 @@ while True:
         spool.close()
 
 
-def test_many_pieces_of_one_write(tmp_path, monkeypatch):
-    pwrite = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda file, data, at: pwrite(file, data[:3], at))
-    spool = Spool(tmp_path / "spool", MIB)
-    spool.append([b"0123456789"])
+@pytest.mark.parametrize("most", [3, 5000])
+def test_many_pieces_of_one_write(tmp_path, monkeypatch, most):
+    """The system takes less than it is given; and more pieces are given than it takes at once."""
+    real, calls = os.pwritev, []
+
+    def pwritev(file, parts, at):
+        calls.append(len(parts))
+        joined = b"".join(parts)
+        return os.pwrite(file, joined[:most], at)
+
+    bodies = [b"0123456789", b"", *[bytes([i % 251]) * 3000 for i in range(5 if most == 3 else 2500)]]
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    spool = Spool(tmp_path / "spool", 1 << 26)
+    spool.append(bodies)
     spool.close()
-    spool = Spool(tmp_path / "spool", MIB)
-    assert contents(spool)[0][2] == b"0123456789"
+    monkeypatch.setattr(os, "pwritev", real)
+    assert max(calls) <= 1024
+    spool = Spool(tmp_path / "spool", 1 << 26)
+    assert [row[2] for row in contents(spool)] == bodies
+    spool.append(bodies)
+    assert [row[2] for row in contents(spool)] == bodies * 2
     spool.close()

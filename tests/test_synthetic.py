@@ -3,19 +3,21 @@
 import itertools
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import naive
 import numpy as np
 import pytest
-from helpers import data_file
+from helpers import data_file, sample
 from scipy import integrate, stats
 
 import fcstream
 from fcstream import Noise, Release, SeededEntropy
+from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
-from fcstream.releases import paper
+from fcstream.releases import marginals, paper, synthetic
 from fcstream.releases.marginals import agree
 from fcstream.releases.synthetic import Synthetic
 from fcstream.releases.tables import epsilon_nano, synthetic_codes
@@ -23,8 +25,8 @@ from fcstream.synthetic import anonymize
 from fcstream.synthetic.bingham import envelope, log_acceptance, proj, pvec
 from fcstream.synthetic.cells import FINE, Cells, along, by_number, covering, rounded
 from fcstream.synthetic.codes import Attribute, Codes
-from fcstream.synthetic.counts import TableCounts, TablePanes, Tables
-from fcstream.synthetic.mixtures import Mixture, consistent, draw, to_simplex, to_simplex_l1
+from fcstream.synthetic.counts import PairPanes, TableCounts, TablePanes, Tables
+from fcstream.synthetic.mixtures import Mixture, consistent, draw, product, to_simplex, to_simplex_l1
 from fcstream.zcdp import DPLoss, PrivacyLoss, epsilon_tight, rho_for_epsilon, zcdp_of_dp
 
 MIXED = [2] * 70 + [3, 5, 9]
@@ -108,16 +110,45 @@ def test_moments_and_cells_are_the_twins(sizes):
     assert counter.view([]).moments().tolist() == np.zeros((codes.bits,) * 2, int).tolist()
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_contingency_tables_are_the_twins(order):
+@pytest.mark.parametrize("sizes", [MIXED, [2] * 9, [3, 4]], ids=str)
+def test_full_cells_count_as_scattered_ones(sizes):
+    """Hundreds of records in one cell, where counts kept by whole words run over."""
+    codes, rows = codes_of(sizes), table(700, sizes, seed=1)
+    counter = TableCounts(codes)
+    for part in np.array_split(rows, [1, 64, 127, 600]):
+        counter.add(0, part.astype(float))
+    one = Cells(codes, (rounded(np.ones(codes.bits) / math.sqrt(codes.bits)),), (0,), 10**4 * FINE)
+    counts, ones = counter.view([0]).cells(one)
+    assert counts.sum() == 700
+    assert ones.sum(axis=0).tolist() == np.sum(naive.table_bits(rows, sizes), axis=0).tolist()
+
+
+def test_columns_may_stand_anywhere():
+    """Booleans between categories and numbers, which are packed first."""
+    sizes, places = [2, 2, 2, 3, 5], [4, 0, 2, 3, 1]
+    rows = table(90, sizes)
+    spread = np.empty((90, 5))
+    spread[:, places] = rows
+    columns = [
+        Attribute(f"x{k}", place, tuple(range(1, size)), tuple(map(str, range(size))))
+        for k, (size, place) in enumerate(zip(sizes, places, strict=True))
+    ]
+    counter = TableCounts(Codes.ordered(columns))
+    for part in (spread[:50], np.asfortranarray(spread[50:])):
+        counter.add(0, part)
+    assert counter.view([0]).bits().tolist() == naive.table_bits(rows, sizes)
+
+
+@pytest.mark.parametrize(("panes", "order"), [(TablePanes, 1), (TablePanes, 2), (TablePanes, 3), (PairPanes, 2)])
+def test_contingency_tables_are_the_twins(panes, order):
     sizes = [2, 2, 3, 5]
     rows, tables = table(80, sizes), Tables(tuple(sizes), order)
-    counter = TablePanes(codes_of(sizes), tables)
+    counter = panes(codes_of(sizes), tables)
     counter.add(0, rows[:50].astype(float))
     counter.add(1, rows[50:].astype(float))
     twin = [cell for part in naive.contingency(rows.tolist(), sizes, order) for cell in part]
     assert counter.view([0, 1]).tolist() == twin
-    assert tables.cells == len(twin)
+    assert (tables.cells, tables.number) == (len(twin), len(tables.sets))
     counter.drop(0)
     assert (counter.panes, counter.view([0, 1]).sum()) == ([1], 30 * len(tables.sets))
 
@@ -228,6 +259,14 @@ def test_projections_onto_the_simplex():
     assert to_simplex_l1(np.array([-1.0, -2.0])).tolist() == [0.5, 0.5]
 
 
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (9, 300, 250), (300, 9, 700), (40, 2048, 2048), (2048, 5, 33)])
+def test_products_in_parts_are_products(m, k, n):
+    rng = np.random.default_rng(m)
+    a, b = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    assert (product(a, b) == a @ b).all()  # small whole numbers: exact in any order
+    assert (product(b.T, a.T) == (a @ b).T).all()
+
+
 def test_points_become_probabilities():
     codes = codes_of([2, 2, 3, 5])
     points = consistent(codes, np.random.default_rng(4).normal(size=(20, codes.bits)))
@@ -326,6 +365,19 @@ def test_the_papers_parts_cost_epsilon():
     assert twice.count == found.count == 20_000
 
 
+def test_public_cells_stay_those_that_were_counted_whatever_a_window_may_cost():
+    """Savings offer another rho: there would be other cells then, and no record is kept to count them."""
+    codes, rows = codes_of([2] * 9), table(900, [2] * 9)
+    first = Synthetic(PrivacyLoss.charge(0.02), codes, "ones", 900)
+    other = first.at(PrivacyLoss.charge(0.9))
+    assert first._by_number != other._by_number
+    counter = first.counter(9, 1, Noise())
+    counter.add(0, rows.astype(float))
+    found = other.release(counter.view([0]), charge_of(other.loss), Silent(SeededEntropy(0)))
+    assert len(found.parts["counts"]) == first._by_number.number
+    assert sum(found.parts["counts"]) == 900
+
+
 def test_stages_that_never_started_go_back():
     codes = codes_of([2] * 8)
     mechanism = Synthetic(PrivacyLoss.charge(0.01), codes)
@@ -368,6 +420,59 @@ def test_the_whole_release_stays_below_its_claim_and_weak_noise_is_caught(monkey
     assert epsilon_lower_bound(printed(mechanism, one, 600, 0), printed(mechanism, two, 600, 10**6), delta) < claim
     weak = printed(mechanism, one, 600, 0, "0.04"), printed(mechanism, two, 600, 10**6, "0.04")
     assert epsilon_lower_bound(*weak, delta) > claim
+
+
+def columns_of(mechanism, rows, runs, seed, factor=None):
+    """`printed`, whatever number of cells there are: how many records all of them, and the fullest two, hold."""
+    counter = TableCounts(mechanism.codes)
+    counter.add(0, rows.astype(float))
+    view, out = counter.view([0]), []
+    for run in range(runs):
+        noise = Noise(SeededEntropy(seed + run))
+        if factor is not None:
+            draw_ = noise.discrete_laplace
+            noise.discrete_laplace = lambda scale, n, draw_=draw_: draw_(scale * Fraction(factor), n)
+        outcome = mechanism.release(view, charge_of(mechanism.loss), noise)
+        counts = sorted(outcome.parts["counts"])
+        shares = outcome.value.T @ outcome.parts["weights"]
+        out.append([outcome.count, sum(counts), *counts[-2:], len(counts), *shares])
+    return np.array(out, float)
+
+
+def test_the_pure_release_of_categories_stays_below_its_claim_and_weak_noise_is_caught(monkeypatch):
+    """Learned cells, a column of many levels and one of few; the record more is alone in its levels."""
+    monkeypatch.setattr(Mixture, "fitted", lambda self, *rest: self)
+    monkeypatch.setattr(synthetic, "MOST_AXES", 1)  # more only take time
+    from test_audit import epsilon_lower_bound
+
+    mechanism = Synthetic(zcdp_of_dp(DPLoss.charge(1)), codes_of([2, 3, 6]), is_pure=True)
+    one = np.zeros((2 * mechanism.least, 3), int)
+    two = np.concatenate([one, [[1, 2, 5]]])
+    assert epsilon_lower_bound(columns_of(mechanism, one, 250, 0), columns_of(mechanism, two, 250, 10**6), 0.0) < 1
+    weak = columns_of(mechanism, one, 250, 0, "0.04"), columns_of(mechanism, two, 250, 10**6, "0.04")
+    assert epsilon_lower_bound(*weak, 0.0) > 1
+
+
+def test_marginals_stay_below_their_claim_and_weak_noise_is_caught():
+    from test_audit import epsilon_lower_bound
+
+    codes, delta = codes_of([2, 2, 3]), 1e-3
+    mechanism = marginals.Marginals(PrivacyLoss.charge(0.25), codes, 2)
+    claim = epsilon_tight(0.25, delta)
+
+    def told(n, seed, factor=1):
+        counter, out = mechanism.counter(3, 1, Noise()), []
+        counter.add(0, np.zeros((n, 3)))
+        for run in range(320):
+            noise = Noise(SeededEntropy(seed + run))
+            draw_ = noise.discrete_gaussian
+            noise.discrete_gaussian = lambda v, n, draw_=draw_: draw_(v * Fraction(factor) ** 2, n)
+            outcome = mechanism.release(counter.view([0]), charge_of(mechanism.loss), noise)
+            out.append([outcome.count, *outcome.value])
+        return np.array(out)
+
+    assert epsilon_lower_bound(told(50, 0), told(51, 10**6), delta) < claim
+    assert epsilon_lower_bound(told(50, 0, "0.1"), told(51, 10**6, "0.1"), delta) > claim
 
 
 # -- private directions --------------------------------------------------------------------------------------------
@@ -520,6 +625,20 @@ def test_what_cannot_be_anonymized(rows, groups, more):
         anonymize(rows, groups, **more)
 
 
+def test_no_release_reaches_what_is_only_anonymous():
+    """Nothing but the folder's own front imports it, and no kind of release is named after it."""
+    package = Path(fcstream.__file__).parent
+    using = [
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if "microaggregation import" in path.read_text()
+    ]
+    assert using == ["synthetic/__init__.py"]
+    assert not [path for path in package.rglob("*.py") if "import anonymize" in path.read_text()][1:]
+    with pytest.raises(ConfigError, match="kind"):
+        Config.from_mapping(sample(release={"kind": "anonymize"}))
+
+
 # -- marginals -----------------------------------------------------------------------------------------------------
 
 
@@ -553,6 +672,16 @@ def test_marginals_say_what_the_tables_hold():
     many = np.array([fcstream.private_marginals(rows, rho=0.1, levels=sizes, order=1).value[0] for _ in range(300)])
     # One column in a table: three tables, of which only the total is said three times.
     assert many[:, 0].std() == pytest.approx(math.sqrt(3 / 0.2 * (1 / 2 + 1 / 4 / 1.25)), rel=0.25)
+
+
+def test_marginals_of_many_columns_and_of_too_many():
+    rows = np.random.default_rng(0).random((300, 200)) < 0.3
+    found = fcstream.private_marginals(rows, rho=1.0, noise=Silent(SeededEntropy(0)))
+    assert len(found.value) == 199 * 100
+    assert found.value[-1] == naive.contingency(rows[:, -2:].astype(int).tolist(), [2, 2], 2)[0]
+    # So many tables that listing them would take for ever.
+    with pytest.raises(ConfigError, match=r"order: .*tables have [\d,]+ cells, at most 1,048,576 .* fewer `columns`"):
+        fcstream.private_marginals(np.zeros((1, 2000)), rho=1.0, order=3)
 
 
 # -- how good it is ------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -242,13 +244,55 @@ def test_the_previous_projection_is_the_last_releases():
     assert len(told[0].parts["counts"]) == warm.cells.number
 
 
+def test_the_previous_projection_comes_back_after_kill_9(tmp_path):
+    """From the ledger, for nothing: records are counted into the old cells as they come, each window costs as much."""
+    config = config_of(
+        {**SYNTHETIC, "projection": "previous"},
+        window={"clock": "broker", "end": None, "lateness": "0s"},
+        ledger={"url": f"sqlite:{tmp_path / 'ledger.db'}"},
+    )
+    parts = [(np.arange(2000) * 5 + k * 10_000, [as_row(row) for row in records(2000, k)]) for k in range(2)]
+    child = os.fork()
+    if not child:
+        try:
+            engine = Engine(config)
+            engine.push(parts[0][0], parts[0][1], arrival_ms=parts[0][0] + 1)
+            engine.advance(10_001)
+            engine.push(parts[1][0], parts[1][1], arrival_ms=parts[1][0] + 1)  # this window stays open
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+
+    with Engine(config) as engine:
+        first = Release.from_bytes(engine._ledger.last_sealed()[1])
+        cells = engine.job.mechanism.after(first.track).cells
+        assert cells.number > 1
+        times, rows = parts[1]
+        engine.push(times, rows, arrival_ms=times + 1)
+        held = engine._friends._held[1]
+        assert (held.cells, held.counted, held.counts.sum()) == (cells, held.size, 2000)
+        second, *none = engine.advance(20_001)
+        assert none == []
+        assert (second.reason, second.rho, engine.spent.rho) == (None, 0.9, 0.9)
+        assert len(second.parts["counts"]) == cells.number
+        assert second.track != first.track
+        few = engine.advance(30_001)[0]  # nobody was there: what was known stays known
+        assert (few.reason, few.track) == ("too_few", second.track)
+    with Engine(config) as engine:
+        times, rows = parts[1]
+        engine.push(times + 20_000, rows, arrival_ms=times + 20_001)
+        third = engine.advance(40_001)[0]
+        assert len(third.parts["counts"]) == engine.job.mechanism.after(second.track).cells.number
+
+
 def test_a_public_direction_keeps_no_records():
     release = {**BARE, "kind": "synthetic", "projection": "ones", "size_hint": 900, "rho": 0.9}
     features = [{"name": f"x{k}", "type": "boolean"} for k in range(6)]
     engine = Engine(config_of(release, features), noise=Noise(SeededEntropy(5)))
     bits = np.random.default_rng(0).random((900, 6)) < 0.4
     engine.push(np.arange(900), bits.astype(float))
-    assert engine._friends._held[0].parts == []
+    assert engine._friends._held[0].records.size == 0
     found = engine.close()[0]
     assert len(found.parts["counts"]) == 7
     assert np.abs(np.array(found.parts["counts"]) - np.bincount(bits.sum(axis=1), minlength=7)).max() < 40
@@ -273,6 +317,9 @@ def test_plans_tell_the_error_and_refuse_what_cannot_work():
     assert any("times the cube" in line for line in found.lines())
     found = plan(config_of({**MARGINALS, "rho": 0.001, "size_hint": 100}))
     assert any("fewer in a cell than the noise" in line for line in found.lines())
+    bits = [{"name": f"x{k}", "type": "boolean"} for k in range(200)]
+    found = plan(config_of({**BARE, "kind": "marginals", "rho": 0.9}, bits))
+    assert any("79,600 numbers, about 0.6 MB" in line for line in found.lines())
 
 
 # -- tables in a folder --------------------------------------------------------------------------------------------

@@ -91,6 +91,51 @@ def gaussians(words, first, numerator, denominators, table, out):
 
 
 @njit(cache=True, nogil=True)
+def table_gaussians(quarters, first, which, starts, lookup, fine, out):
+    """Discrete Gaussians out[first:] by inversion, row i // per from table which[i // per]; out int64 (n * per,).
+
+    The draws of `fcstream.local.noise.gaussian_table_draw`, from the same quarters of words, uint16. Table t has its
+    ends to 63 binary digits, uint64, in starts[t]:starts[t + 1] of `fine`, and 2**15 entries of `lookup`: what the
+    first 15 digits tell. Returns (how many are done, first quarter of the unfinished draw, status). Integers only.
+    """
+    used = len(quarters)
+    per = len(out) // len(which)
+    p = 0
+    i = first
+    while i < len(out):
+        row = i // per
+        table = which[row]
+        begin, offset, end = starts[table], table << 15, (row + 1) * per
+        while i < end:
+            if p >= used:
+                return i, p, STARVED
+            word = np.int64(quarters[p])
+            found = np.int64(lookup[offset + (word & 0x7FFF)])
+            y = found >> 1
+            if found & 1:
+                digits = np.uint64(word & 0x7FFF)
+                m = begin + y
+                shift = 48
+                k = 1
+                while digits == fine[m] >> np.uint64(shift):
+                    if shift == 0:
+                        return i, p, UNDECIDED
+                    if p + k >= used:
+                        return i, p, STARVED
+                    digits = (digits << np.uint64(16)) | np.uint64(quarters[p + k])
+                    k += 1
+                    shift -= 16
+                    while fine[m] >> np.uint64(shift) < digits:
+                        m += 1
+                p += k - 1
+                y = m - begin
+            p += 1
+            out[i] = -y if word >> 15 else y
+            i += 1
+    return len(out), p, DONE
+
+
+@njit(cache=True, nogil=True)
 def _root(square):
     """Integer square root of an int64 below 2**62."""
     root = np.int64(math.sqrt(np.float64(square)))
@@ -130,9 +175,9 @@ def box_distances(points, center2, half2, fineness, out):
 
 
 @njit(cache=True, nogil=True)
-def add_answers(sums, rows, costs, values):
-    """sums[rows[i]] += costs[i] values[i]; sums float64 (n, k), values int64 (m, k)."""
+def add_answers(sums, rows, weights, values):
+    """sums[rows[i]] += weights[i] values[i]; sums float64 (n, k), values int64 (m, k)."""
     for i in range(len(rows)):
-        cost = np.float64(costs[i])
+        weight = np.float64(weights[i])
         for k in range(values.shape[1]):
-            sums[rows[i], k] += cost * np.float64(values[i, k])
+            sums[rows[i], k] += weight * np.float64(values[i, k])

@@ -103,6 +103,52 @@ def discrete_laplace(words, first, numerator, denominator, out):
 
 
 @njit(cache=True, nogil=True)
+def lattice_laplace(words, first, numerator, denominator, rate, out):
+    """Draw rows out[first:] with P(z) proportional to exp(-rate |z|); out int64 (n, d), d >= 2.
+
+    The draws of `fcstream.local.noise.lattice_laplace_draw`, from the same words: proposals of scale numerator /
+    denominator. Returns (how many are done, first word of the unfinished draw, status).
+    """
+    mask = _mask_for(numerator)
+    per_step = np.float64(denominator) / np.float64(numerator)
+    p = 0
+    for i in range(first, len(out)):
+        start = p
+        while True:
+            square, plain = np.int64(0), np.int64(0)
+            k = 0
+            while k < out.shape[1]:
+                status, x, p = _geometric(words, p, numerator, mask)
+                if status == DONE and p >= len(words):
+                    status = STARVED
+                if status != DONE:
+                    return i, start, status
+                y = x // denominator
+                negative = words[p] & np.uint64(1)
+                p += 1
+                if negative and y == 0:  # minus zero is drawn again
+                    continue
+                if y >= 1 << 28:
+                    return i, start, UNDECIDED
+                out[i, k] = -y if negative else y
+                square += y * y
+                plain += y
+                k += 1
+            if p >= len(words):
+                return i, start, STARVED
+            away = rate * math.sqrt(np.float64(square))
+            if away > 500.0:  # the difference would not be right to 2**-42
+                return i, start, UNDECIDED
+            verdict = _below_exp(words[p], max(0.0, away - plain * per_step))
+            p += 1
+            if verdict == _UNSURE:
+                return i, start, UNDECIDED
+            if verdict == _YES:
+                break
+    return len(out), p, DONE
+
+
+@njit(cache=True, nogil=True)
 def discrete_gaussian(words, first, scale, variance, out):
     """Draw out[first:] with P(y) proportional to exp(-y**2 / (2 variance)); scale = floor(sqrt(variance)) + 1.
 

@@ -13,6 +13,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 WORD = 64
+PLANES = 6
+"""Binary digits of counts of a cell that are kept by whole words before they are added up."""
 
 
 @intrinsic
@@ -49,13 +51,22 @@ def pack(points, columns, cuts, starts, booleans, words, levels):
     Attribute a reads column columns[a] and is cut at cuts[starts[a]:starts[a + 1]]; the first `booleans` attributes
     have one cut each.
     """
+    edges, adjoin = np.empty(booleans, np.float64), True
+    for a in range(booleans):
+        edges[a] = cuts[starts[a]]
+        adjoin &= columns[a] == columns[0] + a
     for r in range(len(points)):
         row = points[r]
         for w in range(words.shape[1]):
-            word = np.uint64(0)
-            for j in range(min(WORD, booleans - w * WORD)):
-                a = w * WORD + j
-                word |= np.uint64(row[columns[a]] >= cuts[starts[a]]) << np.uint64(j)
+            word, count = np.uint64(0), min(WORD, booleans - w * WORD)
+            edge = edges[w * WORD : w * WORD + count]
+            if adjoin:  # one after another in memory, which is faster
+                part = row[columns[w * WORD] : columns[w * WORD] + count]
+                for j in range(count):
+                    word |= np.uint64(part[j] >= edge[j]) << np.uint64(j)
+            else:
+                for j in range(count):
+                    word |= np.uint64(row[columns[w * WORD + j]] >= edge[j]) << np.uint64(j)
             words[r, w] = word
         for a in range(booleans, len(columns)):
             code = _code(row[columns[a]], cuts, starts[a], starts[a + 1])
@@ -125,6 +136,18 @@ def add_pairs(words, levels, offsets, booleans, moments):
 
 
 @njit(cache=True, nogil=True)
+def _pour(planes, row):
+    """Add bit-sliced counts, planes (W, PLANES) uint64, to how often each bit is set, row (p,); empties the planes."""
+    for w in range(len(planes)):
+        for k in range(PLANES):
+            plane = planes[w, k]
+            if plane != 0:
+                planes[w, k] = 0
+                for j in range(min(WORD, len(row) - w * WORD)):
+                    row[w * WORD + j] += np.int64(((plane >> np.uint64(j)) & np.uint64(1)) << np.uint64(k))
+
+
+@njit(cache=True, nogil=True)
 def add_cells(
     words, levels, offsets, booleans, bytewise, levelwise, base, width, lowest, lookup, strides, counts, ones
 ):
@@ -132,9 +155,14 @@ def add_cells(
 
     The place of a record along axis t is (base[t] + its entries of bytewise (bytes, 256, t) and levelwise (p, t)),
     divided by width and rounded down, less lowest[t]; lookup says which cell that is. Integers only, record by record.
+
+    Booleans are counted by whole words: plane k of a cell holds digit k of all 64 counts, and a word is added to all
+    of them at once, by its carries.
     """
-    axes, categories = len(base), levels.shape[1]
+    axes, categories, parts = len(base), levels.shape[1], words.shape[1]
     place = np.empty(axes, np.int64)
+    planes = np.zeros((len(counts), parts, PLANES), np.uint64)
+    held = np.zeros(len(counts), np.int64)
     for r in range(len(words)):
         for t in range(axes):
             place[t] = base[t]
@@ -151,13 +179,21 @@ def add_cells(
             at += (place[t] // width - lowest[t]) * strides[t]
         cell = lookup[at]
         counts[cell] += 1
-        row = ones[cell]
-        for w in range(words.shape[1]):
-            word = words[r, w]
-            for j in range(min(WORD, booleans - w * WORD)):
-                row[w * WORD + j] += np.int64((word >> np.uint64(j)) & np.uint64(1))
+        for w in range(parts):
+            carry, digits = words[r, w], planes[cell, w]
+            for k in range(PLANES):
+                digit = digits[k]
+                digits[k] = digit ^ carry
+                carry &= digit
+        held[cell] += 1
+        if held[cell] == (1 << PLANES) - 1:
+            held[cell] = 0
+            _pour(planes[cell], ones[cell, :booleans])
         for c in range(categories):
-            row[offsets[c] + levels[r, c]] += 1
+            ones[cell, offsets[c] + levels[r, c]] += 1
+    for cell in range(len(counts)):
+        if held[cell]:
+            _pour(planes[cell], ones[cell, :booleans])
 
 
 @njit(cache=True, nogil=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,6 +117,18 @@ class ReplayableSource(Protocol):
 
     def close(self) -> None:
         """See `LiveSource`."""
+
+
+@runtime_checkable
+class KeepingSource(Protocol):
+    """What a `LiveSource` with a store of its own (a spool) can do besides, while the ledger or the sink is away: take
+    what its broker might not hold for long."""
+
+    def keep(self, timeout_s: float) -> None:
+        """Receive for about `timeout_s`, and hand out nothing; `poll` does that later."""
+
+    def rewind(self) -> None:
+        """Hand out everything from the committed position on once more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, pairwise
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -229,17 +228,18 @@ class KafkaSource:
             topics = map(self._ranks.__getitem__, map(kind.topic, messages))
             keys += np.fromiter(topics, np.int64, n) << 32
         offsets = np.fromiter(map(kind.offset, messages), np.int64, n)
-        pairs = list(map(kind.timestamp, messages))
-        self._tell_kind(set(map(itemgetter(0), pairs)))
-        stamps = np.fromiter(map(itemgetter(1), pairs), np.int64, n)
+        pairs = np.fromiter(chain.from_iterable(map(kind.timestamp, messages)), np.int64, 2 * n)
+        self._tell_kind(set(np.unique(pairs[::2]).tolist()))
+        stamps = pairs[1::2].copy()
         bodies = list(map(kind.value, messages))
         if None in bodies:  # a tombstone
             bodies = [body or b"" for body in bodies]
-        if keys[0] != keys[-1] or (keys != keys[0]).any():
+        cuts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), n]
+        if len(cuts) - 1 > len(np.unique(keys[cuts[:-1]])):  # else each partition's messages came in one run
             order = np.argsort(keys, kind="stable")
             keys, offsets, stamps = keys[order], offsets[order], stamps[order]
             bodies = [bodies[row] for row in order.tolist()]
-        cuts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), n]
+            cuts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), n]
         chunks = []
         for first, last in pairwise(cuts):
             key = int(keys[first])

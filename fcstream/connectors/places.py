@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 
-PARTITIONERS = ("murmur2", "crc32")
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 

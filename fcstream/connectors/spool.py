@@ -46,6 +46,8 @@ LEAST_BYTES = 1 << 20
 POLL_BYTES = 1 << 26
 """A poll stops gathering here; it exceeds it by one frame at most."""
 _ENDS_S, _STEP = 5.0, 4096
+_LARGE = 2048  # bytes: below, one copy costs less than many pieces
+_MOST_PARTS = 1024  # that a system writes at once
 _ID_BYTES = 16
 _NO_ID = bytes(_ID_BYTES)
 _MAGIC, _FRAME, _CRC = b"fcs1", struct.Struct("<4sQIIqQ"), struct.Struct("<I")
@@ -183,7 +185,7 @@ class Spool:
             return
         text, path = b"%d" % number, self.folder / "position"
         with self._telling("written"):
-            os.close(_new_file(path.with_suffix(".new"), b"%s %08x\n" % (text, zlib.crc32(text))))
+            os.close(_new_file(path.with_suffix(".new"), [b"%s %08x\n" % (text, zlib.crc32(text))]))
             os.rename(path.with_suffix(".new"), path)
             os.fsync(self._fds["folder"])
             self.position = number
@@ -313,9 +315,9 @@ class Spool:
 
     def _start(self) -> None:
         """Begin a segment; it carries what must outlive those before it: the receipt time and the ids."""
-        path, data = self._path(self.end), _frame(Rows(self.end, self._receipt_ms, [], list(self._ids)))
+        path, parts = self._path(self.end), _frame(Rows(self.end, self._receipt_ms, [], list(self._ids)))
         try:
-            file = _new_file(path, data)
+            file = _new_file(path, parts)
             os.fsync(self._fds["folder"])
         except OSError:
             self._undo(lambda: path.unlink(missing_ok=True))
@@ -323,21 +325,22 @@ class Spool:
         if "last" in self._fds:
             os.close(self._fds["last"])
         self._fds["last"] = file
-        self._sizes[self.end] = len(data)
+        self._sizes[self.end] = sum(map(len, parts))
 
     def _write(self, rows: Rows) -> None:
-        data = _frame(rows)
+        parts = _frame(rows)
+        size = sum(map(len, parts))
         last = next(reversed(self._sizes))
-        if self.end > last and self._sizes[last] + len(data) > self._segment_bytes:
+        if self.end > last and self._sizes[last] + size > self._segment_bytes:
             self._start()
             last = self.end
         file, start = self._fds.get("last", -1), self._sizes[last]
         try:
-            _write_all(file, data, start)
+            _write_all(file, parts, start)
         except OSError:
             self._undo(lambda: os.ftruncate(file, start))
             raise
-        self._sizes[last] = start + len(data)
+        self._sizes[last] = start + size
         self._recent, self._receipt_ms, self.end = rows, rows.receipt_ms, self.end + len(rows.bodies)
         self._remember(rows.ids)
 
@@ -351,7 +354,7 @@ class Spool:
 
 
 class SpooledSource:
-    """A queue that forgets, read through a spool; a `LiveSource` of one partition, ``spool``.
+    """A queue that forgets, read through a spool; a `LiveSource` of one partition, ``spool``, and a `KeepingSource`.
 
     Parameters
     ----------
@@ -412,6 +415,12 @@ class SpooledSource:
         if "spool" in positions:
             self._spool.commit(positions["spool"])
 
+    def keep(self, timeout_s: float) -> None:
+        self._pull(_STEP, timeout_s)
+
+    def rewind(self) -> None:
+        self._next = self._spool.position
+
     def close(self) -> None:
         close_quietly(self._queue.close, self._spool.close)
 
@@ -447,11 +456,16 @@ class _Broken(Exception):
         self.torn = torn
 
 
-def _frame(rows: Rows) -> bytes:
-    lengths = np.fromiter(map(len, rows.bodies), "<u4", len(rows.bodies)).tobytes()
-    payload = b"".join([lengths, *rows.ids, *rows.bodies])
-    head = _FRAME.pack(_MAGIC, rows.first, len(rows.bodies), len(rows.ids), rows.receipt_ms, len(payload))
-    return b"".join([head, _CRC.pack(zlib.crc32(head)), payload, _CRC.pack(zlib.crc32(payload)), _END])
+def _frame(rows: Rows) -> list[bytes]:
+    """Its parts; large bodies are among them as they are, not copied."""
+    lengths = np.fromiter(map(len, rows.bodies), "<u4", len(rows.bodies))
+    payload = [b"".join([lengths.tobytes(), *rows.ids])]
+    payload += rows.bodies if len(lengths) and lengths.mean() > _LARGE else [b"".join(rows.bodies)]
+    head = _FRAME.pack(_MAGIC, rows.first, len(rows.bodies), len(rows.ids), rows.receipt_ms, sum(map(len, payload)))
+    crc = 0
+    for part in payload:
+        crc = zlib.crc32(part, crc)
+    return [head, _CRC.pack(zlib.crc32(head)), *payload, _CRC.pack(crc), _END]
 
 
 def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, Rows]:
@@ -479,10 +493,10 @@ def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, Rows]:
     return first + count, Rows(first, receipt_ms, [payload[i:j] for i, j in pairwise(bounds.tolist())], ids)
 
 
-def _new_file(path: Path, data: bytes) -> int:
+def _new_file(path: Path, parts: Sequence[bytes]) -> int:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        _write_all(file, data, 0)
+        _write_all(file, parts, 0)
     except OSError:
         os.close(file)
         raise
@@ -497,8 +511,14 @@ def _sync(folder: Path) -> None:
         os.close(file)
 
 
-def _write_all(file: int, data: bytes, at: int) -> None:
-    done = 0
-    while done < len(data):
-        done += os.pwrite(file, memoryview(data)[done:], at + done)
+def _write_all(file: int, parts: Sequence[bytes], at: int) -> None:
+    for first in range(0, len(parts), _MOST_PARTS):
+        left = [memoryview(part) for part in parts[first : first + _MOST_PARTS] if part]
+        while left:
+            done = os.pwritev(file, left, at)
+            at += done
+            while left and done >= len(left[0]):
+                done -= len(left.pop(0))
+            if done:
+                left[0] = left[0][done:]
     os.fsync(file)

@@ -17,14 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from ..errors import BudgetExhausted, LedgerMismatch
-from ..zcdp import PrivacyLoss
+from ..zcdp import Loss, PrivacyLoss
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from typing_extensions import TypeVar  # `Terms` without parameters are those of an engine: rho
+
+    LossT = TypeVar("LossT", bound=Loss, default=PrivacyLoss)
+else:
+    from typing import TypeVar
+
+    LossT = TypeVar("LossT", bound=Loss)
 
 STREAM_BLOCK = "stream"
 """Block of the unit ``stream``."""
@@ -32,19 +39,22 @@ TOTAL_BLOCK = "total"
 """Block of the filter on the plain sum over all windows, on top of any unit."""
 USER_BLOCK = "user"
 """Block of the unit ``user`` that stands for somebody with a record in every window; public."""
+DEVICE_BLOCK = "device"
+"""Block of the unit ``device``, in the ledger of an analyst: the most charged one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Generic[LossT]):
     """What one ledger is about. All of it is fixed when the ledger is made.
 
     Attributes
     ----------
     stream : str
     unit : str
-        ``event``: a filter per pane. ``stream``: one filter for everything. ``user``: a filter per user.
+        ``event``: a filter per pane. ``stream``: one filter for everything. ``user``: a filter per user. ``device``:
+        a filter per device, on losses per unit of distance; windows are then questions to devices.
     capacity : PrivacyLoss
-        Cap of each filter, for ever.
+        Cap of each filter, for ever. Of devices with pure geo-privacy it is a `DPLoss`.
     specification : str
         Hash of everything that shapes a release.
     total : PrivacyLoss or None
@@ -53,11 +63,11 @@ class Terms:
 
     stream: str
     unit: str
-    capacity: PrivacyLoss
+    capacity: LossT
     specification: str
-    total: PrivacyLoss | None = None
+    total: LossT | None = None
 
-    def cap(self, block: str) -> PrivacyLoss:
+    def cap(self, block: str) -> LossT:
         """Cap of one block."""
         return self.total if block == TOTAL_BLOCK and self.total is not None else self.capacity
 
@@ -285,17 +295,18 @@ class Ledger(Protocol):
 
 
 class Books(Protocol):
-    """What a durable ledger shows to those who look."""
+    """What a durable ledger shows to those who look; of devices with pure geo-privacy losses are `DPLoss`."""
 
-    terms: Terms
+    @property
+    def terms(self) -> Terms[Any]: ...
 
-    def spent(self, block: str | None = None) -> PrivacyLoss: ...
+    def spent(self, block: str | None = None) -> Any: ...
 
     def summary(self) -> dict[str, int]:
         """How many windows stand in each state (``charged``, ``sealed``, ``acknowledged``), how many ``blocks`` were
         ever charged, and how many ``users``."""
 
-    def charges(self) -> list[tuple[WindowKey, PrivacyLoss]]:
+    def charges(self) -> list[tuple[WindowKey, Any]]:
         """What every charged window cost, refunds taken off, by opening."""
 
     def releases(self) -> list[bytes]:
@@ -316,14 +327,18 @@ class Row(NamedTuple):
     Attributes
     ----------
     kind : str
-        ``charge``, ``again`` (the second draw), ``seal`` or ``acknowledge``.
+        ``charge``, ``again`` (the second draw), ``seal`` or ``acknowledge``. Of a device also ``folded``: what the
+        answers cost that its journal has dropped.
     rho, delta : int
-        Of a charge: its loss. Of a seal: the refund. In nano and 1e-15 units.
+        Of a charge: its loss. Of a seal: the refund. In nano and 1e-15 units. Of devices with pure geo-privacy
+        `rho` is an epsilon.
     blocks : str
         Of a charge: which were charged, joined by commas. Of a seal that refunded users: the new state of the users,
         in hex.
     body : bytes
         Of a seal: the release. Of a charge of users: the new state of the users.
+    name : str
+        Of an answer of a device: its query and round. Windows have none.
     """
 
     seq: int
@@ -334,3 +349,4 @@ class Row(NamedTuple):
     delta: int
     blocks: str
     body: bytes
+    name: str = ""

@@ -23,7 +23,7 @@ def start(terms: Terms) -> bytes:
 
 def link(chain: bytes, row: Row) -> bytes:
     """The link after `chain`."""
-    head = "|".join(map(str, row[:-1])).encode()
+    head = "|".join(map(str, row[:7])).encode()
     return hashlib.sha256(chain + hashlib.sha256(head).digest() + hashlib.sha256(row.body).digest()).digest()
 
 

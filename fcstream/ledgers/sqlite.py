@@ -508,7 +508,7 @@ class SQLiteLedger:
         self._seq += 1
         row = Row(self._seq, kind, window.open_ms, window.close_ms, loss.rho_nano, loss.delta_femto, blocks, body)
         self._chain = journal.link(self._chain, row)
-        self._do("INSERT INTO journal{n} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, self._chain))
+        self._do("INSERT INTO journal{n} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row[:8], self._chain))
         return self._seq
 
     def _do(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:

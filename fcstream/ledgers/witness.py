@@ -15,6 +15,7 @@ from ..errors import LedgerDamaged
 
 _LINE = re.compile(rb"((\d{20}) ([0-9a-f]{64})) ([0-9a-f]{8})\n")
 _WIDTH = 95
+_OR_END = "restore the newest one, or end this stream and start one under a new name and budget"
 
 
 class Witness:
@@ -31,44 +32,51 @@ class Witness:
         self._file = -1
         self._turn = 0
 
-    def check_absence(self) -> None:
-        """Refuse to make a ledger where there was one.
+    def check_absence(self, remedy: str | None = None) -> None:
+        """Refuse to make a ledger where there was one. `remedy` says what to do, where it is not a stream's.
 
         Raises
         ------
         LedgerDamaged
         """
-        seen, _ = self._seen()
+        seen, _ = self.seen()
         if seen:
             if not self.path.endswith("-witness"):
                 raise LedgerDamaged(
                     f"{self._ledger} lacks a stream that {self.path} has seen {seen} journal rows of: an older copy "
                     "was put in its place and charges are forgotten; restore the newest one"
                 )
-            raise LedgerDamaged(
-                f"{self._ledger} is missing, {self.path} has seen {seen} journal rows of it: restore it; or remove "
-                "that file too and start a stream under a new name and budget"
-            )
+            remedy = remedy or "restore it; or remove that file too and start a stream under a new name and budget"
+            raise LedgerDamaged(f"{self._ledger} is missing, {self.path} has seen {seen} journal rows of it: {remedy}")
 
-    def check(self, seq: int, chain: bytes, chain_at: Callable[[int], bytes]) -> None:
-        """Compare the ledger, whose last row and link are given, with what was seen of it.
+    def check(
+        self,
+        seq: int,
+        chain: bytes,
+        chain_at: Callable[[int], bytes | None],
+        remedy: str = _OR_END,
+        seen: tuple[int, bytes] | None = None,
+    ) -> None:
+        """Compare the ledger, whose last row and link are given, with what was seen of it, now or when `seen` was read.
+
+        An older link that is not known any more (None) says nothing.
 
         Raises
         ------
         LedgerDamaged
             The ledger is older than what was seen, or another one. An absent or torn witness says nothing.
         """
-        seen, link = self._seen()
+        count, link = self.seen() if seen is None else seen
         ledger = self._ledger
-        if seen > seq:
+        if count > seq:
             raise LedgerDamaged(
-                f"{ledger} has {seq} journal rows, {self.path} has seen {seen}: an older copy was put in its place and "
-                "charges are forgotten; restore the newest one, or end this stream and start one under a new name and "
-                "budget"
+                f"{ledger} has {seq} journal rows, {self.path} has seen {count}: an older copy was put in its place "
+                f"and charges are forgotten; {remedy}"
             )
-        if seen and (chain if seen == seq else chain_at(seen)) != link:
+        known = chain if count == seq else chain_at(count)
+        if count and known is not None and known != link:
             raise LedgerDamaged(
-                f"{ledger} differs at journal row {seen} from what {self.path} has seen: it is the ledger of another "
+                f"{ledger} differs at journal row {count} from what {self.path} has seen: it is the ledger of another "
                 "history; restore the right one"
             )
 
@@ -87,7 +95,7 @@ class Witness:
     def _ledger(self) -> str:
         return self.path.rpartition("-witness")[0]
 
-    def _seen(self) -> tuple[int, bytes]:
+    def seen(self) -> tuple[int, bytes]:
         """Rows and last link; 0 rows if nothing is known."""
         try:
             with open(self.path, "rb") as file:

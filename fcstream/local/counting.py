@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -99,7 +100,7 @@ class RangeCount(Query):
         """The count; the bound is a distance: whoever is farther from the boundary (or cut) is counted right."""
         left = found.rows(Transcript.LEFT)
         left = left[found.known[left] > 0]
-        phi = triple.estimate(found.means(left))
+        phi = found.estimates(triple, left)
         cut = np.zeros(len(left)) if triple.points else self.cuts(triple.sigma(found.known[left]))
         value = len(found.rows(Transcript.INSIDE)) + int((phi < cut).sum())
         return float(value), error_width(found, triple, rounds) * _step_width(self.space)
@@ -153,8 +154,7 @@ def balanced_cut(sides: ArrayLike, sigma: ArrayLike) -> NDArray[np.float64]:
     gamma = np.atleast_1d(np.asarray(sigma, np.float64))
     from scipy.special import ndtr
 
-    x, w = np.polynomial.legendre.leggauss(160)
-    x, w = (x + 1) / 2, w / 2
+    x, w = _nodes()
     far = 12 * gamma
     outer = far[:, None] * x
     outside = _outer_surface(lengths, outer)
@@ -168,6 +168,13 @@ def balanced_cut(sides: ArrayLike, sigma: ArrayLike) -> NDArray[np.float64]:
         is_high = wrong_out > wrong_in
         low, high = np.where(is_high, low, cut), np.where(is_high, cut, high)
     return np.asarray((low + high) / 2)
+
+
+@functools.cache
+def _nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of Gauss and Legendre, for integrals over [0, 1]."""
+    x, w = np.polynomial.legendre.leggauss(160)
+    return (x + 1) / 2, w / 2
 
 
 def _outer_surface(sides: NDArray[np.float64], s: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -39,7 +39,8 @@ class KernelDensity(Query):
         b, in the space's coordinates.
     kernel : str
         ``plain``: of the noisy values, as printed, so blurred by the noise. ``unbiased``: a narrower kernel whose mean
-        over the noise is the true one (only where the noise is below b; else plain). ``auto``: by predicted error.
+        over the noise is the true one (only where the noise is below b and not pure; else plain). ``auto``: by
+        predicted error.
     parts : int
         See `Distance`.
 
@@ -98,9 +99,12 @@ class KernelDensity(Query):
             return 0.0, None
         left = found.rows(Transcript.LEFT)
         left = left[found.known[left] > 0]
-        away = triple.estimate(found.means(left))
+        away = found.estimates(triple, left)
         sigma = triple.sigma(found.known[left])
-        total = float(self._kernel(away, sigma, triple.dimension, n).sum()) if len(left) else 0.0
+        if triple.pure:  # the narrower kernel is for Gaussian noise
+            total = float(np.exp(-(away**2) / (2 * self._b**2)).sum())
+        else:
+            total = float(self._kernel(away, sigma, triple.dimension, n).sum()) if len(left) else 0.0
         return (total + len(found.rows(Transcript.OUTSIDE)) * math.exp(-(REACH**2) / 2)) / n, None
 
     def _kernel(self, away: NDArray[np.float64], sigma: NDArray[np.float64], k: int, n: int) -> NDArray[np.float64]:

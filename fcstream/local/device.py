@@ -6,19 +6,22 @@ Needs numpy, not Numba.
 from __future__ import annotations
 
 import functools
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..budgets import PrivacyFilter
-from ..errors import BudgetExhausted, ConfigError, LedgerDamaged, LedgerError, LedgerMismatch
+from ..errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch
 from ..noise import Noise
 from ..zcdp import EPSILON_UNIT, RHO_UNIT, DPLoss, Loss, Number, PrivacyLoss, geo_rho_cap, zcdp_of_geo
-from .functions import Function, Named, function_from
+from .accounts import Charge, Reply
+from .functions import Box, Distance, Function, Named, function_from
 from .journal import FileJournal, Journal, MemoryJournal
 from .questions import Ask, answered, refused
 from .spaces import MOST_LOSS, Space
@@ -62,6 +65,10 @@ class LocalBudget:
         cap = geo_rho_cap(epsilon, delta, distance)
         return cls("approximate", cap, {"epsilon": epsilon, "delta": delta, "distance": distance})
 
+    def loss(self, nano: int) -> Loss:
+        """Nano units as a loss of this budget's kind."""
+        return DPLoss(nano) if self.kind == "geo" else PrivacyLoss(nano)
+
     def as_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, **self.terms, "capacity_nano": self.capacity.parts[0]}
 
@@ -70,7 +77,8 @@ class LocalBudget:
 class Component:
     """One thing a device knows: where it lives, and its value.
 
-    A value that changes with time is a new component at every time, under a new name.
+    A value that changes with time is a new component at every time, under a new name: after ``place@9:00`` comes
+    ``place@10:00``. What stands before the ``@`` has one metric for ever.
     """
 
     space: Space
@@ -92,9 +100,10 @@ class _Asked:
 
     def __init__(self, ask: Ask, named: Mapping[str, Named]) -> None:
         self.digest = ask.digest
+        self.kind = ask.component.partition("@")[0]
         self.problem: str | None = None
         self.function: Function | None = None
-        self._verdicts: dict[int, tuple[Space, str | None, int]] = {}
+        self._verdicts: dict[int, tuple[Space, str | None, int, dict[str, Any]]] = {}
         self._wanted = dict(ask.space)
         self._pure = ask.pure
         try:
@@ -102,13 +111,13 @@ class _Asked:
         except ConfigError as error:
             self.problem = str(error)
 
-    def verdict(self, space: Space) -> tuple[str | None, int]:
-        """A reason to refuse, or None; and the smallest loss that can be served."""
+    def verdict(self, space: Space) -> tuple[str | None, int, dict[str, Any]]:
+        """A reason to refuse, or None; the smallest loss that can be served; and the space's metric."""
         kept = self._verdicts.get(id(space))
         if kept is None:
             reason = self._judge(space)
             least = 0 if reason or self.function is None else space.least_loss(self.function, self._pure)
-            kept = self._verdicts[id(space)] = (space, reason, least)
+            kept = self._verdicts[id(space)] = (space, reason, least, space.metric)
         return kept[1:]
 
     def _judge(self, space: Space) -> str | None:
@@ -126,16 +135,6 @@ class _Asked:
         return None
 
 
-@dataclass
-class _Entry:
-    """What became of one id: charged, perhaps drawn again once, perhaps answered."""
-
-    digest: str
-    nano: int
-    reply: bytes | None = None
-    draws: int = 1
-
-
 class LocalFilter:
     """Algorithm 1: answers a question with noise if its own budget allows, and remembers.
 
@@ -147,7 +146,7 @@ class LocalFilter:
     journal : Journal, path or None
         Where charges and answers are kept; None keeps them in memory only, so nothing survives the process.
     name : str
-        Several devices may share a journal, each under its own name.
+        Several devices of one budget may share a journal, each under its own name.
     noise : Noise, optional
         The system's randomness by default.
     named : mapping, optional
@@ -156,22 +155,25 @@ class LocalFilter:
     Raises
     ------
     LedgerMismatch
-        The journal belongs to a device with another budget.
-    LedgerDamaged
-        It contradicts itself.
+        The journal belongs to devices with another budget; when asked: or a component had another metric before.
+    LedgerInUse
+        A device of this name is in use there; `close` lets go of it.
+    LedgerDamaged, LedgerError
+        See `FileJournal`.
 
     Notes
     -----
-    Not for several threads at once; a `Gateway` takes one message after the other.
+    May be asked from several threads: devices that share a journal answer one call after the other.
 
     Privacy
     -------
     Whatever is asked, in whatever order, again and again, before and after crashes: all answers together keep the
     budget. A charge is durable before noise is drawn, and an answer before it leaves. An id is answered once; asked
-    again, it gets the same bytes and costs nothing; asked otherwise, it is refused. A crash between charge and answer
-    leaves the charge: the noise is drawn once more under it, as nothing had left, and after another crash the id is
-    refused for ever. Refusals cost nothing and depend on public facts and costs only. Not covered: time, and whether a
-    component is there at all (a value that is missing is answered like a public one).
+    again, it gets the same bytes and costs nothing, or is refused if the journal has dropped its query; asked
+    otherwise, it is refused. A crash between charge and answer leaves the charge: the noise is drawn once more under
+    it, as nothing had left, and after another crash the id is refused for ever. Refusals cost nothing and depend on
+    public facts and costs only. Not covered: time, and whether a component is there at all (a value that is missing is
+    answered like a public one).
 
     Source
     ------
@@ -203,20 +205,22 @@ class LocalFilter:
         self.budget = budget
         self.name = name
         self._components: Components = components if callable(components) else components.get
+        self._noise = noise or _SYSTEM
+        self._named = _NONE if named is None else named
         self._owns_journal = isinstance(journal, (str, os.PathLike))
         if isinstance(journal, (str, os.PathLike)):
             self._journal: Journal = FileJournal(os.fspath(journal))
         else:
             self._journal = MemoryJournal() if journal is None else journal
-        self._noise = noise or _SYSTEM
-        self._named = _NONE if named is None else named
-        self._filter: PrivacyFilter[Any] = PrivacyFilter(budget.capacity, f"device {name}".strip())
-        self._entries: dict[tuple[str, int], _Entry] = {}
-        self._is_broken = False
         try:
-            self._is_open = self._replay(self._journal.lines(name))
-        except (KeyError, AttributeError, TypeError, BudgetExhausted, ConfigError):
-            raise LedgerDamaged(f"the journal of device {name!r} contradicts itself: restore the newest copy") from None
+            spent = self._journal.enter(name, budget.as_dict())
+        except BaseException:
+            if self._owns_journal:
+                self._journal.close()
+            raise
+        self._closed = False
+        self._filter: PrivacyFilter[Any] = PrivacyFilter(budget.capacity, f"device {name}".strip())
+        self._filter.spent = budget.loss(spent)
 
     @property
     def spent(self) -> Any:
@@ -248,8 +252,12 @@ class LocalFilter:
         return answer_all([(self, ask)])[0]
 
     def close(self) -> None:
-        if self._owns_journal:
-            self._journal.close()
+        """Answer no more; the name may be used again. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._journal.leave(self.name)
+            if self._owns_journal:
+                self._journal.close()
 
     def __enter__(self) -> LocalFilter:
         return self
@@ -257,76 +265,78 @@ class LocalFilter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _replay(self, lines: Any) -> bool:
-        is_open = False
-        for line in lines:
-            kind = line["line"]
-            if kind == "open":
-                if line["budget"] != self.budget.as_dict():
-                    raise LedgerMismatch(
-                        f"the journal of device {self.name!r} has another budget: what was promised stays promised"
-                    )
-                is_open = True
-                continue
-            key = line["query"], line["round"]
-            if kind == "charge":
-                self._filter.spend(self._loss(line["nano"], line["pure"]))
-                self._entries[key] = _Entry(line["digest"], line["nano"])
-            elif kind == "again":
-                self._entries[key].draws += 1
-            else:
-                self._entries[key].reply = line["reply"].encode()
-        return is_open
-
     def _loss(self, nano: int, pure: bool) -> Loss:
         """What an ask costs this budget; a rho has no price in epsilon."""
-        if self.budget.kind == "geo":
-            if not pure:
-                raise ConfigError("must be an epsilon: this device promises pure geo-privacy", "loss")
-            return DPLoss(nano)
-        return zcdp_of_geo(Fraction(nano, EPSILON_UNIT)) if pure else PrivacyLoss(nano)
+        return _loss_of(nano, pure, self.budget.kind == "geo")
 
-    def _decide(self, ask: Ask, asked: _Asked) -> tuple[bytes | None, Component | None, list[dict[str, Any]]]:
-        """A reply at once, or the component to answer from and the lines to write before noise is drawn."""
-        if self._is_broken:
-            raise LedgerError(f"the journal of device {self.name!r} could not be written: open it again")
-        kept = self._entries.get(ask.id)
+    def _decide(self, ask: Ask, asked: _Asked) -> tuple[bytes | None, Component | None, Charge | None]:
+        """A reply at once, or the component to answer from and what to charge for it: None if that was charged before a
+        crash."""
+        if self._closed:
+            raise LedgerError(f"device {self.name!r} was closed: make it again to go on")
+        kept = self._journal.accounts.entry(ask.query, ask.round, self.name)
         if kept is not None and (kept.digest, kept.nano) != (asked.digest, ask.nano):
-            return refused("conflict", ask), None, []
+            return refused("conflict", ask), None, None
         if kept is not None and kept.reply is not None:
-            return kept.reply, None, []
+            return kept.reply, None, None
+        if self._journal.accounts.has_expired(ask.query):
+            return refused("expired", ask), None, None
         component = self._components(ask.component)
         if component is None:
-            return refused("unknown_component", ask), None, []
-        reason, least = asked.verdict(component.space)
+            return refused("unknown_component", ask), None, None
+        reason, least, metric = asked.verdict(component.space)
         if reason is not None:
-            return refused(reason, ask, asked.problem if reason == "function" and asked.problem else ""), None, []
-        key = {"device": self.name, "query": ask.query, "round": ask.round}
+            return refused(reason, ask, asked.problem if reason == "function" and asked.problem else ""), None, None
+        known = self._journal.accounts.metrics.get(asked.kind, metric)
+        if known != metric:
+            raise LedgerMismatch(
+                f"{self._journal.place} has answers about {asked.kind!r} in the metric {known}, now it is {metric}: "
+                "what was promised per unit of distance stays promised; restore it, or give the component another name"
+            )
         if kept is not None:
-            if kept.draws > 1:
-                return refused("interrupted", ask), None, []
-            kept.draws += 1
-            return None, component, [{"line": "again", **key}]
+            return (refused("interrupted", ask), None, None) if kept.draws > 1 else (None, component, None)
         assert asked.function is not None
+        if type(ask.nano) is not int:
+            return refused("loss", ask, "must be an integer"), None, None
         try:
             if not least <= ask.nano <= MOST_LOSS:
                 component.space.check_loss(asked.function, ask.nano, ask.pure)
             loss = self._loss(ask.nano, ask.pure)
         except ConfigError as error:
-            return refused("loss", ask, str(error)), None, []
+            return refused("loss", ask, str(error)), None, None
         try:
             self._filter.spend(loss)
         except BudgetExhausted:
-            return refused("budget", ask), None, []
-        self._entries[ask.id] = _Entry(asked.digest, ask.nano)
-        lines = [] if self._is_open else [{"line": "open", "device": self.name, "budget": self.budget.as_dict()}]
-        self._is_open = True
-        charge = {"digest": asked.digest, "nano": ask.nano, "pure": ask.pure}
-        return None, component, [*lines, {"line": "charge", **key, **charge}]
+            return refused("budget", ask), None, None
+        cost = loss.parts[0]
+        return None, component, Charge(ask.query, ask.round, asked.digest, ask.pure, self.name, ask.nano, cost)
+
+    def _resync(self) -> None:
+        """What was going to be charged, but was not."""
+        self._filter.spent = self.budget.loss(self._journal.accounts.tally(self.name).spent)
+
+
+@functools.lru_cache(maxsize=256)
+def _loss_of(nano: int, pure: bool, is_geo: bool) -> Loss:
+    if is_geo:
+        if not pure:
+            raise ConfigError("must be an epsilon: this device promises pure geo-privacy", "loss")
+        return DPLoss(nano)
+    return zcdp_of_geo(Fraction(nano, EPSILON_UNIT)) if pure else PrivacyLoss(nano)
+
+
+class _Drawn(NamedTuple):
+    """An answer in the making, and its place among the replies."""
+
+    place: int
+    device: LocalFilter
+    ask: Ask
+    asked: _Asked
+    component: Component
 
 
 def answer_all(asks: Sequence[tuple[LocalFilter, Ask]]) -> list[bytes]:
-    """Replies to asks of devices that share a journal: charges of all durable, then noise, then answers of all durable.
+    """Replies to asks of many devices: charges of all durable, then noise, then answers of all durable.
 
     Privacy
     -------
@@ -335,81 +345,103 @@ def answer_all(asks: Sequence[tuple[LocalFilter, Ask]]) -> list[bytes]:
 
     Complexity
     ----------
-    Two durable writes for all of them together.
+    Two durable writes for each journal.
 
     Source
     ------
     Liang and Yi, Adaptive Privacy Budgeting, Algorithms 1 and 2.
     """
-    if not asks:
-        return []
+    journals = {id(device._journal): device._journal for device, _ in asks}
+    with ExitStack() as stack:
+        for name in sorted(journals):  # in one order, so that two calls cannot wait for each other
+            stack.enter_context(journals[name].lock)
+            journals[name].check()
+        return _answer_all(asks, list(journals.values()))
+
+
+def _answer_all(asks: Sequence[tuple[LocalFilter, Ask]], journals: list[Journal]) -> list[bytes]:
+    """`answer_all`, alone with the journals."""
     looked_at: dict[tuple[Any, ...], _Asked] = {}
     replies: list[bytes | None] = [None] * len(asks)
-    todo: list[tuple[int, LocalFilter, Ask, _Asked, Component]] = []
+    todo: list[_Drawn] = []
+    charges: dict[int, tuple[list[Charge], list[tuple[str, int, str]], dict[str, Any]]]
+    charges = {id(one): ([], [], {}) for one in journals}
     waiting: set[tuple[int, tuple[str, int]]] = set()
     again: list[int] = []
-    lines: list[dict[str, Any]] = []
-    for place, (device, ask) in enumerate(asks):
-        key = id(ask.function), id(ask.space), ask.component, ask.pure, ask.id, id(device._named)
-        asked = looked_at.get(key)
-        if asked is None:
-            asked = looked_at[key] = _Asked(ask, device._named)
-        if (id(device), ask.id) in waiting:
-            again.append(place)
-            continue
-        reply, component, written = device._decide(ask, asked)
-        if component is None:
-            replies[place] = reply
-            continue
-        lines += written
-        waiting.add((id(device), ask.id))
-        todo.append((place, device, ask, asked, component))
-    journal = asks[0][0]._journal
-    if todo:
-        _append(journal, lines, todo)
-        values = _draw(todo)
-        lines = []
-        for (place, device, ask, _, _), found in zip(todo, values, strict=True):
-            replies[place] = answered(ask, found, device._noise.private)
-            lines.append(
-                {"line": "answer", "device": device.name, "query": ask.query, "round": ask.round}
-                | {"reply": replies[place].decode()}  # type: ignore[union-attr]
-            )
-        _append(journal, lines, todo)
-        for place, device, ask, _, _ in todo:
-            device._entries[ask.id].reply = replies[place]
+    try:
+        before: tuple[Any, ...] = ()
+        asked: _Asked | None = None
+        for place, (device, ask) in enumerate(asks):
+            key = ask.function, ask.space, ask.component, ask.pure, ask.query, ask.round, device._named
+            if asked is None or any(map(operator.is_not, key, before)):  # not the question of the one before
+                before, ids = key, (id(ask.function), id(ask.space), *key[2:6], id(device._named))
+                asked = looked_at.get(ids)
+                if asked is None:
+                    asked = looked_at[ids] = _Asked(ask, device._named)
+            if (id(device), ask.id) in waiting:
+                again.append(place)
+                continue
+            reply, component, charge = device._decide(ask, asked)
+            if component is None:
+                replies[place] = reply
+                continue
+            new, second, metrics = charges[id(device._journal)]
+            if charge is None:
+                second.append((ask.query, ask.round, device.name))
+            else:
+                new.append(charge)
+                if asked.kind not in device._journal.accounts.metrics:
+                    metric = asked.verdict(component.space)[2]
+                    if metrics.setdefault(asked.kind, metric) != metric:
+                        raise LedgerMismatch(
+                            f"{device._journal.place}: all its devices must mean one thing by distance 1 of "
+                            f"{asked.kind!r}"
+                        )
+            waiting.add((id(device), ask.id))
+            todo.append(_Drawn(place, device, ask, asked, component))
+        for journal in journals:
+            new, second, metrics = charges[id(journal)]
+            if new or second:
+                journal.charge(new, second, metrics)
+    except BaseException:
+        for device, _ in asks:
+            device._resync()
+        raise
+    done: dict[int, list[Reply]] = {}
+    for one, values in zip(todo, _draw(todo), strict=True):
+        body = replies[one.place] = answered(one.ask, values, one.device._noise.private)
+        done.setdefault(id(one.device._journal), []).append(Reply(*one.ask.id, one.device.name, body))
+    for journal in journals:
+        if id(journal) in done:
+            journal.seal(done[id(journal)])
     for place in again:
-        device, ask = asks[place]
-        replies[place] = answer_all([(device, ask)])[0]
+        replies[place] = _answer_all([asks[place]], [asks[place][0]._journal])[0]
     return [reply for reply in replies if reply is not None]
 
 
-def _append(journal: Journal, lines: list[dict[str, Any]], todo: Sequence[tuple[Any, ...]]) -> None:
-    try:
-        journal.append(lines)
-    except BaseException:
-        for _, device, *_ in todo:  # what is on disk is not known: only opening it again tells
-            device._is_broken = True
-        raise
+def _exact(function: Function, points: list[tuple[int, ...]]) -> list[list[int]]:
+    """The function's integers of points of one space."""
+    if isinstance(function, (Box, Distance)):
+        with suppress(OverflowError):  # far more than 64 bits: one by one, in Python's integers
+            return [[value] for value in function.evaluate_all(np.array(points, np.int64))[:, 0].tolist()]
+    return [list(function.evaluate(point)) for point in points]
 
 
-def _draw(todo: Sequence[tuple[int, LocalFilter, Ask, _Asked, Component]]) -> list[list[int]]:
+def _draw(todo: Sequence[_Drawn]) -> list[list[int]]:
     """Noisy integers of every ask. Devices with one source of noise, space and question are served together."""
     groups: dict[tuple[int, int, int, bool], list[int]] = {}
     for i, (_, device, ask, asked, component) in enumerate(todo):
         groups.setdefault((id(device._noise), id(asked), id(component.space), ask.pure), []).append(i)
     found: list[list[int]] = [[]] * len(todo)
     for (_, _, _, pure), members in groups.items():
-        _, device, ask, asked, component = todo[members[0]]
-        function, space, noise = asked.function, component.space, device._noise
+        first = todo[members[0]]
+        function, space, noise = first.asked.function, first.component.space, first.device._noise
         assert function is not None
-        exact = [function.evaluate(todo[i][4].point) for i in members]
+        exact = _exact(function, [todo[i].component.point for i in members])
+        costs = np.array([todo[i].ask.nano for i in members], np.int64)
         if pure:
-            drawn = [
-                space.draw_pure(noise, function, Fraction(todo[i][2].nano, EPSILON_UNIT)).tolist() for i in members
-            ]
+            drawn = space.draw_pure(noise, function, costs).tolist()
         else:
-            costs = np.array([todo[i][2].nano for i in members], np.int64)
             drawn = space.draw(noise, function, RHO_UNIT, costs).tolist()
         for i, plain, extra in zip(members, exact, drawn, strict=True):
             found[i] = [a + b for a, b in zip(plain, extra, strict=True)]

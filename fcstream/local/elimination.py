@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ..errors import ConfigError
-from ..zcdp import RHO_UNIT
-from .functions import Function, Point, _kernels
+from ..zcdp import EPSILON_UNIT, RHO_UNIT
+from .functions import Function, Point
+from .noise import _kernels
 from .spaces import Space
-from .widths import reach, split
+from .widths import pure_reach, reach, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     """(rows, estimates, half widths) -> new states of these rows."""
 
 CONFIDENCE = ("all", "paper")
+_BLOCK = 2**15  # numbers averaged at once
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Question:
     component: str
     space: Space
     function: Function
+    pure: bool = False
 
 
 class Respondents(Protocol):
@@ -52,7 +55,7 @@ class Respondents(Protocol):
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Which of `who` answered, bool (m,), and the noisy integers of those who did, int64 (answers, outputs).
 
-        costs : int64 (m,), rho in nano units.
+        costs : int64 (m,), rho in nano units, or epsilon if the question is pure.
         """
         ...
 
@@ -70,16 +73,19 @@ class Triple:
         True: devices answer with noisy points, and phi is taken of their average. False: with noisy values of phi.
     width : str
         See `fcstream.local.widths.reach`.
+    pure : bool
+        Pure geo-privacy: losses are epsilons, and answers are averaged with weights in proportion to their squares.
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Definition 5, Corollaries 6.1 and 6.2.
+    Liang and Yi, Adaptive Privacy Budgeting, Definition 5, Corollaries 6.1 and 6.2. Ours: pure geo-privacy.
     """
 
     space: Space
     phi: Function
     points: bool
     width: str = "quantile"
+    pure: bool = False
 
     @property
     def asked(self) -> Function:
@@ -90,11 +96,24 @@ class Triple:
         """Of the noise in an answer."""
         return self.asked.outputs(self.space.dimension)
 
-    def sigma(self, rho_nano: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Deviation of the average of answers that cost `rho_nano` together, in lattice steps; infinite at 0."""
-        scale = math.sqrt(self.space.variance(self.asked) * RHO_UNIT) / self.asked.fineness
+    def weigh(self, costs: NDArray[np.int64]) -> NDArray[Any]:
+        """Weights of answers in an average: what they cost in rho, or epsilon**2."""
+        return np.square(costs / EPSILON_UNIT) if self.pure else costs
+
+    def sigma(self, weights: NDArray[Any]) -> NDArray[np.float64]:
+        """Deviation of a coordinate of averaged answers with `weights` in sum, in lattice steps; infinite at 0."""
+        if self.pure:
+            scale = self._scale * math.sqrt(self.dimension + 1 if self.points else 2)
+        else:
+            scale = math.sqrt(self.space.variance(self.asked) * RHO_UNIT) / self.asked.fineness
         with np.errstate(divide="ignore"):
-            return scale / np.sqrt(np.asarray(rho_nano, np.float64))
+            return scale / np.sqrt(np.asarray(weights, np.float64))
+
+    @property
+    def _scale(self) -> float:
+        """Of pure noise at an epsilon of 1, in lattice steps."""
+        asked = self.asked
+        return float(self.space.steps_per_unit) * (1.0 if self.points else asked.sensitivity / asked.fineness)
 
     def estimate(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
         """phi in lattice steps from averaged answers (n, outputs)."""
@@ -104,10 +123,24 @@ class Triple:
         shift = 0.0 if self.asked.fineness == 1 else 0.5
         return (means[:, 0] + shift) / self.asked.fineness
 
-    def half_width(self, rho_nano: NDArray[np.int64], beta: float) -> NDArray[np.float64]:
-        """h: the estimate is off by more with probability at most beta, in lattice steps."""
+    def half_width(
+        self, weights: NDArray[Any], beta: float, paid: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float64]:
+        """h: the estimate is off by more with probability at most beta, in lattice steps.
+
+        `paid` is what the answers cost together, in nano units; noisy points of pure geo-privacy need it.
+        """
         rounding = 0.0 if self.points or self.asked.fineness == 1 else 0.5 / self.asked.fineness
-        return self.sigma(rho_nano) * reach(self.dimension, beta, self.width) + rounding
+        if not self.pure:
+            return self.sigma(weights) * reach(self.dimension, beta, self.width) + rounding
+        mean, spread = pure_reach(self.dimension if self.points else 0, beta)
+        known = np.asarray(weights, np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = spread / np.sqrt(known)
+            if mean:
+                assert paid is not None
+                found += mean * (paid / EPSILON_UNIT) / known
+        return self._scale * found + rounding
 
 
 @dataclass(frozen=True)
@@ -119,7 +152,7 @@ class Rounds:
     count : int
         c. One round asks everybody once: no elimination.
     split : str
-        ``doubling`` or ``even``: see `fcstream.local.widths.split`.
+        ``doubling``, ``steep`` or ``even``: see `fcstream.local.widths.split`.
     beta : float
         Probability that anybody is sorted wrongly.
     confidence : str
@@ -160,11 +193,11 @@ class Transcript:
     parts : int64 (n, c)
         What each round costs each of them, fixed before the first.
     consumed : int64 (n,)
-        rho in nano units that each was charged, answered or not.
-    known : int64 (n,)
-        rho behind the answers that came.
+        rho or epsilon in nano units that each was charged, answered or not.
+    known : int64 or float64 (n,)
+        Weights of the answers that came: their rho, or of pure ones epsilon**2.
     sums : float64 (n, outputs)
-        Answers, weighted by their costs.
+        Answers, times their weights.
     state : int8 (n,)
         1: phi below the lower threshold (S1); 2: above the upper one (S0); 0: still in G; 3: did not answer.
     rounds : int
@@ -174,7 +207,7 @@ class Transcript:
     who: NDArray[np.int64]
     parts: NDArray[np.int64]
     consumed: NDArray[np.int64]
-    known: NDArray[np.int64]
+    known: NDArray[Any]
     sums: NDArray[np.float64]
     state: NDArray[np.int8]
     rounds: int = 0
@@ -188,8 +221,17 @@ class Transcript:
     def means(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Averaged answers of some rows; those without any stand as 0."""
         found = self.sums[rows]
-        found /= np.maximum(self.known[rows], 1)[:, None]
+        weights = self.known[rows]
+        found /= np.where(weights > 0, weights, 1)[:, None]
         return np.asarray(found)
+
+    def estimates(self, triple: Triple, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """phi of some rows in lattice steps; a few rows at a time, so that wide answers stay in the cache."""
+        out, block = np.empty(len(rows)), max(1, _BLOCK // self.sums.shape[1])
+        for start in range(0, len(rows), block):
+            part = slice(start, start + block)
+            out[part] = triple.estimate(self.means(rows[part]))
+        return out
 
     @property
     def saving(self) -> float:
@@ -238,13 +280,16 @@ def smallest(k: int) -> Judge:
 
 
 def _add(
-    sums: NDArray[np.float64], rows: NDArray[np.int64], costs: NDArray[np.int64], values: NDArray[np.int64]
+    sums: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    weights: NDArray[Any],
+    values: NDArray[np.int64],
 ) -> None:
     kernels = _kernels()
     if kernels is None:
-        sums[rows] += costs[:, None] * values.astype(np.float64)
+        sums[rows] += weights[:, None] * values.astype(np.float64)
     else:
-        kernels.add_answers(sums, rows, costs, values)
+        kernels.add_answers(sums, rows, weights, values)
 
 
 def eliminate(
@@ -267,7 +312,7 @@ def eliminate(
         Its round and function are set here.
     triple : Triple
     budgets : int64 (n,)
-        What each of `who` may be charged for the whole query: rho in nano units.
+        What each of `who` may be charged for the whole query: rho in nano units, or epsilon for a pure triple.
     rounds : Rounds
     judge : callable
         `non_interactive` or `smallest`.
@@ -289,12 +334,19 @@ def eliminate(
     n = len(who)
     if len(budgets) != n:
         raise ConfigError(f"must be one for each of {n} respondents, got {len(budgets)}", "budgets")
+    if n > 1 and bool((np.diff(np.sort(who)) == 0).any()):
+        raise ConfigError("must name each respondent once: whoever is there twice would be charged once", "who")
     triple.space.check(triple.asked)
     triple.space.check(triple.phi)
+    if triple.pure:
+        if triple.points and not triple.space.is_euclidean:
+            raise ConfigError("must be noisy values, or cost rho: points here are no places", "method")
+        triple.space.check_pure(triple.asked)
     parts = split(budgets, rounds.count, rounds.split)
     sums, state = np.zeros((n, triple.dimension)), np.zeros(n, np.int8)
-    found = Transcript(who, parts, np.zeros(n, np.int64), np.zeros(n, np.int64), sums, state)
-    asked = replace(question, space=triple.space, function=triple.asked)
+    known: NDArray[Any] = np.zeros(n, np.float64 if triple.pure else np.int64)
+    found = Transcript(who, parts, np.zeros(n, np.int64), known, sums, state)
+    asked = replace(question, space=triple.space, function=triple.asked, pure=triple.pure)
     for j in range(rounds.count):
         left = found.rows(Transcript.LEFT)
         if len(left) <= enough:
@@ -307,12 +359,12 @@ def eliminate(
         found.consumed[rows] += costs  # charged, whatever comes back
         answered, values = respondents.ask(replace(asked, round=j + 1), who[rows], costs)
         found.state[rows[~answered]] = Transcript.SILENT
-        heard, paid = rows[answered], costs[answered]
-        found.known[heard] += paid
-        _add(found.sums, heard, paid, values)
+        heard, weights = rows[answered], triple.weigh(costs[answered])
+        found.known[heard] += weights
+        _add(found.sums, heard, weights, values)
         left = found.rows(Transcript.LEFT)
         left = left[found.known[left] > 0]
-        phi = triple.estimate(found.means(left))
-        h = triple.half_width(found.known[left], rounds.level(n, len(left)))
+        phi = found.estimates(triple, left)
+        h = triple.half_width(found.known[left], rounds.level(n, len(left)), found.consumed[left])
         found.state[left] = judge(left, phi, h)
     return found

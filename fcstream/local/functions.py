@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ConfigError
+from .noise import _kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,15 +26,6 @@ MOST_FINENESS = 2**16
 _SAFE = 2**62
 _MOST_TURNED = 64  # checking a matrix takes the cube of it
 _WIDE = 8  # columns one by one below, row by row above
-
-
-@functools.cache
-def _kernels() -> Any:
-    try:
-        from .._kernels import local
-    except ImportError:
-        return None
-    return local
 
 
 @dataclass(frozen=True)
@@ -173,15 +166,19 @@ class Distance(_Rounded):
 
     def estimate(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
         if len(self.to) > _WIDE:
-            to, squares = np.array(self.to, np.float64), np.empty(len(means))
-            for start in range(0, len(means), 512):
-                gap = means[start : start + 512] - to
-                squares[start : start + 512] = np.einsum("ij,ij->i", gap, gap)
+            to, squares = self._place, np.empty(len(means))
+            for start in range(0, len(means), 64):
+                gap = means[start : start + 64] - to
+                squares[start : start + 64] = np.einsum("ij,ij->i", gap, gap)
             return np.asarray(np.sqrt(squares))
         total = np.zeros(len(means))
         for k, t in enumerate(self.to):
             total += (means[:, k] - t) ** 2
         return np.sqrt(total)
+
+    @functools.cached_property
+    def _place(self) -> NDArray[np.float64]:
+        return np.array(self.to, np.float64)
 
     def as_dict(self) -> dict[str, Any]:
         return {"kind": "distance", "to": list(self.to), "parts": self.parts}
@@ -410,7 +407,7 @@ class Named(_Rounded):
 
     Privacy
     -------
-    The owner promises that phi is 1-Lipschitz; nothing can check that.
+    The owner promises that phi is 1-Lipschitz and never fails; nothing can check that.
 
     Source
     ------
@@ -432,7 +429,7 @@ class Named(_Rounded):
 
     def evaluate(self, point: Sequence[int]) -> tuple[int, ...]:
         assert self.of is not None
-        return (self.of(point),)
+        return (operator.index(self.of(point)),)  # a fraction would be published as it is: noise is whole
 
     def as_dict(self) -> dict[str, Any]:
         return {"kind": "named", "name": self.name, "parts": self.parts}

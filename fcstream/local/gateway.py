@@ -6,13 +6,12 @@ A message asks many devices one question, each for its own price; the reply list
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..errors import ConfigError
+from ..errors import ConfigError, LedgerError
 from .device import LocalFilter, answer_all
 from .elimination import Question
 from .questions import Ask, canonical, decoded, refused
@@ -27,12 +26,22 @@ _PRICES = ("rho_nano", "epsilon_nano")
 
 
 class Gateway:
-    """Answers messages for the devices it holds, one message at a time.
+    """Answers messages for the devices it holds; may be called from several threads.
 
     Parameters
     ----------
     devices : iterable of LocalFilter
-        They share a journal; each has a name of its own.
+        Best with one journal for all; each has a name of its own.
+
+    Attributes
+    ----------
+    failed : bool
+        A journal could not be written: devices must be opened again.
+
+    Raises
+    ------
+    ConfigError
+        Two devices have one name.
 
     Privacy
     -------
@@ -40,8 +49,11 @@ class Gateway:
     """
 
     def __init__(self, devices: Iterable[LocalFilter]) -> None:
-        self._devices = {device.name: device for device in devices}
-        self._lock = threading.Lock()
+        held = list(devices)
+        self._devices = {device.name: device for device in held}
+        if len(self._devices) < len(held):
+            raise ConfigError("must have a name of its own each", "devices")
+        self.failed = False
 
     @property
     def names(self) -> list[str]:
@@ -55,16 +67,41 @@ class Gateway:
         LedgerError
             The journal cannot be written: nothing leaves.
         """
-        try:
-            found = decoded(message, LARGEST)
-            batch, asks = _asks(found)
-        except ConfigError as error:
-            return refused("malformed", detail=str(error))
+        return self.answer_many([message])[0]
+
+    def answer_many(self, messages: Sequence[bytes]) -> list[bytes]:
+        """`answer` for messages that wait: two durable writes for all of them together.
+
+        Raises
+        ------
+        LedgerError
+            As `answer`.
+        """
+        read = [_read(message) for message in messages]
+        asks = [entry for found in read if not isinstance(found, bytes) for entry in found[1]]
         known = [(self._devices[name], ask) for name, ask in asks if name in self._devices]
-        with self._lock:
+        try:
             replies = iter(answer_all(known))
-        said = [next(replies) if name in self._devices else b"null" for name, _ in asks]
-        return b'{"batch":%s,"replies":[%s]}' % (json.dumps(batch).encode(), b",".join(said))
+        except LedgerError:
+            self.failed = True
+            raise
+        said = []
+        for found in read:
+            if isinstance(found, bytes):
+                said.append(found)
+                continue
+            batch, mine = found
+            bodies = [next(replies) if name in self._devices else b"null" for name, _ in mine]
+            said.append(b'{"batch":%s,"replies":[%s]}' % (json.dumps(batch).encode(), b",".join(bodies)))
+        return said
+
+
+def _read(message: bytes) -> tuple[str, list[tuple[str, Ask]]] | bytes:
+    """What a message asks, or the refusal."""
+    try:
+        return _asks(decoded(message, LARGEST))
+    except ConfigError as error:
+        return refused("malformed", detail=str(error))
 
 
 def _asks(found: Any) -> tuple[str, list[tuple[str, Ask]]]:
@@ -149,7 +186,7 @@ class Remote:
         for gateway, places in groups.items():
             for start in range(0, len(places), self._batch):
                 self._number += 1
-                waiting[f"{ask.query}/{ask.round}/{self._number}"] = gateway, places[start : start + self._batch]
+                waiting[f"{ask.query[:100]}/{ask.round}/{self._number}"] = gateway, places[start : start + self._batch]
         bodies = {
             batch: (
                 gateway,

@@ -1,121 +1,373 @@
-"""Where a device writes what it has spent and answered, before an answer leaves. One file that only grows."""
+"""Where devices write what they have spent and answered, before an answer leaves: one file, chained by hashes.
+
+A line is a transaction: 64 hex digits that bind it to all lines before it, and JSON (see `accounts`). `PATH-witness`
+remembers how far the file came, so that an older copy of it is refused. When much of the file is about queries that
+were dropped, a new file with the same sums takes its place.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import hashlib
 import json
 import os
-import zlib
-from collections.abc import Iterable, Sequence
+import threading
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from ..errors import LedgerDamaged, LedgerError, LedgerInUse
+from ..errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from ..ledgers.witness import Witness
+from .accounts import Accounts, Charge, Reply, charging, sealing
 
+KEEP = 1000
+"""Queries whose answers are given again; the oldest is forgotten when another one comes."""
+_SMALL = 2**18  # bytes below which a file is left as it is
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-class Journal(Protocol):
-    """Lines that are durable when `append` returns."""
-
-    def lines(self, device: str) -> Iterable[dict[str, Any]]:
-        """What was written about a device before the journal was opened, in order; asked once for each device."""
-        ...
-
-    def append(self, lines: Sequence[dict[str, Any]]) -> None:
-        """Write lines; all of them are durable when this returns."""
-        ...
-
-    def close(self) -> None: ...
+def link(before: bytes, text: bytes) -> bytes:
+    """The hash that binds a line to those before it."""
+    return hashlib.sha256(before + text).digest()
 
 
-class MemoryJournal:
-    """Forgets everything with the process: for tests and simulations."""
+class Journal:
+    """The devices' accounts in memory: for tests and simulations, and what a file adds itself to.
 
-    def __init__(self) -> None:
-        self.written: list[dict[str, Any]] = []
+    Parameters
+    ----------
+    keep : int
+        Of how many queries, the newest ones, answers are given again. Public: whether a question is too old must not
+        depend on anybody's data.
 
-    def lines(self, device: str) -> Iterable[dict[str, Any]]:
-        return [line for line in self.written if line["device"] == device]
+    Raises
+    ------
+    LedgerError
+        On every call after a write failed, and in a process that was forked off: only opening it again tells what is
+        on disk.
+    """
 
-    def append(self, lines: Sequence[dict[str, Any]]) -> None:
-        self.written += lines
+    def __init__(self, keep: int = KEEP) -> None:
+        if keep < 1:
+            raise ConfigError(f"must be at least 1, got {keep}", "keep")
+        self.lock = threading.RLock()
+        self.keep = keep
+        self.accounts = Accounts()
+        self._pid = os.getpid()
+        self._failed = self._closed = False
+        self._names: set[str] = set()
+        self._budget: dict[str, Any] | None = None  # of the devices that are here
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return "the journal"
+
+    def enter(self, device: str, budget: Mapping[str, Any]) -> int:
+        """A device comes; returns what it has spent, in nano units of its budget.
+
+        Raises
+        ------
+        LedgerInUse
+            One of this name is there: two would share one budget without knowing of each other.
+        LedgerMismatch
+            The journal's devices have another budget.
+        """
+        with self.lock:
+            self.check()
+            if device in self._names:
+                raise LedgerInUse(f"{self.place} has a device {device!r} that is in use: give each a name of its own")
+            self._budget = self._budget or self.accounts.budget or dict(budget)
+            if self._budget != dict(budget):
+                raise LedgerMismatch(
+                    f"{self.place} has devices with another budget: what was promised stays promised; give devices "
+                    "with another budget a journal of their own"
+                )
+            self._names.add(device)
+            return self.accounts.tally(device).spent
+
+    def leave(self, device: str) -> None:
+        self._names.discard(device)
+
+    def check(self) -> None:
+        """Raise unless it can be written."""
+        if os.getpid() != self._pid:
+            raise LedgerError(f"{self.place} was opened before a fork: open it in the process that uses it")
+        if self._closed:
+            raise LedgerError(f"{self.place} is closed: open it again")
+        if self._failed:
+            raise LedgerError(f"{self.place} could not be written before: open it again")
+
+    def charge(
+        self, charges: list[Charge], again: list[tuple[str, int, str]], metrics: Mapping[str, Any] | None = None
+    ) -> None:
+        """Note charges, second draws (query, round, device) and new metrics; durable when this returns."""
+        change = charging(charges, again)
+        if metrics:
+            change = {"metrics": dict(metrics)} | change
+        asked = {charge.query for charge in charges} | {query for query, *_ in again}
+        dropped = self.accounts.too_many(asked, self.keep)
+        if dropped:
+            change = {"drop": dropped} | change
+        if self.accounts.budget is None:
+            change = {"open": self._budget} | change
+        self._commit(change)
+
+    def seal(self, replies: list[Reply]) -> None:
+        """Note answers; durable when this returns."""
+        self._commit(sealing(replies))
+
+    def _commit(self, change: dict[str, Any]) -> None:
+        with self.lock:
+            self.check()
+            change = {"at": int(time.time() * 1000)} | change
+            # Until memory and disk say the same; an interrupt in between must not let it go on either. Memory first:
+            # what contradicts it must not be written.
+            self._failed = True
+            self.accounts.follow(change)
+            self._write(change)
+            self._failed = False
+
+    def _write(self, change: Mapping[str, Any]) -> None:
+        """Make a transaction durable."""
 
     def close(self) -> None:
-        pass
+        """Idempotent."""
+        self._closed = True
 
 
-class FileJournal:
-    """One line with a checksum for each write, in one file (mode 0600) which one process holds at a time.
+class MemoryJournal(Journal):
+    """Forgets everything with the process."""
 
-    A last line that was cut off in the middle was never durable, so nothing of it left the device: it is dropped. Any
-    other line that does not fit its checksum is damage, and the device refuses to go on.
+
+class FileJournal(Journal):
+    """A journal in a file (mode 0600) which one process holds at a time.
+
+    A last line that was cut off in the middle was never durable, so nothing of it left a device: it is dropped. Any
+    other line that does not follow from those before it is damage, and the devices refuse to go on.
+
+    Parameters
+    ----------
+    path : path
+    keep : int
+        See `Journal`.
+    sync : bool
+        False: what is written survives the process, but not a loss of power.
 
     Raises
     ------
     LedgerInUse
         Another process, or this one, holds the file.
     LedgerDamaged
-        A line does not fit its checksum.
+        A line does not follow; or the file is older than its witness, or lost.
     LedgerError
         The file cannot be opened, read or written. After a failed write nothing more is written.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, sync: bool = True) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, keep: int = KEEP, sync: bool = True) -> None:
+        super().__init__(keep)
         self.path = Path(path)
         self._sync = sync
-        self._failed = False
+        self._seq, self._chain = 0, b""
+        self._witness = Witness(f"{self.path}-witness")
+        self._file = -1
         try:
-            is_new = not self.path.exists()
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(self._file)
-                raise LedgerInUse(f"{self.path} is held by another process: a device's state has one holder") from None
-            if is_new:
-                folder = os.open(self.path.parent, os.O_RDONLY)
-                os.fsync(folder)
-                os.close(folder)
-            self._found = self._read()
+            self._open()
         except OSError as error:
+            self.close()
             raise LedgerError(f"{self.path} cannot be opened: {error.strerror}") from None
+        except BaseException:
+            self.close()
+            raise
 
-    def _read(self) -> dict[str, list[dict[str, Any]]]:
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    def _open(self) -> None:
+        is_new = not self.path.exists()
+        if is_new:
+            self._witness.check_absence(_REMEDY)
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        _hold(self._file, self.path)
+        if is_new:
+            _sync_folder(self.path)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self._scratch)  # of a compaction that did not come to its end
         with open(self.path, "rb") as file:
             data = file.read()
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data):
-            os.ftruncate(self._file, whole)
+        found = read(data, self.path, self._witness)
+        if found.size < len(data):
+            os.ftruncate(self._file, found.size)
             os.fsync(self._file)
-        found: dict[str, list[dict[str, Any]]] = {}
-        for number, line in enumerate(data[:whole].splitlines(), 1):
-            text = line[9:]
-            if len(line) < 10 or line[:8] != b"%08x" % zlib.crc32(text):
-                os.close(self._file)
-                raise LedgerDamaged(f"{self.path}: line {number} does not fit its checksum: restore the newest copy")
-            for one in json.loads(text):
-                found.setdefault(one["device"], []).append(one)
-        return found
+        self.accounts, self._seq, self._chain = found.accounts, found.seq, found.chain
+        self._size = self._last_size = found.size
 
-    def lines(self, device: str) -> Iterable[dict[str, Any]]:
-        return self._found.pop(device, [])
+    @property
+    def _scratch(self) -> str:
+        return f"{self.path}-new"
 
-    def append(self, lines: Sequence[dict[str, Any]]) -> None:
-        if self._failed:
-            raise LedgerError(f"{self.path} could not be written before: open it again")
-        text = _encode(list(lines)).encode()
-        data = memoryview(b"%08x %s\n" % (zlib.crc32(text), text))
+    def _write(self, change: Mapping[str, Any]) -> None:
+        text = _encode(change).encode()
+        chain = link(self._chain, text)
+        line = chain.hex().encode() + b" " + text + b"\n"
         try:
-            while data:
-                data = data[os.write(self._file, data) :]
+            _write_all(self._file, line)
             if self._sync:
                 os.fsync(self._file)
         except OSError as error:
-            self._failed = True
             raise LedgerError(f"{self.path} cannot be written: {error.strerror}") from None
+        self._seq, self._chain, self._size = self._seq + 1, chain, self._size + len(line)
+        self._witness.note(self._seq, chain)
+
+    def seal(self, replies: list[Reply]) -> None:
+        with self.lock:
+            super().seal(replies)
+            if self._size > 2 * self._last_size + _SMALL:
+                self.compact()
+
+    def compact(self) -> None:
+        """Put a file in place that holds the same sums and no dropped answers; a crash leaves the old one or the new.
+
+        Raises
+        ------
+        LedgerError
+            The new file may be in place without being durable: nothing is answered until it is opened again.
+        """
+        with self.lock:
+            self.check()
+            self._last_size = self._size  # whatever comes: not at once again
+            if self.accounts.budget is None:
+                return
+            try:
+                file, lines = self._write_scratch()
+            except OSError:
+                return  # no room: the old file is as good
+            self._failed = True
+            try:
+                os.replace(self._scratch, self.path)
+                _sync_folder(self.path)
+            except OSError as error:
+                os.close(file)
+                raise LedgerError(f"{self.path} cannot be replaced: {error.strerror}") from None
+            os.close(self._file)
+            self._file = file
+            self._seq, self._chain = self._seq + len(lines), lines[-1]
+            self._size = self._last_size = os.fstat(file).st_size
+            self._witness.note(self._seq, self._chain)
+            self._failed = False
+
+    def _write_scratch(self) -> tuple[int, list[bytes]]:
+        """The new file, held and durable, and the links of its lines."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        file, chain = os.open(self._scratch, flags, 0o600), self._chain
+        links: list[bytes] = []
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # whoever opens it under its new name finds it held
+            for change in self.accounts.compacted(int(time.time() * 1000)):
+                if not links:
+                    change = change | {"follows": [self._seq, chain.hex()]}
+                text = _encode(change).encode()
+                chain = link(chain, text)
+                links.append(chain)
+                _write_all(file, chain.hex().encode() + b" " + text + b"\n")
+            os.fsync(file)
+        except BaseException:
+            os.close(file)
+            with contextlib.suppress(OSError):
+                os.remove(self._scratch)
+            raise
+        return file, links
 
     def close(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        with self.lock:
+            super().close()
+            self._witness.close()
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+
+
+_REMEDY = (
+    "restore the newest one; if there is none, count the budgets of its devices as used up and let them not answer"
+)
+
+
+class Read:
+    """A journal's file, read: its state, the length that is whole, how many transactions led there, the last link."""
+
+    def __init__(self) -> None:
+        self.accounts = Accounts()
+        self.changes: list[tuple[int, dict[str, Any]]] = []
+        self.seq, self.size, self.chain = 0, 0, b""
+
+
+def read(
+    data: bytes, path: Path, witness: Witness, seen: tuple[int, bytes] | None = None, *, all_changes: bool = False
+) -> Read:
+    """Follow a journal's lines, and compare them with what its witness has seen, now or when `seen` was read.
+
+    Raises
+    ------
+    LedgerDamaged
+    """
+    found = Read()
+    links = {0: b""}
+    found.size = data.rfind(b"\n") + 1
+    for number, line in enumerate(_lines(data, found.size), 1):
+        try:
+            text = line[65:]
+            change = json.loads(text)
+            if number == 1 and "follows" in change:
+                found.seq, found.chain = change["follows"][0], bytes.fromhex(change["follows"][1])
+                links = {found.seq: found.chain}
+            found.chain = link(found.chain, text)
+            if line[:65] != found.chain.hex().encode() + b" ":
+                raise ValueError
+            found.accounts.follow(change)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise LedgerDamaged(
+                f"{path} is damaged: line {number} does not follow from those before it: restore the newest copy"
+            ) from None
+        found.seq += 1
+        links[found.seq] = found.chain
+        if all_changes:
+            found.changes.append((found.seq, change))
+    # What the witness saw before a file was made smaller cannot be compared any more.
+    witness.check(found.seq, found.chain, links.get, _REMEDY, seen)
+    return found
+
+
+def _lines(data: bytes, size: int) -> Iterable[bytes]:
+    start = 0
+    while start < size:
+        end = data.index(b"\n", start)
+        yield data[start:end]
+        start = end + 1
+
+
+def _hold(file: int, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Whoever held it may have put another file in its place since it was opened here.
+        is_mine = os.path.samestat(os.fstat(file), os.stat(path))
+    except (BlockingIOError, FileNotFoundError):
+        is_mine = False
+    if not is_mine:
+        raise LedgerInUse(f"{path} is held by another process: a device's state has one holder")
+
+
+def _write_all(file: int, line: bytes) -> None:
+    data = memoryview(line)
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

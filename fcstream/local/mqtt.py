@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ..connectors.tls import distrust, tls_context
@@ -22,6 +23,7 @@ from .gateway import Gateway
 LOG = logging.getLogger("fcstream.local.mqtt")
 _PATIENCE_S = 10.0
 _WAITING = 1000  # messages that a gateway keeps in memory; more stay with the broker
+_AT_ONCE = 8  # messages answered with two durable writes
 
 
 class _Link:
@@ -111,17 +113,28 @@ class MqttGateway:
 
     def _work(self) -> None:
         while (message := self._queue.get()) is not None:
-            topic = getattr(message.properties, "ResponseTopic", "")
-            # Only where replies belong: a question must not make a device publish elsewhere.
-            if not topic.startswith(f"{self._prefix}/reply/") or set(topic) & set("+#"):
-                continue
+            messages = [message]
+            with suppress(queue.Empty):
+                while len(messages) < _AT_ONCE and messages[-1] is not None:
+                    messages.append(self._queue.get_nowait())
+            is_last = messages[-1] is None
+            asked = [message for message in messages if message is not None and self._is_ours(message)]
             try:
-                reply = self._gateway.answer(message.payload)
+                replies = self._gateway.answer_many([message.payload for message in asked])
             except Exception as error:
                 self.failed = error
                 LOG.error("the gateway stops: %s", type(error).__name__)
                 return
-            self._link.publish(topic, reply, getattr(message.properties, "CorrelationData", None))
+            for message, reply in zip(asked, replies, strict=True):
+                batch = getattr(message.properties, "CorrelationData", None)
+                self._link.publish(message.properties.ResponseTopic, reply, batch)
+            if is_last:
+                return
+
+    def _is_ours(self, message: Any) -> bool:
+        """Whether the reply goes where replies belong: a question must not make a device publish elsewhere."""
+        topic = getattr(message.properties, "ResponseTopic", "")
+        return topic.startswith(f"{self._prefix}/reply/") and not set(topic) & set("+#")
 
     def wait(self, stop: threading.Event) -> None:
         """Serve until `stop` is set.

@@ -84,7 +84,7 @@ class Nearest(Query):
         """The numbers; the bound is how much farther the s-th found is than the true s-th nearest, at most."""
         left = found.rows(Transcript.LEFT)
         left = left[found.known[left] > 0]
-        phi = triple.estimate(found.means(left))
+        phi = found.estimates(triple, left)
         order = np.argsort(phi, kind="stable")[: self.k]
         return found.who[left[order]], 2 * error_width(found, triple, rounds) * _step_width(self.space)
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-from pathlib import Path
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..budgets import BudgetSchedule
-from ..errors import ConfigError, LedgerError, LedgerMismatch
+from ..errors import ConfigError, LedgerDamaged
+from ..zcdp import PrivacyLoss
 from .elimination import Question, Respondents, Rounds
 from .queries import Answer, Query
+from .record import QueryLedger, digest, record_of, used_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,13 +102,12 @@ class Series:
         Everybody's budget, how many queries there will be (or that this is not known), and their weights.
     name : str
         Query l has the id ``name-l``: a series that is started again under its name asks what it asked before.
-    path : path, optional
-        Where the books are kept between queries; written atomically.
+    ledger : str, optional
+        ``sqlite:PATH`` or a path: where queries are kept on record; see `QueryLedger` for what is refused.
 
     Raises
     ------
-    LedgerMismatch
-        The books at `path` are those of another series.
+    LedgerMismatch, LedgerDamaged, LedgerInUse, LedgerError
     ConfigError
         An invariant would be broken: weight * capacity <= share <= remaining, used <= share.
 
@@ -122,64 +122,101 @@ class Series:
     """
 
     def __init__(
-        self, respondents: Respondents, schedule: BudgetSchedule, name: str, path: str | os.PathLike[str] | None = None
+        self,
+        respondents: Respondents,
+        schedule: BudgetSchedule,
+        name: str,
+        ledger: str | os.PathLike[str] | None = None,
     ) -> None:
         self.schedule = schedule
         self.name = name
         self.step = 1
-        self._path = None if path is None else Path(path)
-        remaining = self._load(respondents.count)
-        self.account = Account(respondents, schedule.capacity_nano, remaining)
+        self.account = Account(respondents, schedule.capacity_nano)
+        self._ledger: QueryLedger | None = None
+        if ledger is not None:
+            about = {**self._terms(), "devices": respondents.count}
+            self._ledger = QueryLedger(os.fspath(ledger), name, schedule.capacity_nano, about)
+            try:
+                self._follow(self._ledger)
+            except BaseException:
+                self._ledger.close()
+                raise
 
     def shares(self) -> NDArray[np.int64]:
         """What everybody may be charged by the next query."""
         return shares(self.schedule, self.step, self.account.remaining)
 
-    def run(self, query: Query, method: str, rounds: Rounds | None = None) -> Answer:
-        """The next query."""
+    def run(self, query: Query, method: str, rounds: Rounds | None = None, *, pure: bool = False) -> Answer:
+        """The next query. Answers before it count as acknowledged.
+
+        All queries are `pure`, with a schedule of epsilon and without a ledger, or none is.
+        """
+        if pure and self._ledger is not None:
+            raise ConfigError("must be False: ledgers count rho", "pure")
+        rounds = rounds or Rounds()
         before, offered = self.account.remaining.copy(), self.shares()
         own = int(self.schedule.weight(self.step) * self.schedule.capacity_nano)
         if len(offered) and not (own <= int(offered.min()) and bool((offered <= before).all())):
             raise ConfigError("shares must lie between each query's own part and what is left", "schedule")
-        answer = query.run(self.account, f"{self.name}-{self.step}", offered, method, rounds)
-        used = before - self.account.remaining
-        if len(used) and not (int(used.min()) >= 0 and bool((used <= offered).all())):
-            raise ConfigError("a query used more than its share", "query")
+        reserved = PrivacyLoss(self._most(before - offered) - self._most(before))
+        if self._ledger is not None:
+            self._ledger.acknowledge()
+            self._ledger.charge(reserved)
+        try:
+            answer = query.run(self.account, f"{self.name}-{self.step}", offered, method, rounds, pure=pure)
+            used = before - self.account.remaining
+            if len(used) and not (int(used.min()) >= 0 and bool((used <= offered).all())):
+                raise ConfigError("a query used more than its share", "query")
+            if self._ledger is not None:
+                record = record_of(f"{self.name}-{self.step}", query, answer, rounds)
+                grown = self._most(self.account.remaining) - self._most(before)
+                self._ledger.seal(record, self.account.remaining, reserved - PrivacyLoss(grown))
+        except BaseException:
+            self.account.remaining = before  # it is asked again as it was
+            raise
         self.step += 1
-        self._save()
         return answer
+
+    def unpublished(self) -> list[dict[str, Any]]:
+        """What is on record of answers that were not acknowledged: the analyst died before they were shown."""
+        return [] if self._ledger is None else self._ledger.unpublished()
+
+    def acknowledge(self) -> None:
+        """Answers were shown."""
+        if self._ledger is not None:
+            self._ledger.acknowledge()
+
+    def close(self) -> None:
+        """Let go of the ledger. Idempotent."""
+        if self._ledger is not None:
+            self._ledger.close()
+
+    def __enter__(self) -> Series:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _most(self, remaining: NDArray[np.int64]) -> int:
+        """What the most charged device has spent when this is left."""
+        return self.schedule.capacity_nano - int(remaining.min()) if len(remaining) else 0
 
     def _terms(self) -> dict[str, Any]:
         schedule = self.schedule
         weights = None if schedule.weights is None else [str(w) for w in schedule.weights]
-        terms = {"capacity_nano": schedule.capacity_nano, "queries": schedule.queries, "savings": schedule.savings}
-        return terms | {"weights": weights, "name": self.name}
+        return {"queries": schedule.queries, "savings": schedule.savings, "weights": weights}
 
-    def _load(self, count: int) -> NDArray[np.int64] | None:
-        if self._path is None or not self._path.exists():
-            return None
-        try:
-            with np.load(self._path, allow_pickle=False) as found:
-                terms, remaining = json.loads(str(found["terms"])), np.asarray(found["remaining"], np.int64)
-                self.step = int(found["step"])
-        except (OSError, ValueError, KeyError) as error:
-            raise LedgerError(f"{self._path} cannot be read: {type(error).__name__}") from None
-        if terms != self._terms() or len(remaining) != count:
-            raise LedgerMismatch(f"{self._path} belongs to another series: give this one a path of its own")
-        return remaining
-
-    def _save(self) -> None:
-        if self._path is None:
-            return
-        scratch = self._path.with_name(self._path.name + ".new")
-        try:
-            with open(scratch, "wb") as file:
-                np.savez(file, terms=json.dumps(self._terms()), remaining=self.account.remaining, step=self.step)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(scratch, self._path)
-            folder = os.open(self._path.parent, os.O_RDONLY)
-            os.fsync(folder)
-            os.close(folder)
-        except OSError as error:
-            raise LedgerError(f"{self._path} cannot be written: {error.strerror}") from None
+    def _follow(self, ledger: QueryLedger) -> None:
+        """What everybody has left after the queries on record."""
+        for record in ledger.records:
+            try:
+                used = used_by(record, self.shares())
+                left = self.account.remaining - used
+                if record["query"] != f"{self.name}-{self.step}" or digest(left) != record["left"]:
+                    raise ValueError
+            except (ValueError, KeyError, TypeError, zlib.error):
+                raise LedgerDamaged(
+                    f"{ledger.path} is damaged: query {self.step} of {self.name!r} does not add up"
+                ) from None
+            self.account.remaining = left
+            self.step += 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import ConfigError
 from ..noise import Noise
-from ..zcdp import RHO_UNIT, PrivacyLoss
+from ..zcdp import EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss, zcdp_of_geo
 from .device import LocalFilter, answer_all
 from .elimination import Question
 from .questions import Ask, decoded
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Simulation:
-    """Devices with concentrated budgets, in arrays. Draws what real devices that share its noise would draw.
+    """Devices in arrays. Draws what real devices that share its noise would draw.
 
     Parameters
     ----------
     components : mapping
         Space and lattice points, int64 (n, d), by component; n is the same for all.
-    capacity : PrivacyLoss
-        Every device's budget.
+    capacity : PrivacyLoss or DPLoss
+        Every device's budget: concentrated, or pure geo-privacy.
     noise : Noise, optional
         Where the points are real people's, leave it: every noisy value counts as released, whatever is shown of it.
         `SeededEntropy` is for made-up points.
@@ -49,7 +50,7 @@ class Simulation:
     def __init__(
         self,
         components: Mapping[str, tuple[Space, NDArray[np.int64]]],
-        capacity: PrivacyLoss,
+        capacity: PrivacyLoss | DPLoss,
         noise: Noise | None = None,
     ) -> None:
         sizes = {len(points) for _, points in components.values()}
@@ -60,7 +61,7 @@ class Simulation:
         self._components = {
             name: (space, np.ascontiguousarray(points, np.int64)) for name, (space, points) in components.items()
         }
-        self._capacity = capacity.rho_nano
+        self._capacity, self._is_pure = capacity.parts[0], isinstance(capacity, DPLoss)
         self._noise = noise or Noise()
         self._asked: set[tuple[str, int]] = set()
         self.spent = np.zeros(sizes.pop(), np.int64)
@@ -78,17 +79,35 @@ class Simulation:
         self._asked.add(key)
         space, points = self._components[question.component]
         space.check(question.function)
+        if question.pure:
+            space.check_pure(question.function)
         if len(costs):
             for nano in (int(costs.min()), int(costs.max())):
-                space.check_loss(question.function, nano)
-        answered = np.asarray(costs <= self._capacity - self.spent[who])
+                space.check_loss(question.function, nano, question.pure)
+        charged = self._charged(costs, question.pure)
+        if charged is None:
+            return np.zeros(len(who), np.bool_), np.empty((0, question.function.outputs(space.dimension)), np.int64)
+        answered = np.asarray(charged <= self._capacity - self.spent[who])
         if not answered.all():
-            who, costs = who[answered], costs[answered]
-        self.spent[who] += costs
+            who, costs, charged = who[answered], costs[answered], charged[answered]
+        self.spent[who] += charged
         mine = points if len(who) == len(points) else points[who]
-        said = space.draw(self._noise, question.function, RHO_UNIT, costs)
+        if question.pure:
+            said = space.draw_pure(self._noise, question.function, costs)
+        else:
+            said = space.draw(self._noise, question.function, RHO_UNIT, costs)
         said += question.function.evaluate_all(mine)
         return answered, said
+
+    def _charged(self, costs: NDArray[np.int64], pure: bool) -> NDArray[np.int64] | None:
+        """What the losses cost a device's budget; None: a rho has no price in epsilon, so nobody answers."""
+        if pure == self._is_pure:
+            return costs
+        if self._is_pure:
+            return None
+        values, back = np.unique(costs, return_inverse=True)
+        rho = [zcdp_of_geo(Fraction(nano, EPSILON_UNIT)).rho_nano for nano in values.tolist()]
+        return np.array(rho, np.int64)[back]
 
 
 class Fleet:
@@ -123,6 +142,7 @@ def ask_of(question: Question, nano: int) -> Ask:
         question.space.as_dict(),
         question.function.as_dict(),
         nano,
+        question.pure,
     )
 
 

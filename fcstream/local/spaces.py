@@ -18,6 +18,7 @@ import numpy as np
 from ..errors import ConfigError
 from ..lattice import exact
 from ..noise import MAX_VARIANCE, Noise
+from ..zcdp import EPSILON_UNIT
 from .functions import Box, Distance, Function, Mismatches, Named, Outside, Point, Share
 from .noise import MOST_DIMENSIONS, gaussians, lattice_laplace
 
@@ -84,6 +85,11 @@ class Space:
     def as_dict(self) -> dict[str, Any]:
         raise NotImplementedError
 
+    @property
+    def metric(self) -> dict[str, Any]:
+        """What distance 1 is: the kind, and its unit if it has one."""
+        return {key: value for key, value in self.as_dict().items() if key in ("kind", "unit")}
+
     def check(self, function: Function) -> None:
         """Refuse a function that does not belong here; costs nothing and looks at no value."""
         if not isinstance(function, self.allowed):
@@ -111,25 +117,33 @@ class Space:
             scaled = Fraction(math.ceil(scaled * _COARSE), _COARSE)
         return gaussians(noise, scaled.numerator, costs * scaled.denominator, function.outputs(self.dimension))
 
-    def draw_pure(self, noise: Noise, function: Function, epsilon: Fraction) -> NDArray[np.int64]:
-        """Noise for one answer with pure geo-privacy: int64 (outputs,).
+    def draw_pure(self, noise: Noise, function: Function, costs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Noise for answers with pure geo-privacy, for losses of `costs` in nano units of epsilon: int64 (n, outputs).
 
         Privacy
         -------
-        Added to the function's integers it is epsilon per unit of distance, with delta = 0, for all pairs.
+        Row i added to the function's integers is costs[i] / 1e9 in epsilon per unit of distance, with delta = 0, for
+        all pairs.
 
         Source
         ------
         Points in the plane and in space: `lattice_laplace_draw`; all else discrete Laplace (its l1 distance is at
         most `spread` per step).
         """
-        rate = epsilon / self.steps_per_unit
-        if isinstance(function, Point) and self.is_euclidean:
-            return lattice_laplace(noise, rate, self.dimension, 1).ravel()
-        scale = Fraction(self._stretch(function)) / rate
-        if scale.numerator >= 2**55:
-            scale = Fraction(math.ceil(scale * 2**14), 2**14)
-        return noise.discrete_laplace(scale, function.outputs(self.dimension))
+        outputs = function.outputs(self.dimension)
+        out = np.empty((len(costs), outputs), np.int64)
+        order = np.argsort(costs, kind="stable")
+        values, counts = np.unique(costs, return_counts=True)
+        for nano, rows in zip(values.tolist(), np.split(order, np.cumsum(counts)[:-1]), strict=True):
+            rate = Fraction(nano, EPSILON_UNIT) / self.steps_per_unit
+            if isinstance(function, Point) and self.is_euclidean:
+                out[rows] = lattice_laplace(noise, rate, self.dimension, len(rows))
+                continue
+            scale = Fraction(self._stretch(function)) / rate
+            if scale.numerator >= 2**55:
+                scale = Fraction(math.ceil(scale * 2**14), 2**14)
+            out[rows] = noise.discrete_laplace(scale, outputs * len(rows)).reshape(-1, outputs)
+        return out
 
     def check_loss(self, function: Function, nano: int, pure: bool = False) -> None:
         """Refuse a loss that no sampler can serve; costs nothing."""
@@ -164,9 +178,19 @@ class Space:
 def _numbers(value: Any, count: int) -> list[float] | None:
     try:
         found = [float(x) for x in value]
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever a value may be: that it cannot be read must not show
         return None
     return found if len(found) == count and all(math.isfinite(x) for x in found) else None
+
+
+def _items(value: Any) -> list[Any]:
+    """A table's records; a single one, or none, if it is no table."""
+    if value is None:
+        return []
+    try:
+        return [value] if isinstance(value, (str, bytes)) else list(value)
+    except Exception:
+        return [value]
 
 
 @dataclass(frozen=True)
@@ -449,7 +473,10 @@ class Records(Space):
         return (Share,)
 
     def encode(self, value: Any) -> tuple[int, ...]:
-        values = np.asarray([] if value is None else value, np.float64).ravel()
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+            values = value.astype(np.float64).ravel()
+        else:  # each for itself: what one record is must not change how another is read
+            values = np.array([x for item in _items(value) for x in _numbers((item,), 1) or ()], np.float64)
         grid = Euclidean((self.low,), (self.high,), self.step)
         return tuple(grid.encode_all(values[np.isfinite(values)][:, None])[:, 0].tolist())
 

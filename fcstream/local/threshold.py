@@ -62,8 +62,8 @@ class ShareBelow(Query):
     def judge(self) -> Judge:
         return non_interactive(0.0, 0.0)
 
-    def triple(self, method: str, width: str = "quantile") -> Triple:
-        found = super().triple(method, width)
+    def triple(self, method: str, width: str = "quantile", *, pure: bool = False) -> Triple:
+        found = super().triple(method, width, pure=pure)
         if METHODS[method][0]:
             raise ConfigError(f"must be 'BM1' or 'PM1': a table has no noisy points, got {method!r}", "method")
         return found
@@ -84,7 +84,7 @@ class ShareBelow(Query):
             if found.state[row] != Transcript.LEFT:
                 verdicts[row] = bool(found.state[row] == Transcript.INSIDE)
             elif found.known[row] > 0:
-                verdicts[row] = bool(triple.estimate(found.means(np.array([row])))[0] < 0)
+                verdicts[row] = bool(found.estimates(triple, np.array([row]))[0] < 0)
         return (verdicts[0] if len(verdicts) == 1 else verdicts), None
 
     def plan(self, rho: float, method: str = "PM1", rounds: Rounds | None = None) -> Plan:

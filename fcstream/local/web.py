@@ -1,6 +1,7 @@
 """Asking devices over HTTP: an ASGI application for a gateway, and the analyst's side.
 
-``POST /ask`` takes a message and returns the reply; ``GET /live`` says that the process is there.
+``POST /ask`` takes a message and returns the reply; ``GET /live`` says that the process is there (503: its journal
+cannot be written, and it must be started again).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def app(gateway: Gateway) -> Any:
         return Response(reply, media_type="application/json")
 
     async def live(_request: Request) -> Response:
-        return PlainTextResponse("live")
+        return PlainTextResponse("failed", 503) if gateway.failed else PlainTextResponse("live")
 
     return Starlette(routes=[Route("/ask", ask, methods=["POST"]), Route("/live", live)])
 
@@ -59,6 +60,13 @@ def serve(gateway: Gateway, host: str, port: int) -> None:
     uvicorn.run(app(gateway), host=host, port=port, log_level="warning", access_log=False)
 
 
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else: a gateway must not send the token to another place."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 class HttpTransport:
     """The analyst's side; a gateway is the URL of its application, ``http://HOST:PORT``.
 
@@ -70,6 +78,7 @@ class HttpTransport:
 
     def __init__(self, token: str | None = None) -> None:
         self._pool = ThreadPoolExecutor(_AT_ONCE, "fcstream-ask")
+        self._opener = urllib.request.build_opener(_Stay)
         self._headers = {"Content-Type": "application/json"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -88,7 +97,7 @@ class HttpTransport:
     def _post(self, url: str, body: bytes, timeout_s: float) -> bytes | None:
         request = urllib.request.Request(url.rstrip("/") + "/ask", body, self._headers, method="POST")
         try:
-            with urllib.request.urlopen(request, timeout=timeout_s) as response:
+            with self._opener.open(request, timeout=timeout_s) as response:
                 data: bytes = response.read(4 * LARGEST + 1)
                 return data
         except (OSError, urllib.error.URLError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMS = ("quantile", "paper", "subgaussian")
+SPLITS = {"even": (1, 10_000), "doubling": (2, 30), "steep": (8, 10)}
+"""How parts grow, and the most rounds."""
 
 
 def reach(dimension: int, beta: float, form: str = "quantile") -> float:
@@ -45,6 +48,29 @@ def reach(dimension: int, beta: float, form: str = "quantile") -> float:
     return math.sqrt(dimension + 2 * math.sqrt(dimension * log) + 2 * log)
 
 
+@functools.cache
+def pure_reach(dimension: int, beta: float) -> tuple[float, float]:
+    """Factors (a, s) so that averaged noise of pure geo-privacy is longer than a A + s S with probability at most beta.
+
+    Answers of epsilon_1, epsilon_2, ... are averaged with weights w_j in proportion to epsilon_j**2; the noise of each
+    has E exp(t |Z_j|) <= (1 - t / epsilon_j)**-dimension, or for dimension 0, a number with noise of both signs,
+    E exp(t Z_j) <= 1 / (1 - (t / epsilon_j)**2). A is the sum of w_j / epsilon_j, S the root of the sum of its squares.
+
+    Source
+    ------
+    Ours: Chernoff's bound. With x_j = w_j / epsilon_j, -ln(1 - t**2 x**2) and -ln(1 - t x) - t x are convex in x**2
+    and 0 at 0, so that all in one answer is the worst for a given S. On the lattice both hold as they do in the reals:
+    the law of the Euclidean length by Poisson's sum, sum_z exp(-e |z|) e**d increasing in e; discrete Laplace as
+    (cosh a - 1) / (cosh a - cosh t) <= a**2 / (a**2 - t**2).
+    """
+    if not 0 < beta < 1:
+        raise ConfigError(f"must be in (0, 1), got {beta}", "beta")
+    t = (np.arange(4096) + 0.5) / 4096
+    if dimension == 0:
+        return 0.0, float(((math.log(2 / beta) - np.log1p(-t * t)) / t).min())
+    return float(dimension), float(((math.log(1 / beta) - dimension * (np.log1p(-t) + t)) / t).min())
+
+
 def split(rho_nano: NDArray[np.int64], rounds: int, how: str = "doubling") -> NDArray[np.int64]:
     """Parts (n, rounds) of each budget for the rounds of a query; they sum to it exactly.
 
@@ -53,17 +79,18 @@ def split(rho_nano: NDArray[np.int64], rounds: int, how: str = "doubling") -> ND
     rho_nano : int64 (n,)
     rounds : int
     how : str
-        ``even``, or ``doubling``: every part about twice the one before. A budget of few units may have parts of 0:
-        its device is not asked in those rounds.
+        ``even``; ``doubling``: every part about twice the one before; ``steep``: about eight times. A budget of few
+        units may have parts of 0: its device is not asked in those rounds.
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, section 7.
+    Liang and Yi, Adaptive Privacy Budgeting, section 7; ``steep`` is ours, for pure geo-privacy, where rounds together
+    are worth only the root of the sum of their squares.
     """
-    if not 1 <= rounds <= (30 if how == "doubling" else 10_000):
-        raise ConfigError(
-            f"must be in [1, 30] for doubling parts and in [1, 10000] for even ones, got {rounds}", "rounds"
-        )
+    if how not in SPLITS:
+        raise ConfigError(f"must be one of {list(SPLITS)}, got {how!r}", "split")
+    if not 1 <= rounds <= SPLITS[how][1]:
+        raise ConfigError(f"must be in [1, {SPLITS[how][1]}] for {how} parts, got {rounds}", "rounds")
     budgets = np.asarray(rho_nano, np.int64)
     if len(budgets) and int(budgets.min()) < 0:
         raise ConfigError("must be at least 0", "rho_nano")
@@ -71,14 +98,13 @@ def split(rho_nano: NDArray[np.int64], rounds: int, how: str = "doubling") -> ND
         whole, rest = np.divmod(budgets, rounds)
         # The larger parts come last, as in the doubling split.
         return whole[:, None] + (np.arange(rounds)[None, :] >= rounds - rest[:, None])
-    if how != "doubling":
-        raise ConfigError(f"must be 'even' or 'doubling', got {how!r}", "split")
-    total = (1 << rounds) - 1
+    base = SPLITS[how][0]
+    total = (base**rounds - 1) // (base - 1)
     whole, rest = np.divmod(budgets, total)
     so_far = np.zeros(len(budgets), np.int64)
     parts = np.empty((len(budgets), rounds), np.int64)
     for j in range(rounds):
-        share = (1 << (j + 1)) - 1
+        share = (base ** (j + 1) - 1) // (base - 1)
         now = whole * share + rest * share // total
         parts[:, j] = now - so_far
         so_far = now

@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..history import Point, moment
-from ..ledgers.base import TOTAL_BLOCK, worst
-from ..reports import Reading, Report
-from ..zcdp import PrivacyLoss
+from ..ledgers.base import TOTAL_BLOCK
+from ..reports import Reading, Report, amount, worst_of
+from ..zcdp import DPLoss
 from .base import picture
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _WHOSE = {
     "event": "each pane",
     "stream": "the stream",
     "user": "somebody with a record in every window",
+    "device": "the most charged device",
     TOTAL_BLOCK: "all windows together",
 }
 _DASHES = (0, (5, 3))
@@ -60,18 +61,21 @@ def _draw(left: Axes, right: Axes, reading: Reading, panes: Sequence[Point]) -> 
     is_panes = reading.block == "event"
     edges, spent = _stairs(panes, gaps=True) if is_panes else _stairs(reading.curve, gaps=False)
     whose = _WHOSE[reading.block]
-    _panel(left, edges, [loss.rho for loss in spent], reading.capacity.rho, is_panes, _SPENT)
-    left.set_title(f"rho spent by {whose}", loc="left")
-    _legend(left, _SPENT, "spent", f"guarantee, for ever: rho {reading.capacity.rho:.6g}")
+    _panel(left, edges, [amount(loss) for loss in spent], amount(reading.capacity), is_panes, _SPENT)
+    is_pure = isinstance(reading.capacity, DPLoss)
+    name = "epsilon" if is_pure else "rho"
+    left.set_title(f"{name} spent by {whose}", loc="left")
+    _legend(left, _SPENT, "spent", f"guarantee, for ever: {name} {amount(reading.capacity):.6g}")
     bounds = [reading.realized_loss_bound(loss) for loss in spent]
     _panel(right, edges, bounds, reading.guarantee, is_panes, _BOUND)
-    right.set_title(f"epsilon of {whose}", loc="left")
+    right.set_title(f"epsilon of {whose}" + (" at distance 1" if reading.block == "device" else ""), loc="left")
     told = f"{reading.guarantee:.3g} at delta {reading.delta:g}" if math.isfinite(reading.guarantee) else "unbounded"
-    bound = f"realized loss bound: ever exceeded with probability at most {reading.failure:g}"
+    chance = "never" if is_pure else f"ever exceeded with probability at most {reading.failure:g}"
+    bound = f"realized loss bound: {chance}{' exceeded' if is_pure else ''}"
     _legend(right, _BOUND, bound, f"guarantee, for ever: epsilon {told}")
 
 
-def _stairs(points: Sequence[Point], *, gaps: bool) -> tuple[list[float], list[PrivacyLoss]]:
+def _stairs(points: Sequence[Point], *, gaps: bool) -> tuple[list[float], list[Any]]:
     """Steps and their edges in days since 1970, one edge more than steps; a point holds until the next one.
 
     With `gaps` it holds for a pane's width only. Where points are many, a step shows the largest of its points.
@@ -80,17 +84,17 @@ def _stairs(points: Sequence[Point], *, gaps: bool) -> tuple[list[float], list[P
     if not points:
         return [], []
     times = [point.time_ms for point in points]
-    width = min((later - earlier for earlier, later in pairwise(times)), default=_MINUTE_MS)
-    stride = -(-len(points) // MOST_POINTS)
-    edges, steps = [times[0] - width], [PrivacyLoss()]
+    width = max(1, min((later - earlier for earlier, later in pairwise(times)), default=_MINUTE_MS))
+    stride, nothing = -(-len(points) // MOST_POINTS), points[0].spent * 0
+    edges, steps = [times[0] - width], [nothing]
     for k in range(0, len(points), stride):
         group = points[k : k + stride]
         edges.append(group[0].time_ms)
-        steps.append(worst([point.spent for point in group]))
+        steps.append(worst_of((point.spent for point in group), nothing))
         after = times[k + stride] if k + stride < len(times) else None
         if gaps and after is not None and after > times[min(k + stride, len(times)) - 1] + width:
             edges.append(group[-1].time_ms + width)
-            steps.append(PrivacyLoss())
+            steps.append(nothing)
     edges.append(times[-1] + width)
     return [edge / _DAY_MS for edge in edges], steps
 

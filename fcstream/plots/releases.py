@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colors, which most kinds of color blindness leave apart.
 _VALUE, _TRUTH, _COUNT, _REFUSED = "#0072B2", "#D55E00", "#009E73", "#555555"
 _MARKS = {"too_few": "v", "budget_exhausted": "X", "interrupted": "s", "no_radius": "D"}
+_PLACED = {"centers": "centers", "mixtures": "means of components"}
 _WIDTHS = 2.0
 """Standard deviations of noise that bands and ellipses show."""
 _DAY_MS = 86_400_000
@@ -37,7 +38,8 @@ def plot_releases(series: Series, path: str) -> None:
 
     Means, counts and variances: a line per feature with a band of two standard deviations of its noise; for two
     features also the path of the mean with the ellipses of its noise. Quantiles: a fan. Histograms: a heat map.
-    Centers: their places. Refused windows are shaded, with a mark for each reason.
+    Centers and mixtures: their places, of mixtures with the components' own width. Refused windows are shaded, with a
+    mark for each reason.
 
     Parameters
     ----------
@@ -55,8 +57,8 @@ def plot_releases(series: Series, path: str) -> None:
     first, released = series.first, series.released
     if any(moment(release.window_close_ms) is None for release in series.releases):
         raise ConfigError("must lie between the years 1 and 9999 to be drawn", "RELEASES")
-    rank = np.ndim(released[0].value or []) if released else 1
-    if rank == 2 and first.kind == "centers":
+    rank = _rank(released[0].value or []) if released else 1
+    if rank == 2 and first.kind in _PLACED:
         _centers(series, path)
     elif rank != 1:
         raise ConfigError(f"of kind {first.kind!r} have no picture", "RELEASES")
@@ -66,6 +68,11 @@ def plot_releases(series: Series, path: str) -> None:
         _fan(series, path)
     else:
         _lines(series, path)
+
+
+def _rank(value: Any) -> int:
+    """How deep lists lie in each other; those of tables differ in length."""
+    return 1 + _rank(value[0] if value else None) if isinstance(value, list) else 0
 
 
 # -- one picture each ----------------------------------------------------------------------------------------------
@@ -168,7 +175,7 @@ def _centers(series: Series, path: str) -> None:
                     at.append(x)
                     values.append(float(center[k]))
                     errors.append(_WIDTHS * _deviation(sigma[k]) if release.sigma else 0.0)
-            what = f"centers, with {_WIDTHS:g} standard deviations of their noise"
+            what = f"{_PLACED[series.first.kind]}, with {_WIDTHS:g} standard deviations of their noise"
             axes.errorbar(at, values, errors, fmt="o", markersize=4, color=_VALUE, elinewidth=1.2, label=what)
             truth = [(t, float(c[k])) for t, value in sorted(series.truth.items()) for c in value]
             _truth(axes, series, truth, joined=False)
@@ -275,7 +282,8 @@ def _path(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> None
     stride = -(-len(released) // MOST_ELLIPSES)
     for release, x in list(zip(released, when, strict=True))[::stride]:
         if release.sigma is not None:
-            _ellipse(axes, release.value or [], release.sigma, dots.to_rgba(x))
+            noise = np.diag([_deviation(s) ** 2 for s in release.sigma])
+            _ellipse(axes, release.value or [], noise, dots.to_rgba(x))
     truth = [series.truth[r.window_open_ms] for r in released if r.window_open_ms in series.truth]
     if truth:
         axes.plot(*np.array(truth, float).T, color=_TRUTH, linewidth=1.0, linestyle=(0, (4, 2)), zorder=2)
@@ -303,7 +311,10 @@ def _places(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> No
     for release in series.released[::-1][::stride]:
         at = (release.window_open_ms + release.window_close_ms) / 2 / _DAY_MS
         for center, sigma in zip(release.value or [], release.sigma or [], strict=False):
-            _ellipse(axes, center, sigma, dots.to_rgba(at))
+            _ellipse(axes, center, np.diag([_deviation(s) ** 2 for s in sigma]), dots.to_rgba(at))
+        own = (release.parts or {}).get("covariances") or []
+        for center, covariance in zip(release.value or [], own, strict=False):
+            _ellipse(axes, center, np.array(covariance, float), dots.to_rgba(at), "--")
     truth = [center for value in series.truth.values() for center in value]
     if truth:
         axes.plot(*np.array(truth, float).T, linestyle="none", marker="x", color=_TRUTH, markersize=6, label="truth")
@@ -317,23 +328,28 @@ def _places(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> No
             label=f"refused: {reason} ({times})",
         )
     axes.set(xlabel=labels[0], ylabel=labels[1])
-    axes.set_title(f"centers, with ellipses of {_WIDTHS:g} standard deviations of their noise", loc="left")
+    dashed = "" if series.first.kind == "centers" else f"; dashed: {_WIDTHS:g} of their own"
+    what = f"{_PLACED[series.first.kind]}, with ellipses of {_WIDTHS:g} standard deviations of their noise"
+    axes.set_title(what + dashed, loc="left")
     axes.grid(color="#E6E6E6", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.margins(0.08)
     _time_bar(figure, axes, dots, series.released)
 
 
-def _ellipse(axes: Axes, center: list[Any], sigma: list[Any], color: Any) -> None:
+def _ellipse(axes: Axes, center: list[Any], covariance: NDArray[np.float64], color: Any, line: str = "-") -> None:
+    """Where a Gaussian of this covariance (2, 2) mostly lies; nothing for a flat one."""
     from matplotlib.patches import Ellipse
 
-    if all(map(_deviation, sigma)):
-        width, height = (2 * _WIDTHS * float(s) for s in sigma)
+    squares, vectors = np.linalg.eigh(covariance)
+    if squares[0] > 0:
+        width, height = (2 * _WIDTHS * np.sqrt(squares)).tolist()
+        angle = math.degrees(math.atan2(vectors[1, 0], vectors[0, 0]))
         place = (float(center[0]), float(center[1]))
-        axes.add_patch(Ellipse(place, width, height, facecolor="none", edgecolor=color, linewidth=1.1, zorder=2))
-        axes.update_datalim(
-            [(place[0] - width / 2, place[1] - height / 2), (place[0] + width / 2, place[1] + height / 2)]
-        )
+        style: dict[str, Any] = {"facecolor": "none", "edgecolor": color, "linewidth": 1.1, "linestyle": line}
+        axes.add_patch(Ellipse(place, width, height, angle=angle, zorder=2, **style))
+        far = _WIDTHS * np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        axes.update_datalim([np.array(place) - far, np.array(place) + far])
 
 
 def _time_bar(figure: Figure, axes: Axes, dots: Any, released: list[Release]) -> None:

@@ -34,6 +34,35 @@ def _no_stages(loss: PrivacyLoss) -> None:
     """For callers that paid for the whole."""
 
 
+def in_parts(start: Start) -> Callable[[], Start]:
+    """What starts the stages of parts that a record is in one of: gives each part a `start` of its own.
+
+    Privacy
+    -------
+    Every part has the same stages. A stage is paid once, when the first part starts it: a record's own part costs no
+    more than that, and the others do not know of it.
+
+    Source
+    ------
+    Parallel composition, stage by stage.
+    """
+    begun = 0
+
+    def part() -> Start:
+        done = 0
+
+        def begin(stage: PrivacyLoss) -> None:
+            nonlocal begun, done
+            done += 1
+            if done > begun:
+                begun = done
+                start(stage)
+
+        return begin
+
+    return part
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A private point: where, how noisy, from how many. In lattice steps; all of it released."""

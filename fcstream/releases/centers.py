@@ -1,11 +1,11 @@
-"""``kind = "centers"``: centers of a window's clusters, as a release."""
+"""``kind = "centers"``: centers of a window's clusters, as a release; and what kinds about clusters have in common."""
 
 from __future__ import annotations
 
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..errors import ConfigError
 from ..lattice import Grid, Lattice
@@ -15,6 +15,7 @@ from ..zcdp import PrivacyLoss
 from .base import Answer, Counter, Forecast, Mechanism, MechanismBase, Notes, Outcome
 from .cluster_plan import BallPlan, Choice, ClusterJob
 from .clusters import Centers
+from .ktuples import BallCenters
 from .options import Options, Setting
 from .tuples import TupleAverage
 
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     from ..noise import Noise
 
 
-class CentersOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``kind = "centers"``: k centers, for clusters that are well apart.
+Made = TypeVar("Made", bound="ClusterRelease")
+
+
+class ClusterOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The keys of all kinds about clusters.
 
     `center` stands in the features' own (transformed) units, by default the middle of their ranges; `ball`, `radius`,
     `radius_min` and `spread` are distances in scaled units, as of a mean's `radius`. Without `ball` it reaches the
@@ -33,11 +37,11 @@ class CentersOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     Privacy
     -------
-    See `CentersRelease`.
+    See the kinds.
 
     Source
     ------
-    See `CentersRelease`.
+    See the kinds.
     """
 
     k: int
@@ -48,47 +52,75 @@ class CentersOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=T
     radius: float | str = "histogram"
     radius_min: float | None = None
     tuples: int | None = None
+
+    always: ClassVar[tuple[str, ...]] = ("kind", "rho", "k", "delta")
+
+    def job(self, setting: Setting, size_hint: int, **more: Any) -> ClusterJob:
+        """What the keys say, for the records that tuples are made of; `more` of `ClusterJob`."""
+        if self.k < 1:
+            raise ConfigError(f"must be at least 1, got {self.k}", "release.k")
+        if isinstance(self.radius, str) and self.radius not in ("histogram", "search"):
+            raise ConfigError(f"must be 'histogram', 'search' or a number, got {self.radius!r}", "release.radius")
+        for name, value in (("ball", self.ball), ("radius_min", self.radius_min), ("spread", more.get("spread"))):
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ConfigError(f"must be a positive number, got {value}", f"release.{name}")
+        low, high = _corners(setting.grid)
+        center = _middle(self.center, setting.grid)
+        reach = math.dist([max(c - a, b - c) for a, b, c in zip(low, high, center, strict=True)], [0.0] * len(low))
+        return ClusterJob(
+            self.k,
+            center,
+            reach if self.ball is None else self.ball,
+            size_hint,
+            self.oracle,
+            self.radius,
+            self.radius_min,
+            self.tuples,
+            method=self.method,
+            **more,
+        )
+
+
+def checked(release: Made) -> Made:
+    """A release that can work; what cannot is refused now, at the key's place.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    Ours.
+    """
+    try:
+        _ = release.average, release.choice
+    except ConfigError as error:
+        place = error.place if error.place.startswith(("release", "lattice")) else f"release.{error.place}"
+        raise ConfigError(str(error).removeprefix(f"{error.place}: "), place) from None
+    return release
+
+
+class CentersOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "centers"``: k centers, for clusters that are well apart; see `ClusterOptions`.
+
+    Privacy
+    -------
+    See `CentersRelease`.
+
+    Source
+    ------
+    See `CentersRelease`.
+    """
+
     spread: float | None = None
     fallback: str | None = None
     fallback_share: float = 0.1
     delta: float = 0.0
 
-    always: ClassVar[tuple[str, ...]] = ("kind", "rho", "k", "delta")
-
     def build(self, setting: Setting) -> CentersRelease:
-        if self.k < 1:
-            raise ConfigError(f"must be at least 1, got {self.k}", "release.k")
-        if isinstance(self.radius, str) and self.radius not in ("histogram", "search"):
-            raise ConfigError(f"must be 'histogram', 'search' or a number, got {self.radius!r}", "release.radius")
-        loss, grid = self.approximate_loss(self.delta), setting.grid
-        for name in ("ball", "radius_min", "spread"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"must be a positive number, got {value}", f"release.{name}")
-        low, high = _corners(grid)
-        center = _middle(self.center, grid)
-        reach = math.dist([max(c - a, b - c) for a, b, c in zip(low, high, center, strict=True)], [0.0] * len(low))
-        job = ClusterJob(
-            self.k,
-            center,
-            reach if self.ball is None else self.ball,
-            self.guess(),
-            self.oracle,
-            self.radius,
-            self.radius_min,
-            self.tuples,
-            self.spread,
-            self.fallback,
-            self.fallback_share,
-            method=self.method,
-        )
-        release = CentersRelease(loss, job, grid.lattice)
-        try:
-            _ = release.inner, release.choice  # refuses what cannot work, now
-        except ConfigError as error:
-            place = error.place if error.place.startswith(("release", "lattice")) else f"release.{error.place}"
-            raise ConfigError(str(error).removeprefix(f"{error.place}: "), place) from None
-        return release
+        loss = self.approximate_loss(self.delta)
+        more = {"spread": self.spread, "fallback": self.fallback, "fallback_share": self.fallback_share}
+        return checked(CentersRelease(loss, self.job(setting, self.guess(), **more), setting.grid.lattice))
 
 
 def _corners(grid: Grid) -> tuple[list[float], list[float]]:
@@ -112,17 +144,19 @@ def _middle(center: list[float] | None, grid: Grid) -> tuple[float, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _built(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> tuple[Centers, Choice]:
+def _built(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> Centers:
     """Planning takes a while, and savings and plans ask again and again."""
-    return job.mechanism(loss, lattice), job.choose(loss - PrivacyLoss(job.fallback_rho(loss)), lattice)
+    return job.mechanism(loss, lattice)
+
+
+@functools.lru_cache(maxsize=64)
+def _chosen(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> Choice:
+    return job.choose(loss - PrivacyLoss(job.fallback_rho(loss)), lattice)
 
 
 @dataclass(frozen=True)
-class CentersRelease(MechanismBase):
-    """Centers of a window's clusters: value and sigma are k lists with a number per feature.
-
-    ``parts`` holds ``counts``, the noisy number of records of each center, and ``tuples``, the noisy number of shards
-    that agreed (null where that is not known, as for a fallback).
+class ClusterRelease(MechanismBase):
+    """What kinds of releases about clusters have in common: value and sigma are k lists with a number per feature.
 
     Parameters
     ----------
@@ -132,60 +166,43 @@ class CentersRelease(MechanismBase):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. (rho, delta)-zCDP, see `Centers`. A window whose shards do not agree is
-    refused (``no_match``; ``no_radius`` where not even their scale is clear), which gives back what was not started.
-    Shard coins are drawn once per record: when the window closes, or when the record comes for an oracle that learns
-    meanwhile (``minibatch``, tumbling windows).
+    Says nothing of its own.
 
     Source
     ------
-    FriendlyCore (ICML 2022), FC_Clustering; Cohen et al. 2021, PrivatekMeans. See `Centers`, `TupleAverage` and
-    `BallCenters` for what differs.
+    See the kinds.
     """
 
     loss: PrivacyLoss
     job: ClusterJob
     lattice: Lattice
-    kind: str = "centers"
 
     @property
-    def inner(self) -> Centers:
-        return _built(self.job, self.loss, self.lattice)[0]
+    def average(self) -> TupleAverage | BallCenters:
+        """What becomes of tuples."""
+        raise NotImplementedError
 
     @property
     def choice(self) -> Choice:
-        return _built(self.job, self.loss, self.lattice)[1]
-
-    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
-        shards = self.inner.shards
-        if reach == 1 and isinstance(shards.oracle, Incremental):
-            return ShardCounts(shards, noise)
-        return super().counter(dimension, reach, noise)
-
-    def release(self, view: WindowView | ShardView, charge: Charge, noise: Noise) -> Outcome:
-        charge.open(self.loss)
-        return self.inner.find(view, noise, charge.start).outcome()
-
-    def forecast(self, size: int) -> Forecast:
-        return self.inner.forecast(size)
+        """How loss and records are divided, and why."""
+        return _chosen(self.job, self.loss, self.lattice)
 
     def answer(self, outcome: Outcome, grid: Grid) -> Answer:
         features, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
         if outcome.value is None or outcome.sigma is None:
             return Answer(None, None, features, transforms)
         values, widths = [grid.values(x) for x in outcome.value], [grid.widths(x) for x in outcome.sigma]
-        return Answer(values, widths, features, transforms, outcome.parts)
+        # What was not measured has no deviation: None, as it is null wherever the release is read again.
+        known = [[x if math.isfinite(x) else None for x in width] for width in widths]
+        return Answer(values, known, features, transforms, outcome.parts)
 
-    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+    def predicted(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
         steps, step = self.forecast(size).sigma, grid.lattice.step
         return {feature.name: feature.scale * step * steps for feature in grid.features}
 
     def notes(self, size: int | None, grid: Grid) -> Notes:
-        plan, average = self.choice.plan, self.inner.average
-        stopped = self.loss - self.inner.lloyd.loss
-        if isinstance(average, TupleAverage):
-            stopped = stopped - PrivacyLoss(int(average.average(average.rungs[-1]).rho2 * 1e9))
-        told = f"shards that do not agree are a refusal, which costs about {stopped}"
+        plan = self.choice.plan
+        told = f"shards that do not agree are a refusal, which costs about {self.average.loss - self.average.last}"
         if self.job.fallback is not None:
             told = f"where shards do not agree, {self.job.fallback!r} answers with what is left"
         line = f"{plan.tuples} shards of about {self.job.size_hint // plan.tuples} records, by {self.choice.why}"
@@ -202,18 +219,62 @@ class CentersRelease(MechanismBase):
         }
         return Notes((line, told), warnings, facts, case=" in k equal clusters that are that far apart")
 
-    def at(self, loss: PrivacyLoss) -> Mechanism:
+    def at(self: Any, loss: PrivacyLoss) -> Any:
         """The same for another rho; what no plan can use, as a G form's tests take rho up to 4, stays saved."""
         changed = replace(self, loss=PrivacyLoss(loss.rho_nano, self.loss.delta_femto))
         try:
-            _ = changed.inner
+            _ = changed.average
         except ConfigError:
             if loss.rho_nano < self.loss.rho_nano:
                 raise
             return self
         return changed
 
-    def sized(self, size_hint: int) -> CentersRelease:
+    def sized(self: Any, size_hint: int) -> Any:
         changed = replace(self, job=replace(self.job, size_hint=size_hint))
-        _ = changed.inner
+        _ = changed.average
         return changed
+
+
+@dataclass(frozen=True)
+class CentersRelease(ClusterRelease):
+    """Centers of a window's clusters.
+
+    ``parts`` holds ``counts``, the noisy number of records of each center, and ``tuples``, the noisy number of shards
+    that agreed (null where that is not known, as for a fallback). Parameters are those of `ClusterRelease`.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. (rho, delta)-zCDP, see `Centers`. A window whose shards do not agree is
+    refused (``no_match``; ``no_radius`` where not even their scale is clear), which gives back what was not started.
+    Shard coins are drawn once per record: when the window closes, or when the record comes for an oracle that learns
+    meanwhile (``minibatch``, tumbling windows).
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FC_Clustering; Cohen et al. 2021, PrivatekMeans. See `Centers`, `TupleAverage` and
+    `BallCenters` for what differs.
+    """
+
+    kind: str = "centers"
+
+    @property
+    def inner(self) -> Centers:
+        return _built(self.job, self.loss, self.lattice)
+
+    @property
+    def average(self) -> Any:
+        return self.inner.average
+
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        shards = self.inner.shards
+        if reach == 1 and isinstance(shards.oracle, Incremental):
+            return ShardCounts(shards, noise)
+        return super().counter(dimension, reach, noise)
+
+    def release(self, view: WindowView | ShardView, charge: Charge, noise: Noise) -> Outcome:
+        charge.open(self.loss)
+        return self.inner.find(view, noise, charge.start).outcome()
+
+    def forecast(self, size: int) -> Forecast:
+        return self.inner.forecast(size)

@@ -74,6 +74,7 @@ def plan_clusters(
     size_hint: int,
     make: Callable[[PrivacyLoss, int, int, int], TupleAverage],
     tuples: int | None = None,
+    lloyd: bool = True,
 ) -> ClusterPlan:
     """Choose t and the shares so that clusters may lie as close together as possible.
 
@@ -87,6 +88,8 @@ def plan_clusters(
         ``make(loss, tuples, radius_nano, core_nano)``: the tuples' average with these shares.
     tuples : int, optional
         A fixed t.
+    lloyd : bool
+        Whether a Lloyd step over all records follows.
 
     Raises
     ------
@@ -105,10 +108,10 @@ def plan_clusters(
     most = size_hint // (LEAST_PER_CENTER * k)
     best: ClusterPlan | None = None
     rho = loss.rho_nano
-    lloyd = _lloyd_share(rho, k, dimension, size_hint)
+    share = _lloyd_share(rho, k, dimension, size_hint) if lloyd else 0
     for t in [tuples] if tuples is not None else _sizes(most):
         for part in (0.02, 0.03, 0.05, 0.08, 0.12, 0.18):
-            found = _try(loss, k, dimension, size_hint, make, t, int(rho * part), lloyd)
+            found = _try(loss, k, dimension, size_hint, make, t, int(rho * part), share)
             if found is not None and (best is None or found.separation < best.separation):
                 best = found
     if best is None:
@@ -209,8 +212,10 @@ class BallPlan:
     separation: float
 
 
-def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int) -> BallPlan | None:
+def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd: bool = True) -> BallPlan | None:
     """The best division for a G form, or None: too few records for the tuples its test needs.
+
+    Parameters are those of `plan_clusters`.
 
     Privacy
     -------
@@ -222,10 +227,10 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int) -> Bal
     distances, and so for exact tuples.
     """
     best: BallPlan | None = None
-    lloyd = _lloyd_share(loss.rho_nano, k, dimension, size_hint)
+    share = _lloyd_share(loss.rho_nano, k, dimension, size_hint) if lloyd else 0
     for part in (0.3, 0.5, 0.7):
-        radius = (loss.rho_nano - lloyd) // 10
-        budget = PrivacyLoss(int((loss.rho_nano - lloyd - radius) * part), loss.delta_femto)
+        radius = (loss.rho_nano - share) // 10
+        budget = PrivacyLoss(int((loss.rho_nano - share - radius) * part), loss.delta_femto)
         try:
             t = fewest_gaussian(budget, _BALL_STRANGE, _BALL_BETA)
         except ConfigError:
@@ -233,14 +238,14 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int) -> Bal
         test = plan_gaussian(budget, t, _BALL_STRANGE, _BALL_BETA)
         if test is None or t * LEAST_PER_CENTER * k > size_hint:
             continue
-        answer = loss.rho_nano - lloyd - radius - budget.rho_nano
+        answer = loss.rho_nano - share - radius - budget.rho_nano
         parted = max(PARTED, math.ceil(2 * _BALL_FINENESS * math.sqrt(k * RHO_UNIT / (2 * answer))))
         if parted > 10**4:
             continue
         # Radii lie between one and two rungs below 1 / parted of the distance.
         reach = _typical_quantile(dimension, _BALL_STRANGE / 2) * math.sqrt(2 * t * k / size_hint) * LADDER_RATIO**1.5
         if best is None or parted * reach < best.separation:
-            best = BallPlan(t, radius, lloyd, test, parted, _BALL_STRANGE, parted * reach)
+            best = BallPlan(t, radius, share, test, parted, _BALL_STRANGE, parted * reach)
     return best
 
 
@@ -310,6 +315,8 @@ class ClusterJob:
     gamma : Fraction
     method : str
         ``friendly`` (a core of tuples), ``ktuples`` (a G form), or ``auto``: whichever stands clusters closer together.
+    lloyd : bool
+        Whether a Lloyd step over all records follows, which takes a share of rho.
 
     Privacy
     -------
@@ -333,6 +340,7 @@ class ClusterJob:
     fallback_share: float = 0.1
     gamma: Fraction = GAMMA
     method: str = "auto"
+    lloyd: bool = True
 
     def mechanism(self, loss: PrivacyLoss, lattice: Lattice) -> Centers:
         """The release for this loss.
@@ -342,24 +350,32 @@ class ClusterJob:
         ConfigError
             A value that cannot be used, or a job that could not release at any t.
         """
-        ball_squared, origin = self._ball(lattice)
         fallback = self.fallback_rho(loss)
         main = loss - PrivacyLoss(fallback)
-        plan = self.choose(main, lattice).plan
+        shards, average = self.parts(main, lattice)
+        spread = None if self.spread is None else lattice.radius_squared(self.spread, "spread")
+        share = PrivacyLoss((main - average.loss).rho_nano)
+        return Centers(loss, shards, average, LloydStep(share, shards.origin, shards.ball_squared, spread), fallback)
+
+    def parts(self, loss: PrivacyLoss, lattice: Lattice) -> tuple[Shards, TupleAverage | BallCenters]:
+        """How records become tuples, and these one tuple; what it leaves of this loss is the Lloyd step's.
+
+        Raises
+        ------
+        ConfigError
+            As `mechanism`.
+        """
+        ball_squared, origin = self._ball(lattice)
+        plan = self.choose(loss, lattice).plan
         oracle = find(self.oracle, self.k, len(self.center))
         shards = Shards(plan.tuples, self.k, oracle, origin, ball_squared, lattice.step)
-        rest = main - PrivacyLoss(plan.lloyd_nano)
-        average: TupleAverage | BallCenters
+        rest = loss - PrivacyLoss(plan.lloyd_nano)
         if isinstance(plan, BallPlan):
             rungs = self._rungs(lattice, LADDER_RATIO)
-            average = BallCenters(
+            return shards, BallCenters(
                 rest, plan.test, self.k, len(self.center), plan.radius_nano, rungs, plan.parted
             )  # fmt: skip
-        else:
-            average = self._average(lattice)(rest, plan.tuples, plan.radius_nano, plan.core_nano)
-        spread = None if self.spread is None else lattice.radius_squared(self.spread, "spread")
-        lloyd = LloydStep(PrivacyLoss(plan.lloyd_nano), origin, ball_squared, spread)
-        return Centers(loss, shards, average, lloyd, fallback)
+        return shards, self._average(lattice)(rest, plan.tuples, plan.radius_nano, plan.core_nano)
 
     def choose(self, loss: PrivacyLoss, lattice: Lattice) -> Choice:
         """How the loss and the records are divided, by the core or by the G form, and why."""
@@ -369,10 +385,11 @@ class ClusterJob:
             raise ConfigError(f"must be 'auto', 'friendly' or 'ktuples', got {self.method!r}", "method")
         d, balls, core, refusal = len(self.center), None, None, None
         if self.method != "friendly" and self.k > 1 and self.tuples is None and self.radius == "histogram":
-            balls = plan_balls(loss, self.k, d, self.size_hint)
+            balls = plan_balls(loss, self.k, d, self.size_hint, self.lloyd)
         if self.method != "ktuples":
             try:
-                core = plan_clusters(loss, self.k, d, self.size_hint, self._average(lattice), self.tuples)
+                make = self._average(lattice)
+                core = plan_clusters(loss, self.k, d, self.size_hint, make, self.tuples, self.lloyd)
             except ConfigError as error:
                 refusal = error
         if core is None and balls is None:

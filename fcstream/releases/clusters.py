@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import ConfigError
 from ..shards import Shards, ShardView
 from ..zcdp import PrivacyLoss
-from .averages import BallAverage, Estimate, FriendlyAverage, Start, to_center
+from .averages import BallAverage, Estimate, FriendlyAverage, Start, in_parts, to_center
 from .base import Forecast, Outcome
 from .ktuples import BallCenters
 from .tuples import TupleAverage, TwoCores
@@ -23,9 +23,36 @@ if TYPE_CHECKING:
     from ..friends import Selection, WindowView
     from ..noise import Noise
 
+Agreed = TupleAverage | TwoCores | BallCenters
+"""What becomes of tuples."""
 LLOYD_ROUNDS = 5
 LEAST_PER_CENTER = 4
 """Records of a cluster in a shard below which no oracle is worth asking."""
+
+
+def nearest_labels(
+    view: WindowView, centers: NDArray[np.float64], origin: tuple[int, ...], ball_squared: int
+) -> NDArray[np.int64]:
+    """Nearest center of each record, in the order of the view's points; -1 outside the public ball.
+
+    Privacy
+    -------
+    NOT private: for parts that are averaged with noise. A function of each record and of released centers.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), NoisyLloydStep (5.2.5).
+    """
+    from .._kernels import clusters
+
+    everyone = view.select(np.ones(view.size, np.bool_))
+    found, rounded = [], np.ascontiguousarray(to_center(centers))
+    for tiles, inside in everyone.parts:
+        labels = np.full(len(inside), -1, np.int64)
+        around = np.array(origin, np.float64)
+        clusters.label(tiles, len(inside), inside, around, float(ball_squared), rounded, labels)
+        found.append(labels[inside])
+    return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -86,37 +113,29 @@ class LloydStep:
     def release(
         self, view: WindowView, centers: NDArray[np.float64], noise: Noise, start: Start
     ) -> tuple[Estimate, NDArray[np.int64]]:
-        """New centers with value and sigma (k, d), and the parts' noisy counts (k,); sigma nan where one was kept."""
-        start(self.loss)
-        labels = self.labels(view, centers)
+        """New centers with value and sigma (k, d), and the parts' noisy counts (k,); sigma nan where one was kept.
+
+        `start` is told of the counts, and of the sums if any part has enough records for one.
+        """
+        begin = in_parts(start)
+        labels = nearest_labels(view, centers, self.origin, self.ball_squared)
         value, sigma = centers.copy(), np.full_like(centers, np.nan)
         counts = np.zeros(len(centers), np.int64)
         for j in range(len(centers)):
-            found, counts[j] = self._part(view.select(labels == j), to_center(centers[j]), noise)
+            found, counts[j] = self._part(view.select(labels == j), to_center(centers[j]), noise, begin())
             if found is not None:
                 value[j], sigma[j] = found.value, found.sigma
         return Estimate(value, sigma, int(counts.sum())), counts
 
-    def labels(self, view: WindowView, centers: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Nearest center of each record, in the order of the view's points; -1 outside the public ball. NOT private."""
-        from .._kernels import clusters
-
-        everyone = view.select(np.ones(view.size, np.bool_))
-        found, origin = [], np.array(self.origin, np.float64)
-        rounded = np.ascontiguousarray(to_center(centers))
-        for tiles, inside in everyone.parts:
-            labels = np.full(len(inside), -1, np.int64)
-            clusters.label(tiles, len(inside), inside, origin, float(self.ball_squared), rounded, labels)
-            found.append(labels[inside])
-        return np.concatenate(found) if found else np.empty(0, np.int64)
-
-    def _part(self, part: Selection, center: NDArray[np.float64], noise: Noise) -> tuple[Estimate | None, int]:
+    def _part(
+        self, part: Selection, center: NDArray[np.float64], noise: Noise, start: Start
+    ) -> tuple[Estimate | None, int]:
         if self.method == "friendly":
-            found = self.friendly.release(part, noise)
+            found = self.friendly.release(part, noise, start)
             return found, 0 if found is None else found.count + self.friendly.offset
         if self.spread_squared is not None:
-            return self.ball.release(part, center, self.spread_squared, noise)
-        return self.ball.release(part, np.array(self.origin, np.float64), self.ball_squared, noise)
+            return self.ball.release(part, center, self.spread_squared, noise, start)
+        return self.ball.release(part, np.array(self.origin, np.float64), self.ball_squared, noise, start)
 
 
 @dataclass(frozen=True)
@@ -240,7 +259,7 @@ class Centers:
 
     loss: PrivacyLoss
     shards: Shards
-    average: TupleAverage | TwoCores | BallCenters
+    average: Agreed
     lloyd: LloydStep
     fallback_nano: int = 0
 
@@ -285,12 +304,23 @@ class Centers:
 
     def forecast(self, size: int) -> Forecast:
         """At `size` records in k clusters of equal size whose tuples all match."""
-        if isinstance(self.average, TwoCores):
-            return Forecast(math.nan, math.nan)  # for reference: it has no forecast
-        if isinstance(self.average, TupleAverage):
-            chance = self.average.forecast(0.0, self.average.least)[0]
-        else:
-            chance = 1 - self.average.test.beta
-        enough = size >= LEAST_PER_CENTER * self.k * self.shards.tuples
         radius = self.lloyd.spread_squared or self.lloyd.ball_squared
-        return Forecast(chance if enough else 0.0, self.lloyd.ball.sigma(radius, max(1.0, size / self.k)))
+        return Forecast(chance_of(self.average, size), self.lloyd.ball.sigma(radius, max(1.0, size / self.k)))
+
+
+def chance_of(average: Agreed, size: int) -> float:
+    """That tuples of `size` records in k clusters of equal size are released if they all match.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    Ours.
+    """
+    if isinstance(average, TwoCores):
+        return math.nan  # for reference: it has no forecast
+    if size < LEAST_PER_CENTER * average.k * average.tuples:
+        return 0.0
+    return average.forecast(0.0, average.least)[0] if isinstance(average, TupleAverage) else 1 - average.test.beta

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from ..predicates.base import PredicateCounts
 from ..predicates.matrices import MatrixDistance
 from ..zcdp import DELTA_UNIT, EPSILON_UNIT, DPLoss, PrivacyLoss
 from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
-from .dp import paid_by
+from .dp import LowerCount, paid_by
 from .options import Options, Setting
 
 if TYPE_CHECKING:
@@ -151,23 +150,22 @@ class FriendlyCovariance:
         return ((1 + self.limit) ** 2 - 1) / self.gamma * _UP
 
     @cached_property
-    def offset(self) -> int:
-        """What n-hat lies below the number of matrices: 1 + ln(1/delta) / epsilon1, rounded up."""
-        return math.ceil((1 + math.log(1 / self.loss.delta) * EPSILON_UNIT / self._first_nano) * _UP)
+    def number(self) -> LowerCount:
+        """The first stage: how many matrices."""
+        return LowerCount(self._first_nano, self.loss.delta)
 
     @property
-    def scale(self) -> Fraction:
-        """Of the number's Laplace noise."""
-        return Fraction(EPSILON_UNIT, self._first_nano)
+    def offset(self) -> int:
+        """What n-hat lies below the number of matrices."""
+        return self.number.offset
 
     def chance(self, count: float) -> float:
         """That so many matrices get an answer."""
-        short = (self.needed + self.offset - count) / float(self.scale)
-        return 0.5 * math.exp(-short) if short > 0 else 1 - 0.5 * math.exp(short)
+        return self.number.chance(count, self.needed)
 
     def release(self, matrices: NDArray[np.float64], noise: Noise) -> tuple[NDArray[np.float64] | None, int]:
         """The blurred mean of the matrices (n, d, d), or None: too few; and n-hat."""
-        n_hat = len(matrices) - self.offset + int(noise.discrete_laplace(self.scale, 1)[0])
+        n_hat = self.number.draw(len(matrices), noise)
         if len(matrices) == 0 or n_hat <= self.needed:
             return None, n_hat
         return blur(matrices.mean(axis=0), self.eta, noise), n_hat

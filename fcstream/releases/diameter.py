@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 from ..errors import ConfigError
 from ..ladders import MOST_RADII, LadderCounts
 from ..zcdp import RHO_UNIT, PrivacyLoss
-from .averages import Start, _no_stages, gaussian_variance
 from .base import Forecast, Mechanism, Notes, Outcome, PointMechanism
 from .mean import FriendlyMean, MeanOptions, RecentredMean
 from .options import Setting
+from .search import DiameterSearch
 from .stages import noise_warnings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..ladders import LadderView
     from ..lattice import Grid, Lattice
     from ..ledgers.base import Charge
@@ -30,7 +28,6 @@ BASE = 1.5
 """Ratio of neighboring radii, the paper's."""
 BETA = 0.05
 """Chance that a search passes over a radius within which all points lie."""
-_ONE = 2**10  # the statistic of a check is rounded to multiples of 2**-10
 _FEW_OUTLIERS = 0.05  # that a search does without when it was told of none
 _SURE = 3.0  # noise deviations of a check
 _ROOM = Fraction(11, 200)  # that are this share of the points
@@ -64,147 +61,6 @@ def radius_ladder(lattice: Lattice, smallest: float, largest: float, base: float
         )
     between = {lattice.radius_squared(smallest * base**k) for k in range(1, steps)}
     return tuple(sorted({low, high} | {radius for radius in between if low < radius < high}))
-
-
-def strangers_per_point(pairs: int, n: int, tolerance: Fraction | int = 0) -> int:
-    """Ordered pairs of n points that are not among `pairs`, divided by n, less tolerance times n.
-
-    In multiples of 2**-10, rounded; 0 for n = 0.
-
-    Privacy
-    -------
-    Private. Sensitivity 2 + 2**-10 when a point is added, removed or replaced, for a tolerance in [0, 1/2]: a point
-    with u strangers among n, of B ordered pairs in all, moves it by (2 u n - B) / (n (n - 1)) - tolerance, which lies
-    between -1 - tolerance and 2 - tolerance.
-
-    Source
-    ------
-    FriendlyCore (ICML 2022), CheckDiam (5.1.2): minus what it adds noise to, at tolerance 0. The tolerance is ours.
-    """
-    if n == 0:
-        return 0
-    a, b = tolerance.numerator, tolerance.denominator
-    return (2 * ((n * n - pairs) * b - a * n * n) * _ONE + n * b) // (2 * n * b)
-
-
-@dataclass(frozen=True)
-class DiameterCheck:
-    """CheckDiam: do nearly all pairs of points lie within a radius?
-
-    Parameters
-    ----------
-    rho_nano : int
-    beta : float
-        In (0, 1]: chance of a no although all pairs do, at tolerance 0.
-    tolerance : Fraction
-        In [0, 1/2]: share of the pairs that may lie beyond. Outliers, a share o of the points, take 2 o (1 - o).
-
-    Privacy
-    -------
-    Unit: one point. Relation: add or remove; the same holds for a point replaced. rho-zCDP. Sensitivity: that of
-    `strangers_per_point`.
-
-    Source
-    ------
-    FriendlyCore (ICML 2022), CheckDiam (5.1.2). The paper compares a count with the private n; what is compared with
-    a public number here is their difference, of the same sensitivity. A tolerance above 0 is ours.
-    """
-
-    rho_nano: int
-    beta: float
-    tolerance: Fraction = Fraction(0)
-
-    def __post_init__(self) -> None:
-        if self.rho_nano < 1:
-            raise ConfigError("must leave at least 1e-9 of rho for a check", "release.rho")
-        if not 0 < self.beta <= 1:
-            raise ConfigError(f"must be in (0, 1], got {self.beta!r}", "beta")
-        if not 0 <= self.tolerance <= Fraction(1, 2):
-            raise ConfigError(f"must be in [0, 1/2], got {self.tolerance}", "tolerance")
-
-    @cached_property
-    def bar(self) -> float:
-        """Strangers per point beyond the tolerated ones that pass unless noise is against it."""
-        return math.sqrt(4 * math.log(1 / self.beta) * RHO_UNIT / self.rho_nano)
-
-    @property
-    def sigma(self) -> float:
-        """Noise deviation, in strangers per point."""
-        return math.sqrt(2 * RHO_UNIT / self.rho_nano)
-
-    def passes(self, pairs: int, n: int, noise: Noise) -> bool:
-        """Draw the answer for n points with so many ordered pairs, each point with itself included, within a radius."""
-        drawn = int(noise.discrete_gaussian(gaussian_variance((2 * _ONE + 1) ** 2, self.rho_nano), 1)[0])
-        return drawn - strangers_per_point(pairs, n, self.tolerance) >= -self.bar * _ONE
-
-
-@dataclass(frozen=True)
-class DiameterSearch:
-    """FindDiam: a binary search for the smallest radius of a ladder that `DiameterCheck` lets pass.
-
-    Parameters
-    ----------
-    rho_nano : int
-        Of all checks together.
-    beta : float
-        Chance that it passes over a radius that holds all pairs.
-    radii : int
-        Length of the ladder; the largest radius is taken when no other passes.
-    tolerance : Fraction
-        See `DiameterCheck`.
-
-    Privacy
-    -------
-    Unit: one point. Relation: add or remove; the same holds for a point replaced. rho-zCDP: at most ceil(log2(radii))
-    checks, each with its share. The radius counts as released. Checks that are not needed are not started.
-
-    Complexity
-    ----------
-    One draw a check; the pair counts of all radii are sums over the ladder kept during ingest.
-
-    Source
-    ------
-    FriendlyCore (ICML 2022), FindDiam (5.1.2). Erratum: t + 1 radii take ceil(log2(t + 1)) checks; the paper gives each
-    rho / log2(t), which overspends by up to 2.
-    """
-
-    rho_nano: int
-    beta: float
-    radii: int
-    tolerance: Fraction = Fraction(0)
-
-    def __post_init__(self) -> None:
-        if self.radii < 1:
-            raise ConfigError(f"must be at least 1, got {self.radii}", "radii")
-        _ = self.check  # refuses what cannot be divided
-
-    @property
-    def steps(self) -> int:
-        return max(1, (self.radii - 1).bit_length())
-
-    @cached_property
-    def check(self) -> DiameterCheck:
-        return DiameterCheck(
-            self.rho_nano // self.steps, self.beta / self.steps if self.beta < 1 else 1.0, self.tolerance
-        )
-
-    def find(self, pairs: Sequence[int], n: int, noise: Noise, start: Start = _no_stages) -> int:
-        """Which radius: its place in the ladder. `start` is told of every check before its draw.
-
-        Parameters
-        ----------
-        pairs : sequence of int (radii,)
-            Ordered pairs within each radius, each point with itself included.
-        n : int
-            Number of points; private.
-        """
-        low, high = 0, self.radii - 1
-        while low < high:
-            middle = (low + high) // 2
-            start(PrivacyLoss(self.check.rho_nano))
-            passed = self.check.passes(int(pairs[middle]), n, noise)
-            low, high = (low, middle) if passed else (middle + 1, high)
-        return low
 
 
 @dataclass(frozen=True)
@@ -300,7 +156,7 @@ class SearchedMean(PointMechanism):
 
     def release(self, view: LadderView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
-        rung = self.search.find(view.pairs.tolist(), view.size, noise, charge.start)
+        rung = self.search.find(view.pairs.tolist().__getitem__, view.size, noise, charge.start)
         mean = self.mean_at(rung)
         return mean.stages(view.at(self.radii_squared.index(mean.radius_squared)), charge, noise)
 

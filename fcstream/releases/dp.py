@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..cores import ROUND_UP, BasicFilter
+from ..cores import BasicFilter
 from ..errors import ConfigError
 from ..friends import FriendCounts
 from ..generators import FriendlyGenerator, Generated
@@ -27,6 +27,49 @@ if TYPE_CHECKING:
 
 _GROWTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 _BIT_SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+
+
+@dataclass(frozen=True)
+class LowerCount:
+    """A released number of items that is hardly ever above the true one: the first stage of friendly algorithms.
+
+    Parameters
+    ----------
+    epsilon_nano : int
+        What it costs.
+    delta : float
+        n-hat is above n with at most half of it.
+
+    Privacy
+    -------
+    Unit: one item. Relation: add or remove. epsilon-DP: discrete Laplace noise, sensitivity 1.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FriendlyAvg (section 3), DP form; erratum: n-hat is one lower than printed.
+    """
+
+    epsilon_nano: int
+    delta: float
+
+    @cached_property
+    def offset(self) -> int:
+        """What n-hat lies below the number: 1 + ln(1/delta) / epsilon, rounded up."""
+        return math.ceil((1 + math.log(1 / self.delta) * EPSILON_UNIT / self.epsilon_nano) * (1 + 1e-9))
+
+    @property
+    def scale(self) -> Fraction:
+        """Of the noise."""
+        return Fraction(EPSILON_UNIT, self.epsilon_nano)
+
+    def draw(self, n: int, noise: Noise) -> int:
+        """n-hat."""
+        return n - self.offset + int(noise.discrete_laplace(self.scale, 1)[0])
+
+    def chance(self, n: float, needed: float = 0.0) -> float:
+        """That n-hat is above what is needed, nearly."""
+        short = (needed + self.offset - n) / float(self.scale)
+        return 0.5 * math.exp(-short) if short > 0 else 1 - 0.5 * math.exp(short)
 
 
 @dataclass(frozen=True)
@@ -51,10 +94,10 @@ class FriendlyAverageDP:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FriendlyAvg (section 3), DP form; erratum: n-hat is one lower than printed. Where the
-    paper has the classical bound of the Gaussian mechanism (epsilon up to 1), sigma here comes from the tight
-    conversion of zCDP (Canonne, Kamath, Steinke 2020), which holds for the discrete Gaussian in any dimension and
-    every epsilon and is smaller: 5.9 against 6.6 sensitivities at (1, 1e-9).
+    FriendlyCore (ICML 2022), FriendlyAvg (section 3), DP form; for n-hat see `LowerCount`. Where the paper has the
+    classical bound of the Gaussian mechanism (epsilon up to 1), sigma here comes from the tight conversion of zCDP
+    (Canonne, Kamath, Steinke 2020), which holds for the discrete Gaussian in any dimension and every epsilon and is
+    smaller: 5.9 against 6.6 sensitivities at (1, 1e-9).
     """
 
     loss: DPLoss
@@ -78,19 +121,18 @@ class FriendlyAverageDP:
         return _dp_rho(self.loss.epsilon_nano - self._first_nano, self.loss.delta_femto // 2)
 
     @cached_property
-    def offset(self) -> int:
-        """What n-hat lies below the size: 1 + ln(1/delta) / epsilon1, rounded up."""
-        return math.ceil((1 + math.log(1 / self.loss.delta) * EPSILON_UNIT / self._first_nano) * ROUND_UP)
+    def size(self) -> LowerCount:
+        """The first stage."""
+        return LowerCount(self._first_nano, self.loss.delta)
 
     @property
-    def scale(self) -> Fraction:
-        """Of the size's Laplace noise."""
-        return Fraction(EPSILON_UNIT, self._first_nano)
+    def offset(self) -> int:
+        """What n-hat lies below the size."""
+        return self.size.offset
 
     def chance(self, size: float) -> float:
         """That a core of so many points gets an answer, nearly."""
-        short = (self.offset - size) / float(self.scale)
-        return 0.0 if size < 1 else 0.5 * math.exp(-short) if short > 0 else 1 - 0.5 * math.exp(short)
+        return 0.0 if size < 1 else self.size.chance(size)
 
     def sigma(self, n_hat: float) -> float:
         """Noise deviation per coordinate at a size, in lattice steps (without the rounding term)."""
@@ -99,7 +141,7 @@ class FriendlyAverageDP:
     def release(self, points: Selection, noise: Noise) -> Estimate | None:
         """The noisy average of the points, or None: too few."""
         size = points.size
-        n_hat = size - self.offset + int(noise.discrete_laplace(self.scale, 1)[0])
+        n_hat = self.size.draw(size, noise)
         if size == 0 or n_hat <= 0:
             return None
         width = 2 * sqrt_up(self.radius_squared, 40) / n_hat

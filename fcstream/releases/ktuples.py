@@ -20,8 +20,8 @@ from ..errors import ConfigError
 from ..lattice import sqrt_up
 from ..noise import MAX_VARIANCE
 from ..replaced import tail_quantile
-from ..zcdp import RHO_UNIT, PrivacyLoss
-from .averages import Estimate, Start, gaussian_variance
+from ..zcdp import DELTA_UNIT, RHO_UNIT, PrivacyLoss
+from .averages import Estimate, Start, _noisy_average, gaussian_variance
 from .closeness import Balls, GaussianTest, Geometry
 from .tuples import commonest
 
@@ -88,11 +88,14 @@ def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> E
     alone = np.empty((1, k))
     clusters.isolations(np.ascontiguousarray(balls.centers[None]), alone)
     kappa, first = spread_of_logs(parted), loss.rho_nano // 2
+    # What conditions on the noisy distances costs a factor 1 - delta of their rho, as in every first stage.
+    usable = first * (DELTA_UNIT - loss.delta_femto) // DELTA_UNIT
     grid = 2.0**-_LOG_BITS
     steps = Fraction(math.ceil(kappa / grid) + 1)  # a logarithm is rounded to the grid
-    variance = gaussian_variance(steps * steps * k, first)
+    variance = gaussian_variance(steps * steps * k, usable)
     u = (math.sqrt(variance) * tail_quantile(loss.delta / k) + 2) * grid  # a discrete tail is that of one step less
-    logs = np.rint(np.array([math.log(x) for x in alone[0]]) / 2 / grid).astype(np.int64)
+    # Equal points, and so a distance of 0, only where the test erred: it must answer all the same.
+    logs = np.rint(np.array([math.log(max(x, 1.0)) for x in alone[0]]) / 2 / grid).astype(np.int64)
     noisy = (logs + noise.discrete_gaussian(variance, k)) * grid
     with np.errstate(over="ignore"):
         reach = np.exp(noisy + u) * (1 + math.exp(kappa)) / parted * (1 + 1e-9)
@@ -138,18 +141,14 @@ def averages(
     k, d = balls.centers.shape
     q = len(tuples)
     width = 4 * sqrt_up(radius_squared, 40) * (strange + 1) / max(1, q - strange)
-    bits = min(20, max(0, math.ceil(math.log2(128 * math.sqrt(d) / float(width)))))
-    variance = gaussian_variance((width * 2**bits + sqrt_up(d, 20)) ** 2 * k, rho_nano)
     inside = np.ascontiguousarray(tuples[balls.members])
     if len(inside) == 0:  # only where the test erred: it must answer all the same
         inside = np.ascontiguousarray(balls.centers[None])
     ordered = np.empty_like(inside)
     clusters.number(balls.centers, inside, ordered)
-    m = len(ordered)
     totals = ordered.astype(np.int64).sum(axis=0).ravel().tolist()
-    mean = np.array([(2 * (total << bits) + m) // (2 * m) for total in totals], np.int64)
-    noisy = (mean + noise.discrete_gaussian(variance, k * d)).reshape(k, d) / 2**bits
-    return Estimate(noisy, np.full((k, d), math.sqrt(variance) / 2**bits), 0)
+    found = _noisy_average(totals, len(ordered), width * sqrt_up(k, 40), rho_nano, 0, noise)
+    return Estimate(found.value.reshape(k, d), found.sigma.reshape(k, d), 0)
 
 
 def nearest_averages(
@@ -245,13 +244,13 @@ class BallCenters:
             raise ConfigError(f"must be one of {', '.join(ANSWERS)}, got {self.answer!r}", "answer")
         if (self.radius_nano > 0) != (len(self.rungs) > 1):
             raise ConfigError("must leave rho for finding the radius on a ladder, and none otherwise", "shares")
-        if not self.rungs and (self.answer != "centers" or self._answer_loss.delta_femto < 1):
+        if not self.rungs and (self.answer != "centers" or self.last.delta_femto < 1):
             raise ConfigError(
                 "must be a ladder or a public radius, but for 'centers' with delta of their own", "radius"
             )
         if not self.rungs and self.k < 2:
             raise ConfigError("must be a public radius for k = 1: one point has no distance to another", "radius")
-        if self._answer_loss.rho_nano < 2:
+        if self.last.rho_nano < 2:
             raise ConfigError("must leave rho for the answer", "shares")
         if len(self.rungs) == 1:
             _ = Geometry(self.rungs[0], self.parted)
@@ -261,7 +260,8 @@ class BallCenters:
         return self.test.tuples
 
     @cached_property
-    def _answer_loss(self) -> PrivacyLoss:
+    def last(self) -> PrivacyLoss:
+        """What the answer costs, which tuples that do not agree leave unspent."""
         return self.loss - self.test.loss - PrivacyLoss(self.radius_nano)
 
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
@@ -274,7 +274,7 @@ class BallCenters:
         balls = self.test.release(tuples, Geometry(radius_squared, self.parted), noise, start)
         if balls is None:
             return "no_match", None
-        start(self._answer_loss)
+        start(self.last)
         found = self._answer(balls, tuples, radius_squared, noise)
         if found is None:
             return "no_radius", None
@@ -286,9 +286,9 @@ class BallCenters:
         self, balls: Balls, tuples: NDArray[np.float64], radius_squared: int | None, noise: Noise
     ) -> Estimate | None:
         """The last stage."""
-        rho = self._answer_loss.rho_nano
+        rho = self.last.rho_nano
         if radius_squared is None:
-            return own_centers(balls, self.parted, self._answer_loss, noise)
+            return own_centers(balls, self.parted, self.last, noise)
         if self.answer == "centers":
             return noisy_centers(balls, radius_squared, rho, noise)
         compared, strange = tuples[self.test.positions :], self.test.most_strange
@@ -308,7 +308,7 @@ class BallCenters:
 
     def sigma_in_radii(self) -> float:
         """Noise deviation of a center per coordinate, in radii."""
-        rho = self._answer_loss.rho_nano / RHO_UNIT
+        rho = self.last.rho_nano / RHO_UNIT
         per = 2.0
         if self.answer == "averages":
             per = 4.0 * (self.test.most_strange + 1) / (self.test.compared - self.test.most_strange)

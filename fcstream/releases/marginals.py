@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..synthetic.codes import Codes
-from ..synthetic.counts import TablePanes, Tables
+from ..synthetic.counts import PairPanes, TablePanes, Tables
 from ..zcdp import PrivacyLoss
 from .averages import gaussian_variance
 from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from ..ledgers.base import Charge
     from ..noise import Noise
 
-MOST_CELLS = 2**16
+MOST_CELLS = 2**20
+"""Of all tables together: a release of so many is some 8 MB of JSON, which a ledger and a file take."""
+LARGE_CELLS = 2**16
+"""From which on a release may be larger than a broker's message: by default 1 MB with Kafka and NATS."""
 MOST_ORDER = 3
 
 
@@ -58,8 +61,9 @@ class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
         found = Marginals(self.pure_loss(), codes, self.order)
         if found.tables.cells > MOST_CELLS:
             raise ConfigError(
-                f"must be smaller: {len(found.tables.sets)} tables have {found.tables.cells} cells, at most "
-                f"{MOST_CELLS} are told; name fewer `columns`",
+                f"must be smaller: {found.tables.number:,} tables have {found.tables.cells:,} cells, at most "
+                f"{MOST_CELLS:,} are told in one release; name fewer `columns`, use coarser `edges`, or ask for "
+                "kind = 'synthetic'",
                 "release.order",
             )
         return found
@@ -99,10 +103,10 @@ class Marginals(MechanismBase):
 
     @cached_property
     def variance(self) -> Fraction:
-        return gaussian_variance(len(self.tables.sets), self.loss.rho_nano)
+        return gaussian_variance(self.tables.number, self.loss.rho_nano)
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
-        return TablePanes(self.codes, self.tables)
+        return (PairPanes if self.order == 2 else TablePanes)(self.codes, self.tables)
 
     def release(self, view: NDArray[np.int64], charge: Charge, noise: Noise) -> Outcome:
         charge.use(self.loss)
@@ -146,6 +150,11 @@ class Marginals(MechanismBase):
                 f"{size} records in {most} cells are fewer in a cell than the noise: use fewer `columns`, a smaller "
                 "`release.order`, or a larger `release.rho`",
             )
+        if self.tables.cells > LARGE_CELLS:
+            warnings += (
+                f"a release holds {self.tables.cells:,} numbers, about {self.tables.cells * 8 / 1e6:.1f} MB: more than "
+                "many brokers take as one message; write to a file or a database, or use fewer `columns`",
+            )
         return Notes(lines, warnings, {"tables": len(self._sizes), "cells": self.tables.cells})
 
 
@@ -156,40 +165,66 @@ def agree(noisy: NDArray[np.float64], tables: Tables) -> NDArray[np.float64]:
     -------
     Post-processing.
 
+    Complexity
+    ----------
+    2**order passes over the cells; tables of one shape are worked on together.
+
     Source
     ------
     A table is the sum of one term for each subset of its columns, whose sums along any of them are 0; terms of
     different subsets are orthogonal, so each is the mean, weighted by how well each table tells it, of what all tables
     say.
     """
-    sets, sizes = tables.sets, tables.sizes
-    ends = np.cumsum([math.prod(sizes[a] for a in one) for one in sets])
-    parts = [part.reshape([sizes[a] for a in one]) for one, part in zip(sets, np.split(noisy, ends[:-1]), strict=True)]
-    terms: dict[tuple[int, ...], NDArray[np.float64]] = {}
-    trust: dict[tuple[int, ...], float] = {}
-    for one, part in zip(sets, parts, strict=True):
-        for order in range(len(one) + 1):
-            for kept in itertools.combinations(range(len(one)), order):
-                columns = tuple(one[k] for k in kept)
-                dropped = tuple(k for k in range(len(one)) if k not in kept)
-                weight = 1 / math.prod(sizes[one[k]] for k in dropped)  # the noise of a sum grows with its terms
-                terms[columns] = terms.get(columns, 0) + weight * _centered(part.sum(axis=dropped))
-                trust[columns] = trust.get(columns, 0.0) + weight
-    found = []
-    for one, part in zip(sets, parts, strict=True):
-        total = np.zeros_like(part)
-        for order in range(len(one) + 1):
-            for kept in itertools.combinations(range(len(one)), order):
-                columns = tuple(one[k] for k in kept)
-                dropped = tuple(k for k in range(len(one)) if k not in kept)
-                share = terms[columns] / trust[columns] / math.prod(sizes[one[k]] for k in dropped)
-                total += np.expand_dims(share, dropped)
-        found.append(total.ravel())
-    return np.concatenate(found)
+    members, _, starts = tables.layout()
+    shapes, kinds = np.unique(np.array(tables.sizes)[members], axis=0, return_inverse=True)
+    groups = [
+        (np.flatnonzero(kinds.ravel() == kind), tuple(shape)) for kind, shape in enumerate(shapes.tolist())
+    ]  # tables of each shape
+    subsets = [kept for order in range(tables.order + 1) for kept in itertools.combinations(range(tables.order), order)]
+    said: dict[tuple[int, ...], list[_Said]] = {}  # by the shape of what is kept
+    for own, shape in groups:
+        stack = noisy[starts[own][:, None] + np.arange(math.prod(shape))].reshape(-1, *shape)
+        for kept in subsets:
+            dropped = [k for k in range(tables.order) if k not in kept]
+            weight = 1 / math.prod(shape[k] for k in dropped)  # the noise of a sum grows with its terms
+            term = _centered(stack.sum(axis=tuple(1 + k for k in dropped))).reshape(len(own), -1)
+            names = _names(members[own][:, kept], len(tables.sizes))
+            said.setdefault(tuple(shape[k] for k in kept), []).append((names, weight * term, weight))
+    terms = {shape: _weighed(parts) for shape, parts in said.items()}
+    found = np.empty_like(noisy)
+    for own, shape in groups:
+        total = np.zeros((len(own), *shape))
+        for kept in subsets:
+            kept_shape = tuple(shape[k] for k in kept)
+            names, means = terms[kept_shape]
+            share = means[np.searchsorted(names, _names(members[own][:, kept], len(tables.sizes)))]
+            total += share.reshape(len(own), *(n if k in kept else 1 for k, n in enumerate(shape))) / math.prod(
+                shape[k] for k in range(tables.order) if k not in kept
+            )
+        found[starts[own][:, None] + np.arange(math.prod(shape))] = total.reshape(len(own), -1)
+    return found
 
 
-def _centered(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Without what its sums along any column tell."""
-    for axis in range(table.ndim):
-        table = table - table.mean(axis=axis, keepdims=True)
-    return table
+_Said = tuple["NDArray[np.int64]", "NDArray[np.float64]", float]
+"""Terms of some tables: names of their columns (g,), values times weight (g, cells), and the weight."""
+
+
+def _names(columns: NDArray[np.int64], attributes: int) -> NDArray[np.int64]:
+    """One number for each set of columns (g, kept)."""
+    return np.asarray(columns @ (attributes + 1) ** np.arange(columns.shape[1]), np.int64)
+
+
+def _weighed(parts: list[_Said]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """What all tables together say of each set of columns, ascending by name."""
+    names, place = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
+    totals, trust = np.zeros((len(names), parts[0][1].shape[1])), np.zeros(len(names))
+    np.add.at(totals, place.ravel(), np.concatenate([part[1] for part in parts]))
+    np.add.at(trust, place.ravel(), np.repeat([part[2] for part in parts], [len(part[0]) for part in parts]))
+    return names, totals / trust[:, None]
+
+
+def _centered(stack: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Tables (g, ...) without what their sums along any column tell."""
+    for axis in range(1, stack.ndim):
+        stack = stack - stack.mean(axis=axis, keepdims=True)
+    return stack

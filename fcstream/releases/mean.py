@@ -19,10 +19,8 @@ from .options import FIRST_KEYS, Options, Setting
 from .stages import (
     CoreFilter,
     CoreStage,
-    choose_pairs,
     core_law,
     find_core,
-    least_count,
     mean_size,
     noise_warnings,
     normal_above,
@@ -158,6 +156,9 @@ class BallMean(PointMechanism):
     ball_squared: int
     kind: str = "mean"
 
+    def __post_init__(self) -> None:
+        _ = self.average  # refuses a budget that is too small to split, now
+
     @cached_property
     def average(self) -> BallAverage:
         return BallAverage.split(self.loss.rho_nano, len(self.center))
@@ -214,11 +215,12 @@ class FriendlyMean(CoreStage, PointMechanism):
     chosen: Choice | None = None
 
     def __post_init__(self) -> None:
-        _ = self.pairs  # refuses what cannot find a core, now
-
-    @cached_property
-    def pairs(self) -> Choice:
-        return self.chosen or choose_pairs(self.sampling, self.size_hint, tenth(self.loss))
+        try:
+            _ = self.core, self.average  # refuse budgets that are too small to split, now
+        except ConfigError as error:
+            if error.place.startswith("release."):
+                raise
+            raise ConfigError(f"must be larger: {self.loss} cannot be divided", "release.rho") from None
 
     @cached_property
     def core(self) -> CoreFilter:
@@ -228,10 +230,6 @@ class FriendlyMean(CoreStage, PointMechanism):
     def average(self) -> FriendlyAverage:
         return FriendlyAverage(self.loss - self.core.loss, self.radius_squared, self.size_hint)
 
-    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
-        charge.open(self.loss)
-        return self.stages(view, charge, noise)
-
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         """What `release` does under a charge that is open."""
         core = find_core(self.core, self.least, view, charge, noise)
@@ -239,11 +237,6 @@ class FriendlyMean(CoreStage, PointMechanism):
             return Outcome("too_few", count=core.count)
         estimate = self.average.release(view.select(core.mask), noise, charge.start)
         return _outcome(estimate, core.count, estimate.count + self.average.offset if estimate else None)
-
-    @cached_property
-    def least(self) -> int:
-        """See `least_count`."""
-        return least_count(self, self.core, self.size_hint)
 
     def forecast(self, size: int) -> Forecast:
         kept = core_law(self.core, size)
@@ -313,10 +306,6 @@ class RecentredMean(CoreStage, PointMechanism):
         _ = self.core, self.center, self.middle, self.final  # refuse budgets that are too small to split, now
 
     @cached_property
-    def pairs(self) -> Choice:
-        return self.chosen or choose_pairs(self.sampling, self.size_hint, tenth(self.loss))
-
-    @cached_property
     def core(self) -> CoreFilter:
         return self.pairs.filter(PrivacyLoss(self._shares.core, self.loss.delta_femto // 2))
 
@@ -341,10 +330,6 @@ class RecentredMean(CoreStage, PointMechanism):
         squares: NDArray[np.float64] = np.floor(np.maximum(rungs, 1.0) ** 2)
         return squares
 
-    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
-        charge.open(self.loss)
-        return self.stages(view, charge, noise)
-
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         """What `release` does under a charge that is open."""
         core = find_core(self.core, self.least, view, charge, noise)
@@ -364,11 +349,6 @@ class RecentredMean(CoreStage, PointMechanism):
                 center, ball = to_center(better.value), self._ball(spread, sigma)
         estimate, count = self.final.release(kept, center, ball, noise, charge.start)
         return _outcome(estimate, core.count, count, spread)
-
-    @cached_property
-    def least(self) -> int:
-        """See `least_count`."""
-        return least_count(self, self.core, self.size_hint)
 
     def forecast(self, size: int) -> Forecast:
         """What to expect at `size` points, of which as many as expected are outliers."""

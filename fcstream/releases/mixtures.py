@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import ConfigError
+from ..shards import Shards
 from ..zcdp import PrivacyLoss
-from .averages import BallAverage, gaussian_variance, to_center
-from .clusters import Centers, LloydStep
+from .averages import BallAverage, _no_stages, gaussian_variance, in_parts, to_center
+from .base import Answer, Forecast, Outcome
+from .centers import ClusterOptions, ClusterRelease, checked
+from .clusters import chance_of, nearest_labels
+from .ktuples import BallCenters
+from .options import Setting
+from .tuples import TupleAverage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..friends import WindowView
+    from ..lattice import Grid, Lattice
+    from ..ledgers.base import Charge
     from ..noise import Noise
     from .averages import Start
+    from .cluster_plan import ClusterJob
 
 _PRODUCT_BITS = 32  # of a clipped offset's squared length, so that sums of products fit int64
 
@@ -31,11 +41,18 @@ class Mixture:
     Attributes
     ----------
     reason : str or None
-    weights : float64 (k,) or None
-        Positive parts of the noisy counts, normalized.
-    means : float64 (k, d) or None
+        None if a mixture was released; ``no_radius`` or ``no_match`` where the tuples do not agree, ``too_few`` where
+        no part has enough records.
+    counts : int64 (k,) or None
+        Noisy number of the learning half's records in each part.
+    means, sigma : float64 (k, d) or None
+        In ascending order, and their noise per coordinate. A part with too few records keeps its center.
     covariances : float64 (k, d, d) or None
-        Noisy and positive semidefinite; of the records within the spread of their center.
+        Noisy and positive semidefinite; of the records within the spread of their center. 0 for too few records.
+    covariance_sigma : float64 (k,) or None
+        Noise deviation of an entry of each.
+    tuples : int or None
+        Noisy number of tuples that agreed; None where that is not known.
 
     Privacy
     -------
@@ -47,9 +64,54 @@ class Mixture:
     """
 
     reason: str | None
-    weights: NDArray[np.float64] | None = None
+    counts: NDArray[np.int64] | None = None
     means: NDArray[np.float64] | None = None
+    sigma: NDArray[np.float64] | None = None
     covariances: NDArray[np.float64] | None = None
+    covariance_sigma: NDArray[np.float64] | None = None
+    tuples: int | None = None
+
+    @property
+    def weights(self) -> NDArray[np.float64] | None:
+        """Positive parts of the counts, normalized: float64 (k,)."""
+        if self.counts is None:
+            return None
+        positive = np.maximum(self.counts, 0).astype(np.float64)
+        weights: NDArray[np.float64] = positive / positive.sum()
+        return weights
+
+    def outcome(self) -> Outcome:
+        """As the engine takes it; covariances are still in lattice steps."""
+        if self.counts is None or self.weights is None or self.means is None or self.covariance_sigma is None:
+            return Outcome(self.reason)
+        total, parts = int(self.counts.sum()), {
+            "weights": self.weights.tolist(),
+            "covariances": self.covariances,
+            "covariance_sigma": self.covariance_sigma,
+            "counts": self.counts.tolist(),
+            "tuples": self.tuples,
+        }  # fmt: skip
+        return Outcome(None, self.means, self.sigma, core_count=total, parts=parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What was learned of one part; all of it released. See `Mixture`; sigma is None where too few records are.
+
+    Privacy
+    -------
+    Released values.
+
+    Source
+    ------
+    Ours.
+    """
+
+    count: int
+    mean: NDArray[np.float64]
+    sigma: NDArray[np.float64] | None
+    covariance: NDArray[np.float64]
+    covariance_sigma: float
 
 
 @dataclass(frozen=True)
@@ -78,33 +140,37 @@ class PartLearner:
     spread_squared: int
 
     @cached_property
-    def _mean(self) -> BallAverage:
+    def average(self) -> BallAverage:
+        """For count and mean."""
         return BallAverage.split(self.rho_nano // 3, self.dimension)
 
     def release(
         self, view: WindowView, part: NDArray[np.bool_], points: NDArray[np.float64], center: NDArray[np.float64],
-        noise: Noise,
-    ) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
-        """Noisy count, mean (d,) and covariance (d, d) of the part of a view; the center and 0 where too few."""
+        noise: Noise, start: Start = _no_stages,
+    ) -> Part:  # fmt: skip
+        """What the records of the part of a view say; `start` is told of three stages: count, sum, second moments."""
         from .._kernels import clusters
 
         d = self.dimension
-        found, count = self._mean.release(view.select(part), center, self.spread_squared, noise)
+        found, count = self.average.release(view.select(part), center, self.spread_squared, noise, start)
+        if found is None:
+            return Part(count, center, None, np.zeros((d, d)), 0.0)
+        rest = self.rho_nano - self.rho_nano // 3
+        start(PrivacyLoss(rest))
         shift = max(0, math.ceil((self.spread_squared.bit_length() - _PRODUCT_BITS) / 2))
         clipped = np.empty((int(np.count_nonzero(part)), d), np.int64)
         clusters.clip(np.ascontiguousarray(points[part] - center), float(self.spread_squared), shift, clipped)
         ball = -(-self.spread_squared // 4**shift)
-        variance = gaussian_variance(ball * ball, self.rho_nano - self.rho_nano // 3)
+        variance = gaussian_variance(ball * ball, rest)
         rows, columns = np.triu_indices(d)
         products = (clipped.T @ clipped)[rows, columns] + noise.discrete_gaussian(variance, len(rows))
-        if found is None:
-            return max(0, count), center, np.zeros((d, d))
         second = np.zeros((d, d))
         second[rows, columns] = products / count * 4.0**shift
         second = second + np.triu(second, 1).T
         offset = found.value - center
         values, vectors = np.linalg.eigh(second - np.outer(offset, offset))
-        return count, found.value, (vectors * np.maximum(values, 0.0)) @ vectors.T
+        covariance = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        return Part(count, found.value, found.sigma, covariance, math.sqrt(variance) / count * 4.0**shift)
 
 
 @dataclass(frozen=True)
@@ -113,8 +179,9 @@ class PrivateMixture:
 
     Parameters
     ----------
-    centers : Centers
-        What becomes of the first half, without its Lloyd step.
+    shards : Shards
+    average : TupleAverage or BallCenters
+        What becomes of the first half's tuples.
     learner_nano : int
         rho (nano) of one part's learner.
     spread_squared : int
@@ -123,8 +190,9 @@ class PrivateMixture:
     Privacy
     -------
     Unit: one record. Relation: add or remove. Every record flips a coin for its half, so a record is in one: the cost
-    is the larger of the tuples' (`centers.average.loss`) and of ONE part's learner, in rho and in delta each.
-    Replacing a record would cost two parts' learners, or one part's own cost under replacement, which is up to 4 rho.
+    is the larger of the tuples' (`average.loss`) and of ONE part's learner, in rho and in delta each. Where tuples do
+    not agree the answer is a refusal that costs what they started: a record of the other half has lost nothing then.
+    Replacing a record would cost two parts' learners, or one part's own cost under replacement, up to 4 rho.
 
     Source
     ------
@@ -132,7 +200,8 @@ class PrivateMixture:
     record is added), and the cost of one part under add or remove.
     """
 
-    centers: Centers
+    shards: Shards
+    average: TupleAverage | BallCenters
     learner_nano: int
     spread_squared: int
 
@@ -141,39 +210,159 @@ class PrivateMixture:
             raise ConfigError("must be at least 9e-9 for a count, a mean and second moments", "rho")
         if not 1 <= self.spread_squared < 2**53:
             raise ConfigError(f"must be in [1, 2**53) squared lattice steps, got {self.spread_squared}", "spread")
+        _ = self.learner.average  # refuses a budget that is too small to split, now
+
+    @classmethod
+    def of(cls, job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> PrivateMixture:
+        """Both halves with all of rho; `job` is about the first half."""
+        if job.spread is None:
+            raise ConfigError("is required: records are clipped to that distance from their center", "spread")
+        shards, average = replace(job, lloyd=False).parts(loss, lattice)
+        return cls(shards, average, loss.rho_nano, lattice.radius_squared(job.spread, "spread"))
 
     @property
     def loss(self) -> PrivacyLoss:
         """What one release costs."""
-        tuples = self.centers.average.loss
+        tuples = self.average.loss
         return PrivacyLoss(max(tuples.rho_nano, self.learner_nano), tuples.delta_femto)
 
-    @property
-    def lloyd(self) -> LloydStep:
-        return self.centers.lloyd
+    @cached_property
+    def learner(self) -> PartLearner:
+        return PartLearner(self.learner_nano, len(self.shards.origin), self.spread_squared)
 
     def release(self, view: WindowView, noise: Noise, start: Start) -> Mixture:
-        """The mixture of one window, or a refusal; `start` is told of the whole, since halves are paid as one."""
-        start(self.loss)
+        """The mixture of one window, or a refusal; `start` is told of every stage."""
         points = view.points()
         half = noise.uniform_integers(2, len(points)) == 1
-        shards = self.centers.shards
-        tuples = shards.tuples_of(points[half], noise)
-        reason, rough = self.centers.average.release(tuples, noise, _paid)
+        return self.from_tuples(self.shards.tuples_of(points[half], noise), half, view, noise, start)
+
+    def from_tuples(
+        self, tuples: NDArray[np.float64], half: NDArray[np.bool_], view: WindowView, noise: Noise, start: Start
+    ) -> Mixture:
+        """What follows the oracles; `half` (n,) are the records that made the tuples."""
+        points = view.points()
+        paid = learned = 0
+
+        def counted(stage: PrivacyLoss) -> None:
+            nonlocal paid
+            paid += stage.rho_nano
+            start(stage)
+
+        def topped_up(stage: PrivacyLoss) -> None:
+            nonlocal paid, learned
+            learned += stage.rho_nano
+            if learned > paid:  # a record pays for one of the halves
+                start(PrivacyLoss(learned - paid))
+                paid = learned
+
+        reason, rough = self.average.release(tuples, noise, counted)
         if rough is None:
             return Mixture(reason)
-        labels = np.where(half, -1, self.lloyd.labels(view, rough.value))
-        learner = PartLearner(self.learner_nano, points.shape[1], self.spread_squared)
+        begin = in_parts(topped_up)
+        labels = nearest_labels(view, rough.value, self.shards.origin, self.shards.ball_squared)
+        labels[half] = -1
         parts = [
-            learner.release(view, labels == j, points, to_center(center), noise) for j, center in enumerate(rough.value)
+            self.learner.release(view, labels == j, points, to_center(center), noise, begin())
+            for j, center in enumerate(rough.value)
         ]
-        counts = np.array([float(max(0, part[0])) for part in parts])
-        if not counts.any():
+        if all(part.sigma is None for part in parts):
             return Mixture("too_few")
-        means = np.stack([part[1] for part in parts])
+        means = np.stack([part.mean for part in parts])
         order = np.lexsort(means.T[::-1])
-        return Mixture(None, (counts / counts.sum())[order], means[order], np.stack([part[2] for part in parts])[order])
+        # A center that no part could improve has the noise of the tuples' average.
+        sigma = np.stack([rough.sigma[j] if part.sigma is None else part.sigma for j, part in enumerate(parts)])
+        return Mixture(
+            None,
+            np.array([part.count for part in parts], np.int64)[order],
+            means[order],
+            sigma[order],
+            np.stack([part.covariance for part in parts])[order],
+            np.array([part.covariance_sigma for part in parts])[order],
+            rough.count or None,
+        )
+
+    def forecast(self, size: int) -> Forecast:
+        """At `size` records in k clusters of equal size whose tuples all match; noise of a mean."""
+        records = max(1.0, size / 2 / self.shards.k)
+        return Forecast(chance_of(self.average, size // 2), self.learner.average.sigma(self.spread_squared, records))
 
 
-def _paid(loss: PrivacyLoss) -> None:
-    """The whole was started."""
+class MixturesOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``kind = "mixtures"``: weights, means and covariances of k clusters that are well apart; see `ClusterOptions`.
+
+    Privacy
+    -------
+    See `MixturesRelease`.
+
+    Source
+    ------
+    See `MixturesRelease`.
+    """
+
+    spread: float
+    delta: float = 0.0
+
+    def build(self, setting: Setting) -> MixturesRelease:
+        loss = self.approximate_loss(self.delta)
+        job = self.job(setting, self.guess() // 2, spread=self.spread)
+        return checked(MixturesRelease(loss, replace(job, lloyd=False), setting.grid.lattice))
+
+
+@functools.lru_cache(maxsize=64)
+def _built(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> PrivateMixture:
+    """Planning takes a while, and savings and plans ask again and again."""
+    return PrivateMixture.of(job, loss, lattice)
+
+
+@dataclass(frozen=True)
+class MixturesRelease(ClusterRelease):
+    """A mixture for a window: value and sigma are the means of k clusters and their noise.
+
+    ``parts`` holds ``weights``; ``covariances``, k matrices in products of the features' units, with
+    ``covariance_sigma``, the noise deviation of every entry; ``counts``, the noisy numbers of records they were learned
+    from (half of all); ``tuples``, the noisy number of shards that agreed. Parameters are those of `ClusterRelease`;
+    `job` is about the half of the records that makes the tuples.
+
+    Privacy
+    -------
+    Unit: one record. Relation: add or remove. (rho, delta)-zCDP, see `PrivateMixture`. A window whose shards do not
+    agree is refused as for `CentersRelease`, which gives back what was not started. The coins for halves and shards are
+    drawn when the window closes.
+
+    Source
+    ------
+    Cohen et al. 2021, PrivatekGMM; see `PrivateMixture` for what differs.
+    """
+
+    kind: str = "mixtures"
+
+    @property
+    def inner(self) -> PrivateMixture:
+        return _built(self.job, self.loss, self.lattice)
+
+    @property
+    def average(self) -> TupleAverage | BallCenters:
+        return self.inner.average
+
+    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        charge.open(self.loss)
+        return self.inner.release(view, noise, charge.start).outcome()
+
+    def forecast(self, size: int) -> Forecast:
+        return self.inner.forecast(size)
+
+    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+        plain = super().answer(outcome, grid)
+        if plain.parts is None:
+            return plain
+        units = np.array([feature.scale * grid.lattice.step for feature in grid.features])
+        both = np.outer(units, units)
+        own = {
+            "covariances": (plain.parts["covariances"] * both).tolist(),
+            "covariance_sigma": (plain.parts["covariance_sigma"][:, None, None] * both).tolist(),
+        }
+        return replace(plain, parts={**plain.parts, **own})
+
+    def sized(self, size_hint: int) -> MixturesRelease:
+        changed: MixturesRelease = super().sized(size_hint // 2)
+        return changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..cores import Core, ZCDPFilter
 from ..errors import ConfigError
 from ..sampled import EXACT, Choice, HiddenCoinFilter, SparseZCDPFilter, design_pairs
 from ..zcdp import PrivacyLoss
-from .base import Counter, Mechanism, MechanismBase, Notes, friend_counter, percent
+from .base import Counter, Mechanism, MechanismBase, Notes, Outcome, friend_counter, percent
 
 if TYPE_CHECKING:
     from ..friends import WindowView
@@ -78,6 +79,18 @@ class CoreMechanism(Mechanism, Protocol):
         """Of friends, in squared lattice steps."""
 
     @property
+    def size_hint(self) -> int:
+        """Public guess of points per window."""
+
+    @property
+    def sampling(self) -> str:
+        """``exact``, ``blocks`` or ``hidden``: which pairs a core is found from."""
+
+    @property
+    def chosen(self) -> Choice | None:
+        """The very pairs; None chooses them for this loss and size."""
+
+    @property
     def pairs(self) -> Choice:
         """Which pairs of points are compared."""
 
@@ -85,9 +98,25 @@ class CoreMechanism(Mechanism, Protocol):
     def core(self) -> CoreFilter:
         """How the core is chosen."""
 
+    def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        """What `release` does under a charge that is open."""
+
 
 class CoreStage(MechanismBase):
     """What releases that find a core first have in common; a mix-in, to stand first."""
+
+    @cached_property
+    def pairs(self: CoreMechanism) -> Choice:
+        return self.chosen or choose_pairs(self.sampling, self.size_hint, tenth(self.loss))
+
+    @cached_property
+    def least(self: CoreMechanism) -> int:
+        """See `least_count`."""
+        return least_count(self, self.core, self.size_hint)
+
+    def release(self: CoreMechanism, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+        charge.open(self.loss)
+        return self.stages(view, charge, noise)
 
     def at(self: CoreMechanism, loss: PrivacyLoss) -> Mechanism:
         """The same for another rho, on the pairs that this one's counter samples."""
@@ -191,7 +220,7 @@ def core_law(core: CoreFilter, size: int, outliers: float = 0.0) -> list[tuple[f
     law = []
     for node, weight in zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True):
         n_hat = size + core.offset + node * deviation
-        if n_hat <= 0:
+        if n_hat < 1:  # it is a whole number
             law.append((weight, 0.0, 0.0))
             continue
         threshold, sigma = core.bar(n_hat)

@@ -189,7 +189,10 @@ class Synthetic(TableMechanism):
         return self if track is None else replace(self, cells=_read(self.codes, track))
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
-        return TableCounts(self.codes, self._by_number if self.projection == "ones" else None)
+        counter = TableCounts(self.codes, self._by_number if self.projection == "ones" else None)
+        if self.cells is not None:
+            counter.prepare(self.cells)
+        return counter
 
     @cached_property
     def _by_number(self) -> Cells:
@@ -212,15 +215,16 @@ class Synthetic(TableMechanism):
         charge.start(PrivacyLoss(means))
         drawn = self._drawn(noise, 0, p + 1)
         count = size + int(drawn[0])
-        if count < self.least:
-            return Outcome("too_few", count=count)
+        if count < self.least:  # what cells were known stays known
+            return Outcome("too_few", count=count, track=None if self.cells is None else _written(self.cells))
         sums = 2 * ones - size * codes.shifts + drawn[1:]
         charge.start(PrivacyLoss(pairs))
         products = self._noisy_products(moments, ones, size, noise)
         self._complete(products, sums, count)
         mean = sums / count
         found = None if self.projection == "ones" else self._directions(products, mean, count)
-        cells = self.cells or found or self._by_number
+        # Public ones are those that were counted, whatever rho this window has.
+        cells = view.public or self.cells or found or self._by_number
         charge.start(PrivacyLoss(cells_nano))
         counts, set_ = self._noisy_cells(view, cells, noise)
         mixture = self._mixture(counts, set_, mean, products / count, count)

@@ -74,6 +74,9 @@ class TrackingMean(PointMechanism):
     track: Track | None = None
     kind: str = "mean"
 
+    def __post_init__(self) -> None:
+        _ = self.average  # refuses a budget that is too small to split, now
+
     @property
     def is_warm(self) -> bool:
         return self.track is not None and not self.track.drift

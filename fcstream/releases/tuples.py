@@ -7,7 +7,6 @@ algorithms, step by step, with the accounting that holds; they need far more tup
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -21,6 +20,7 @@ from ..predicates import MatchTuples, MatchWithin, OrderedTuples, PredicateCount
 from ..replaced import ReplacedFilter, ReplacedSizeFilter
 from ..zcdp import RHO_UNIT, PrivacyLoss
 from .averages import Estimate, FriendlyAverage, Start
+from .search import DiameterSearch
 from .stages import normal_above
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ SEARCH_RATIO = 1.5
 SEARCH_BETA = 0.02
 MOST_NOISE = 0.4
 """Of the average, per coordinate, in radii: a core that is too small for it is refused by its noisy size."""
-_LATTICE = 64  # of CheckDiam's statistic where the number of tuples is private
 
 
 def ladder(smallest: float, largest: float, ratio: float) -> tuple[int, ...]:
@@ -104,68 +103,8 @@ def reorder(tuples: NDArray[np.float64], noise: Noise) -> NDArray[np.float64]:
     return np.ascontiguousarray(numbered[:, order])
 
 
-def find_radius(
-    pairs_of: Callable[[int], int], rungs: tuple[int, ...], size: int | None, rho_nano: int, noise: Noise, start: Start
-) -> int:
-    """FindDiam: the smallest rung at which nearly all pairs are friends, by binary search; the last if no other.
-
-    Parameters
-    ----------
-    pairs_of : callable
-        Ordered pairs of distinct items that are no friends at a squared radius, over the number of items: a fraction
-        for ``size=None``, else times the number.
-    rungs : tuple of int
-        Squared radii, ascending.
-    size : int or None
-        Number of items where it is public.
-    rho_nano : int
-    noise : Noise
-    start : callable
-
-    Privacy
-    -------
-    Unit: one item. Relation: replace, add or remove one. rho-zCDP for any symmetric, reflexive predicate that grows
-    with the radius. Sensitivity of ordered strange pairs over the size: below 2; tests not needed are not started.
-
-    Source
-    ------
-    FriendlyCore (ICML 2022), CheckDiam and FindDiam (5.1.2). Erratum: the paper gives each test rho / log2 t, with
-    ceil(log2(t + 1)) tests; here they get equal shares of what there is.
-    """
-    tests = max(1, math.ceil(math.log2(len(rungs))))
-    share = rho_nano // tests
-    if share < 1:
-        raise ConfigError(f"must leave 1e-9 of rho for each of {tests} tests of a radius", "rho")
-    scale, sensitivity = (size, 2 * size) if size is not None else (_LATTICE, 2 * _LATTICE + 1)
-    variance = Fraction(sensitivity**2 * RHO_UNIT, 2 * share)
-    slack = scale * math.sqrt(4 * math.log(tests / SEARCH_BETA) * RHO_UNIT / share)
-    low, high = -1, len(rungs) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        start(PrivacyLoss(share))
-        strange = pairs_of(rungs[middle]) + int(noise.discrete_gaussian(variance, 1)[0])
-        low, high = (low, middle) if strange <= slack else (middle, high)
-    return rungs[high]
-
-
-def strangers(predicate: Predicate, tuples: NDArray[np.float64]) -> int:
-    """Ordered pairs of tuples that are no friends. NOT private.
-
-    Privacy
-    -------
-    None: for `find_radius`.
-
-    Source
-    ------
-    FriendlyCore (ICML 2022), CheckDiam (5.1.2).
-    """
-    return len(tuples) ** 2 - int(friend_counts(predicate, tuples).sum())
-
-
-def _lattice_fraction(predicate: Predicate, tuples: NDArray[np.float64]) -> int:
-    """Strange ordered pairs over the number of tuples, in parts of 1/64, rounded down; 0 for at most one tuple."""
-    m = len(tuples)
-    return 0 if m <= 1 else strangers(predicate, tuples) * _LATTICE // m
+def _friendly_pairs(predicate: Predicate, tuples: NDArray[np.float64]) -> int:
+    return int(friend_counts(predicate, tuples).sum())
 
 
 def commonest(tuples: NDArray[np.float64], rungs: tuple[int, ...], rho_nano: int, noise: Noise) -> int | None:
@@ -223,7 +162,7 @@ class TupleAverage:
     Privacy
     -------
     Unit: one tuple, one of t. Relation: REPLACE one. (rho, delta)-zCDP: radius (rho_r; the histogram of t tuples moves
-    by one in two bins, noise N(0, 1/rho_r) per bin; FindDiam as `find_radius`), core (rho_core, delta/2), average
+    by one in two bins, noise N(0, 1/rho_r) per bin; FindDiam as `DiameterSearch`), core (rho_core, delta/2), average
     (the rest, delta/2). Sensitivity of the average: 2 r sqrt(k) over a released lower bound of the core's size.
 
     One core serves both steps. X and Y that share a friend match at 2 gamma / (1 - gamma) <= 1/2, each by exactly one
@@ -268,6 +207,12 @@ class TupleAverage:
         if self.method == "public" and len(self.rungs) != 1:
             raise ConfigError("must be one public radius", "radius")
         _ = self.core, self.average(self.rungs[-1])  # refuse budgets that are too small to split, now
+        if self.method == "search":
+            _ = self._search
+
+    @cached_property
+    def _search(self) -> DiameterSearch:
+        return DiameterSearch(self.radius_nano, SEARCH_BETA, len(self.rungs))
 
     @cached_property
     def core(self) -> ReplacedFilter:
@@ -278,6 +223,11 @@ class TupleAverage:
         rho = self.loss.rho_nano - self.core_nano - self.radius_nano
         delta = self.loss.delta_femto - self.loss.delta_femto // 2
         return FriendlyAverage(PrivacyLoss(rho, delta), self.k * radius_squared, self.tuples)
+
+    @property
+    def last(self) -> PrivacyLoss:
+        """What the last stage costs, which tuples that do not agree leave unspent."""
+        return self.average(self.rungs[-1]).second
 
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
         """A reason to refuse, or the estimate with value and sigma (k, d); `start` is told of every stage."""
@@ -311,16 +261,14 @@ class TupleAverage:
         if self.method == "public":
             return self.rungs[0]
         if self.method == "search":
-            found = find_radius(
-                lambda r2: strangers(MatchWithin(self.k, self.dimension, r2, self.gamma), tuples),
-                self.rungs,
-                self.tuples,
-                self.radius_nano,
+            rung = self._search.find(
+                lambda b: _friendly_pairs(MatchWithin(self.k, self.dimension, self.rungs[b], self.gamma), tuples),
+                len(tuples),
                 noise,
                 start,
             )
             # Two rungs up: FindDiam lets go a part of the pairs that the core cannot spare.
-            return min(math.floor(found * SEARCH_RATIO**4), MAX_RADIUS_SQUARED)
+            return min(math.floor(self.rungs[rung] * SEARCH_RATIO**4), MAX_RADIUS_SQUARED)
         start(PrivacyLoss(self.radius_nano))
         b = commonest(tuples, self.rungs, self.radius_nano, noise)
         if b is None:
@@ -374,21 +322,14 @@ class OrderedAverage:
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
         """A reason to refuse, or the estimate, for tuples (m, k, d) in a common order."""
         rho, delta = self.loss.rho_nano, self.loss.delta_femto // 2
-        radii = []
+        search, radii = DiameterSearch(rho // (20 * self.k), SEARCH_BETA, len(self.rungs)), []
         for j in range(self.k):
             column = np.ascontiguousarray(tuples[:, j : j + 1])
-            radii.append(
-                find_radius(
-                    lambda r2, column=column: _lattice_fraction(  # type: ignore[misc]
-                        OrderedTuples((r2,), self.dimension), column
-                    ),
-                    self.rungs,
-                    None,
-                    rho // (20 * self.k),
-                    noise,
-                    start,
-                )
-            )
+
+            def pairs(rung: int, column: NDArray[np.float64] = column) -> int:
+                return _friendly_pairs(OrderedTuples((self.rungs[rung],), self.dimension), column)
+
+            radii.append(self.rungs[search.find(pairs, len(tuples), noise, start)])
         core = ReplacedSizeFilter(PrivacyLoss(rho // 20, delta))
         start(core.loss)
         mask = core.select_core(friend_counts(OrderedTuples(tuple(radii), self.dimension), tuples), noise).mask

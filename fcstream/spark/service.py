@@ -20,10 +20,11 @@ from ..connectors.retry import close_quietly
 from ..connectors.urls import parse
 from ..errors import ConfigError, FcstreamError
 from ..keyed import open_engine
-from ..live import Lead, Publisher, Service, Setting, now_ms
+from ..live import Lead, Service, now_ms
 from ..payloads import decoder_for
 from ..reloading import Current
 from ..service import Letters, Served, serve
+from ..session import Publisher, Setting
 from .answers import Notes, take_rows
 from .pairs import splits, splitter
 from .sessions import SparkFailed, condition, need_pyspark, prepare, spark_session

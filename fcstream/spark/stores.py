@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..engine import Stores
     from ..noise import Noise
-    from ..releases.base import Counter
+    from ..releases.base import Counter, Mechanism
 
 Place = tuple[str, int]
 """Key ("" without keys) and window."""
@@ -134,8 +134,8 @@ class TaskUsers(UserPoints):
 def stores(feed: Feed, split: Callable[[Job, NDArray[np.float64]], Any] | None = None) -> Stores:
     """Of an engine whose windows are counted by tasks."""
 
-    def make(job: Job, noise: Noise) -> tuple[Counter, UserPoints | None]:
-        own = job.mechanism.counter(job.grid.dimension, job.schedule.reach, noise)
+    def make(job: Job, mechanism: Mechanism, noise: Noise) -> tuple[Counter, UserPoints | None]:
+        own = mechanism.counter(job.grid.dimension, job.schedule.reach, noise)
         counts = TaskCounts(job, own, feed, None if split is None else lambda points: split(job, points))
         return counts, TaskUsers(job, feed) if job.terms.unit == "user" else None
 

@@ -165,7 +165,7 @@ class Messages:
         def read(
             _: str, offsets: NDArray[np.int64], stamps: NDArray[np.int64], bodies: list[bytes]
         ) -> tuple[Batch, NDArray[np.int64], int]:
-            batch, arrivals = read_messages(decoder, offsets, stamps, bodies)
+            batch, arrivals, _ = read_messages(decoder, offsets, stamps, bodies)
             return batch, arrivals, len(bodies)
 
         return read

@@ -73,11 +73,11 @@ class Cells:
         """Least and largest value of probes (k, axes) times the place of a record, over all possible records."""
         weights = 2 * (self._along @ probes.T)  # (p, k)
         base = probes @ self._base
-        low, high = base.copy(), base.copy()
-        for one, block in zip(self.codes.attributes, self.codes.blocks, strict=True):
-            part = weights[block]
-            low += np.minimum(part[0], 0) if one.bits == 1 else part.min(axis=0)
-            high += np.maximum(part[0], 0) if one.bits == 1 else part.max(axis=0)
+        booleans = weights[: self.codes.booleans]
+        low, high = base + np.minimum(booleans, 0).sum(axis=0), base + np.maximum(booleans, 0).sum(axis=0)
+        for block in self.codes.blocks[self.codes.booleans :]:
+            low += weights[block].min(axis=0)
+            high += weights[block].max(axis=0)
         return low, high
 
     @cached_property

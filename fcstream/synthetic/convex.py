@@ -50,10 +50,16 @@ class ConvexSet:
         return self.radius / REACH
 
     def small(self, points: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Offsets from the center as small integers (n, d) of norm at most `REACH`, record by record."""
+        """Offsets from the center as small integers (n, d) of norm at most `REACH`, record by record.
+
+        Squares are added column by column: a sum along rows may take another order, and so round otherwise, with other
+        numbers of records or another layout in memory.
+        """
         offsets = (points - np.array(self.center, np.float64)) / self.unit
-        norms = np.sqrt((offsets * offsets).sum(axis=1, keepdims=True))
-        offsets *= np.minimum(1.0, REACH / np.maximum(norms, 1.0))
+        squares = np.zeros(len(points))
+        for column in offsets.T:
+            squares += column * column
+        offsets *= np.minimum(1.0, REACH / np.maximum(np.sqrt(squares), 1.0))[:, None]
         found = np.trunc(offsets).astype(np.int64)
         while (outside := (found * found).sum(axis=1) > REACH**2).any():  # rounding left the ball, seldom
             found[outside] -= np.sign(found[outside])

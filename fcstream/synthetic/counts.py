@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,15 +18,49 @@ if TYPE_CHECKING:
     from .codes import Codes
 
 _WORD = 64
+_LEAST_BLOCK, _MOST_BLOCK = 64, 65_536
+
+
+class _Blocks:
+    """Packed records in blocks that grow, so that records which come one by one are few blocks when a window closes."""
+
+    def __init__(self, words: int, levels: int) -> None:
+        self._shape = words, levels
+        self._blocks: list[tuple[NDArray[np.uint64], NDArray[np.uint16]]] = []
+        self._used = 0  # of the last block
+        self.size = 0
+
+    def take(self, words: NDArray[np.uint64], levels: NDArray[np.uint16]) -> None:
+        done = 0
+        while done < len(words):
+            if not self._blocks or self._used == len(self._blocks[-1][0]):
+                capacity = min(max(self.size, len(words) - done, _LEAST_BLOCK), _MOST_BLOCK)
+                self._blocks.append(
+                    (np.empty((capacity, self._shape[0]), np.uint64), np.empty((capacity, self._shape[1]), np.uint16))
+                )
+                self._used = 0
+            own_words, own_levels = self._blocks[-1]
+            more = min(len(words) - done, len(own_words) - self._used)
+            own_words[self._used : self._used + more] = words[done : done + more]
+            own_levels[self._used : self._used + more] = levels[done : done + more]
+            self._used, self.size, done = self._used + more, self.size + more, done + more
+
+    def since(self, first: int) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint16]]]:
+        """The records from this one on."""
+        for k, (words, levels) in enumerate(self._blocks):
+            held = self._used if k == len(self._blocks) - 1 else len(words)
+            if first < held:
+                yield words[first:held], levels[first:held]
+            first = max(0, first - held)
 
 
 @dataclass(slots=True)
 class _Pane:
-    """Records of one pane. `cells` were counted of the first `counted` parts, for the cells of that name."""
+    """Records of one pane. `cells` were counted of the first `counted` of them, for the cells of that name."""
 
     moments: NDArray[np.int64]
+    records: _Blocks
     size: int = 0
-    parts: list[tuple[NDArray[np.uint64], NDArray[np.uint16]]] = field(default_factory=list)
     cells: Cells | None = None
     counted: int = 0
     counts: NDArray[np.int64] | None = None
@@ -39,6 +75,8 @@ class TableCounts:
     codes : Codes
     cells : Cells, optional
         Public cells that are counted as records come; no records are kept then.
+    keeps : bool
+        False keeps no records either: second moments alone.
 
     Notes
     -----
@@ -46,10 +84,11 @@ class TableCounts:
     fast an answer is there, never the answer.
     """
 
-    def __init__(self, codes: Codes, cells: Cells | None = None) -> None:
+    def __init__(self, codes: Codes, cells: Cells | None = None, keeps: bool = True) -> None:
         self.codes = codes
-        self._public = cells
-        self._ahead = cells
+        self.public = cells
+        self._keeps = keeps and cells is None
+        self._ahead: Cells | None = None
         self._held: dict[int, _Pane] = {}
         offsets = codes.offsets[codes.booleans :]
         self._offsets = np.array(offsets, np.int64)
@@ -62,19 +101,21 @@ class TableCounts:
         codes, m = self.codes, len(points)
         from .._kernels import synthetic as kernels
 
-        if pane not in self._held:
-            self._held[pane] = _Pane(np.zeros((codes.bits, codes.bits), np.int64))
-        held = self._held[pane]
         words = np.zeros((m, -(-codes.booleans // _WORD)), np.uint64)
         levels = np.empty((m, len(codes.attributes) - codes.booleans), np.uint16)
+        if pane not in self._held:
+            moments = np.zeros((codes.bits, codes.bits), np.int64)
+            self._held[pane] = _Pane(moments, _Blocks(words.shape[1], levels.shape[1]))
+        held = self._held[pane]
         kernels.pack(points, *codes.tables, codes.booleans, words, levels)
         kernels.add_pairs(words, levels, self._offsets, codes.booleans, held.moments)
         held.size += m
-        held.parts.append((words, levels))
+        if self.public is not None:
+            self._count(held, self.public, ((words, levels),))
+        if self._keeps:
+            held.records.take(words, levels)
         if self._ahead is not None:
-            self._count(held, self._ahead)
-            if self._public is not None:
-                held.parts, held.counted = [], 0  # counted, and not needed again
+            self._up_to_date(held, self._ahead)
 
     def drop(self, pane: int) -> None:
         self._held.pop(pane, None)
@@ -86,18 +127,29 @@ class TableCounts:
         """From now on count these cells too as records come."""
         self._ahead = cells
 
-    def _count(self, held: _Pane, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Counts of a pane's cells, up to date."""
+    def _up_to_date(self, held: _Pane, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Counts of a pane's cells."""
+        if self.public is not None:
+            return self._count(held, self.public, ())
+        if held.cells != cells:
+            held.counted = 0
+        found = self._count(held, cells, held.records.since(held.counted))
+        held.counted = held.size
+        return found
+
+    def _count(
+        self, held: _Pane, cells: Cells, parts: Iterable[tuple[NDArray[np.uint64], NDArray[np.uint16]]]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Counts of a pane's cells, with some more records."""
         from .._kernels import synthetic as kernels
 
         if held.cells != cells or held.counts is None or held.ones is None:
-            held.cells, held.counted = cells, 0
+            held.cells = cells
             held.counts = np.zeros(cells.number, np.int64)
             held.ones = np.zeros((cells.number, self.codes.bits), np.int64)
         rest: Any = (self._offsets, self.codes.booleans, *cells.arrays, held.counts, held.ones)
-        for part in held.parts[held.counted :]:
+        for part in parts:
             kernels.add_cells(*part, *rest)
-        held.counted = len(held.parts)
         return held.counts, held.ones
 
 
@@ -113,6 +165,11 @@ class TableView:
         """Number of records."""
         return sum(pane.size for pane in self._panes)
 
+    @property
+    def public(self) -> Cells | None:
+        """The cells that were counted as records came, if there are such."""
+        return self._counter.public
+
     def moments(self) -> NDArray[np.int64]:
         """In how many records both of two bits are set: (p, p), symmetric."""
         total = np.zeros((self._counter.codes.bits,) * 2, np.int64)
@@ -122,10 +179,10 @@ class TableView:
         return upper + upper.T + np.diag(np.diag(total))
 
     def cells(self, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Records in each cell (s,), and in how many of them each bit is set (s, p)."""
+        """Records in each cell (s,), and how often each bit is set in it (s, p). Public cells, if any, are meant."""
         counts, ones = np.zeros(cells.number, np.int64), np.zeros((cells.number, self._counter.codes.bits), np.int64)
         for pane in self._panes:
-            more, set_ = self._counter._count(pane, cells)
+            more, set_ = self._counter._up_to_date(pane, cells)
             counts += more
             ones += set_
         return counts, ones
@@ -136,7 +193,7 @@ class TableView:
 
         codes = self._counter.codes
         found = [np.empty((0, codes.bits), np.int64)]
-        for words, levels in (part for pane in self._panes for part in pane.parts):
+        for words, levels in (part for pane in self._panes for part in pane.records.since(0)):
             rows = np.empty((len(words), len(codes.attributes)), np.int64)
             kernels.unpack(words, levels, codes.booleans, rows)
             found.append(codes.encoded(rows))
@@ -157,13 +214,23 @@ class Tables:
     sizes: tuple[int, ...]
     order: int
 
-    @property
+    @cached_property
     def sets(self) -> list[tuple[int, ...]]:
         return list(itertools.combinations(range(len(self.sizes)), self.order))
 
     @property
+    def number(self) -> int:
+        """Of tables, without making a list of them."""
+        return math.comb(len(self.sizes), self.order)
+
+    @property
     def cells(self) -> int:
-        return sum(int(np.prod([self.sizes[a] for a in one], dtype=np.int64)) for one in self.sets)
+        """Of all tables together: the elementary symmetric polynomial of the sizes, likewise."""
+        sums = [1] + [0] * self.order
+        for size in self.sizes:
+            for k in range(self.order, 0, -1):
+                sums[k] += size * sums[k - 1]
+        return sums[self.order]
 
     def layout(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Members, strides and starts, for the counting kernel."""
@@ -175,8 +242,47 @@ class Tables:
         return members, strides, starts
 
 
+class PairPanes:
+    """Two-way contingency tables per pane, from second moments; no record is kept.
+
+    Many times faster than `TablePanes` for many columns: 64 Booleans are looked at together.
+    """
+
+    def __init__(self, codes: Codes, tables: Tables) -> None:
+        self._tables = tables
+        self._moments = TableCounts(codes, keeps=False)
+        self.add, self.drop = self._moments.add, self._moments.drop
+        sizes = [one.size for one in codes.attributes]
+        offsets = np.repeat(codes.offsets, sizes)
+        place = np.concatenate([np.arange(size) for size in sizes])
+        is_boolean = np.repeat(sizes, sizes) == 2
+        self._bits = 1 + offsets + np.where(is_boolean, 0, place)
+        self._absent = is_boolean & (place == 0)
+        self._ends = np.cumsum(sizes).tolist()
+
+    @property
+    def panes(self) -> list[int]:
+        return self._moments.panes
+
+    def view(self, panes: Iterable[int]) -> NDArray[np.int64]:
+        """All tables: private."""
+        window = self._moments.view(panes)
+        moments = window.moments()
+        ones = np.diag(moments)
+        whole = np.block([[np.array([[window.size]]), ones[None, :]], [ones[:, None], moments]])
+        both = self._by_level(np.ascontiguousarray(self._by_level(whole).T))
+        blocks = [slice(end - size, end) for end, size in zip(self._ends, self._tables.sizes, strict=True)]
+        return np.concatenate([both[blocks[a], blocks[b]].ravel() for a, b in self._tables.sets])
+
+    def _by_level(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows for everybody and each bit (1 + p, k) -> rows for each level: who lacks a bit is false."""
+        found: NDArray[np.int64] = counts[self._bits]
+        found[self._absent] = counts[0] - found[self._absent]
+        return found
+
+
 class TablePanes:
-    """Contingency tables per pane; no record is kept."""
+    """Contingency tables of any order per pane; no record is kept."""
 
     def __init__(self, codes: Codes, tables: Tables) -> None:
         self._codes, self._tables = codes, tables

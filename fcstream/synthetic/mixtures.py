@@ -16,8 +16,26 @@ if TYPE_CHECKING:
 
 SPREAD = 0.1
 """Of a bit's probability between cells: how far a noisy cell is drawn to the mean of all."""
+_SMALL = 2**18
+"""Multiplications that OpenBLAS does on one thread."""
 UNIT = 10_000
 """Probabilities are published in parts of this."""
+
+
+def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """a @ b in parts that are too small for the threads of a linear algebra library.
+
+    Hundreds of products, each shared out among threads that wait for each other, take seconds on a busy machine instead
+    of hundredths.
+    """
+    columns = max(1, _SMALL // (8 * len(b)))
+    rows = max(8, _SMALL // b.size)
+    found = np.empty((len(a), b.shape[1]), a.dtype)
+    for first in range(0, b.shape[1], columns):
+        part = b[:, first : first + columns]
+        for k in range(0, len(a), rows):
+            found[k : k + rows, first : first + columns] = a[k : k + rows] @ part
+    return found
 
 
 def to_simplex(weights: NDArray[np.float64], total: float = 1.0) -> NDArray[np.float64]:
@@ -43,9 +61,8 @@ def to_simplex_l1(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 def consistent(codes: Codes, points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Probabilities (s, p) that are ones: in [0, 1], and every one-hot block sums to 1."""
     found = np.clip(points, 0.0, 1.0)
-    for one, block in zip(codes.attributes, codes.blocks, strict=True):
-        if one.bits > 1:
-            found[:, block] = to_simplex(points[:, block])
+    for block in codes.blocks[codes.booleans :]:
+        found[:, block] = to_simplex(points[:, block])
     return found
 
 
@@ -143,8 +160,8 @@ class Mixture:
         rate = 0.02
         for step in range(1, steps + 1):
             mass = weights * points
-            misfit = pair_weight * (points.T @ mass - pairs)
-            slope = 4 * weights * (points @ misfit)
+            misfit = pair_weight * (product(points.T, mass) - pairs)
+            slope = 4 * weights * product(points, misfit)
             slope += 2 * weights * (mean_weight * (mass.sum(axis=0) - means))
             slope += 2 * weights * cell_weight * (mass - seen)
             first = 0.9 * first + 0.1 * slope

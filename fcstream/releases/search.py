@@ -1,0 +1,163 @@
+"""Within which radius do nearly all pairs lie? Private checks, and a binary search made of them.
+
+For points and for tuples alike: all that is asked of the data is how many ordered pairs are friends at a radius.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ..errors import ConfigError
+from ..zcdp import RHO_UNIT, PrivacyLoss
+from .averages import Start, _no_stages, gaussian_variance
+
+if TYPE_CHECKING:
+    from ..noise import Noise
+
+_ONE = 2**10  # the statistic of a check is rounded to multiples of 2**-10
+
+
+def strangers_per_point(pairs: int, n: int, tolerance: Fraction | int = 0) -> int:
+    """Ordered pairs of n items that are not among `pairs`, divided by n, less tolerance times n.
+
+    In multiples of 2**-10, rounded; 0 for n = 0.
+
+    Privacy
+    -------
+    Private. Sensitivity 2 + 2**-10 when a point is added, removed or replaced, for a tolerance in [0, 1/2]: a point
+    with u strangers among n, of B ordered pairs in all, moves it by (2 u n - B) / (n (n - 1)) - tolerance, which lies
+    between -1 - tolerance and 2 - tolerance.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), CheckDiam (5.1.2): minus what it adds noise to, at tolerance 0. The tolerance is ours.
+    """
+    if n == 0:
+        return 0
+    a, b = tolerance.numerator, tolerance.denominator
+    return (2 * ((n * n - pairs) * b - a * n * n) * _ONE + n * b) // (2 * n * b)
+
+
+@dataclass(frozen=True)
+class DiameterCheck:
+    """CheckDiam: do nearly all pairs of points lie within a radius?
+
+    Parameters
+    ----------
+    rho_nano : int
+    beta : float
+        In (0, 1]: chance of a no although all pairs do, at tolerance 0.
+    tolerance : Fraction
+        In [0, 1/2]: share of the pairs that may lie beyond. Outliers, a share o of the points, take 2 o (1 - o).
+
+    Privacy
+    -------
+    Unit: one item, a point or a tuple. Relation: add or remove; the same holds for an item replaced. rho-zCDP, for
+    every symmetric, reflexive predicate that grows with the radius. Sensitivity: that of `strangers_per_point`.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), CheckDiam (5.1.2). The paper compares a count with the private n; what is compared with
+    a public number here is their difference, of the same sensitivity. A tolerance above 0 is ours.
+    """
+
+    rho_nano: int
+    beta: float
+    tolerance: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.rho_nano < 1:
+            raise ConfigError("must leave at least 1e-9 of rho for a check", "release.rho")
+        if not 0 < self.beta <= 1:
+            raise ConfigError(f"must be in (0, 1], got {self.beta!r}", "beta")
+        if not 0 <= self.tolerance <= Fraction(1, 2):
+            raise ConfigError(f"must be in [0, 1/2], got {self.tolerance}", "tolerance")
+
+    @cached_property
+    def bar(self) -> float:
+        """Strangers per point beyond the tolerated ones that pass unless noise is against it."""
+        return math.sqrt(4 * math.log(1 / self.beta) * RHO_UNIT / self.rho_nano)
+
+    @property
+    def sigma(self) -> float:
+        """Noise deviation, in strangers per point."""
+        return math.sqrt(2 * RHO_UNIT / self.rho_nano)
+
+    def passes(self, pairs: int, n: int, noise: Noise) -> bool:
+        """Draw the answer for n points with so many ordered pairs, each point with itself included, within a radius."""
+        drawn = int(noise.discrete_gaussian(gaussian_variance((2 * _ONE + 1) ** 2, self.rho_nano), 1)[0])
+        return drawn - strangers_per_point(pairs, n, self.tolerance) >= -self.bar * _ONE
+
+
+@dataclass(frozen=True)
+class DiameterSearch:
+    """FindDiam: a binary search for the smallest radius of a ladder that `DiameterCheck` lets pass.
+
+    Parameters
+    ----------
+    rho_nano : int
+        Of all checks together.
+    beta : float
+        Chance that it passes over a radius that holds all pairs.
+    radii : int
+        Length of the ladder; the largest radius is taken when no other passes.
+    tolerance : Fraction
+        See `DiameterCheck`.
+
+    Privacy
+    -------
+    Unit: one item. Relation: add or remove; the same holds for an item replaced. rho-zCDP: at most ceil(log2(radii))
+    checks, each with its share. The radius counts as released. Checks that are not needed are not started.
+
+    Complexity
+    ----------
+    One draw and one count of pairs a check.
+
+    Source
+    ------
+    FriendlyCore (ICML 2022), FindDiam (5.1.2). Erratum: t + 1 radii take ceil(log2(t + 1)) checks; the paper gives each
+    rho / log2(t), which overspends by up to 2.
+    """
+
+    rho_nano: int
+    beta: float
+    radii: int
+    tolerance: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.radii < 1:
+            raise ConfigError(f"must be at least 1, got {self.radii}", "radii")
+        _ = self.check  # refuses what cannot be divided
+
+    @property
+    def steps(self) -> int:
+        return max(1, (self.radii - 1).bit_length())
+
+    @cached_property
+    def check(self) -> DiameterCheck:
+        return DiameterCheck(
+            self.rho_nano // self.steps, self.beta / self.steps if self.beta < 1 else 1.0, self.tolerance
+        )
+
+    def find(self, pairs: Callable[[int], int], n: int, noise: Noise, start: Start = _no_stages) -> int:
+        """Which radius: its place in the ladder. `start` is told of every check before its draw.
+
+        Parameters
+        ----------
+        pairs : callable
+            Ordered pairs of friends at the radius of this place, each item with itself included.
+        n : int
+            Number of items; private.
+        """
+        low, high = 0, self.radii - 1
+        while low < high:
+            middle = (low + high) // 2
+            start(PrivacyLoss(self.check.rho_nano))
+            passed = self.check.passes(pairs(middle), n, noise)
+            low, high = (low, middle) if passed else (middle + 1, high)
+        return low

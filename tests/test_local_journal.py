@@ -1,0 +1,699 @@
+"""The journal of devices: crashes, copies put back, forgetting, several hands; and an adversary who asks."""
+
+import contextlib
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from fcstream.local import (
+    Ask,
+    Component,
+    Euclidean,
+    FileJournal,
+    LocalBudget,
+    LocalFilter,
+    Named,
+    Point,
+    answer_all,
+    device,
+    journal,
+)
+from fcstream.local.accounts import Accounts, fingerprint
+from fcstream.local.journal import MemoryJournal
+from fcstream.local.questions import REASONS
+from fcstream.noise import Noise, SeededEntropy
+from fcstream.zcdp import PrivacyLoss
+
+LINE = Euclidean((-500.0,), (500.0,), step=1.0)
+FILES = ("state", "state-witness", "state-new")
+
+
+def ask(query="q", round=1, nano=10**8, function=None, pure=False):
+    return Ask(query, round, "place", LINE.as_dict(), (function or Point()).as_dict(), nano, pure)
+
+
+def make(journal=None, seed=1, name="", budget=None, value=(30.0,), **more):
+    budget = budget or LocalBudget.concentrated(1)
+    return LocalFilter(
+        budget, {"place": Component(LINE, value)}, journal, name=name, noise=Noise(SeededEntropy(seed)), **more
+    )
+
+
+def reply(data):
+    return json.loads(data)
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_restarted_device_remembers(tmp_path):
+    path = str(tmp_path / "state")
+    with make(path) as first:
+        said = [first.answer(ask(str(i))) for i in range(3)]
+        with pytest.raises(LedgerInUse):
+            make(path)
+    for name in FILES[:2]:
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+    with make(path, seed=99) as second:
+        assert second.spent == PrivacyLoss(3 * 10**8)
+        assert [second.answer(ask(str(i))) for i in range(3)] == said
+        assert second.spent == PrivacyLoss(3 * 10**8)
+    with pytest.raises(LedgerMismatch):
+        make(path, budget=LocalBudget.concentrated(2))
+    with make(path) as third:  # who was refused let go of the file
+        third.close()
+        with pytest.raises(LedgerError, match="closed"):
+            third.answer(ask("x"))
+
+
+def test_a_journal_may_be_any_path(tmp_path):
+    for path in (tmp_path / "one", str(tmp_path / "two")):
+        with make(path):
+            assert Path(path).exists()
+        with make(path):  # and it was let go of
+            pass
+    with pytest.raises(LedgerError):
+        make(tmp_path / "no" / "folder")
+    with pytest.raises(ConfigError):
+        FileJournal(tmp_path / "three", keep=0)
+
+
+def test_torn_tails_are_dropped_and_damage_is_refused(tmp_path):
+    path = tmp_path / "state"
+    with make(path) as first:
+        said = first.answer(ask("a"))
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'00000000 {"charge":[["que')
+    with make(path) as second:
+        assert second.answer(ask("a")) == said
+    assert path.read_bytes() == whole
+    for place in (3, 80, len(whole) - 20):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(LedgerDamaged):
+            make(path)
+    lines = whole.splitlines(keepends=True)
+    for wrong in (lines[1:], [lines[1], lines[0]], lines[:1] * 2 + lines[1:]):
+        path.write_bytes(b"".join(wrong))
+        with pytest.raises(LedgerDamaged):
+            make(path)
+
+
+def test_an_older_copy_is_refused(tmp_path):
+    """Also one from before the file was made smaller, an empty one, none, and another device's."""
+    path = tmp_path / "state"
+    copies = []
+    with make(path) as holder:
+        for i in range(4):
+            copies.append(path.read_bytes())
+            holder.answer(ask(str(i), nano=10**7))
+        copies.append(path.read_bytes())
+        holder._journal.keep = 1
+        holder.answer(ask("4", nano=10**7))
+        copies.append(path.read_bytes())
+        holder._journal.compact()
+        holder.answer(ask("5", nano=10**7))
+    newest = path.read_bytes()
+    for copy in [*copies, newest[: newest.rfind(b"\n", 0, -1) + 1]]:
+        path.write_bytes(copy)
+        with pytest.raises(LedgerDamaged, match="charges are forgotten; restore the newest one"):
+            make(path)
+    path.unlink()
+    with pytest.raises(LedgerDamaged, match="is missing"):
+        make(path)
+    with make(tmp_path / "other", value=(7.0,)) as other:
+        for i in range(9):
+            other.answer(ask(str(i), nano=10**7 + 1))
+    path.write_bytes((tmp_path / "other").read_bytes())
+    with pytest.raises(LedgerDamaged, match="another history"):
+        make(path)
+    path.write_bytes(newest)
+    with make(path) as holder:
+        assert holder.spent == PrivacyLoss(6 * 10**7)
+    (tmp_path / "state-witness").unlink()  # an absent witness says nothing
+    with make(path):
+        pass
+
+
+OPEN = {"open": {"capacity_nano": 9}}
+CHARGE = {"charge": [["q", 1, "d", False, [["", 5]]]]}
+
+
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ([OPEN], {"seal": [["q", 1, [["", "x"]]]]}),
+        ([OPEN], {"again": [["q", 1, [""]]]}),
+        ([], CHARGE),  # nobody has a budget yet
+        ([OPEN], OPEN),
+        ([OPEN], {"charge": [["q", 1, "d", False, [["", 10]]]]}),
+        ([OPEN], {"charge": [["q", 1, "d", False, [["", 5, -1]]]]}),
+        ([OPEN, CHARGE], {"charge": [["q", 1, "d", False, [["", 1]]]]}),
+        ([OPEN, CHARGE], {"charge": [["q", 2, "d", False, [["", 5]]]]}),
+        ([OPEN, CHARGE, {"again": [["q", 1, [""]]]}], {"again": [["q", 1, [""]]]}),
+        ([OPEN, CHARGE, {"seal": [["q", 1, [["", "x"]]]]}], {"seal": [["q", 1, [["", "y"]]]]}),
+        ([OPEN, CHARGE, {"seal": [["q", 1, [["", "x"]]]]}], {"again": [["q", 1, [""]]]}),
+        ([OPEN], {"drop": ["q"]}),
+        ([OPEN, {"expired": [f"{fingerprint('q'):x}"]}], CHARGE),
+        ([OPEN, CHARGE, {"drop": ["q"]}], {"seal": [["q", 1, [["", "x"]]]]}),
+    ],
+)
+def test_a_journal_that_contradicts_itself_is_damaged(sound, wrong):
+    accounts = Accounts()
+    for change in sound:
+        accounts.follow({"at": 1} | change)
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        accounts.follow({"at": 1} | wrong)
+
+
+def test_a_full_disk_stops_the_device(tmp_path):
+    held = FileJournal(tmp_path / "state")
+    holder = make(held)
+    held._file, real = -1, held._file
+    with pytest.raises(LedgerError):
+        holder.answer(ask())
+    held._file = real
+    with pytest.raises(LedgerError, match="open it again"):
+        holder.answer(ask())
+    held.close()
+    held.close()
+
+
+# -- forgetting ------------------------------------------------------------------------------------------------------
+
+
+def test_old_queries_are_refused_and_never_answered_anew(tmp_path):
+    path = tmp_path / "state"
+    held = FileJournal(path, keep=3, sync=False)
+    one, two = make(held, name="one"), make(held, name="two", seed=2)
+    said = {}
+    for i in range(6):
+        for part in (1, 2):
+            said[i, part] = one.answer(ask(f"q{i}", part, 10**7))
+    spent = one.spent
+    for turn in range(3):
+        for i in range(6):
+            found = one.answer(ask(f"q{i}", 1, 10**7))
+            if i < 3:  # whoever asks, and for another price too: the query is too old
+                assert reply(found) == {"query": f"q{i}", "reason": "expired", "round": 1, "status": "refused"}
+                assert reply(two.answer(ask(f"q{i}", 7, 5)))["reason"] == "expired"
+            else:
+                assert found == said[i, 1]
+        assert one.spent == spent
+        assert two.spent == PrivacyLoss(0)
+        held.compact() if turn == 0 else held.close()
+        if turn:
+            held = FileJournal(path, keep=9, sync=False)  # keeping more brings nothing back
+            one, two = make(held, name="one"), make(held, name="two", seed=2)
+    held.close()
+
+
+def test_years_of_questions_stay_small(tmp_path):
+    """A thousand queries, ten kept: the file holds ten, and 19 bytes for each of the others."""
+    path = tmp_path / "state"
+    held = FileJournal(path, keep=10, sync=False)
+    holder = make(held, budget=LocalBudget.concentrated(10**6))
+    most = 0
+    small, journal._SMALL = journal._SMALL, 2**13
+    try:
+        for i in range(1000):
+            holder.answer(ask(f"some query of the day {i}", nano=10**6))
+            most = max(most, path.stat().st_size)
+    finally:
+        journal._SMALL = small
+    held.compact()
+    assert path.stat().st_size < 1000 * 19 + 6000 < most < 2 * 1000 * 19 + 6000 + 2**13
+    assert len(held.accounts.kept) == 10
+    assert not (tmp_path / "state-new").exists()
+    held.close()
+    with make(FileJournal(path, keep=10), budget=LocalBudget.concentrated(10**6)) as again:
+        assert again.spent == PrivacyLoss(1000 * 10**6)
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_was_put_in_place_is_held(tmp_path):
+    """Whoever opened the old file while it was replaced must not write to it."""
+    path = tmp_path / "state"
+    with make(path) as holder:
+        holder.answer(ask())
+        early = os.open(path, os.O_RDWR)
+        holder._journal.compact()
+        with pytest.raises(LedgerInUse):
+            make(path)
+        with pytest.raises(LedgerInUse):
+            journal._hold(early, path)  # the old file is free, but it is not the one that counts
+        os.close(early)
+
+
+def test_no_room_for_a_smaller_file_does_no_harm(tmp_path, monkeypatch):
+    path = tmp_path / "state"
+    with make(path) as holder:
+        said = holder.answer(ask())
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", lambda file: (_ for _ in ()).throw(OSError(28, "no space")))
+            holder._journal.compact()
+        assert not (tmp_path / "state-new").exists()
+        assert holder.answer(ask()) == said
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "_sync_folder", lambda path: (_ for _ in ()).throw(OSError(5, "input/output")))
+            with pytest.raises(LedgerError):
+                holder._journal.compact()
+        with pytest.raises(LedgerError):
+            holder.answer(ask())
+    with make(path) as holder:
+        assert holder.answer(ask()) == said
+
+
+# -- an adversary ----------------------------------------------------------------------------------------------------
+
+
+class Crash(Exception):
+    pass
+
+
+class Fragile(FileJournal):
+    """Dies at one write: before it, in the middle of it, or after it is durable."""
+
+    die_in = None
+
+    def _write(self, change):
+        if self.die_in == 0:
+            raise Crash
+        if self.die_in == 1:
+            os.write(self._file, b"0123456789 torn")
+            raise Crash
+        super()._write(change)
+        if self.die_in == 2:
+            raise Crash
+        if self.die_in is not None:
+            self.die_in -= 3
+
+
+MOVES = st.one_of(
+    st.tuples(
+        st.just("ask"),
+        st.integers(0, 6),  # query
+        st.integers(1, 7),  # tenths of the budget
+        st.none() | st.integers(0, 5),  # where it dies
+        st.lists(st.integers(0, 1), min_size=1, max_size=3),  # who is asked, also twice
+    ),
+    st.tuples(st.sampled_from(["restart", "compact", "copy", "put back", "fewer"])),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(moves=st.lists(MOVES, max_size=30))
+def test_no_adversary_makes_a_device_spend_more_than_its_budget(moves, tmp_path_factory):
+    """Ids asked again, at other prices, in any order, crashes at every write, smaller files, older copies put back: all
+    that ever left was paid for once, and an id has one answer for ever."""
+    path, keep = tmp_path_factory.mktemp("devices") / "state", 4
+    left, prices, copies = {}, [{}, {}], []
+
+    def start(seed):
+        held = Fragile(path, keep=keep, sync=False)
+        return held, [make(held, seed=2 * seed + k, name=f"d{k}") for k in range(2)]
+
+    held, devices = start(0)
+    for number, (kind, *move) in enumerate(moves, 1):
+        if kind == "ask":
+            query, tenth, held.die_in, who = move
+            one = ask(str(query), nano=tenth * 10**8)
+            try:
+                for k, data in zip(who, answer_all([(devices[k], one) for k in who]), strict=True):
+                    found = reply(data)
+                    if found["status"] == "answered":
+                        assert left.setdefault((k, query), data) == data  # the same bytes, for ever
+                        prices[k][query] = one.nano
+            except Crash:
+                with pytest.raises(LedgerError):
+                    devices[0].answer(one)  # what is on disk is not known
+                held.close()
+                held, devices = start(number)
+            held.die_in = None
+        elif kind == "compact":
+            held.compact()
+        elif kind == "copy":
+            copies.append(path.read_bytes())
+        else:
+            held.close()
+            if kind == "fewer":
+                keep = max(1, keep - 1)
+            newest = path.read_bytes()
+            for copy in copies if kind == "put back" else []:
+                if copy != newest:
+                    path.write_bytes(copy)
+                    with pytest.raises(LedgerDamaged):
+                        start(number)
+            path.write_bytes(newest)
+            held, devices = start(number)
+        for k, one in enumerate(devices):
+            assert sum(prices[k].values()) <= one.spent.rho_nano <= 10**9
+            assert one.spent.rho_nano == held.accounts.tally(one.name).spent
+    held.close()
+
+
+def test_a_charge_without_an_answer_is_drawn_once_more_and_then_refused(tmp_path):
+    for attempt in range(2):
+        held = Fragile(tmp_path / "state")
+        holder = make(held)
+        held.die_in = 3  # the charge is written, the answer is not
+        with pytest.raises(Crash):
+            holder.answer(ask())
+        held.close()
+        with make(tmp_path / "state") as after:
+            assert after.spent.rho_nano == 10**8, attempt
+    with make(tmp_path / "state") as holder:
+        assert reply(holder.answer(ask()))["reason"] == "interrupted"
+        holder._journal.compact()
+    with make(tmp_path / "state") as holder:
+        assert reply(holder.answer(ask()))["reason"] == "interrupted"
+        assert holder.spent.rho_nano == 10**8
+
+
+def test_nothing_is_drawn_before_the_charge_is_durable(monkeypatch):
+    order = []
+    held = MemoryJournal()
+    write, draw = held._write, device._draw
+    monkeypatch.setattr(held, "_write", lambda change: order.append(sorted(change)) or write(change))
+    monkeypatch.setattr(device, "_draw", lambda todo: order.append("noise") or draw(todo))
+    make(held).answer(ask())
+    assert order == [["at", "charge", "metrics", "open"], "noise", ["at", "seal"]]
+
+
+class Fuse:
+    """Kills this process at the n-th call that touches a file; with None only counts."""
+
+    CALLS = ("open", "write", "pwrite", "fsync", "ftruncate", "replace", "remove")
+
+    def __init__(self, burn_at):
+        self.burn_at, self.calls = burn_at, 0
+
+    def patch(self):
+        for name in self.CALLS:
+            real = getattr(os, name)
+
+            def call(*args, _real=real, **options):
+                self.calls += 1
+                if self.calls == self.burn_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return _real(*args, **options)
+
+            setattr(os, name, call)
+
+
+def work(folder, out):
+    """Eight queries to two devices, two kept, and smaller files in between; what leaves goes to `out`."""
+    tell = os.write  # what has left is not the journal's business
+    yield
+    journal._SMALL = 300
+    held = FileJournal(folder / "state", keep=2)
+    devices = [make(held, seed=5 + k, name=f"d{k}", budget=LocalBudget.concentrated(2)) for k in range(2)]
+    for i in range(8):
+        for round in (1, 2):
+            for data in answer_all([(one, ask(f"q{i}", round, 10**8)) for one in devices]):
+                tell(out, data + b"\n")
+    held.close()
+
+
+def in_child(folder, burn_at):
+    """Run `work` in a process that is killed at a call; returns how many calls it made if it was not."""
+    out = os.open(folder / "out", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    sink, source = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 3
+        with contextlib.suppress(BaseException):
+            fuse, steps = Fuse(burn_at), work(folder, out)
+            next(steps)
+            report = os.write
+            fuse.patch()
+            next(steps, None)
+            report(source, str(fuse.calls).encode())
+            code = 0
+        os._exit(code)
+    os.close(source)
+    os.close(out)
+    data = os.read(sink, 100)
+    os.close(sink)
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return int(data) if data else None
+
+
+def test_killed_at_every_call_that_touches_a_file(tmp_path):
+    make().answer(ask())  # kernels are loaded: forked processes start with them
+    (tmp_path / "whole").mkdir()
+    calls = in_child(tmp_path / "whole", None)
+    assert calls > 120
+    small = journal._SMALL
+    for burn_at in range(1, calls + 1):
+        folder = tmp_path / str(burn_at)
+        folder.mkdir()
+        assert in_child(folder, burn_at) is None
+        left = {}
+        for line in (folder / "out").read_bytes().splitlines():
+            found = reply(line)
+            left.setdefault((found["query"], found["round"]), []).append(line)
+        for turn in range(2):  # the second time the file was made smaller first
+            held = FileJournal(folder / "state", keep=2, sync=False)
+            devices = [make(held, seed=50 + k, name=f"d{k}", budget=LocalBudget.concentrated(2)) for k in range(2)]
+            assert all(len(lines) * 10**8 <= 2 * 10**9 for lines in left.values())
+            for (query, round), lines in left.items():
+                for one, line in zip(devices, lines, strict=False):
+                    said = one.answer(ask(query, round, 10**8))
+                    assert said == line or reply(said)["reason"] == "expired"
+            for one in devices:
+                assert len(left) * 10**8 <= one.spent.rho_nano <= (len(left) + 1) * 10**8 <= 17 * 10**8
+            if turn == 0:
+                held.compact()
+            held.close()
+        for name in FILES:
+            if (folder / name).exists():
+                assert (folder / name).stat().st_mode & 0o777 == 0o600
+        if burn_at % 6 == 0:
+            in_child(folder, None)  # the work is done again to its end: what was said is said again
+            again = [line for line in (folder / "out").read_bytes().splitlines() if b"values" in line]
+            assert len(set(again)) <= 32
+    journal._SMALL = small
+
+
+# -- several hands ---------------------------------------------------------------------------------------------------
+
+
+def test_devices_of_one_batch_are_charged_in_their_own_journals(tmp_path):
+    """Found by reading: all charges of a batch were written to the first device's journal."""
+    held = [make(tmp_path / name, name=name) for name in "abc"]
+    said = answer_all([(one, ask(nano=10**9)) for one in held])
+    for one in held:
+        one.close()
+    for name, line in zip("abc", said, strict=True):
+        with make(tmp_path / name, name=name, seed=9) as again:
+            assert again.spent == PrivacyLoss(10**9)
+            assert again.answer(ask(nano=10**9)) == line
+
+
+def test_a_name_has_one_device_and_a_journal_one_budget(tmp_path):
+    held = FileJournal(tmp_path / "state")
+    one = make(held, name="x")
+    with pytest.raises(LedgerInUse):
+        make(held, name="x")
+    with pytest.raises(LedgerMismatch):
+        make(held, name="y", budget=LocalBudget.geo(1))
+    one.answer(ask(nano=7 * 10**8))
+    one.close()
+    one.close()
+    other = make(held, name="x")
+    assert reply(other.answer(ask("r", nano=7 * 10**8)))["reason"] == "budget"
+    with pytest.raises(LedgerError):
+        one.answer(ask("s"))
+    held.close()
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_a_forked_process_does_not_answer(kind, tmp_path):
+    """Both would have the whole budget."""
+    holder = make(tmp_path / "state" if kind == "file" else None)
+    sink, source = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            holder.answer(ask())
+            os.write(source, b"answered")
+        except LedgerError:
+            os.write(source, b"refused")
+        finally:
+            os._exit(0)
+    os.close(source)
+    os.waitpid(pid, 0)
+    assert os.read(sink, 20) == b"refused"
+    os.close(sink)
+    assert reply(holder.answer(ask()))["status"] == "answered"
+    holder.close()
+
+
+def test_what_fails_before_the_charge_costs_nobody_anything(tmp_path):
+    """One device's owner raises in the middle of a batch: found by reading, others kept a charge in memory only."""
+    held = FileJournal(tmp_path / "state")
+
+    def absent(name):
+        raise OSError("values are away")
+
+    good = make(held, name="good")
+    away = LocalFilter(LocalBudget.concentrated(1), absent, held, name="away")
+    for _ in range(3):
+        with pytest.raises(OSError, match="away"):
+            answer_all([(good, ask()), (away, ask())])
+        assert good.spent == PrivacyLoss(0)
+    said = good.answer(ask())
+    held.close()
+    with make(tmp_path / "state", name="good", seed=4) as again:
+        assert again.spent == PrivacyLoss(10**8)
+        assert again.answer(ask()) == said
+
+
+def test_what_distance_1_means_stays(tmp_path):
+    """An owner who changes the unit would break what was promised per unit; the box and the step may change."""
+    path = tmp_path / "state"
+
+    def moved(**changes):
+        space = Euclidean((-500.0,), (600.0,), **({"step": 1.0, "unit": 1.0} | changes))
+        one = Ask("r", 1, "place@noon", space.as_dict(), Point().as_dict(), 10**8)
+        return LocalFilter(LocalBudget.concentrated(1), lambda name: Component(space, (3.0,)), path), one
+
+    with make(path) as holder:
+        holder.answer(ask())
+        holder._journal.compact()
+    for _ in range(2):
+        holder, one = moved(unit=10.0)
+        with holder, pytest.raises(LedgerMismatch, match="restore it"):
+            holder.answer(one)
+        assert holder.spent == PrivacyLoss(10**8)
+    holder, one = moved(step=0.5)
+    with holder:
+        assert reply(holder.answer(one))["status"] == "answered"
+    held = MemoryJournal()
+    spaces = [Euclidean((0.0,), (9.0,), 1.0, unit) for unit in (1.0, 2.0)]
+    pair = [
+        LocalFilter(LocalBudget.concentrated(1), {"x": Component(s, (1.0,))}, held, name=str(s.unit)) for s in spaces
+    ]
+    asks = [Ask("q", 1, "x", space.as_dict(), Point().as_dict(), 10**8) for space in spaces]
+    with pytest.raises(LedgerMismatch):
+        answer_all(list(zip(pair, asks, strict=True)))
+    assert all(one.spent == PrivacyLoss(0) for one in pair)
+
+
+def test_prices_are_whole_numbers():
+    holder = make()
+    for odd in (10**8 + 0.5, 1e8, True, float("nan"), "5"):
+        assert reply(holder.answer(ask(nano=odd)))["reason"] == "loss"
+    assert holder.spent == PrivacyLoss(0)
+
+
+def test_an_owners_function_must_give_whole_numbers():
+    """Noise is whole, so a fraction would be published as it is."""
+    holder = make(named={"half": Named("half", 1, lambda point: 2.5)})
+    with pytest.raises(TypeError):
+        holder.answer(ask(function=Named("half", 1)))
+
+
+def test_what_fails_after_the_charge_is_drawn_once_more():
+    calls = []
+
+    def shaky(point):
+        calls.append(point)
+        if len(calls) == 1:
+            raise RuntimeError
+        return 3
+
+    own = Named("own", 1, shaky)
+    holder = make(named={"own": own})
+    with pytest.raises(RuntimeError):
+        holder.answer(ask(function=own))
+    said = holder.answer(ask(function=own))
+    assert reply(said)["status"] == "answered"
+    assert holder.spent == PrivacyLoss(10**8)
+    assert holder.answer(ask(function=own)) == said
+
+
+def test_an_interrupt_in_the_middle_of_a_write_stops_the_device(tmp_path, monkeypatch):
+    """Memory and disk may disagree then: only opening it again tells."""
+    for owner, name, spent in (("accounts", "follow", 0), ("_witness", "note", 10**8)):
+        held = FileJournal(tmp_path / name)
+        holder = make(held)
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(getattr(held, owner), name, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                holder.answer(ask())
+        with pytest.raises(LedgerError):
+            holder.answer(ask())
+        held.close()
+        with make(tmp_path / name) as again:
+            assert again.spent == PrivacyLoss(spent)
+            assert reply(again.answer(ask()))["status"] == "answered"
+            assert again.spent == PrivacyLoss(10**8)
+
+
+def test_a_second_draw_keeps_its_query(tmp_path):
+    """Fewer queries are to be kept than there are, and the oldest is the one that a crash interrupted."""
+    held = Fragile(tmp_path / "state")
+    holder, held.die_in = make(held), 3
+    with pytest.raises(Crash):
+        holder.answer(ask("q0"))
+    held.close()
+    with make(tmp_path / "state") as holder:
+        for i in (1, 2, 3):
+            holder.answer(ask(f"q{i}"))
+    for _ in range(2):
+        with make(FileJournal(tmp_path / "state", keep=1)) as holder:
+            assert reply(holder.answer(ask("q0")))["status"] == "answered"
+            assert reply(holder.answer(ask("q1")))["reason"] == "expired"
+            holder._journal.close()
+
+
+def test_many_threads_and_one_journal(tmp_path):
+    """Each id has one answer, each device pays once, whoever asks at the same time; files are sound."""
+    held = FileJournal(tmp_path / "state", keep=40, sync=False)
+    devices = [make(held, name=f"d{k}", seed=k) for k in range(6)]
+    said = [{} for _ in range(8)]
+
+    def run(thread):
+        order = list(range(12))
+        for i in order[thread:] + order[:thread]:
+            batch = [(one, ask(f"q{i}", nano=10**8 if (i + thread) % 5 else 10**7)) for one in devices[thread % 3 :]]
+            for (one, _), data in zip(batch, answer_all(batch), strict=True):
+                if reply(data)["status"] == "answered":
+                    said[thread][one.name, i] = data
+
+    small, journal._SMALL = journal._SMALL, 2000
+    try:
+        threads = [threading.Thread(target=run, args=(thread,)) for thread in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        journal._SMALL = small
+    held.close()
+    held = FileJournal(tmp_path / "state", keep=40)
+    for one in [make(held, name=f"d{k}", seed=77) for k in range(6)]:
+        found = {}
+        for answers in said:
+            for (name, i), data in answers.items():
+                if name == one.name:
+                    assert found.setdefault(i, data) == data
+        assert sum(reply(data)["nano"] for data in found.values()) == one.spent.rho_nano <= 10**9
+    held.close()
+
+
+def test_reasons_are_a_closed_set():
+    assert len(set(REASONS)) == len(REASONS) == 9
