@@ -9,13 +9,16 @@ import sys
 import time
 from collections import Counter
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from helpers import exact_counts, rows, sample, service
 
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.admission import admit
+from fcstream.cli import main
 from fcstream.config import Config, Job
 from fcstream.connectors import open_ranges, open_sink, open_source
 from fcstream.errors import ConfigError
@@ -245,7 +248,6 @@ FILES = {
     "search": KINDS["search"],
     "users": {"stream": {"unit": "user", "user": "id", "per_user": "mean"}, "budget": {"rho": 6.0}},
     "keys": {"stream": {"key": "site", "keys": ["b", "a"]}},
-    "histogram": KINDS["histogram"],
     "tracking": {"release": {"method": "tracking"}},
 }
 
@@ -292,6 +294,56 @@ def test_files_give_the_bytes_of_the_local_runner(name, session, tmp_path, monke
     assert again.released == 0
     assert again.already_answered == sum(part.count(b"\n") for part in found[1:])
     assert (tmp_path / "spark.jsonl").read_bytes() == found[1]
+
+
+COUNT = """
+[stream]
+name = "t"
+[lattice]
+step = 0.001
+[[features]]
+name = "a"
+min = -40.0
+max = 80.0
+[window]
+length = "10s"
+start = "1970-01-01T00:00:00Z"
+end = "1970-01-01T00:00:20Z"
+[release]
+kind = "count"
+rho = 50.0
+[budget]
+rho = 50.0
+delta = 0.0
+[source]
+url = "csv:in*.csv"
+[sink]
+url = "jsonl:-"
+[ledger]
+url = "sqlite:ledger.db"
+"""
+
+
+@needs_spark
+def test_the_command_counts_files_of_a_pattern_with_spark(session, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("c.toml").write_text(COUNT)
+    for part in range(2):
+        lines = [f"{10_000 * (i % 2)},{i % 50}.5" for i in range(100)]
+        Path(f"in{part}.csv").write_text("\n".join(["ts_ms,a", *lines]) + "\n")
+    done = CliRunner().invoke(main, ["run", "c.toml", "--runner", "spark"])
+    assert done.exit_code == 0, done.output
+    counts = [json.loads(line)["count"] for line in done.stdout.splitlines()]
+    assert len(counts) == 2
+    assert all(abs(count - 100) <= 1 for count in counts)
+    assert "200 records read, 0 rejected" in done.stderr
+    Path("in1.csv").write_text("a,ts_ms\n1,2\n")
+    done = CliRunner().invoke(main, ["run", "c.toml", "--runner", "spark", "--ledger", "sqlite:other.db"])
+    assert done.exit_code == 1
+    assert "same header line" in done.stderr
+    done = CliRunner().invoke(main, ["run", "c.toml", "--master", "local[2]"])
+    assert done.exit_code == 2
+    assert "--runner spark" in done.stderr
 
 
 @needs_spark

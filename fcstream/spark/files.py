@@ -19,7 +19,7 @@ from ..keyed import open_engine
 from ..runner import Progress, Summary, publish_left_over, refuse_strange_sink
 from .answers import Notes, take_rows
 from .pairs import splits, splitter
-from .sessions import SparkFailed, condition, need_pyspark, spark_session
+from .sessions import SparkFailed, condition, need_pyspark, place, spark_session
 from .stores import Feed, stores
 from .tasks import BLOCKS, COUNTED, NOTES, Admission, Lines, count_window, guarded, pieces
 
@@ -109,15 +109,15 @@ def counted_files(
     """The windows of some files, counted: columns as in `tasks.COUNTED`. Nothing is read yet."""
     from pyspark.sql import functions as f
 
-    scheme, _, place = url.partition(":")
-    if scheme not in ("jsonl", "csv") or place in ("", "-"):
+    scheme, _, path = url.partition(":")
+    if scheme not in ("jsonl", "csv") or path in ("", "-"):
         raise ConfigError("must be 'jsonl:PATH' or 'csv:PATH' with --runner spark", "source.url")
-    lines = _quietly(lambda: session.read.text(place, lineSep="\n"))
+    lines = _quietly(lambda: session.read.text(place(session, path), lineSep="\n"))
     header = None
     if scheme == "csv":
         first = _quietly(lambda: lines.select(f.col("value").cast("binary")).first())
         if first is None:
-            raise SourceError(f"{place} must start with a header line, it is empty")
+            raise SourceError(f"{path} must start with a header line, it is empty")
         header = bytes(first[0])
     about = f.col("_metadata.file_path"), f.col("_metadata.file_block_start").cast("string")
     messages = lines.select(

@@ -27,7 +27,7 @@ from ..service import Letters, Served, serve
 from ..session import Publisher, Setting
 from .answers import Notes, take_rows
 from .pairs import splits, splitter
-from .sessions import SparkFailed, condition, need_pyspark, prepare, spark_session
+from .sessions import SparkFailed, condition, need_pyspark, place, prepare, spark_session
 from .stores import Feed, stores
 from .tasks import BLOCKS, COUNTED, Admission, Messages
 
@@ -243,7 +243,8 @@ def start(
     answered = {part.job.key or "": part.job.schedule.index_after(part.next_open_ms) - 1 for part in engine.parts}
     frame = counted(session, config, messages(session, config), answered)
     trigger = duration_ms(config.spark.trigger, "spark.trigger")
-    writer = frame.writeStream.foreachBatch(batches).option("checkpointLocation", config.spark.checkpoint)
+    folder = place(session, config.spark.checkpoint)
+    writer = frame.writeStream.foreachBatch(batches).option("checkpointLocation", folder)
     try:
         return writer.trigger(processingTime=f"{trigger} milliseconds").start()
     except FcstreamError:

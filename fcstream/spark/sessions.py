@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,6 +91,12 @@ def prepare(session: SparkSession, section: SparkSection) -> None:
     for key, value in {**_ALWAYS, **section.settings, **_partitions(section)}.items():
         if key.startswith("spark.sql.") and session.conf.isModifiable(key):
             session.conf.set(key, value)
+
+
+def place(session: SparkSession, path: str) -> str:
+    """A path as Spark sees it: on one machine relative to the folder of this process, which is not always Java's."""
+    is_here = session.sparkContext.master.startswith("local") and "://" not in path
+    return os.path.abspath(path) if is_here else path
 
 
 def condition(error: object) -> str:

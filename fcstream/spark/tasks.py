@@ -163,7 +163,7 @@ class Messages:
         decoder = decoder_for(self.format, job.schema)
 
         def read(
-            _: str, offsets: NDArray[np.int64], stamps: NDArray[np.int64], bodies: list[bytes]
+            _name: str, offsets: NDArray[np.int64], stamps: NDArray[np.int64], bodies: list[bytes]
         ) -> tuple[Batch, NDArray[np.int64], int]:
             batch, arrivals, _ = read_messages(decoder, offsets, stamps, bodies)
             return batch, arrivals, len(bodies)
