@@ -55,9 +55,10 @@ def take_rows(
             names = sorted({window for _, window in places})
             wanted = wanted.where(f.col("window").isin(names))
         found: dict[Place, dict[int, bytes]] = {place: {} for place in places}
-        for key, window, piece, body in wanted.select("key", "window", "piece", "body").collect():
-            if (key, window) in found:
-                found[key, window][piece] = bytes(body)
+        columns = wanted.select("key", "window", "piece", "body").toArrow().columns
+        for key, window, piece, body in zip(*columns, strict=True):
+            if (place := (key.as_py(), window.as_py())) in found:
+                found[place][piece.as_py()] = body.as_py()
         return {place: b"".join(held[i] for i in range(len(held))) for place, held in found.items()}
 
     feed.offer(sizes, keys, fetch)
