@@ -21,7 +21,7 @@ from fcstream.admission import admit
 from fcstream.cli import main
 from fcstream.config import Config, Job
 from fcstream.connectors import open_ranges, open_sink, open_source
-from fcstream.errors import ConfigError
+from fcstream.errors import ConfigError, SourceError
 from fcstream.friends import CrossCounts, FriendCounts
 from fcstream.keyed import open_engine
 from fcstream.ledgers import each_book
@@ -29,6 +29,7 @@ from fcstream.runner import run
 from fcstream.spark.blocks import cut, gather
 from fcstream.spark.sessions import need_pyspark
 from fcstream.spark.tasks import count_window, pieces
+from fcstream.windows import Schedule
 
 try:
     need_pyspark()
@@ -530,6 +531,55 @@ def test_sources_of_spark_itself_close_windows_by_a_clock_beside_them(session, t
     monkeypatch.setattr(spark_service, "kafka_frame", frame)
     run_spark(session, stream.config(tmp_path / "spark", spark={"reader": "spark"}))
     assert (tmp_path / "spark" / "out.jsonl").read_bytes() == (tmp_path / "local" / "out.jsonl").read_bytes()
+
+
+@needs_spark
+def test_only_a_micro_batch_that_reaches_all_ends_tells_the_time(client):
+    """The clock was read before the ends were asked; a batch that the limit cuts short closes nothing."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+    from fcstream.spark.source import BrokerReader, ClockReader, Reading
+
+    name, now = f"test-{secrets.token_hex(6)}", [50_000]
+    schedule = Schedule(0, 10_000, 10_000, 1000)
+    reading = Reading.of(f"redis://127.0.0.1:{REDIS_PORT}/0?stream={name}", name, schedule, 3)
+    reader = BrokerReader(reading, lambda: now[0])
+    first = reader.initialOffset()
+    assert (first, reader.getDefaultReadLimit()) == ({"ends": {name: 0}, "clock": 0}, ReadMaxRows(3))
+    for i in range(5):
+        client.xadd(name, {"data": b"%d" % i})
+    cut = reader.latestOffset(first, ReadMaxRows(3))
+    assert cut["clock"] == 0
+    whole = reader.latestOffset(cut, ReadMaxRows(3))
+    assert whole["clock"] == 50_000
+    assert whole["ends"] == reader.latestOffset(first, ReadAllAvailable())["ends"]
+    now[0] = 51_000  # no window is over since
+    assert reader.latestOffset(whole, ReadMaxRows(3)) == whole
+    now[0] = 51_001
+    later = reader.latestOffset(whole, ReadMaxRows(3))
+    assert later == {"ends": whole["ends"], "clock": 51_001}
+    batches = [list(reader.read(part)) for part in reader.partitions(cut, whole)]
+    read = [
+        [(row["partition"], row["body"], row["clock"].timestamp()) for batch in some for row in batch.to_pylist()]
+        for some in batches
+    ]
+    assert read == [[(name, b"3", 51.0), (name, b"4", 51.0)], [("", b"", 51.0)]]
+    assert [part.partition for part in reader.partitions(whole, later)] == [""]
+    now[0] = 0  # a clock that goes back
+    client.xadd(name, {"data": b"5"})
+    assert reader.latestOffset(later, ReadMaxRows(3))["clock"] == 51_001
+    client.delete(name)
+    client.xadd(name, {"data": b"x"}, id="1-1")
+    with pytest.raises(SourceError, match="made anew"):
+        reader.latestOffset(later, ReadMaxRows(3))
+    reader.stop()
+    clock = ClockReader(reading, lambda: now[0])
+    now[0] = 50_000
+    assert clock.latestOffset(clock.initialOffset(), ReadAllAvailable())["clock"] == 0  # nothing was noted before
+    now[0] = 70_000
+    told = clock.latestOffset(clock.initialOffset(), ReadAllAvailable())
+    assert told == {"ends": {}, "clock": 50_000}
+    assert clock.latestOffset(told, ReadAllAvailable())["clock"] == 70_000
 
 
 DRIVER = """
