@@ -11,6 +11,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -195,8 +196,6 @@ def test_what_cannot_run_is_told_before_spark_starts(changes, what):
 
     config = live(**{k: v for k, v in changes.items() if v is not None})
     if changes.get("sink", 0) is None:
-        import msgspec
-
         config = msgspec.structs.replace(config, sink=None)
     with pytest.raises(ConfigError, match=what):
         _check(config)
@@ -580,6 +579,51 @@ def test_only_a_micro_batch_that_reaches_all_ends_tells_the_time(client):
     told = clock.latestOffset(clock.initialOffset(), ReadAllAvailable())
     assert told == {"ends": {}, "clock": 50_000}
     assert clock.latestOffset(told, ReadAllAvailable())["clock"] == 70_000
+
+
+@needs_spark
+def test_windows_are_handed_over_when_the_public_time_says_so_and_never_again():
+    from dataclasses import replace
+
+    from pyspark.sql import Row
+    from pyspark.sql.streaming.tws_tester import TwsTester
+
+    from fcstream.spark.processor import Windows
+    from fcstream.spark.tasks import CLOCK, NOTES, Note
+
+    class ByOneKey(Windows):  # the tester wraps a key in a tuple
+        def handleInputRows(self, key, rows, timerValues):
+            return super().handleInputRows(key[0], rows, timerValues)
+
+        def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+            return super().handleExpiredTimer(key[0], timerValues, expiredTimerInfo)
+
+    job = replace(Job.of(config_of()), schedule=Schedule(0, 10_000, 10_000, 1000, 40_000))
+    engine = Engine(config_of())
+    batch, _ = engine.read([10, 20], rows(2), None, np.array([7, 8]), None)
+    engine.abort()
+    block = Row(block=next(packed for *_, packed in blocks_of(job, batch)))
+    tester = TwsTester(ByOneKey(job), timeMode="EventTime", eventTimeExtractor=lambda row: 2**60)
+    assert tester.test(("", CLOCK), [Row(block=b"")]) == []
+    assert tester.test(("", 0), [block, block]) == []
+    assert tester.setWatermark(11_000) == []
+    found = {row.window: bytes(row.body) for row in tester.setWatermark(11_001)}
+    assert found[CLOCK] == b"11001 1000"
+    assert pickle.loads(found[0])[1].size == 2  # what came twice counts once
+    late = tester.test(("", 0), [block])
+    assert [row.window for row in late] == [NOTES]
+    note = msgspec.msgpack.decode(late[0].body, type=Note)
+    assert [(each.reason, each.position) for each in note.rejected()] == [("window_closed", at) for at in (7, 8)]
+    assert tester.peekListState("blocks", ("", 0)) == []
+    # Windows without records are told of by the clock alone; a lateness that was changed is told by what stood first.
+    tester.processor.job = replace(job, schedule=Schedule(0, 10_000, 10_000, 2000, 40_000))
+    assert [bytes(row.body) for row in tester.setWatermark(35_000)] == [b"35000 1000"]
+    # The last window of a schedule, and then a later end.
+    assert [bytes(row.body) for row in tester.setWatermark(45_000)] == [b"45000 1000"]
+    assert tester.setWatermark(95_000) == []
+    tester.processor.job = replace(job, schedule=Schedule(0, 10_000, 10_000, 1000, 200_000))
+    assert tester.test(("", CLOCK), [Row(block=b"")]) == []
+    assert [bytes(row.body) for row in tester.setWatermark(111_001)] == [b"111001 1000"]
 
 
 DRIVER = """
