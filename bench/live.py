@@ -148,12 +148,12 @@ def read_source(broker: Broker, case: str, n: int) -> None:
 
 def read_whole(broker: Broker, case: str, n: int) -> None:
     from fcstream import Engine
-    from fcstream.arrays import warm_up
     from fcstream.config import Config, Job
     from fcstream.live import Service
     from fcstream.payloads import decoder_for
     from fcstream.session import Setting
     from fcstream.sinks import ListSink
+    from fcstream.warming import warm_up
 
     warm_up()
     made, form = (config(D), "json") if case == "json" else (config(WIDE), "floats")
@@ -369,7 +369,7 @@ def latency(names: list[str]) -> None:
 def serve_latency(name: str, place: str, kind: str, seconds: float) -> None:
     """The service in this process, with the sink watched; the records come from another."""
     import fcstream.service as service_module
-    from fcstream.arrays import warm_up
+    from fcstream.warming import warm_up
 
     lateness_ms, at, counts = 100, {}, {}
 
@@ -414,7 +414,7 @@ def soak(minutes: float) -> None:
     for _ in range(3):
         broker = BROKERS["redis"]()
         with broker.started():
-            found = child("soak", "redis", broker.place, 10**7, 8, timeout_s=100)
+            found = child("soak", "redis", broker.place, 10**7, 8, timeout_s=400)
             flows.append(found["counted"] / found["seconds"])
     most = float(np.median(flows))
     rate = int(most / 2)
@@ -423,7 +423,7 @@ def soak(minutes: float) -> None:
     )
     broker = BROKERS["redis"]()
     with broker.started():
-        found = child("soak", "redis", broker.place, rate, 60 * minutes, timeout_s=60 * minutes + 120)
+        found = child("soak", "redis", broker.place, rate, 60 * minutes, timeout_s=60 * minutes + 900)
     samples = np.array(found["samples"])  # seconds, MB, lag in ms
     warm = samples[samples[:, 0] > min(120, 0.25 * 60 * minutes)]
     middle = np.median(warm[:, 1])
@@ -441,7 +441,7 @@ def soak(minutes: float) -> None:
 def serve_soak(name: str, place: str, rate: int, seconds: float) -> None:
     import fcstream.service as service_module
     from fcstream import Release
-    from fcstream.arrays import warm_up
+    from fcstream.warming import warm_up
 
     warm_up()
     broker = BROKERS[name](place)

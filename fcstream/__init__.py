@@ -65,7 +65,7 @@ _NAMES = {
     "register_release": "releases.registry",
     "set_threads": "pool",
     "synthetic_rows": "releases.tables",
-    "warm_up": "arrays",
+    "warm_up": "warming",
     "zcdp_of_dp": "zcdp",
     "zcdp_of_geo": "zcdp",
     "zcdp_of_laplace": "zcdp",
@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from .arrays import private_quantiles as private_quantiles
     from .arrays import private_synthetic as private_synthetic
     from .arrays import private_variance as private_variance
-    from .arrays import warm_up as warm_up
     from .budgets import AdvancedDPFilter as AdvancedDPFilter
     from .budgets import BudgetSchedule as BudgetSchedule
     from .budgets import PrivacyFilter as PrivacyFilter
@@ -126,6 +125,7 @@ if TYPE_CHECKING:
     from .releases.tables import synthetic_rows as synthetic_rows
     from .sampled import HiddenCoinFilter as HiddenCoinFilter
     from .sampled import SparseZCDPFilter as SparseZCDPFilter
+    from .warming import warm_up as warm_up
     from .zcdp import DPLoss as DPLoss
     from .zcdp import PrivacyLoss as PrivacyLoss
     from .zcdp import geo_epsilon as geo_epsilon

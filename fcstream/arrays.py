@@ -10,7 +10,7 @@ from .errors import ConfigError
 from .lattice import Feature, Grid, Lattice
 from .ledgers import Request, Terms, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK, Charge
-from .noise import Noise, SeededEntropy
+from .noise import Noise
 from .releases.base import Answer, Mechanism, Outcome, Release
 from .releases.diameter import SearchOptions
 from .releases.histogram import HistogramOptions
@@ -469,31 +469,6 @@ def _as_column(values: ArrayLike) -> ArrayLike:
     if column.ndim != 1:
         raise ConfigError(f"must have shape (n,), got {column.shape}", "values")
     return column[:, None]
-
-
-def warm_up() -> None:
-    """Compile what windows need, or read it from the cache: some seconds once, then a fraction of one.
-
-    Without it the first window pays. Kernels of `predicates` and a user's own functions are left to their first use.
-    """
-    from .ladders import LadderCounts
-    from .speeds import measured_costs
-
-    seeded = Noise(SeededEntropy(0))
-    points = np.zeros((300, 12))
-    for method, center in (("recentered", None), ("friendly", None), ("ball", [0.0] * 12)):
-        private_mean(
-            points, radius=1, rho=10, delta=0.0 if center else 1e-6, size_hint=300, step=1e-3, bounds=(-1, 1),
-            method=method, center=center, noise=seeded,
-        )  # fmt: skip
-    private_variance(
-        points, radius=1, rho=10, delta=1e-6, size_hint=300, step=1e-3, bounds=(-1, 1), reach=1, noise=seeded
-    )
-    private_synthetic(np.zeros((300, 3)), rho=100, levels=[2, 2, 3], noise=seeded)
-    ladder = LadderCounts(2, [1, 4])
-    ladder.add(0, np.zeros((2, 2)))
-    _ = ladder.view([0]).pairs, ladder.view([0]).at(0)
-    measured_costs(2)
 
 
 def _checked(

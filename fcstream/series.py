@@ -83,6 +83,8 @@ def read_series(lines: Iterable[bytes], stream: str | None = None) -> Series:
 def read_truth(lines: Iterable[bytes], series: Series) -> Series:
     """A series with values beside it: lines of JSON with ``window_open_ms`` and a ``value`` of the same shape.
 
+    Without a released value there is no shape, and nothing to compare with: the lines are checked and left out.
+
     Raises
     ------
     SourceError
@@ -96,12 +98,13 @@ def read_truth(lines: Iterable[bytes], series: Series) -> Series:
         try:
             record = json.loads(line)
             opening, value = record["window_open_ms"], record["value"]
-            is_good = isinstance(opening, int) and (value is None or (_is_numbers(value) and _shape(value) in shapes))
+            is_like = _is_numbers(value) and (not shapes or _shape(value) in shapes)
+            is_good = isinstance(opening, int) and (value is None or is_like)
         except (ValueError, KeyError, TypeError):
             is_good = False
         if not is_good:
             raise SourceError(f"line {number} of the truth has no `window_open_ms` with a `value` like those released")
-        if value is not None:
+        if value is not None and shapes:
             truth[opening] = value
     return Series(series.releases, truth)
 
@@ -112,5 +115,6 @@ def _is_numbers(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _shape(value: Any) -> tuple[int, ...]:
-    return (len(value), *(_shape(value[0]) if value else ())) if isinstance(value, list) else ()
+def _shape(value: Any) -> tuple[Any, ...] | None:
+    """How lists are nested, tables of different sizes too."""
+    return tuple(map(_shape, value)) if isinstance(value, list) else None

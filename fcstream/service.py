@@ -12,7 +12,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .arrays import warm_up
 from .config import Config, Job, ServiceSection
 from .connectors import open_dead_letter, open_live, open_sink
 from .connectors.places import place
@@ -29,6 +28,7 @@ from .reloading import Current, Reloader
 from .runner import Progress
 from .session import Setting
 from .status import Status, stuck
+from .warming import warm_up
 
 if TYPE_CHECKING:
     from .connectors.base import AckSource, LiveSource
@@ -114,7 +114,8 @@ def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] 
         is_up = lambda: all(service.trouble != "starting" for service in services)  # noqa: E731
         stack.enter_context(notifier.watching(is_up, lambda: not stuck(watched)))
         stack.callback(progress.clear)
-        warm_up()  # not between a charge and its seal, where a process that dies twice gives a window up
+        kinds = [served.config.release.kind for served in streams]
+        warm_up(*kinds)  # not between a charge and its seal, where a process that dies twice gives a window up
         if len(streams) == 1:
             run(0)
         else:

@@ -387,6 +387,12 @@ with event.install_listener("numba:compile", Listener()):
         )
     fcstream.friend_counts(np.zeros((300, 40)), 1.0, step=0.1)
     fcstream.private_synthetic(np.arange(8000).reshape(-1, 4) % 2, rho=1, levels=[2, 3, 5, 2])
+    two = np.repeat([[-0.5, 0.0], [0.5, 0.0]], 1000, axis=0)
+    same = {"rho": 4, "delta": 1e-6, "size_hint": 2000, "step": 1e-4, "oracle": "scipy"}
+    for radius in ("histogram", "search", 0.1):
+        fcstream.private_centers(two, 2, ball=1, radius=radius, method="friendly", **same)
+    fcstream.private_centers(two, 2, ball=1, method="ktuples", **same)
+    fcstream.private_mixture(two, 2, ball=1, spread=0.1, **same)
 print(len(compiled))
 """
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}

@@ -19,6 +19,7 @@ ROWS = [
     ["metrics", "logs", "notify"],
     ["live"],
     ["session"],
+    ["warming"],
     ["oneshot", "clustering"],
     ["runner", "planning", "reports", "simulate", "arrays", "series", "scoring"],
     ["keyed"],
@@ -38,7 +39,7 @@ ROWS = [
 ]
 # Inside a package, files may use each other in this order only.
 INSIDE = {
-    "plots": ["__init__", "releases", "budget", "marginals", "base"],
+    "plots": ["__init__", "releases", "matrices", "places", "pieces", "budget", "marginals", "base"],
     "releases": [
         "registry",
         "tracking",

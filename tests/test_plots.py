@@ -91,7 +91,7 @@ def test_centers_in_the_plane_and_in_space(tmp_path):
     truth = [{"window_open_ms": 0, "value": [[0, 1], [5, 0]]}]
     text = drawn([*some, refused(3, "no_match", **plane)], tmp_path, truth)
     for label in (
-        "centers, with ellipses",
+        "centers, larger for more records; ellipses: 2 standard deviations of their noise",
         ">x<",
         ">log1p(y)<",
         "refused: no_match (1)",
@@ -103,7 +103,9 @@ def test_centers_in_the_plane_and_in_space(tmp_path):
     learned = {**plane, "kind": "mixtures"}
     some = [release(k, [[k, 1.0], [5.0, k]], [[0.1, 0.2]] * 2, parts=own, **learned) for k in range(3)]
     text = drawn([*some, refused(3, "no_match", **learned)], tmp_path)
-    assert "means of components, with ellipses of 2 standard deviations of their noise; dashed: 2 of their own" in text
+    assert (
+        "means of components, larger for more records; ellipses: 2 standard deviations of their noise, dashed" in text
+    )
     space = {"kind": "centers", "features": ["x", "y", "z"], "transform": ["none"] * 3}
     some = [release(k, [[k, 1.0, 2.0]], [[0.1, float("nan"), 0.1]], **space) for k in range(2)]
     some = [Release(**{**one.as_dict(), "sigma": None}) if k else one for k, one in enumerate(some)]
@@ -112,23 +114,89 @@ def test_centers_in_the_plane_and_in_space(tmp_path):
         assert label in text
 
 
+def test_covariances_of_two_features_are_ellipses(tmp_path):
+    named = {"kind": "covariance", "features": ["x", "y"], "transform": ["none", "log1p"], "count": None}
+    matrix, sigma = [[4.0, 1.0], [1.0, 2.0]], [[0.4, 0.3], [0.3, 0.2]]
+    some = [release(k, matrix, sigma, parts={"eta": 0.05}, **named) for k in range(3)]
+    truth = [{"window_open_ms": 0, "value": [[4, 0], [0, 2]]}, {"window_open_ms": HOUR, "value": None}]
+    text = drawn([*some, refused(3, **named)], tmp_path, truth)
+    for label in (
+        "variance of", ">x<", ">log1p(y)<", "covariance of", "x, log1p(y)", "x, from its center",
+        "one standard deviation of the records; band: noise of the last window", ">truth<",
+        "refused: too_few (1)",
+    ):  # fmt: skip
+        assert label in text, label
+    # A matrix that is no covariance, for its noise, and one window alone.
+    assert "from its center" in drawn([release(0, [[1.0, 2.0], [2.0, 1.0]], None, **named)], tmp_path)
+
+
+def test_covariances_of_more_features_are_correlations(tmp_path):
+    named = {"kind": "covariance", "features": ["x", "y", "z"], "transform": ["none"] * 3, "count": None}
+    matrix = [[4.0, -3.0, 0.0], [-3.0, 9.0, 1.0], [0.0, 1.0, 0.0]]
+    truth = [{"window_open_ms": HOUR, "value": [[1, 0.25, 0], [0.25, 1, 0], [0, 0, 1]]}]
+    text = drawn([release(k, matrix, matrix, **named) for k in range(2)], tmp_path, truth)
+    for label in ("last released window", ">correlations, truth<", ">-0.50<", ">0.25<", ">nan<", "variance of"):
+        assert label in text, label
+    one = {**named, "features": ["x"], "transform": ["none"]}
+    assert "variance of" in drawn([release(0, [[4.0]], [[0.1]], **one)], tmp_path)
+
+
+def test_points_and_marginals(tmp_path):
+    plane = {"kind": "points", "features": ["x", "y"], "transform": ["none"] * 2}
+    some = [
+        release(k, [[k, 1.0], [5.0, k]], parts={"weights": [0.9, 0.1], "counts": [9, 1, -2]}, **plane) for k in range(2)
+    ]
+    text = drawn([*some, refused(2, parts={"counts": [1]}, **plane)], tmp_path)
+    assert "weighted points" in text
+    line = {**plane, "features": ["x"], "transform": ["none"]}
+    text = drawn([release(0, [[1.0], [2.0]], parts={"weights": [0.5, 0.5]}, **line), refused(1, **line)], tmp_path)
+    assert ">weighted points<" in text
+    columns = [
+        {"name": "on", "levels": ["no", "yes"]},
+        {"name": "load", "levels": ["a", "b", "c"], "edges": [0, 1, 2, 9]},
+    ]
+    parts = {"columns": columns, "tables": [["on", "load"], ["on"]], "cell_sigma": 1.5}
+    value = [[1.0, 2.0, 3.0, 4.0, 5.0, -1.0], [6.0, 8.0]]
+    truth = [{"window_open_ms": 0, "value": [[1, 2, 3, 4, 5, 0], [6, 9]]}]
+    text = drawn([release(0, value, kind="marginals", parts=parts), refused(1, kind="marginals")], tmp_path, truth)
+    for label in ("on = yes, load 2 to 9", ">on = no<", "noise: 1.5", ">truth<", ">released<"):
+        assert label in text, label
+    with pytest.raises(SourceError, match="line 1 of the truth"):
+        drawn(
+            [release(0, value, kind="marginals", parts=parts)], tmp_path, [{"window_open_ms": 0, "value": [[1], [2]]}]
+        )
+
+
+def test_histograms_stand_above_their_truth(tmp_path):
+    some = [release(k, [5.0, 1.0], [0.5, 0.5], kind="histogram", parts={"edges": [0.0, 1.0, 2.0]}) for k in range(2)]
+    text = drawn(some, tmp_path, [{"window_open_ms": HOUR, "value": [4, 2]}])
+    assert text.count("0 to 1") == 2
+    for label in (">released<", ">truth<", "with true values: NOT PRIVATE"):
+        assert label in text, label
+
+
 def test_reasons_are_told_apart_and_gaps_left_open(tmp_path):
-    reasons = ["too_few", "budget_exhausted", "interrupted", "no_radius", "something_new"]
+    reasons = ["too_few", "budget_exhausted", "interrupted", "no_radius", "no_match", "something_new"]
     some = [refused(2 * k, reason) for k, reason in enumerate(reasons)]
-    some += [release(2 * k + 1, [1.0, 2.0, 3.0], [0.1, 0.1, 0.1]) for k in range(4)]
+    some += [release(2 * k + 1, [1.0, 2.0, 3.0], [0.1, 0.1, 0.1]) for k in range(5)]
     text = drawn([refused(30), *some], tmp_path, [{"window_open_ms": HOUR, "value": [1, 2, 3]}])
     for reason in reasons:
         assert f"refused: {reason} ({2 if reason == 'too_few' else 1})" in text
     assert "truth" in text
 
 
-@pytest.mark.parametrize("kind", ["mean", "count", "histogram", "quantiles", "variance", "centers", "mixtures"])
+@pytest.mark.parametrize(
+    "kind",
+    ["mean", "count", "histogram", "quantiles", "variance", "centers", "mixtures", "covariance", "points", "marginals"],
+)
 def test_series_without_a_value(kind, tmp_path):
-    named = {"features": ["a", "b"], "transform": ["none", "none"]}
-    features = named if kind in ("mean", "variance", "centers", "mixtures") else {}
+    bare = ("count", "histogram", "quantiles", "marginals")
+    features = {} if kind in bare else {"features": ["a", "b"], "transform": ["none", "none"]}
     parts = {"parts": {"feature": "a", "quantiles": [0.5], "edges": [0.0, 1.0, 2.0]}}
     text = drawn([refused(k, kind=kind, **features, **parts) for k in range(2)], tmp_path)
     assert "refused: too_few (2)" in text
+    with_truth = drawn([refused(0, kind=kind, **features, **parts)], tmp_path, [{"window_open_ms": 0, "value": [[1]]}])
+    assert "with true values" not in with_truth  # nothing to compare it with
 
 
 def test_many_features_and_many_windows(tmp_path):
@@ -143,12 +211,12 @@ def test_many_features_and_many_windows(tmp_path):
 def test_what_has_no_picture(tmp_path):
     from fcstream.plots import plot_releases
 
-    matrix = read_series(lines_of(release(0, [[1.0, 0.0], [0.0, 1.0]], kind="covariance")))
-    tables = read_series(lines_of(release(0, [[1.0, 0.0], [0.0, 1.0, 2.0]], kind="marginals")))
-    with pytest.raises(ConfigError, match="'marginals' have no picture"):
-        plot_releases(tables, str(tmp_path / "x.svg"))
-    with pytest.raises(ConfigError, match="'covariance' have no picture"):
-        plot_releases(matrix, str(tmp_path / "x.png"))
+    table = read_series(lines_of(release(0, [[1.0, 0.0], [0.0, 1.0]], kind="synthetic")))
+    with pytest.raises(ConfigError, match="'synthetic' have no picture"):
+        plot_releases(table, str(tmp_path / "x.png"))
+    flat = read_series(lines_of(release(0, [1.0, 0.0], kind="centers")))
+    with pytest.raises(ConfigError, match="'centers' have no picture"):
+        plot_releases(flat, str(tmp_path / "x.png"))
     with pytest.raises(ConfigError, match=r"--out: must end in \.svg or \.png"):
         plot_releases(read_series(lines_of(release(0, [1.0]))), "x.pdf")
     with pytest.raises(ConfigError, match="years"):

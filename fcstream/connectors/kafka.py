@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,7 @@ from .urls import Address
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+    from numpy.typing import NDArray
 
 LOG = logging.getLogger("fcstream.connectors.kafka")
 _TAIL = 1000  # messages of each partition that are read back; releases that are under way together
@@ -135,15 +136,17 @@ class KafkaSource:
         generation = self._generation
         self._cluster.check()
         got, self._held = self._held[:limit], self._held[limit:]
-        got = self._receive(got, limit - len(got), 0)
-        while not got and self._generation == generation and (left := until - time.monotonic()) > 0:
-            got = self._receive(got, 1, min(left, 0.5))
+        got += self._consume(limit - len(got), 0)
+        while self._generation == generation:  # else what was held is of the time before
+            if got and (chunks := self._chunks(got)):
+                self._cluster.is_up()
+                return chunks
+            if (left := until - time.monotonic()) <= 0:
+                self._mind_trouble()
+                break
+            got = self._consume(1, min(left, 0.5))
             if got:
-                got = self._receive(got, limit - 1, 0)
-        if got:
-            self._cluster.is_up()
-            return self._chunks(got)
-        self._mind_trouble()
+                got += self._consume(limit - 1, 0)
         return []
 
     def ends(self) -> dict[str, int]:
@@ -189,19 +192,22 @@ class KafkaSource:
             raise SourceError(f"{self._cluster.place} is closed: open it again to go on")
         return self._consumer
 
+    def _consume(self, limit: int, timeout_s: float) -> list[Message]:
+        """The next messages, with events among them; none if the partitions were exchanged meanwhile."""
+        generation = self._generation
+        messages: list[Message] = self._open.consume(limit, timeout_s)
+        if self._generation == generation:
+            return messages
+        if messages and self._is_assigned:
+            # Some may be of the time before and some after: all of them come again.
+            self._open.assign([self._cluster.kafka.TopicPartition(*partition) for partition in self._names])
+        return []
+
     def _receive(self, got: list[Message], limit: int, timeout_s: float) -> list[Message]:
         """Add the next messages to `got`; drop all if the partitions were exchanged meanwhile; note ends, errors."""
         generation = self._generation
-        messages: list[Message] = self._open.consume(limit, timeout_s)
-        if self._generation != generation:
-            if messages and self._is_assigned:
-                # Some may be of the time before and some after: all of them come again.
-                self._open.assign([self._cluster.kafka.TopicPartition(*partition) for partition in self._names])
-            return []
-        if any(map(self._message.error, messages)):
-            messages = [message for message in messages if self._is_proper(message)]
-        got += messages
-        return got
+        messages = self._consume(limit, timeout_s)
+        return got + list(filter(self._is_proper, messages)) if self._generation == generation else []
 
     def _is_proper(self, message: Message) -> bool:
         """Else it is an event, and is noted."""
@@ -221,16 +227,22 @@ class KafkaSource:
         self._next[name] = max(self._next.get(name, 0), offset)
 
     def _chunks(self, messages: list[Message]) -> list[Chunk]:
-        """Messages by partition. This is the path that must be quick: one call into C per message and attribute."""
-        n, kind = len(messages), self._message
+        """Messages by partition; events are noted. This is the path that must be quick: one call into C per message and
+        attribute."""
+        kind = self._message
+        stamped = _numbers(map(kind.timestamp, messages), len(messages))
+        if not stamped[::2].all():  # events have no stamp, as messages of an old format have none
+            messages = list(filter(self._is_proper, messages))
+            if not messages:
+                return []
+            stamped = _numbers(map(kind.timestamp, messages), len(messages))
+        self._tell_kind(set(np.unique(stamped[::2]).tolist()))
+        n, stamps = len(messages), stamped[1::2].copy()
         keys = np.fromiter(map(kind.partition, messages), np.int64, n)
         if len(self._ranks) > 1:
             topics = map(self._ranks.__getitem__, map(kind.topic, messages))
             keys += np.fromiter(topics, np.int64, n) << 32
         offsets = np.fromiter(map(kind.offset, messages), np.int64, n)
-        pairs = np.fromiter(chain.from_iterable(map(kind.timestamp, messages)), np.int64, 2 * n)
-        self._tell_kind(set(np.unique(pairs[::2]).tolist()))
-        stamps = pairs[1::2].copy()
         bodies = list(map(kind.value, messages))
         if None in bodies:  # a tombstone
             bodies = [body or b"" for body in bodies]
@@ -308,6 +320,10 @@ class KafkaSource:
         if error is not None:
             raise self._cluster.sorted(error)
         self._committed |= {self._names[each.topic, each.partition]: each.offset for each in ahead}
+
+
+def _numbers(pairs: Iterable[tuple[int, int]], n: int) -> NDArray[np.int64]:
+    return np.fromiter(chain.from_iterable(pairs), np.int64, 2 * n)
 
 
 class KafkaSink:

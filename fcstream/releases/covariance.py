@@ -224,7 +224,7 @@ class ShardCovariance(MechanismBase):
     ------
     FriendlyCore (ICML 2022), FC_Covariance (Appendix A). Erratum: the paper's total has 2 for 3, which counts a matrix
     added or removed where one record replaces one (design note 4.6); its parts are cut by order, which one record
-    shifts.
+    shifts. Ours: the answer is divided by 1 + eta**2 d, the mean of what the noise multiplies it by.
     """
 
     loss: PrivacyLoss
@@ -293,21 +293,23 @@ class ShardCovariance(MechanismBase):
         parts = {"eta": self.average.eta, "shards": n_hat + self.average.offset, **self.total.as_dict()}
         if value is None:
             return Outcome("too_few", parts=parts)
+        value = value / (1 + self.dimension * self.average.eta**2)  # what the noise adds on average, a public factor
         variances = np.diag(value)
         sigma = self.average.eta * np.sqrt(2 * (np.outer(variances, variances) + value**2))
         return Outcome(None, value, sigma, parts=parts)
 
     def answer(self, outcome: Outcome, grid: Grid) -> Answer:
         """Matrices in products of the features' units."""
+        names, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
         if outcome.value is None or outcome.sigma is None:
-            return Answer(None, None, parts=outcome.parts)
+            return Answer(None, None, names, transforms, outcome.parts)
         units = np.array([feature.scale * grid.lattice.step for feature in grid.features])
         both = np.outer(units, units)
         return Answer(
             (outcome.value * both).tolist(),
             (outcome.sigma * both).tolist(),
-            [feature.name for feature in grid.features],
-            [feature.transform for feature in grid.features],
+            names,
+            transforms,
             outcome.parts,
         )
 

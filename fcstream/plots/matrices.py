@@ -1,0 +1,125 @@
+"""Pictures of covariance matrices: variances over time, ellipses of two features, correlations of more."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .base import picture
+from .pieces import (
+    DASHES,
+    DAY_MS,
+    MOST_FEATURES,
+    TRUTH,
+    VALUE,
+    WIDTHS,
+    axis_labels,
+    deviation,
+    draw_curve,
+    draw_truth,
+    finish,
+    ground,
+    time_bar,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from ..series import Series
+
+_AROUND = np.linspace(0, 2 * math.pi, 181)
+_CIRCLE = np.stack([np.cos(_AROUND), np.sin(_AROUND)])
+_MOST_ELLIPSES = 8
+_MOST_NUMBERS = 8  # features of a heat map that tells its numbers
+
+
+def plot_matrices(series: Series, path: str) -> None:
+    """Variances (and the covariance of two features) over time, and beside them what the matrices look like."""
+    labels = axis_labels(series)
+    shown = range(min(len(labels), MOST_FEATURES))
+    entries = [(i, i) for i in shown] if len(labels) != 2 else [(0, 0), (0, 1), (1, 1)]
+    is_beside = len(labels) > 1
+    height = max(1.1 + 1.9 * len(entries), 6.2 if is_beside else 0)
+    with picture(path, 14 if is_beside else 11, height, "--out") as figure:
+        if is_beside:
+            grid = figure.add_gridspec(1, 2, width_ratios=[1.5, 1])
+            panels = grid[0, 0].subgridspec(len(entries), 1).subplots(sharex=True, squeeze=False)[:, 0]
+            if len(labels) == 2:
+                _ellipses(figure, figure.add_subplot(grid[0, 1]), series, labels)
+            else:
+                _correlations(figure, grid[0, 1], series, labels)
+        else:
+            panels = figure.subplots(len(entries), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, (i, j) in zip(panels, entries, strict=True):
+            values = [math.nan if r.value is None else float(r.value[i][j]) for r in series.releases]
+            sigmas = [0.0 if r.sigma is None else deviation(r.sigma[i][j]) for r in series.releases]
+            draw_curve(axes, series, values, sigmas)
+            draw_truth(axes, series, [(at, float(value[i][j])) for at, value in sorted(series.truth.items())])
+            axes.set_ylabel(f"variance of\n{labels[i]}" if i == j else f"covariance of\n{labels[i]}, {labels[j]}")
+        finish(figure, list(panels), series, len(shown), len(labels))
+
+
+def _ellipses(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> None:
+    """Of some windows, the later the brighter; of the last one also its noise and its truth."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    released = series.released
+    when = [(release.window_open_ms + release.window_close_ms) / 2 / DAY_MS for release in released]
+    colors: Any = ScalarMappable(Normalize(min(when), max(when)), "cividis")
+    stride = -(-len(released) // _MOST_ELLIPSES)
+    for release, x in list(zip(released, when, strict=True))[::-1][::stride]:
+        axes.plot(*_boundary(release.value or []), color=colors.to_rgba(x), linewidth=1.3, zorder=2)
+    last = released[-1]
+    noise = WIDTHS * 2 * deviation((last.parts or {}).get("eta"))  # of the variance in any direction, as a share of it
+    if noise:
+        inner, outer = (math.sqrt(max(0.0, 1 + sign * noise)) * _boundary(last.value or []) for sign in (-1, 1))
+        around = np.concatenate([outer, inner[:, ::-1]], axis=1)
+        axes.fill(*around, color=VALUE, alpha=0.25, linewidth=0, zorder=1)
+    if last.window_open_ms in series.truth:
+        truth = _boundary(series.truth[last.window_open_ms])
+        axes.plot(*truth, color=TRUTH, linewidth=1.2, linestyle=DASHES, label="truth", zorder=3)
+    title = "one standard deviation of the records" + ("; band: noise of the last window" if noise else "")
+    ground(axes, [f"{label}, from its center" for label in labels], title)
+    time_bar(figure, axes, colors, released)
+
+
+def _boundary(matrix: list[Any]) -> NDArray[np.float64]:
+    """Points (2, m) of the ellipse of one standard deviation; what is negative by noise counts as 0."""
+    values, vectors = np.linalg.eigh(np.array(matrix, float))
+    found: NDArray[np.float64] = (vectors * np.sqrt(np.maximum(values, 0.0))) @ _CIRCLE
+    return found
+
+
+def _correlations(figure: Figure, place: Any, series: Series, labels: list[str]) -> None:
+    """Of the last released window, and under them the true ones where they are told."""
+    last = series.released[-1]
+    told = [("correlations, last released window", last.value or [])]
+    if last.window_open_ms in series.truth:
+        told.append(("correlations, truth", series.truth[last.window_open_ms]))
+    panels = place.subgridspec(len(told), 1).subplots(squeeze=False)[:, 0]
+    image: Any = None
+    for axes, (title, matrix) in zip(panels, told, strict=True):
+        table = _correlation(np.array(matrix, float))
+        image = axes.imshow(table, cmap="PuOr", vmin=-1, vmax=1)
+        axes.set_xticks(range(len(labels)), labels, rotation=40, ha="right", rotation_mode="anchor")
+        axes.set_yticks(range(len(labels)), labels)
+        axes.tick_params(length=0)
+        axes.set_title(title, loc="left")
+        if len(labels) <= _MOST_NUMBERS:
+            for (i, j), value in np.ndenumerate(table):
+                shade = "white" if abs(value) > 0.6 else "black"
+                axes.text(j, i, f"{value:.2f}", ha="center", va="center", color=shade, fontsize=8)
+    figure.colorbar(image, ax=list(panels), shrink=0.7, aspect=30, label="correlation")
+
+
+def _correlation(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Within [-1, 1]; nan beside a feature without variance."""
+    scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: NDArray[np.float64] = np.clip(matrix / np.outer(scale, scale), -1.0, 1.0)
+    return found

@@ -1,0 +1,207 @@
+"""What all pictures of releases share: colors, curves with their noise, refusals, labels, and the frame around."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..history import duration
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from ..releases.base import Release
+    from ..series import Series
+
+# Okabe and Ito's colors, which most kinds of color blindness leave apart.
+VALUE, TRUTH, COUNT, REFUSED = "#0072B2", "#D55E00", "#009E73", "#555555"
+DASHES = (0, (4, 2))
+MARKS = {"too_few": "v", "budget_exhausted": "X", "interrupted": "s", "no_radius": "D", "no_match": "P"}
+WIDTHS = 2.0
+"""Standard deviations of noise that bands and ellipses show."""
+NOISE_BAND = f"{WIDTHS:g} standard deviations of the noise"
+DAY_MS = 86_400_000
+MOST_FEATURES = 12
+MOST_ELLIPSES = 60
+MOST_MARKERS = 150
+
+
+def draw_curve(axes: Axes, series: Series, values: list[float], sigmas: list[float]) -> None:
+    """Values over time with a band of their noise; a refused window leaves a gap."""
+    x, y = middles(series), np.array(values)
+    width = WIDTHS * np.array(sigmas)
+    style = {"color": VALUE, "alpha": 0.25, "linewidth": 0, "label": NOISE_BAND}
+    if np.isfinite(y).any():
+        draw_band(axes, series, y - width, y + width, style)
+        axes.plot(x, y, color=VALUE, linewidth=1.2, marker=dot(x), markersize=2.6, label="released")
+    else:
+        axes.set_yticks([])
+        place: dict[str, Any] = {"ha": "center", "va": "center", "backgroundcolor": "white", "color": REFUSED}
+        axes.text(0.5, 0.5, "no value was released", transform=axes.transAxes, **place)
+        axes.set_xlim(series.first.window_open_ms / DAY_MS, series.releases[-1].window_close_ms / DAY_MS)
+    shade_refusals(axes, series)
+
+
+def draw_band(
+    axes: Axes, series: Series, low: NDArray[np.float64], high: NDArray[np.float64], style: dict[str, Any]
+) -> None:
+    """Between two curves; a window that stands alone gets a bar of its own width."""
+    x = middles(series)
+    axes.fill_between(x, low, high, **style)
+    good = np.isfinite(low)
+    alone = good & ~np.concatenate([[False], good[:-1]]) & ~np.concatenate([good[1:], [False]])
+    for k in np.flatnonzero(alone).tolist():
+        release = series.releases[k]
+        left, right = release.window_open_ms / DAY_MS, release.window_close_ms / DAY_MS
+        axes.fill_between([left, right], [low[k]] * 2, [high[k]] * 2, **{**style, "label": None})
+
+
+def draw_counts(axes: Axes, series: Series) -> None:
+    counts = [math.nan if release.count is None else float(release.count) for release in series.releases]
+    x = middles(series)
+    axes.plot(x, counts, color=COUNT, linewidth=1.1, marker=dot(x), markersize=2.4, label="noisy number of records")
+    shade_refusals(axes, series)
+    axes.set_ylabel("records in a window")
+
+
+def draw_truth(
+    axes: Axes, series: Series, points: list[tuple[int, float]], label: str | None = "truth", joined: bool = True
+) -> None:
+    """True values of the windows that are shown."""
+    middle = dict(zip((r.window_open_ms for r in series.releases), middles(series), strict=True))
+    found = [(middle[at], value) for at, value in points if at in middle]
+    if found:
+        x, y = zip(*found, strict=True)
+        line: dict[str, Any] = {"linewidth": 1.0, "linestyle": DASHES} if joined else {"linewidth": 0, "marker": "x"}
+        axes.plot(x, y, color=TRUTH, markersize=5, label=label, **line)
+
+
+def shade_refusals(axes: Axes, series: Series, ground: bool = False) -> None:
+    """Shade refused windows, neighbors in one, and mark the reason of each at the bottom."""
+    refused = [release for release in series.releases if release.reason is not None]
+    spans: list[list[float]] = []
+    for release in refused:
+        left, right = release.window_open_ms / DAY_MS, release.window_close_ms / DAY_MS
+        if spans and left <= spans[-1][1] + 1e-9:
+            spans[-1][1] = max(spans[-1][1], right)
+        else:
+            spans.append([left, right])
+    for left, right in spans:
+        axes.axvspan(left, right, facecolor="#EEEEEE", edgecolor="#CCCCCC", hatch="///", linewidth=0, zorder=0)
+    if ground:
+        axes.set_xlim(series.releases[0].window_open_ms / DAY_MS, series.releases[-1].window_close_ms / DAY_MS)
+    stride = -(-len(refused) // MOST_MARKERS) if refused else 1
+    for reason in series.reasons:
+        at = [(r.window_open_ms + r.window_close_ms) / 2 / DAY_MS for r in refused if r.reason == reason][::stride]
+        axes.plot(
+            at,
+            [0.035] * len(at),
+            transform=axes.get_xaxis_transform(),
+            linestyle="none",
+            marker=MARKS.get(reason, "*"),
+            markersize=5,
+            color=REFUSED,
+            markeredgecolor="white",
+            markeredgewidth=0.5,
+            label=f"refused: {reason} ({series.reasons[reason]})",
+            clip_on=False,
+            zorder=4,
+        )
+
+
+def time_bar(figure: Figure, axes: Axes, dots: Any, released: list[Release]) -> None:
+    """What the colors of times mean; nothing for one window."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    if len({release.window_open_ms for release in released}) > 1:
+        locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=6)
+        formatter = ConciseDateFormatter(locator, tz=UTC)
+        bar = figure.colorbar(dots, ax=axes, orientation="horizontal", aspect=40, pad=0.02, ticks=locator)
+        bar.ax.xaxis.set_major_formatter(formatter)
+        bar.set_label("time (UTC)")
+
+
+def finish(
+    figure: Figure, panels: list[Axes], series: Series, shown: int, all_: int, what: str = "features", pad: bool = True
+) -> None:
+    """Axes of time, one legend for all panels, and what the picture is about."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    for axes in panels:
+        if pad:
+            axes.grid(axis="y", color="#E6E6E6", linewidth=0.6)
+            axes.set_axisbelow(True)
+            axes.margins(x=0.01, y=0.12)
+    if panels:
+        locator = AutoDateLocator(tz=UTC, minticks=4, maxticks=9)
+        panels[-1].xaxis.set_major_locator(locator)
+        panels[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
+        panels[-1].set_xlabel("time (UTC)")
+        figure.align_ylabels(panels)
+    named: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    first = series.first
+    lengths = {release.window_close_ms - release.window_open_ms for release in series.releases}
+    every = f" of {duration(lengths.pop())}" if len(lengths) == 1 else ""
+    cost = max((release.rho, release.delta) for release in series.releases)
+    told = f"rho {cost[0]:g}" + (f", delta {cost[1]:g}" if cost[1] else "")
+    lines = [f"stream {first.stream!r}: {first.kind} per window{every}, at most {told} each"]
+    cap = first.guarantee
+    notes = [f"guarantee for ever: rho {cap['rho']:g}, delta {cap['delta']:g}"]
+    if shown < all_:
+        notes.append(f"{shown} of {all_} {what}")
+    if not all(release.private for release in series.releases):
+        notes.append("seeded noise: NOT PRIVATE")
+    if series.truth:
+        notes.append("with true values: NOT PRIVATE")
+    figure.suptitle("\n".join([*lines, "; ".join(notes)]), x=0.01, ha="left", fontsize=10)
+    if named:
+        figure.legend(
+            named.values(),
+            named.keys(),
+            loc="outside lower left",
+            ncols=min(4, len(named)),
+            frameon=False,
+            fontsize=8.5,
+        )
+
+
+def middles(series: Series) -> NDArray[np.float64]:
+    """Middle of each window, in days since 1970."""
+    return np.array([(r.window_open_ms + r.window_close_ms) / 2 / DAY_MS for r in series.releases])
+
+
+def axis_labels(series: Series) -> list[str]:
+    """What axes of values are called: the feature, in the units it is published in."""
+    first = series.first
+    if first.features is None:
+        width = max((len(r.value or []) for r in series.releases), default=1) or 1
+        return ["records"] if first.kind == "count" else [first.kind] * width
+    transforms = first.transform or ["none"] * len(first.features)
+    plain = [f if t == "none" else f"{t}({f})" for f, t in zip(first.features, transforms, strict=True)]
+    return [f"variance of {name}" for name in plain] if first.kind == "variance" else plain
+
+
+def deviation(sigma: Any) -> float:
+    """A standard deviation; 0 where none is told (JSON has null for what is not a number)."""
+    return float(sigma) if sigma is not None and math.isfinite(sigma) else 0.0
+
+
+def dot(x: NDArray[np.float64], wanted: bool = True) -> str | None:
+    return "o" if wanted and len(x) <= MOST_MARKERS else None
+
+
+def ground(axes: Axes, labels: list[str], title: str) -> None:
+    """What all pictures of a plane have: names of both axes, a grid, some room."""
+    axes.set(xlabel=labels[0], ylabel=labels[1])
+    axes.set_title(title, loc="left")
+    axes.grid(color="#E6E6E6", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.margins(0.08)

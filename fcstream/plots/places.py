@@ -1,0 +1,167 @@
+"""Pictures of places: the path of a mean of two features, centers, and weighted points."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .base import picture
+from .pieces import (
+    DASHES,
+    DAY_MS,
+    MARKS,
+    MOST_ELLIPSES,
+    MOST_FEATURES,
+    REFUSED,
+    TRUTH,
+    VALUE,
+    WIDTHS,
+    axis_labels,
+    deviation,
+    draw_truth,
+    finish,
+    ground,
+    middles,
+    shade_refusals,
+    time_bar,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from ..releases.base import Release
+    from ..series import Series
+
+
+_NAMES = {"centers": "centers", "mixtures": "means of components", "points": "weighted points"}
+
+
+def plot_places(series: Series, path: str) -> None:
+    """Centers, means of components or weighted points: in the plane for two features, else one panel per feature."""
+    labels = axis_labels(series)
+    if len(labels) == 2:
+        with picture(path, 8.5, 7.4, "--out") as figure:
+            _plane(figure, figure.subplots(), series, labels)
+            finish(figure, [], series, 2, 2)
+        return
+    shown = labels[:MOST_FEATURES]
+    with picture(path, 11, 1.1 + 2.1 * len(shown), "--out") as figure:
+        panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
+        for k, (axes, label) in enumerate(zip(panels, shown, strict=True)):
+            _over_time(axes, series, k)
+            truth = [(t, float(c[k])) for t, value in sorted(series.truth.items()) for c in value]
+            draw_truth(axes, series, truth, joined=False)
+            shade_refusals(axes, series)
+            axes.set_ylabel(label)
+        finish(figure, list(panels), series, len(shown), len(labels))
+
+
+def draw_path(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> None:
+    """Where a mean of two features went, with ellipses of its noise; later windows are brighter."""
+    released = series.released
+    points = np.array([release.value for release in released], float)
+    when = [_middle(release) for release in released]
+    axes.plot(points[:, 0], points[:, 1], color="#BBBBBB", linewidth=0.8, zorder=1)
+    dots: Any = axes.scatter(points[:, 0], points[:, 1], c=when, cmap="cividis", s=9, zorder=3)
+    stride = -(-len(released) // MOST_ELLIPSES)
+    for release, x in list(zip(released, when, strict=True))[::stride]:
+        if release.sigma is not None:
+            _ellipse(axes, release.value or [], _noise(release.sigma), dots.to_rgba(x))
+    truth = [series.truth[r.window_open_ms] for r in released if r.window_open_ms in series.truth]
+    if truth:
+        axes.plot(*np.array(truth, float).T, color=TRUTH, linewidth=1.0, linestyle=DASHES, zorder=2)
+    ground(axes, labels, f"means, with ellipses of {WIDTHS:g} standard deviations of the noise")
+    time_bar(figure, axes, dots, released)
+
+
+# -- pieces --------------------------------------------------------------------------------------------------------
+
+
+def _plane(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> None:
+    """Size for the number of records or the weight, color for the time, ellipses for the noise."""
+    x, y, when, sizes = [], [], [], []
+    for release in series.released:
+        for place, size in zip(release.value or [], _sizes(release), strict=True):
+            x.append(float(place[0]))
+            y.append(float(place[1]))
+            when.append(_middle(release))
+            sizes.append(size)
+    dots: Any = axes.scatter(x, y, s=sizes, c=when, cmap="cividis", zorder=3, edgecolors="white", linewidths=0.5)
+    stride = -(-len(series.released) // MOST_ELLIPSES)
+    for release in series.released[::-1][::stride]:
+        for center, sigma in zip(release.value or [], release.sigma or [], strict=False):
+            _ellipse(axes, center, _noise(sigma), dots.to_rgba(_middle(release)))
+        own = (release.parts or {}).get("covariances") or []
+        for center, covariance in zip(release.value or [], own, strict=False):
+            _ellipse(axes, center, np.array(covariance, float), dots.to_rgba(_middle(release)), "--")
+    truth = [place for release in series.released for place in series.truth.get(release.window_open_ms, [])]
+    if truth:
+        marks: Any = {"linestyle": "none", "marker": "x", "markersize": 6, "zorder": 4}
+        axes.plot(*np.array(truth, float).T, color=TRUTH, label="truth", **marks)
+    for reason, times in series.reasons.items():
+        told = f"refused: {reason} ({times})"
+        axes.plot([], [], linestyle="none", marker=MARKS.get(reason, "*"), color=REFUSED, label=told)
+    kind = series.first.kind
+    title = f"{_NAMES[kind]}, larger for more records"
+    if kind != "points":
+        title += f"; ellipses: {WIDTHS:g} standard deviations of their noise"
+    if kind == "mixtures":
+        title += ", dashed of the records"
+    ground(axes, labels, title)
+    time_bar(figure, axes, dots, series.released)
+
+
+def _over_time(axes: Axes, series: Series, k: int) -> None:
+    """One feature of all places."""
+    at, values, errors, sizes = [], [], [], []
+    for release, x in zip(series.releases, middles(series), strict=True):
+        sigmas = release.sigma or [None] * len(release.value or [])
+        for place, sigma, size in zip(release.value or [], sigmas, _sizes(release), strict=True):
+            at.append(x)
+            values.append(float(place[k]))
+            errors.append(WIDTHS * deviation(sigma[k]) if sigma is not None else 0.0)
+            sizes.append(size)
+    if any(errors):
+        what = f"{_NAMES[series.first.kind]}, with {WIDTHS:g} standard deviations of their noise"
+        axes.errorbar(at, values, errors, fmt="none", color=VALUE, elinewidth=1.2, label=what)
+        axes.scatter(at, values, s=sizes, color=VALUE, alpha=0.7, linewidths=0)
+    else:
+        axes.scatter(at, values, s=sizes, color=VALUE, alpha=0.7, linewidths=0, label=_NAMES[series.first.kind])
+
+
+def _sizes(release: Release) -> list[float]:
+    """Areas for the places of a release, by the share of the records at each."""
+    if release.value is None:
+        return []
+    parts = release.parts or {}
+    weights = parts.get("weights") or parts.get("counts") or [1.0] * len(release.value)
+    most = max([1e-9, *map(float, weights)])
+    return [10 + 70 * max(0.0, float(weight)) / most for weight in weights]
+
+
+def _middle(release: Release) -> float:
+    return (release.window_open_ms + release.window_close_ms) / 2 / DAY_MS
+
+
+def _noise(sigma: list[Any]) -> NDArray[np.float64]:
+    """The covariance matrix of noise with these deviations."""
+    return np.diag([deviation(one) ** 2 for one in sigma])
+
+
+def _ellipse(axes: Axes, center: list[Any], covariance: NDArray[np.float64], color: Any, line: str = "-") -> None:
+    """Where a Gaussian of this covariance (2, 2) mostly lies; nothing for a flat one."""
+    from matplotlib.patches import Ellipse
+
+    squares, vectors = np.linalg.eigh(covariance)
+    if squares[0] > 0:
+        width, height = (2 * WIDTHS * np.sqrt(squares)).tolist()
+        angle = math.degrees(math.atan2(vectors[1, 0], vectors[0, 0]))
+        place = (float(center[0]), float(center[1]))
+        style: dict[str, Any] = {"facecolor": "none", "edgecolor": color, "linewidth": 1.1, "linestyle": line}
+        axes.add_patch(Ellipse(place, width, height, angle=angle, zorder=2, **style))
+        far = WIDTHS * np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        axes.update_datalim([np.array(place) - far, np.array(place) + far])

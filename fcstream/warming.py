@@ -1,0 +1,62 @@
+"""Compiles beforehand what windows need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .arrays import private_mean, private_synthetic, private_variance
+from .clustering import private_centers, private_mixture
+from .ladders import LadderCounts
+from .noise import Noise, SeededEntropy
+from .speeds import measured_costs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_TWO = np.array([[-0.5, 0.0], [0.5, 0.0]])
+
+
+def warm_up(*kinds: str) -> None:
+    """Compile what windows need, or read it from the cache: half a minute once, then about a second.
+
+    Without it the first window pays. Covered: means, variances, centers, mixtures, synthetic tables, friends within
+    one or many radii, sampled pairs. Left to their first use: covariances, predicates, and functions of your own.
+
+    Parameters
+    ----------
+    *kinds : str
+        Of releases that are wanted; none for all. Centers and mixtures take a third of the time.
+    """
+    seeded = Noise(SeededEntropy(0))
+    points = np.zeros((300, 12))
+    for method, center in (("recentered", None), ("friendly", None), ("ball", [0.0] * 12)):
+        private_mean(
+            points, radius=1, rho=10, delta=0.0 if center else 1e-6, size_hint=300, step=1e-3, bounds=(-1, 1),
+            method=method, center=center, noise=seeded,
+        )  # fmt: skip
+    private_variance(
+        points, radius=1, rho=10, delta=1e-6, size_hint=300, step=1e-3, bounds=(-1, 1), reach=1, noise=seeded
+    )
+    ladder = LadderCounts(2, [1, 4])
+    ladder.add(0, np.zeros((2, 2)))
+    _ = ladder.view([0]).pairs, ladder.view([0]).at(0)
+    measured_costs(2)
+    if not kinds or "synthetic" in kinds:
+        private_synthetic(np.zeros((300, 3)), rho=100, levels=[2, 2, 3], noise=seeded)
+    if not kinds or {"centers", "mixtures"} & set(kinds):
+        _warm_centers(seeded)
+
+
+def _warm_centers(noise: Noise) -> None:
+    rows = np.repeat(_TWO, 1000, axis=0)
+    known: Any = {"rho": 4, "delta": 1e-6, "size_hint": 2000, "step": 1e-4, "ball": 1, "oracle": _same, "noise": noise}
+    for method, radius in (("friendly", "histogram"), ("friendly", "search"), ("ktuples", "histogram")):
+        private_centers(rows, 2, method=method, radius=radius, **known)
+    private_mixture(rows, 2, spread=0.1, **known)
+
+
+def _same(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
+    """An oracle that needs no library and takes no time."""
+    return _TWO
