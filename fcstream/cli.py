@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .config import Config
     from .ledgers import Books
     from .records import Rejection
+    from .runner import Summary
 
 
 def _guarded(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,9 +77,19 @@ def main(traceback: bool) -> None:
 @click.option("--sink", metavar="URL", help="Instead of [sink] url: jsonl:PATH, - for stdout.")
 @click.option("--ledger", metavar="URL", help="Instead of [ledger] url: sqlite:PATH or postgresql://...")
 @click.option("--dead-letter", metavar="URL", help="Instead of [dead_letter] url: jsonl:PATH, or a broker's.")
+@click.option(
+    "--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="What reads and counts."
+)
+@click.option("--master", metavar="URL", help="With --runner spark: instead of [spark] master.")
 @_guarded
 def run(
-    configs: Sequence[str], source: str | None, sink: str | None, ledger: str | None, dead_letter: str | None
+    configs: Sequence[str],
+    source: str | None,
+    sink: str | None,
+    ledger: str | None,
+    dead_letter: str | None,
+    runner: str,
+    master: str | None,
 ) -> None:
     """Release every window of the schedule in CONFIG, once and for ever.
 
@@ -99,10 +110,18 @@ def run(
             missing = "source" if job.source is None else "sink"
             raise ConfigError(f"is required, in the file or as --{missing}", f"{missing}.url")
     live = [job.source is not None and is_live(job.source.url) for job in jobs]
+    if master is not None and runner != "spark":
+        raise ConfigError("belongs to --runner spark", "--master")
     if all(live):
         from .service import Served, serve
 
-        serve([Served(job, partial(load, path)) for job, path in zip(jobs, configs, strict=True)])
+        streams = [Served(job, partial(load, path)) for job, path in zip(jobs, configs, strict=True)]
+        if runner == "spark":
+            from .spark.service import serve_on_spark
+
+            serve_on_spark(streams, master)
+        else:
+            serve(streams)
         return
     if len(jobs) > 1:
         raise ConfigError("must be a broker's when several configurations are given: files end", "source.url")
@@ -114,6 +133,11 @@ def run(
     if job.window.clock != "eof":
         raise ConfigError(f"must be 'eof' for files and pipes, got {job.window.clock!r}", "window.clock")
     is_new = job.ledger is not None and _is_new_file(job.ledger.url)
+    if runner == "spark":
+        from .spark.files import run_files
+
+        _tell(job, run_files(job, master), is_new)
+        return
     with ExitStack() as stack:
         rejections: list[Callable[[Sequence[Rejection]], object]] = []
         # The ledger first: without it nothing is read, and a file that another run writes is not touched.
@@ -128,11 +152,16 @@ def run(
             stack.callback(letters.close)
             rejections.append(letters.write)
         summary = run_job(engine, reader, writer)
+    _tell(job, summary, is_new)
+
+
+def _tell(job: Config, summary: Summary, is_new: bool) -> None:
+    """What a run has done, and exit code 3 if the budget is exhausted."""
     if is_new and job.ledger:
         click.echo(f"made a new ledger: {job.ledger.url}", err=True)
     for line in summary.lines():
         click.echo(line, err=True)
-    if summary.rejected and not rejections:
+    if summary.rejected and not job.dead_letter:
         click.echo("to see why records were rejected, add [dead_letter] or --dead-letter", err=True)
     if summary.refused.get("budget_exhausted"):
         click.echo("fcstream: some windows were refused: the budget is exhausted", err=True)

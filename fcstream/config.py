@@ -148,6 +148,20 @@ class ServiceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     log: Literal["text", "json"] = "text"
 
 
+class SparkSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[spark]``: how ``--runner spark`` runs. Nothing here shapes a release."""
+
+    master: str = "local[*]"
+    checkpoint: str | None = None
+    partitions: int | None = None
+    limit: int = 200_000
+    trigger: str = "250ms"
+    reader: Literal["own", "spark"] = "own"
+    options: dict[str, str] = {}
+    split: Literal["auto", "never", "always"] = "auto"
+    settings: dict[str, str] = {}
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A whole configuration, checked when made. `load` reads a file, `from_mapping` takes nested dictionaries.
 
@@ -171,6 +185,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ledger: UrlSection | None = None
     dead_letter: UrlSection | None = None
     service: ServiceSection | None = None
+    spark: SparkSection = SparkSection()
 
     def __post_init__(self) -> None:
         if not isinstance(self.release, Options):

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .admission import admit, reject
 from .config import Config, Job
 from .errors import ConfigError, EngineClosed
 from .ledgers import Answer, Ledger, Request, Verdict, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK, TOTAL_BLOCK, USER_BLOCK
 from .noise import Noise
 from .records import Batch, Rejection, SeenPositions
-from .releases.base import Mechanism, Outcome, Release
+from .releases.base import Counter, Mechanism, Outcome, Release
 from .rows import read_moment, read_push
 from .users import UserPoints
 from .windows import Window, group_by_pane
@@ -31,6 +32,15 @@ _NOTHING = PrivacyLoss()
 People = tuple["NDArray[np.bytes_]", "NDArray[np.float64]"]
 """Keys of a window's users and one point for each."""
 OnRejection = Callable[[Sequence[Rejection]], object]
+Stores = Callable[[Job, Mechanism, Noise], tuple[Counter, "UserPoints | None"]]
+"""Makes what holds the records of a job's open windows, for the mechanism of the next one: all of them, and of the unit
+``user`` one point a user."""
+
+
+def own_stores(job: Job, mechanism: Mechanism, noise: Noise) -> tuple[Counter, UserPoints | None]:
+    """Those of an engine that counts by itself."""
+    users = UserPoints(job.grid.dimension, job.per_user) if job.terms.unit == "user" else None
+    return mechanism.counter(job.grid.dimension, job.schedule.reach, noise), users
 
 
 class Engine:
@@ -49,6 +59,8 @@ class Engine:
         Exact noise from the operating system by default.
     on_rejection : callable, optional
         Gets every rejected record as a sequence of `Rejection` (reason, position, field).
+    stores : callable, optional
+        Where the records of open windows are, if others count them; they are not pushed here then. See `Stores`.
 
     Raises
     ------
@@ -88,6 +100,7 @@ class Engine:
         ledger: Ledger | None = None,
         noise: Noise | None = None,
         on_rejection: OnRejection | None = None,
+        stores: Stores = own_stores,
     ) -> None:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
         job = self.job = Job.answering(self.config, key)
@@ -103,8 +116,7 @@ class Engine:
         last = self._ledger.last_sealed()
         self._track = Release.from_bytes(last[1]).track if last is not None and job.spending.tracks else None
         first = job.mechanism.after(self._track) if job.spending.tracks else job.mechanism
-        self._friends = first.counter(job.grid.dimension, job.schedule.reach, self._noise)
-        self._users = UserPoints(job.grid.dimension, job.per_user) if job.terms.unit == "user" else None
+        self._friends, self._users = stores(job, first, self._noise)
         self._first = self._next = 0 if last is None else job.schedule.index_after(last[0].open_ms)
         self._held: list[tuple[int, int, NDArray[np.float64]]] = []
         self._seen = SeenPositions()
@@ -231,34 +243,22 @@ class Engine:
             self._must_be_open()
             if (batch.users is None) == (self._users is not None):
                 raise ConfigError(f"does not suit the unit {self.job.terms.unit!r}: it has no users, or some", "batch")
-            rejections = list(batch.rejections)
-            values, bad = self._check_values(batch, rejections)
-            if identified:
-                again = ~self._seen.fresh(batch.positions)
-                self._reject(rejections, again & ~bad, batch, "duplicate")
-                bad = bad | again
-            schedule = self.job.schedule
-            panes, first, last = schedule.locate(batch.times_ms)
-            outside = ~bad & self._out_of_schedule(batch.times_ms, first, last, arrivals)
-            self._reject(rejections, outside, batch, "time_out_of_range")
-            fine = ~(bad | outside)
-            open_from = np.maximum(first, self._next)
-            if arrivals is not None:
-                first = np.maximum(first, schedule.first_not_late(arrivals))
-            late = fine & (first > last)
-            self._reject(rejections, late, batch, "late")
-            answered = fine & ~late & (last < self._next)
+            again = ~self._seen.fresh(batch.positions) if identified else None
+            found = admit(self.job, batch, arrivals, again)
+            first, last, fine, rejections = found.first, found.last, found.fine, found.rejections
+            answered = fine & (last < self._next)
             # What was answered before this engine started is a replay, not a fault.
             self.replayed += int(np.count_nonzero(answered & (last < self._first)))
-            self._reject(rejections, answered & (last >= self._first), batch, "window_closed")
-            fine &= ~(late | answered)
-            held = fine & (first > open_from)  # late for an open window, in time for a later one that shares its pane
+            reject(rejections, answered & (last >= self._first), batch, "window_closed")
+            fine = fine & ~answered
+            # Late for an open window, in time for a later one that shares its pane.
+            held = fine & (first > np.maximum(found.covering, self._next))
             self._report(rejections)
             try:
                 if identified:
                     self._seen.add(batch.positions)
-                self._hold(held, first, panes, values)
-                self._count(fine & ~held, panes, values, batch)
+                self._hold(held, first, found.panes, found.points)
+                self._count(fine & ~held, found.panes, found.points, batch)
             except BaseException:
                 self.abort()
                 raise
@@ -490,38 +490,6 @@ class Engine:
         return read_push(
             self.job.schema, times_ms, points, now if arrival_ms is None else arrival_ms, positions, ids, keys
         )
-
-    def _check_values(self, batch: Batch, rejections: list[Rejection]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Lattice points of the batch, and which rows are bad (their points are meaningless)."""
-        values, features = batch.values, self.job.grid.features
-        lows = np.array([f.minimum for f in features])
-        highs = np.array([f.maximum for f in features])
-        inside = (values >= lows) & (values <= highs)  # False for NaN
-        bad: NDArray[np.bool_] = np.logical_not(np.all(inside, axis=1))
-        if bad.any():
-            finite = np.isfinite(values)
-            for i in np.flatnonzero(bad).tolist():
-                k = int(np.flatnonzero(~inside[i])[0])
-                reason = "out_of_range" if finite[i, k] else "not_finite"
-                rejections.append(Rejection(reason, int(batch.positions[i]), features[k].name))
-            values = np.where(bad[:, None], lows, values)
-        return self.job.grid.points(values), bad
-
-    def _out_of_schedule(
-        self,
-        times_ms: NDArray[np.int64],
-        first: NDArray[np.int64],
-        last: NDArray[np.int64],
-        arrivals: NDArray[np.int64] | None,
-    ) -> NDArray[np.bool_]:
-        outside = first > last
-        if arrivals is not None:
-            outside |= times_ms > arrivals + self.job.ahead_ms
-        return outside
-
-    def _reject(self, rejections: list[Rejection], rows: NDArray[np.bool_], batch: Batch, reason: str) -> None:
-        if rows.any():
-            rejections += [Rejection(reason, position) for position in batch.positions[rows].tolist()]
 
     def _report(self, rejections: list[Rejection]) -> None:
         for rejection in rejections:

@@ -63,7 +63,7 @@ class WindowView:
     counts : int64 (n,)
         Friends of every point within the window, itself included, in the order of the lanes; empty if no radius.
     arrivals : tuple of int32 (t * LANES,)
-        When the point of each lane came, counted from 0 within its pane.
+        When the point of each lane came, counted from 0, pane by pane; () if that is not known.
     dimension : int
     scores : int64 (n,) or None
         In place of counts, from a sampled counter: 1 + friends - strangers among the sampled partners of every point.
@@ -96,15 +96,26 @@ class WindowView:
             parts.append((tiles, inside))
         return Selection(tuple(parts), int(np.count_nonzero(mask)), self.dimension)
 
-    def in_order(self) -> NDArray[np.int64]:
-        """The counts of a window of one pane in the order in which its points came."""
+    def places(self) -> NDArray[np.int64] | None:
+        """When the point of each count came, from 0 (n,): the order that does not depend on how points were batched.
+
+        None of sampled counts: their coins are not the same in two counters anyway.
+        """
         if self.scores is not None or len(self.arrivals) != len(self.tiles):
+            return None
+        places, start = np.empty(self.size, np.int64), 0
+        for arrivals, lanes in zip(self.arrivals, self.lanes, strict=True):
+            places[start : start + len(lanes)] = arrivals[lanes]
+            start += len(lanes)
+        return places
+
+    def in_order(self) -> NDArray[np.int64]:
+        """The counts in the order in which the points came."""
+        places = self.places()
+        if places is None:
             raise ConfigError("must come from exact counts: sampled ones have no order", "view")
         ordered = np.empty_like(self.counts)
-        start = 0
-        for arrivals, lanes in zip(self.arrivals, self.lanes, strict=True):
-            ordered[arrivals[lanes]] = self.counts[start : start + len(lanes)]
-            start += len(lanes)
+        ordered[places] = self.counts
         return ordered
 
     def points(self) -> NDArray[np.float64]:
@@ -137,6 +148,11 @@ class PointCounts:
         self._staged: dict[int, Stage] = {}
         self._spare: list[Chunk] = []  # of the pane dropped last: memory that is in place already
         self._broken = False
+
+    @property
+    def radius_squared(self) -> int | None:
+        """In squared lattice steps; None: nothing is compared."""
+        return None if self._radius_squared is None else int(self._radius_squared)
 
     @property
     def panes(self) -> list[int]:
@@ -324,15 +340,18 @@ class FriendCounts(PointCounts):
         """The window made of `panes` (present or not), with counts summed over them."""
         wanted = self._counted(panes)
         tiles, lanes, counts, arrivals = [], [], [], []
+        before = 0
         for pane in wanted:
             held = self._panes[pane]
             for chunk, here in held.parts():
                 inside = held.lanes(here)
                 tiles.append(chunk.tiles[: here.stop - here.start])
                 lanes.append(inside)
-                arrivals.append(held.columns.arrivals[here].reshape(-1))
+                came = held.columns.arrivals[here].reshape(-1)
+                arrivals.append(came + np.int32(before) if before else came)
                 if self._radius_squared is not None:
                     counts.append(_totals(held, here, len(inside), wanted))
+            before += held.size
         return WindowView(
             tuple(tiles),
             tuple(lanes),
@@ -412,6 +431,16 @@ class FriendCounts(PointCounts):
         if state[3] > 1 << 40:
             state[2:] >>= 1
         return row_counts, row_sure
+
+
+class CrossCounts(FriendCounts):
+    """Counts of pairs of points of different panes alone, no point with itself: one share of a larger window's pairs.
+
+    Exact integers, so the shares of a window may be counted anywhere and added in any order.
+    """
+
+    def _neighbors(self, pane: int) -> list[int]:
+        return [other for other in super()._neighbors(pane) if other != pane]
 
 
 def _totals(held: Pane, here: slice, size: int, panes: list[int]) -> NDArray[np.int64]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .admission import part_codes
 from .config import Config, Job, part_name
-from .engine import Engine, OnRejection
+from .engine import Engine, OnRejection, Stores, own_stores
 from .errors import ConfigError, LedgerMismatch
 from .ledgers import Ledger, open_ledgers
 from .ledgers.base import worst
@@ -35,7 +36,7 @@ class KeyedEngine:
         Which of the declared keys this engine answers; by default all. Others are answered by somebody else.
     ledgers : mapping of str to Ledger, optional
         Already open, by key; by default streams of the one ledger of ``[ledger] url``, called ``stream/key``.
-    noise, on_rejection
+    noise, on_rejection, stores
         See `Engine`.
 
     Raises
@@ -69,6 +70,7 @@ class KeyedEngine:
         ledgers: Mapping[str, Ledger] | None = None,
         noise: Noise | None = None,
         on_rejection: OnRejection | None = None,
+        stores: Stores = own_stores,
     ) -> None:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
         job = self.job = Job.of(self.config)
@@ -97,7 +99,7 @@ class KeyedEngine:
         try:
             for key in mine:
                 self._engines[self._index[key]] = Engine(
-                    self.config, key=key, ledger=ledgers[key], noise=noise, on_rejection=on_rejection
+                    self.config, key=key, ledger=ledgers[key], noise=noise, on_rejection=on_rejection, stores=stores
                 )
         except BaseException:
             for ledger in ledgers.values():
@@ -187,15 +189,11 @@ class KeyedEngine:
         with self._lock:
             if batch.keys is None:
                 raise ConfigError("must have keys", "batch")
-            index = self._index if places is None else {key: self._index[key] for key in places}
-            n = len(batch.times_ms)
-            codes = np.fromiter((index.get(key, -1) for key in batch.keys), np.int64, n)
-            strange = ~np.isin(codes, list(self._engines))
+            here = self.keys if places is None else set(places).intersection(self.keys)
             rejections = list(batch.rejections)
-            field = self.job.schema.key
-            rejections += [Rejection("unknown_key", at, field) for at in batch.positions[strange].tolist()]
+            codes = part_codes(batch, {key: self._index[key] for key in here}, self.job.schema.key, rejections)
             if identified:
-                again = ~self._seen.fresh(batch.positions) & ~strange
+                again = ~self._seen.fresh(batch.positions) & (codes >= 0)
                 rejections += [Rejection("duplicate", at) for at in batch.positions[again].tolist()]
                 codes[again] = -1
             self._report(rejections)
@@ -315,9 +313,14 @@ def _refuse_former_keys(config: Config, job: Job, ledger: Ledger) -> None:
 
 
 def open_engine(
-    config: Config, *, keys: Collection[str] | None = None, on_rejection: OnRejection | None = None
+    config: Config,
+    *,
+    keys: Collection[str] | None = None,
+    noise: Noise | None = None,
+    on_rejection: OnRejection | None = None,
+    stores: Stores = own_stores,
 ) -> Engine | KeyedEngine:
     """The engine of a configuration, with keys or without."""
     if config.stream.key is None:
-        return Engine(config, on_rejection=on_rejection)
-    return KeyedEngine(config, keys=keys, on_rejection=on_rejection)
+        return Engine(config, noise=noise, on_rejection=on_rejection, stores=stores)
+    return KeyedEngine(config, keys=keys, noise=noise, on_rejection=on_rejection, stores=stores)

@@ -32,11 +32,14 @@ class LadderView:
         Tiles, which of their lanes hold points, and, for each pane of the window, how many points each lane has
         within a radius and no smaller one.
     radii, dimension : int
+    arrivals : tuple of int32 (t * LANES,)
+        See `WindowView`.
     """
 
     parts: tuple[tuple[NDArray[np.float64], NDArray[np.int64], tuple[NDArray[np.int32], ...]], ...]
     radii: int
     dimension: int
+    arrivals: tuple[NDArray[np.int32], ...] = ()
 
     def __repr__(self) -> str:
         return f"<LadderView of {self.radii} radii>"  # nothing of what it holds
@@ -69,7 +72,7 @@ class LadderView:
     def at(self, rung: int) -> WindowView:
         """The window with its friend counts at one radius, as a counter for this radius alone would show it."""
         tiles, lanes = (tuple(part[i] for part in self.parts) for i in (0, 1))
-        return WindowView(tiles, lanes, self._counts(rung), (), self.dimension)  # type: ignore[arg-type]
+        return WindowView(tiles, lanes, self._counts(rung), self.arrivals, self.dimension)  # type: ignore[arg-type]
 
     def _counts(self, rung: int) -> NDArray[np.int64]:
         from ._kernels import sums
@@ -122,13 +125,15 @@ class LadderCounts(PointCounts):
     def view(self, panes: Iterable[int]) -> LadderView:
         """The window made of `panes` (present or not), with counts summed over them."""
         wanted = self._counted(panes)
-        parts = []
+        parts, arrivals, before = [], [], 0
         for pane in wanted:
             held = self._panes[pane]
             for chunk, here in held.parts():
                 rungs = tuple(self._rungs(held.counts[other])[here] for other in wanted if other in held.counts)
                 parts.append((chunk.tiles[: here.stop - here.start], held.lanes(here), rungs))
-        return LadderView(tuple(parts), len(self._radii), self.dimension)
+                arrivals.append(held.columns.arrivals[here].reshape(-1) + np.int32(before))
+            before += held.size
+        return LadderView(tuple(parts), len(self._radii), self.dimension, tuple(arrivals))
 
     def _rungs(self, counts: NDArray[np.int32]) -> NDArray[np.int32]:
         """Pairs per tile, radius and lane: those that no smaller radius reaches."""

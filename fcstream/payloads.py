@@ -5,6 +5,7 @@ A record's position is the index of its message, so a message counts whole or no
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -22,6 +23,7 @@ from .records import (
     Rejection,
     Schema,
     as_objects,
+    merge,
     parse_label,
     parse_level,
     parse_time,
@@ -30,6 +32,7 @@ from .records import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+LOG = logging.getLogger("fcstream.payloads")
 FORMATS = ("json", "msgpack", "floats", "arrow")
 LONGEST_MESSAGE = 2**24
 """Bytes; longer ones are rejected unread."""
@@ -60,6 +63,38 @@ def decoder_for(format: str, schema: Schema) -> LineDecoder:
     if format == "arrow":
         return _Bounded(ArrowBlocks(schema))
     raise ConfigError(f"must be one of {list(FORMATS)}, got {format!r}", "source.format")
+
+
+def read_messages(
+    decoder: LineDecoder, offsets: NDArray[np.int64], stamps_ms: NDArray[np.int64], bodies: list[bytes]
+) -> tuple[Batch, NDArray[np.int64], NDArray[np.int64]]:
+    """The records of some messages, when each arrived (n,), and in which message each came (n,).
+
+    Positions are offsets then. A message that the decoder fails at is no record: it would come again, and fail again,
+    for ever.
+    """
+    batch = _decode(decoder, bodies)
+    messages = batch.positions
+    batch.positions = offsets[messages]
+    for i, rejection in enumerate(batch.rejections):
+        batch.rejections[i] = Rejection(rejection.reason, int(offsets[rejection.position]), rejection.field)
+    return batch, stamps_ms[messages], messages
+
+
+def _decode(decoder: LineDecoder, bodies: list[bytes]) -> Batch:
+    try:
+        return decoder.decode(bodies, 0)
+    except Exception as error:
+        LOG.error("the decoder fails (%s): messages that it fails at are rejected", type(error).__name__)
+    whole = decoder.decode([], 0)
+    for i, body in enumerate(bodies):
+        try:
+            part = decoder.decode([body], i)
+        except Exception:
+            part = decoder.decode([], i)
+            part.rejections.append(Rejection("broken_record", i))
+        whole = merge(whole, part)
+    return whole
 
 
 class _Bounded:

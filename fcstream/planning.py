@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .config import Config, Job
+from .config import Config, Job, SparkSection
 from .errors import ConfigError, UnusablePlan
 from .releases.base import Forecast, Mechanism, Notes, percent
 from .releases.registry import method_of
@@ -208,7 +208,7 @@ def plan(config: Config, delta: float | None = None) -> Plan:
         epsilon_year=epsilon(mechanism.loss, per_day * 365),
         lasting_windows=None if is_event else _lasting(mechanism.loss, job.terms.capacity),
         total=job.terms.total,
-        notes=list(notes.lines),
+        notes=[*notes.lines, *_split_note(config, job, notes)],
         facts=notes.facts,
         case=notes.case,
         keys=len(job.keys) or None,
@@ -251,6 +251,20 @@ def _pair_advice(job: Job, notes: Notes, hint: int | None) -> list[str]:
         f"`release.pairs` = {best.kind!r} would count the friends of {hint} records faster on this machine: in about "
         f"{best.seconds:.2g} s of one core"
     ]
+
+
+def _split_note(config: Config, job: Job, notes: Notes) -> list[str]:
+    """From which size on it pays to deal one window's pairs to many tasks; measured, for configurations with Spark."""
+    if config.spark == SparkSection() or notes.core is None or notes.core[0].kind != "exact":
+        return []
+    from .speeds import split_from
+
+    cores = config.spark.partitions or 8
+    least = split_from(job.grid.dimension, cores)
+    where = f"with {cores} cores of Spark" + ("" if config.spark.partitions else " (give `spark.partitions`)")
+    if least is None:
+        return [f"{where} no window's pairs are dealt to several tasks: they are too few"]
+    return [f"{where} the pairs of a window of {least} records or more are counted sooner by several tasks than by one"]
 
 
 def warnings_about(config: Config) -> list[str]:

@@ -133,7 +133,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
                 "window.clock",
             )
         refuse_strange_sink(engine, sink)
-        _publish_left_over(engine, sink, summary)
+        publish_left_over(engine, sink, summary)
         summary.already_answered = engine.answered
         while (batch := source.poll(POLL_RECORDS)) is not None:
             summary.records += len(batch.times_ms) + len(batch.rejections)
@@ -171,7 +171,7 @@ def refuse_strange_sink(engine: Engine | KeyedEngine, sink: Sink) -> None:
         )
 
 
-def _publish_left_over(engine: Engine | KeyedEngine, sink: Sink, summary: Summary) -> None:
+def publish_left_over(engine: Engine | KeyedEngine, sink: Sink, summary: Summary) -> None:
     """Releases that an earlier run sealed and did not know to be published."""
     sealed = engine.unpublished()
     missing = sink.missing(sealed)

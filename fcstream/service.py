@@ -48,8 +48,8 @@ class Served(NamedTuple):
     again: Callable[[], Config] | None = None
 
 
-def serve(streams: Sequence[Served]) -> list[Service]:
-    """Run live configurations until SIGTERM or SIGINT; returns what they did.
+def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] | None = None) -> list[Service]:
+    """Run live configurations until SIGTERM or SIGINT; returns what they did. `make` makes their services (`build`).
 
     Several run beside each other, each on a thread of its own, whatever becomes of the others. The first one that has a
     ``[service]`` section says for all where status is told and how logs look.
@@ -64,7 +64,7 @@ def serve(streams: Sequence[Served]) -> list[Service]:
         if name in names[:i]:
             raise ConfigError(f"must be another one for each configuration, {name!r} comes twice", "stream.name")
     currents = [Current(each.config) for each in streams]
-    services = [build(each.config, current) for each, current in zip(streams, currents, strict=True)]
+    services = [(make or build)(each.config, current) for each, current in zip(streams, currents, strict=True)]
     watched = [
         Watched(each.config.stream.name, service, each.config.service or ServiceSection())
         for each, service in zip(streams, services, strict=True)
@@ -158,7 +158,7 @@ def build(config: Config, current: Current | None = None) -> Service:
         missing = next(name for name in ("source", "sink", "ledger") if getattr(config, name) is None)
         raise ConfigError("is required for a live stream", f"{missing}.url")
     now = current or Current(config)
-    letters = _Letters()
+    letters = Letters()
     letters.follow(config)
     job, partitioner = Job.of(config), config.source.partitioner
     ledger_url, name = config.ledger.url, config.stream.name
@@ -204,7 +204,7 @@ def build(config: Config, current: Current | None = None) -> Service:
     )
 
 
-class _Letters:
+class Letters:
     """Where rejections go; opened once, and again when it moves."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from .connectors.retry import pauses
 from .engine import Engine
 from .errors import ConfigError, FcstreamError, SinkError, SourceError
 from .keyed import KeyedEngine
-from .records import Rejection, merge
+from .payloads import read_messages
 from .runner import refuse_strange_sink
 
 if TYPE_CHECKING:
@@ -135,6 +135,65 @@ class Setting:
     health: Health = field(default_factory=Health)
 
 
+class Publisher:
+    """Brings releases to the sink: what an earlier life has left over, then one group after the other.
+
+    Parameters
+    ----------
+    engine : Engine or KeyedEngine
+    sink : Sink
+    setting : Setting
+    source : LiveSource, optional
+        May take what its broker might not hold for long, while the sink refuses.
+    """
+
+    def __init__(
+        self, engine: Engine | KeyedEngine, sink: Sink, setting: Setting, source: LiveSource | None = None
+    ) -> None:
+        self._engine, self._sink, self._setting, self._source = engine, sink, setting, source
+
+    def left_over(self) -> None:
+        """Publish what was sealed and may not have been published."""
+        refuse_strange_sink(self._engine, self._sink)
+        sealed = self._engine.unpublished()
+        self._write(self._sink.missing(sealed))
+        self._written(sealed)
+
+    def close_due(self, now_ms: int) -> None:
+        """Answer and publish every window that is over; stops between two groups when the session is to end."""
+        for group in self._engine.closing(now_ms):
+            self._write(group)
+            self._written(group)
+            self._setting.health.beat = time.monotonic()
+            if self._setting.ending.is_set():
+                return
+
+    def _written(self, releases: list[Release]) -> None:
+        """The sink has them."""
+        self._engine.acknowledge()
+        self._setting.counters.add(releases)
+        for release in releases:
+            about = {"window": release.window_open_ms, "status": release.status, "reason": release.reason}
+            WINDOWS.info("window answered", extra=about)
+
+    def _write(self, releases: list[Release]) -> None:
+        """Write until the sink has them; nothing is read meanwhile, so memory stays bounded."""
+        if not releases:
+            return
+        waits, told = pauses(), False
+        while True:
+            try:
+                self._sink.write(releases)
+                return
+            except SinkError as error:
+                if not told:
+                    LOG.warning("the sink refuses: %s", error, extra={"window": releases[0].window_open_ms})
+                    told = True
+                self._setting.health.bad(str(error))
+                if wait(self._source, next(waits), self._setting.ending):
+                    raise
+
+
 class Session:
     """One life of a live stream: from opening everything to the first thing that breaks.
 
@@ -172,7 +231,7 @@ class Session:
             )
         self.engine = engine
         self._source = source
-        self._sink = sink
+        self._publisher = Publisher(engine, sink, setting, source)
         self._decoder = setting.decoder
         self._counters = setting.counters
         self._clock = setting.clock
@@ -185,10 +244,7 @@ class Session:
 
     def start(self) -> None:
         """Publish what an earlier life sealed and may not have published."""
-        refuse_strange_sink(self.engine, self._sink)
-        sealed = self.engine.unpublished()
-        self._publish(self._sink.missing(sealed))
-        self._published(sealed)
+        self._publisher.left_over()
 
     def step(self, wait_s: float) -> None:
         """Read once, for `wait_s` at most; close and publish what is due; commit."""
@@ -256,12 +312,9 @@ class Session:
         offsets = np.concatenate([chunk.offsets for chunk in chunks])
         stamps = np.concatenate([chunk.stamps_ms for chunk in chunks])
         origin = np.repeat(np.arange(len(chunks)), [len(chunk.offsets) for chunk in chunks])
-        batch = self._decode(list(chain.from_iterable(chunk.bodies for chunk in chunks)))
-        arrivals = stamps[batch.positions]
-        lasts = self._last_windows(batch, arrivals, origin[batch.positions], len(chunks))
-        batch.positions = offsets[batch.positions]
-        for i, rejection in enumerate(batch.rejections):
-            batch.rejections[i] = type(rejection)(rejection.reason, int(offsets[rejection.position]), rejection.field)
+        bodies = list(chain.from_iterable(chunk.bodies for chunk in chunks))
+        batch, arrivals, messages = read_messages(self._decoder, offsets, stamps, bodies)
+        lasts = self._last_windows(batch, arrivals, origin[messages], len(chunks))
         self._counters.records += len(batch.times_ms)
         if isinstance(self.engine, KeyedEngine) and self._places is not None:
             self.engine.take(batch, arrivals, places=self._places.get(chunks[0].partition, ()))
@@ -269,22 +322,6 @@ class Session:
             self.engine.take(batch, arrivals)
         for chunk, last in zip(chunks, lasts, strict=True):
             self._progress[chunk.partition].took(chunk.offsets, last)
-
-    def _decode(self, bodies: list[bytes]) -> Batch:
-        """A message that a decoder fails at is no record: it would come again, and fail again, for ever."""
-        try:
-            return self._decoder.decode(bodies, 0)
-        except Exception as error:
-            LOG.error("the decoder fails (%s): messages that it fails at are rejected", type(error).__name__)
-        whole = self._decoder.decode([], 0)
-        for i, body in enumerate(bodies):
-            try:
-                part = self._decoder.decode([body], i)
-            except Exception:
-                part = self._decoder.decode([], i)
-                part.rejections.append(Rejection("broken_record", i))
-            whole = merge(whole, part)
-        return whole
 
     def _last_windows(
         self, batch: Batch, arrivals: NDArray[np.int64], origin: NDArray[np.int64], count: int
@@ -307,37 +344,7 @@ class Session:
                 return  # a backlog may take hours; nothing is charged yet
             self._read(LONGEST_WAIT_S)
             self._setting.health.beat = time.monotonic()
-        for group in self.engine.closing(now):
-            self._publish(group)
-            self._published(group)
-            self._setting.health.beat = time.monotonic()
-            if self._setting.ending.is_set():
-                return
-
-    def _published(self, releases: list[Release]) -> None:
-        """The sink has them."""
-        self.engine.acknowledge()
-        self._counters.add(releases)
-        for release in releases:
-            about = {"window": release.window_open_ms, "status": release.status, "reason": release.reason}
-            WINDOWS.info("window answered", extra=about)
-
-    def _publish(self, releases: list[Release]) -> None:
-        """Write until the sink has them; nothing is read meanwhile, so memory stays bounded."""
-        if not releases:
-            return
-        waits, told = pauses(), False
-        while True:
-            try:
-                self._sink.write(releases)
-                return
-            except SinkError as error:
-                if not told:
-                    LOG.warning("the sink refuses: %s", error, extra={"window": releases[0].window_open_ms})
-                    told = True
-                self._setting.health.bad(str(error))
-                if wait(self._source, next(waits), self._setting.ending):
-                    raise
+        self._publisher.close_due(now)
 
 
 class Rebalanced(FcstreamError):

@@ -20,6 +20,10 @@ from .zcdp import PrivacyLoss
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+SPLIT_SECONDS = 2.0
+"""Spent on a window whose pairs are dealt to tasks, whatever its size: one more job."""
+SPLIT_SECONDS_PER_VALUE = 1e-7
+"""Per coordinate: points travel to every process."""
 _POINTS = 2**14
 _VALUES = 2**22  # coordinates at most
 
@@ -33,6 +37,33 @@ def measured_costs(dimension: int) -> dict[str, float]:
     """
     with one_thread():
         return _measure(dimension)
+
+
+def split_from(dimension: int, cores: int) -> int | None:
+    """Points of a window from which its pairs are counted sooner by many tasks than by one, half as soon at least.
+
+    Parameters
+    ----------
+    dimension : int
+    cores : int
+        That count beside each other.
+
+    Returns
+    -------
+    int or None
+        None: never, with so few cores.
+    """
+    if cores < 3:
+        return None
+    pair, spent = measured_costs(dimension)["exact"], SPLIT_SECONDS
+    n = 1024
+    while n < 2**31:
+        alone = pair * n * n / 2
+        shared = spent + SPLIT_SECONDS_PER_VALUE * n * dimension + 1.25 * alone / cores
+        if 2 * shared < alone:
+            return n
+        n += n // 8
+    return None
 
 
 def _measure(dimension: int) -> dict[str, float]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from .users import user_key
 from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
-    from .connectors.base import LiveSource
+    from .connectors.base import LiveSource, ReplayableSource
 
 
 class ManualClock:
@@ -392,6 +392,43 @@ class SourceContract:
         while not source.behind(source.ends()) and not source.poll(1, 0.1) and time.monotonic() < until:
             pass  # an ack-only source tells only once it has received it
         assert time.monotonic() < until
+        source.close()
+
+    def ranges(self, tmp_path: Path) -> ReplayableSource | None:
+        """The same place for somebody who keeps the positions himself; None if it cannot be read so."""
+        source: Any = self.make(tmp_path)
+        if hasattr(source, "seek"):
+            return source  # type: ignore[no-any-return]
+        source.close()
+        return None
+
+    def test_ranges_are_read_from_anywhere_as_often_as_wanted(self, tmp_path: Path) -> None:
+        source: Any = self.ranges(tmp_path)
+        if source is None:
+            return
+        self.send(tmp_path, [b"%d" % i for i in range(60)])
+        ends = source.ends()
+        source.seek(dict.fromkeys(ends, 0))
+        whole = self.drain(source, 60)
+        assert len(whole) == 60
+        assert not source.behind(ends)
+        partition = max(ends, key=lambda name: sum(row[0] == name for row in whole))
+        mine = [row for row in whole if row[0] == partition]
+        first, last = len(mine) // 4, len(mine) // 2
+        start, end = mine[first][1], mine[last][1]
+        if hasattr(source, "reach"):
+            assert mine[last - 1][1] < source.reach(partition, start, last - first) <= end
+            assert source.reach(partition, start, 1000) > mine[-1][1]
+        for _ in range(2):
+            source.seek({partition: start})
+            assert source.behind({partition: end})
+            found: list[tuple[str, int, int, bytes]] = []
+            until = time.monotonic() + 20
+            while source.behind({partition: end}) and time.monotonic() < until:
+                for chunk in source.poll(3, 0.5):
+                    rows = zip(chunk.offsets.tolist(), chunk.stamps_ms.tolist(), chunk.bodies, strict=True)
+                    found += [(chunk.partition, *row) for row in rows]
+            assert [row for row in found if row[1] < end] == mine[first:last]
         source.close()
 
     def test_an_empty_source_has_nothing(self, tmp_path: Path) -> None:

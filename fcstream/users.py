@@ -82,6 +82,18 @@ class UserPoints:
         points = _nearest(sums, counts[:, None]) if self._takes_mean else sums
         return keys[order], points.astype(np.float64)
 
+    def give(self, window: int) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+        """A window's users for somebody else's `enter`: names, sums (n, d) and numbers of records (n,)."""
+        held = self._windows.get(window, _Open(self.dimension))
+        n = len(held.places)
+        return list(held.places), held.sums[:n], held.counts[:n]
+
+    def enter(self, window: int, names: list[str], sums: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+        """Take a whole window of somebody else's in place of what is held of it."""
+        held = self._windows[window] = _Open(self.dimension)
+        held.places = {name: i for i, name in enumerate(names)}
+        held.sums, held.counts, held.times = sums, counts, np.zeros(len(names), np.int64)
+
     def forget_before(self, window: int) -> None:
         """Drop the records of earlier windows."""
         for old in [index for index in self._windows if index < window]:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from helpers import service
 
-from fcstream.connectors import open_live, open_sink
+from fcstream.connectors import open_live, open_ranges, open_sink
 from fcstream.connectors.urls import parse
 from fcstream.errors import ConfigError, SinkError, SourceError
 from fcstream.testing import SinkContract, SourceContract, sample_release
@@ -165,6 +165,9 @@ class TestKafkaSource(SourceContract):
 
     def send(self, tmp_path, bodies):
         send(self.address, self.topic, bodies)
+
+    def ranges(self, tmp_path):
+        return open_ranges(f"kafka://{self.address}/{self.topic}?group=x", "ranges")
 
 
 def test_topics_partitions_and_tombstones(broker):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..records import Schema
     from ..sinks import Sink
     from ..sources import Source
-    from .base import AckSource, LiveSource
+    from .base import AckSource, LiveSource, ReplayableSource
     from .files import DeadLetters
     from .letters import QueuedDeadLetters
 
@@ -30,6 +30,8 @@ _SOURCES = {
     "rabbitmq-stream": ("rabbitmq_streams", "RabbitStreamSource"),
     "rabbitmq-stream+tls": ("rabbitmq_streams", "RabbitStreamSource"),
 }
+_REPLAYS = {"kafka": ("kafka_ranges", "KafkaRanges")}
+"""Where it is another class that reads ranges."""
 _QUEUES = {
     "mqtt": ("mqtt", "MqttTopic"),
     "mqtts": ("mqtt", "MqttTopic"),
@@ -84,6 +86,32 @@ def open_live(url: str, name: str) -> LiveSource | AckSource:
     if not found:
         known = ", ".join(sorted([*_SOURCES, *_QUEUES]))
         raise ConfigError(f"must begin with one of {known}, got {scheme!r}", "source.url")
+    return found(parse(url, "source.url"), name)  # type: ignore[no-any-return]
+
+
+def open_ranges(url: str, name: str) -> ReplayableSource:
+    """A live source by URL, for somebody who keeps the positions himself.
+
+    Raises
+    ------
+    ConfigError, SourceError
+        As `open_live`; also for a queue, and for a source that cannot seek.
+    """
+    from .urls import parse
+
+    scheme = url.partition(":")[0]
+    if is_queue(url):
+        raise ConfigError(
+            f"must be a broker that replays (Kafka, Redis Streams, JetStream, RabbitMQ streams), got {scheme!r}, which "
+            "forgets what was acknowledged: bridge it into one of those, or run it with the local runner, whose spool "
+            "keeps its records",
+            "source.url",
+        )
+    found = _find(scheme, _REPLAYS, "ranges") or _find(scheme, _SOURCES, "sources")
+    if not found:
+        raise ConfigError(f"must begin with one of {', '.join(sorted(_SOURCES))}, got {scheme!r}", "source.url")
+    if not hasattr(found, "seek"):
+        raise ConfigError(f"must be a source that can be read from any offset on, {scheme!r} is not", "source.url")
     return found(parse(url, "source.url"), name)  # type: ignore[no-any-return]
 
 

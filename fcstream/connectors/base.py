@@ -95,6 +95,30 @@ class LiveSource(Protocol):
         """Let go. Idempotent; commits nothing."""
 
 
+class ReplayableSource(Protocol):
+    """What a source can do besides for somebody who keeps the positions himself and reads ranges of messages.
+
+    Nothing is committed, and what others have committed does not matter. A source whose offsets are no numbers of
+    messages has a method ``reach(partition, start, count)`` too: an offset before which lie at most `count` messages
+    from `start` on, and some if there are any; it may lie behind the end.
+    """
+
+    def seek(self, positions: Mapping[str, int]) -> None:
+        """From now on read these partitions alone, from these offsets on; 0 is before the first message there is."""
+
+    def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
+        """See `LiveSource`."""
+
+    def ends(self) -> dict[str, int]:
+        """See `LiveSource`; of all partitions, if none were sought."""
+
+    def behind(self, ends: Mapping[str, int]) -> bool:
+        """See `LiveSource`."""
+
+    def close(self) -> None:
+        """See `LiveSource`."""
+
+
 @runtime_checkable
 class KeepingSource(Protocol):
     """What a `LiveSource` with a store of its own (a spool) can do besides, while the ledger or the sink is away: take

@@ -91,8 +91,7 @@ class NatsSource:
         self._committed = self._next
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
-        rows = self._wire.do(partial(self._take, max_messages, timeout_s))
-        if not rows:
+        if not (rows := self._wire.do(partial(self._take, max_messages, timeout_s))):
             return []
         sequences, stamps, bodies = zip(*rows, strict=True)
         self._next = sequences[-1] + 1
@@ -107,12 +106,15 @@ class NatsSource:
             return False
 
         async def ask() -> int | None:
-            if self._reader is not None and self._reader.rows:
+            if self._reader is not None and self._reader.rows and self._reader.position == self._next:
                 return self._reader.rows[0][0]
             return await self._wire.sequence_from(self._stream, self._subject, self._next)
 
         found = self._wire.do(ask)
         return found is not None and found < end
+
+    def seek(self, positions: Mapping[str, int]) -> None:
+        self._next = max(1, positions[self._stream])
 
     def commit(self, positions: Mapping[str, int]) -> None:
         position = positions.get(self._stream, 0)
@@ -564,8 +566,7 @@ def _kind(error: BaseException) -> str:
         return error.reason or "TLS"
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
-    what = type(error).__name__
-    return what if what != "Error" else str(error)[:200].removeprefix("nats: ")
+    return str(error)[:200].removeprefix("nats: ") if type(error).__name__ == "Error" else type(error).__name__
 
 
 def _stream_of(address: Address) -> str:

@@ -112,6 +112,14 @@ class RabbitStreamSource:
     def behind(self, ends: Mapping[str, int]) -> bool:
         return self._next < ends.get(self._stream, 0)
 
+    def seek(self, positions: Mapping[str, int]) -> None:
+        async def begin_again(client: Any) -> None:
+            await self._link.unsubscribe(client, self._number)
+            await self._begin(client)
+
+        self._next = positions[self._stream]
+        self._link.do(begin_again)
+
     def commit(self, positions: Mapping[str, int]) -> None:
         position = positions.get(self._stream, 0)
         if position > self._committed:

@@ -37,6 +37,10 @@ _WAIT_S = 5.0  # of one blocking command
 _SOCKET_S = 15.0
 _SEQ_BITS = 20
 _MS_LIMIT = 1 << (63 - _SEQ_BITS)
+_REACH = """
+local found = redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])
+return {#found, #found > 0 and found[#found][1] or ''}
+"""
 
 
 def to_offset(entry_id: bytes) -> int:
@@ -140,6 +144,21 @@ class RedisSource:
             return any(client.xrange(key, to_id(start), to_id(end - 1), 1) for key, (start, end) in spans.items())
 
         return bool(spans) and self._link.do(ask)
+
+    def seek(self, positions: Mapping[str, int]) -> None:
+        self._next = dict(positions)
+
+    def reach(self, partition: str, start: int, count: int) -> int:
+        def ask(client: Any) -> tuple[int, bytes]:
+            try:
+                number, last = client.eval(_REACH, 1, partition, to_id(start), count)
+                return number, last
+            except _errors().ResponseError:  # scripts are not allowed to everybody
+                entries = client.xrange(partition, to_id(start), "+", count)
+                return len(entries), entries[-1][0] if entries else b""
+
+        number, last = self._link.do(ask)
+        return to_offset(last) + 1 if number == count else _MS_LIMIT << _SEQ_BITS
 
     def commit(self, positions: Mapping[str, int]) -> None:
         later = {key: offset for key, offset in positions.items() if offset > self._committed[key]}

@@ -254,9 +254,11 @@ class BasicMean(PointMechanism):
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.use(self.loss)
-        core = self.core.select_core(view.counts, noise)
+        core = self.core.select_core(view.in_order(), noise)
         assert core.mask is not None
-        estimate = self.average.release(view.select(core.mask), noise)
+        places = view.places()
+        assert places is not None
+        estimate = self.average.release(view.select(core.mask[places]), noise)
         parts = self.total.as_dict()
         if estimate is None:
             return Outcome("too_few", parts=parts)

@@ -183,7 +183,15 @@ def find_core(core: CoreFilter, least: int, view: WindowView, charge: Charge, no
     if n_hat - core.offset < least:
         return Core(None, n_hat - core.offset)
     charge.start(bits)
-    return core.keep(counts, n_hat, noise)
+    places = view.places()
+    if places is None:
+        return core.keep(counts, n_hat, noise)
+    # The i-th bits decide the point that came i-th, wherever it is held: what is released depends on the records and
+    # the noise alone, not on batches, threads or the process that counted.
+    ordered = np.empty_like(counts)
+    ordered[places] = counts
+    kept = core.keep(ordered, n_hat, noise)
+    return replace(kept, mask=None if kept.mask is None else kept.mask[places])
 
 
 def least_count(mechanism: Mechanism, core: CoreFilter, size_hint: int) -> int:

@@ -1,0 +1,110 @@
+"""Which windows a record may enter: a function of that record alone, whoever asks and whenever.
+
+Both the engine in one process and the tasks of a distributed run decide by this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .records import Batch, Rejection
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .config import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What became of the rows of a batch.
+
+    Attributes
+    ----------
+    points : float64 (n, d)
+        Lattice points; those of refused rows mean nothing.
+    panes, covering, first, last : int64 (n,)
+        Of each row: its pane, the first window that covers it, and the first and the last one that it may enter.
+    fine : bool (n,)
+        Which rows may enter a window at all.
+    rejections : list of Rejection
+        The batch's own, and those of the other rows.
+    """
+
+    points: NDArray[np.float64]
+    panes: NDArray[np.int64]
+    covering: NDArray[np.int64]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    fine: NDArray[np.bool_]
+    rejections: list[Rejection]
+
+
+def admit(
+    job: Job, batch: Batch, arrivals: NDArray[np.int64] | None, again: NDArray[np.bool_] | None = None
+) -> Admitted:
+    """Check values, schedule and lateness.
+
+    Parameters
+    ----------
+    job : Job
+    batch : Batch
+    arrivals : int64 (n,) or None
+        When each row arrived; None with clock ``eof``: nothing is late.
+    again : bool (n,), optional
+        Rows that were taken before.
+    """
+    rejections = list(batch.rejections)
+    points, bad = _check_values(job, batch, rejections)
+    if again is not None:
+        reject(rejections, again & ~bad, batch, "duplicate")
+        bad = bad | again
+    panes, covering, last = job.schedule.locate(batch.times_ms)
+    outside = covering > last
+    if arrivals is not None:
+        outside |= batch.times_ms > arrivals + job.ahead_ms
+    outside &= ~bad
+    reject(rejections, outside, batch, "time_out_of_range")
+    fine = ~(bad | outside)
+    first = covering
+    if arrivals is not None:
+        first = np.maximum(covering, job.schedule.first_not_late(arrivals))
+    late = fine & (first > last)
+    reject(rejections, late, batch, "late")
+    return Admitted(points, panes, covering, first, last, fine & ~late, rejections)
+
+
+def reject(rejections: list[Rejection], rows: NDArray[np.bool_], batch: Batch, reason: str) -> None:
+    """Note some rows of a batch as rejected."""
+    if rows.any():
+        rejections += [Rejection(reason, position) for position in batch.positions[rows].tolist()]
+
+
+def part_codes(
+    batch: Batch, index: dict[str, int], field: str | None, rejections: list[Rejection]
+) -> NDArray[np.int64]:
+    """Which part of a stream with keys each row belongs to, -1 (and a rejection) where there is none (n,)."""
+    assert batch.keys is not None
+    codes = np.fromiter((index.get(key, -1) for key in batch.keys), np.int64, len(batch.keys))
+    rejections += [Rejection("unknown_key", at, field) for at in batch.positions[codes < 0].tolist()]
+    return codes
+
+
+def _check_values(job: Job, batch: Batch, rejections: list[Rejection]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Lattice points of the batch, and which rows are bad (their points are meaningless)."""
+    values, features = batch.values, job.grid.features
+    lows = np.array([f.minimum for f in features])
+    highs = np.array([f.maximum for f in features])
+    inside = (values >= lows) & (values <= highs)  # False for NaN
+    bad: NDArray[np.bool_] = np.logical_not(np.all(inside, axis=1))
+    if bad.any():
+        finite = np.isfinite(values)
+        for i in np.flatnonzero(bad).tolist():
+            k = int(np.flatnonzero(~inside[i])[0])
+            reason = "out_of_range" if finite[i, k] else "not_finite"
+            rejections.append(Rejection(reason, int(batch.positions[i]), features[k].name))
+        values = np.where(bad[:, None], lows, values)
+    return job.grid.points(values), bad

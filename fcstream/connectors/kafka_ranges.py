@@ -1,0 +1,141 @@
+"""Kafka for somebody who keeps the positions himself: ranges of partitions, no group. Addresses as in `kafka`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import SourceError
+from .base import Chunk
+from .kafka_cluster import ASK_S, FINAL, Cluster, Lost
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from .urls import Address
+
+_GROUP_OPTIONS = ("group", "instance", "session_s", "max_poll_s")
+
+
+class KafkaRanges:
+    """A `ReplayableSource` of topics; see `KafkaSource` for whose clock stamps are.
+
+    Parameters
+    ----------
+    address : Address
+        Options about consumer groups mean nothing here.
+    name : str
+        Of the client.
+    patience_s : float
+
+    Raises
+    ------
+    ConfigError, SourceError
+    """
+
+    def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
+        for option in _GROUP_OPTIONS:
+            address.take(option, "")
+        self._cluster = Cluster(address, name, patience_s, SourceError)
+        address.finish()
+        settings = {
+            "group.id": name,  # the client wants one; it never joins it, and commits nothing
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "fetch.queue.backoff.ms": 10,
+        }
+        self._consumer: Any = self._cluster.make(self._cluster.kafka.Consumer, settings)
+        found = self._cluster.meet(self._consumer)
+        self._names = {f"{topic}:{number}": (topic, number) for topic, numbers in found.items() for number in numbers}
+        self._next: dict[str, int] = {}
+        self._ended = False
+
+    def seek(self, positions: Mapping[str, int]) -> None:
+        self._next = dict(positions)
+        self._assign()
+
+    def ends(self) -> dict[str, int]:
+        """Also of partitions that topics have got since."""
+        if not self._next:
+            found = self._cluster.patiently(lambda: self._cluster.partitions(self._consumer, ASK_S))
+            self._names = {f"{topic}:{number}": (topic, number) for topic, each in found.items() for number in each}
+        asked = [self._names[name] for name in self._next or self._names]
+        spans = self._cluster.patiently(lambda: self._cluster.spans(asked))
+        return {f"{topic}:{number}": high for (topic, number), (_, high) in spans.items()}
+
+    def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
+        until = time.monotonic() + timeout_s
+        while True:
+            self._cluster.check()
+            left = until - time.monotonic()
+            messages = self._consumer.consume(max_messages, max(0.0, min(left, 0.1)))
+            found = [message for message in messages if self._is_proper(message)]
+            if found:
+                self._cluster.is_up()
+                return self._chunks(found)
+            if left <= 0 or self._moved():
+                self._mind_trouble()
+                return []
+
+    def behind(self, ends: Mapping[str, int]) -> bool:
+        return any(self._next[name] < end for name, end in ends.items())
+
+    def close(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None and self._cluster.down_since is None:
+            consumer.close()
+
+    def _assign(self) -> None:
+        kind = self._cluster.kafka.TopicPartition
+        self._consumer.assign([kind(*self._names[name], offset) for name, offset in self._next.items()])
+
+    def _moved(self) -> bool:
+        """Whether the end of a partition was told since the last poll: there is nothing to wait for."""
+        moved, self._ended = self._ended, False
+        return moved
+
+    def _is_proper(self, message: Message) -> bool:
+        """Whether it is a message, not an event, which is noted."""
+        error = message.error()
+        if error is None:
+            return True
+        if error.name() == "_PARTITION_EOF":
+            name = f"{message.topic()}:{message.partition()}"
+            # Transactions' marks and compaction leave offsets without messages at the end.
+            self._next[name] = max(self._next[name], message.offset() or 0)
+            self._ended = True
+        elif error.name() in FINAL or error.fatal():
+            self._cluster.hear(error)
+        else:
+            self._cluster.is_down(self._cluster.say(error))
+        return False
+
+    def _chunks(self, messages: list[Message]) -> list[Chunk]:
+        by_name: dict[str, list[Message]] = {}
+        for message in messages:
+            by_name.setdefault(f"{message.topic()}:{message.partition()}", []).append(message)
+        chunks = []
+        for name, rows in by_name.items():
+            offsets = np.array([message.offset() for message in rows], np.int64)
+            stamps = np.array([message.timestamp()[1] for message in rows], np.int64)
+            self._next[name] = int(offsets[-1]) + 1
+            chunks.append(Chunk(name, offsets, stamps, [message.value() or b"" for message in rows]))
+        return chunks
+
+    def _mind_trouble(self) -> None:
+        """Nothing came: because the brokers are away? Raise once patience has ended."""
+        cluster, since = self._cluster, self._cluster.down_since
+        if since is not None:
+            with suppress(Lost, cluster.kafka.KafkaException):
+                cluster.partitions(self._consumer, 1.0)
+        cluster.check()
+        if since is not None and cluster.down_since is not None and time.monotonic() - since > cluster.patience_s:
+            cluster.down_since = time.monotonic()
+            raise cluster.gone(Lost())

@@ -1,0 +1,85 @@
+"""What the driver does with a micro-batch: note rejections, hand counted windows to the engine, answer what is over.
+
+The engine charges, draws, seals and publishes as it does in one process. A micro-batch that comes again, after whatever
+broke, finds its windows sealed: they are not asked for again, and what was not acknowledged is published unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..records import Rejection
+from .stores import Feed, Place
+from .tasks import CLOCK, NOTES, Note
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def take_rows(
+    frame: DataFrame, feed: Feed, keys: Sequence[str], on_note: Callable[[Note], object]
+) -> tuple[int, int] | None:
+    """Give the engine's feed what a persisted frame of counted windows holds.
+
+    Returns the public time up to which all was read, if it is told, and the lateness that windows were opened with.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns as in `tasks.COUNTED`.
+    feed : Feed
+    keys : sequence of str
+        Of all parts ("" without keys).
+    on_note : callable
+    """
+    from pyspark.sql import functions as f
+
+    sizes: dict[Place, int] = {}
+    clock: tuple[int, int] | None = None
+    small = f.when(f.col("window") < 0, f.col("body"))
+    for key, window, size, body in frame.select("key", "window", f.length("body"), small).collect():
+        if window == CLOCK:
+            now, lateness = map(int, bytes(body).split())
+            clock = now, lateness
+        elif window == NOTES:
+            on_note(msgspec.msgpack.decode(bytes(body), type=Note))
+        else:
+            sizes[key, window] = sizes.get((key, window), 0) + size
+
+    def fetch(places: list[Place]) -> Mapping[Place, bytes]:
+        wanted = frame.where(f.col("window") >= 0)
+        if len(places) < len(sizes):
+            names = sorted({window for _, window in places})
+            wanted = wanted.where(f.col("window").isin(names))
+        found: dict[Place, dict[int, bytes]] = {place: {} for place in places}
+        columns = wanted.select("key", "window", "piece", "body").toArrow().columns
+        for key, window, piece, body in zip(*columns, strict=True):
+            if (place := (key.as_py(), window.as_py())) in found:
+                found[place][piece.as_py()] = body.as_py()
+        return {place: b"".join(held[i] for i in range(len(held))) for place, held in found.items()}
+
+    feed.offer(sizes, keys, fetch)
+    return clock
+
+
+class Notes:
+    """Adds up what tasks say of messages, and writes rejections where they belong."""
+
+    def __init__(self, write: Callable[[Sequence[Rejection]], object] | None = None) -> None:
+        self._write = write
+        self.messages = self.records = self.unread = self.replayed = 0
+        self.rejected: dict[str, int] = {}
+
+    def __call__(self, note: Note) -> None:
+        self.messages += note.messages
+        self.records += note.records
+        self.unread += note.unread
+        self.replayed += note.replayed
+        rejections = note.rejected()
+        for rejection in rejections:
+            self.rejected[rejection.reason] = self.rejected.get(rejection.reason, 0) + 1
+        if rejections and self._write is not None:
+            self._write(sorted(rejections, key=lambda rejection: rejection.position))

@@ -1,0 +1,139 @@
+"""Records on their way to their window, as bytes: what tasks and state hold of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from ..records import Batch, as_objects
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..admission import Admitted
+
+
+class _Packed(msgspec.Struct, array_like=True, frozen=True):
+    """A block of records of one window and one partition."""
+
+    partition: str
+    offsets: bytes
+    ordinals: bytes
+    panes: bytes
+    points: bytes
+    times: bytes = b""
+    users: list[bytes] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The records of a window, each once, in the order of their identities: partition, offset, place in the message.
+
+    Attributes
+    ----------
+    panes : int64 (n,)
+    points : float64 (n, d)
+        On the lattice.
+    times_ms : int64 (n,), users : array of str (n,)
+        Empty unless the unit is ``user``.
+    """
+
+    panes: NDArray[np.int64]
+    points: NDArray[np.float64]
+    times_ms: NDArray[np.int64]
+    users: NDArray[np.object_]
+
+
+def cut(
+    partition: str, batch: Batch, found: Admitted, codes: NDArray[np.int64], answered: Sequence[int]
+) -> Iterator[tuple[int, int, bytes]]:
+    """Admitted records by (part, window), packed; a record comes once for each window that it lies in.
+
+    Parameters
+    ----------
+    partition : str
+    batch : Batch
+    found : Admitted
+    codes : int64 (n,)
+        Each record's part.
+    answered : sequence of int
+        Of every part: the first window that has no answer; earlier ones get nothing.
+    """
+    ordinals = _ordinals(batch.positions)
+    first = np.maximum(found.first, np.array(answered, np.int64)[codes])
+    rows = np.flatnonzero(found.fine & (first <= found.last))
+    spans = (found.last - first + 1)[rows]
+    starts = np.cumsum(spans) - spans
+    windows = np.repeat(first[rows] - starts, spans) + np.arange(int(spans.sum()))
+    rows = np.repeat(rows, spans)
+    parts = codes[rows]
+    order = np.lexsort((windows, parts))
+    rows, windows, parts = rows[order], windows[order], parts[order]
+    changes = np.flatnonzero((np.diff(windows) != 0) | (np.diff(parts) != 0)) + 1
+    for some in np.split(np.arange(len(rows)), changes):
+        if len(some):
+            here = rows[some]
+            yield int(parts[some[0]]), int(windows[some[0]]), _pack(partition, batch, found, ordinals, here)
+
+
+def gather(packed: Sequence[bytes], dimension: int) -> Rows:
+    """The records of some blocks of one window; one that is there twice counts once."""
+    blocks = [msgspec.msgpack.decode(each, type=_Packed) for each in packed]
+    names = sorted({block.partition for block in blocks})
+    offsets = _join(blocks, "offsets", np.int64)
+    ordinals = _join(blocks, "ordinals", np.int32)
+    sizes = [len(block.offsets) // 8 for block in blocks]
+    partitions = np.repeat(np.array([names.index(block.partition) for block in blocks], np.int64), sizes)
+    order = np.lexsort((ordinals, offsets, partitions))
+    same = np.ones(len(order), np.bool_)
+    for column in (partitions, offsets, ordinals):
+        ordered = column[order]
+        same[1:] &= ordered[1:] == ordered[:-1]
+    same[:1] = False
+    order = order[~same]
+    times = _join(blocks, "times", np.int64)
+    users: NDArray[np.object_] = as_objects(
+        [name.decode("utf-8", "surrogatepass") for block in blocks for name in block.users]
+    )
+    return Rows(
+        _join(blocks, "panes", np.int64)[order],
+        _join(blocks, "points", np.float64).reshape(-1, dimension)[order],
+        times[order] if len(times) else times,
+        users[order] if len(users) else users,
+    )
+
+
+def _pack(partition: str, batch: Batch, found: Admitted, ordinals: NDArray[np.int32], rows: NDArray[Any]) -> bytes:
+    block = _Packed(
+        partition,
+        batch.positions[rows].tobytes(),
+        ordinals[rows].tobytes(),
+        found.panes[rows].tobytes(),
+        found.points[rows].tobytes(),
+        b"" if batch.users is None else batch.times_ms[rows].tobytes(),
+        [] if batch.users is None else [name.encode("utf-8", "surrogatepass") for name in batch.users[rows]],
+    )
+    return msgspec.msgpack.encode(block)
+
+
+def _ordinals(positions: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Each record's place within its message: a message may hold many."""
+    n = len(positions)
+    begins = np.ones(n, np.bool_)
+    begins[1:] = positions[1:] != positions[:-1]
+    starts = np.flatnonzero(begins)
+    return (np.arange(n) - np.repeat(starts, np.diff(np.append(starts, n)))).astype(np.int32)
+
+
+def _join(blocks: Sequence[_Packed], name: str, kind: Any) -> NDArray[Any]:
+    return np.frombuffer(b"".join(getattr(block, name) for block in blocks), kind)
+
+
+def gather_positions(packed: bytes) -> list[int]:
+    """The positions of a block's records."""
+    block = msgspec.msgpack.decode(packed, type=_Packed)
+    return [int(at) for at in np.frombuffer(block.offsets, np.int64)]

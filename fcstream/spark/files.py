@@ -1,0 +1,171 @@
+"""Files to their end, with Spark's own file source: one job that counts all windows, and the engine that answers them.
+
+The end of input closes every window, so nothing is open between two micro-batches and there is no state to keep: a run
+that breaks is started again, and answers what the ledger has no answer for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..config import Config, Job
+from ..connectors import open_dead_letter, open_sink
+from ..errors import ConfigError, FcstreamError, SourceError
+from ..keyed import open_engine
+from ..runner import Progress, Summary, publish_left_over, refuse_strange_sink
+from .answers import Notes, take_rows
+from .pairs import splits, splitter
+from .sessions import SparkFailed, condition, need_pyspark, place, spark_session
+from .stores import Feed, stores
+from .tasks import BLOCKS, COUNTED, NOTES, Admission, Lines, count_window, guarded, pieces
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ..engine import Engine
+    from ..keyed import KeyedEngine
+    from ..noise import Noise
+    from ..sinks import Sink
+
+
+def run_files(config: Config, master: str | None = None, noise: Noise | None = None) -> Summary:
+    """Run one job to the end of its files; see `runner.run`.
+
+    Parameters
+    ----------
+    config : Config
+        With source (``jsonl:`` or ``csv:`` and a path, a folder or a pattern), sink and ledger.
+    master : str, optional
+        Instead of ``spark.master``.
+    noise : Noise, optional
+        Exact noise from the operating system by default.
+
+    Raises
+    ------
+    FcstreamError
+    """
+    need_pyspark()
+    source, out = config.source, config.sink
+    if source is None or out is None or config.window.clock != "eof":
+        raise ConfigError("must be 'eof', with a source and a sink, for files", "window.clock")
+    started, feed = time.perf_counter(), Feed()
+    with ExitStack() as stack:
+        session = stack.enter_context(spark_session(config.spark, config.stream.name, master))
+        engine = open_engine(config, noise=noise, stores=stores(feed, splitter(session)))
+        stack.callback(engine.abort)
+        sink = open_sink(out.url)
+        stack.callback(sink.close)
+        notes = Notes()
+        if config.dead_letter:
+            letters = open_dead_letter(config.dead_letter.url)
+            stack.callback(letters.close)
+            notes = Notes(letters.write)
+        summary = _answer(session, source.url, config, engine, sink, feed, notes)
+        summary.seconds = time.perf_counter() - started
+        return summary
+
+
+def _answer(
+    session: SparkSession,
+    url: str,
+    config: Config,
+    engine: Engine | KeyedEngine,
+    sink: Sink,
+    feed: Feed,
+    notes: Notes,
+) -> Summary:
+    refuse_strange_sink(engine, sink)
+    summary, progress = Summary(), Progress()
+    publish_left_over(engine, sink, summary)
+    summary.already_answered = engine.answered
+    answered = {part.job.key or "": part.answered for part in engine.parts}
+    parts = splits(config, session.sparkContext.defaultParallelism)
+    frame = counted_files(session, url, Job.of(config), answered, parts).persist()
+    try:
+        _quietly(lambda: take_rows(frame, feed, list(answered), notes))
+        closing = engine.closing()
+        while (group := _quietly(partial(next, closing, None))) is not None:
+            sink.write(group)
+            engine.acknowledge()
+            summary.add(group)
+            progress.show(f"{summary.released + sum(summary.refused.values()):,} windows answered")
+    finally:
+        frame.unpersist()
+        progress.clear()
+    summary.records, summary.rejected = notes.records + notes.unread, notes.rejected
+    summary.replayed = notes.replayed
+    summary.spent, summary.guarantee = str(engine.spent), str(engine.guarantee)
+    return summary
+
+
+def counted_files(
+    session: SparkSession, url: str, job: Job, answered: dict[str, int], splits: bool = False
+) -> DataFrame:
+    """The windows of some files, counted: columns as in `tasks.COUNTED`. Nothing is read yet."""
+    from pyspark.sql import functions as f
+
+    scheme, _, path = url.partition(":")
+    if scheme not in ("jsonl", "csv") or path in ("", "-"):
+        raise ConfigError("must be 'jsonl:PATH' or 'csv:PATH' with --runner spark", "source.url")
+    lines = _quietly(lambda: session.read.text(place(session, path), lineSep="\n"))
+    header = None
+    if scheme == "csv":
+        first = _quietly(lambda: lines.select(f.col("value").cast("binary")).first())
+        if first is None:
+            raise SourceError(f"{path} must start with a header line, it is empty")
+        header = bytes(first[0])
+    about = f.col("_metadata.file_path"), f.col("_metadata.file_block_start").cast("string")
+    messages = lines.select(
+        f.concat(about[0], f.lit(" "), f.lpad(about[1], 20, "0")).alias("partition"),
+        f.lit(0).cast("long").alias("position"),
+        f.lit(0).cast("long").alias("stamp"),
+        f.col("value").cast("binary").alias("body"),
+        f.lit(None).cast("timestamp").alias("clock"),
+    )
+    blocks = messages.mapInArrow(Admission(job, answered, Lines(header)), BLOCKS)
+    return blocks.groupBy("key", "window").applyInArrow(_closing(job, splits), COUNTED)
+
+
+def _closing(job: Job, splits: bool) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+    """What counts the windows of one (key, window)."""
+
+    def close(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+        return next(rows(key, table))
+
+    @guarded
+    def rows(key: tuple[Any, ...], table: pa.Table) -> Iterator[pa.Table]:
+        import pyarrow
+
+        name, window = key[0].as_py(), key[1].as_py()
+        packed = table.column("block").to_pylist()
+        if window == NOTES:
+            found = [(0, 1, body) for body in packed]
+        else:
+            found = pieces(count_window(job, packed, window, splits))
+        numbers, counts, bodies = zip(*found, strict=True)
+        yield pyarrow.table(
+            {
+                "key": pyarrow.array([name] * len(found), pyarrow.string()),
+                "window": pyarrow.array([window] * len(found), pyarrow.int64()),
+                "piece": pyarrow.array(numbers, pyarrow.int32()),
+                "pieces": pyarrow.array(counts, pyarrow.int32()),
+                "body": pyarrow.array(bodies, pyarrow.binary()),
+            }
+        )
+
+    return close
+
+
+def _quietly(action: Callable[[], Any]) -> Any:
+    """Spark's errors quote what our tasks say, and what it read: told is their kind."""
+    try:
+        return action()
+    except (FcstreamError, OSError):
+        raise
+    except Exception as error:
+        raise SparkFailed(f"Spark ended the job ({condition(error)}); its log says where") from None

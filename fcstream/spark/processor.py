@@ -1,0 +1,107 @@
+"""The operator that holds open windows: blocks of records as list state, one timer a window, answers when it fires.
+
+The watermark is the public time up to which every partition was read: the source puts it into the rows of a micro-batch
+and never takes it from a record (see `source`). So a record is late by its own arrival alone, which tasks decided
+before it came here; what comes for a window that was handed over was stamped by a clock that went backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from ..config import Job
+from .blocks import gather_positions
+from .tasks import CLOCK, NOTES, Note, count_window, guarded, pieces
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
+
+
+@dataclass
+class Windows(StatefulProcessor):
+    """Grouped by (key, window).
+
+    Attributes
+    ----------
+    job : Job
+        Of the whole stream.
+    splits : bool
+        See `count_window`.
+    first : int
+        The first window that has no answer for some key.
+    """
+
+    job: Job
+    splits: bool = False
+    first: int = 0
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._blocks = handle.getListState("blocks", "block BINARY")
+        self._tick = handle.getValueState("tick", "at LONG, lateness LONG")
+
+    @guarded
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        name, window = key
+        now = timerValues.getCurrentWatermarkInMs()
+        if window == NOTES:
+            for row in rows:
+                yield Row(key=name, window=NOTES, piece=0, pieces=1, body=bytes(row.block))
+        elif window == CLOCK:
+            for _ in rows:
+                pass
+            tick = self._tick.get()
+            if tick is None or tick[0] <= now:  # a schedule may have got a later end
+                self._expect(max(self.first, self.job.schedule.due(now)))
+        elif self.job.schedule.due(now) > window:
+            told: list[tuple[str, int, str | None]] = [
+                ("window_closed", at, None) for row in rows for at in gather_positions(bytes(row.block))
+            ]
+            note = msgspec.msgpack.encode(Note(0, 0, 0, 0, told))
+            yield Row(key=name, window=NOTES, piece=0, pieces=1, body=note)
+        else:
+            if not self._blocks.exists():
+                self._handle.registerTimer(self._over_at(window))
+            self._blocks.appendList([(bytes(row.block),) for row in rows])
+
+    @guarded
+    def handleExpiredTimer(
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
+    ) -> Iterator[Row]:
+        name, window = key
+        if window == CLOCK:
+            now = timerValues.getCurrentWatermarkInMs()
+            lateness = self._expect(self.job.schedule.due(now))
+            yield Row(key="", window=CLOCK, piece=0, pieces=1, body=f"{now} {lateness}".encode())
+            return
+        blocks = [bytes(block) for (block,) in self._blocks.get()]
+        self._blocks.clear()
+        for piece, number, body in pieces(count_window(self.job, blocks, window, self.splits)):
+            yield Row(key=name, window=window, piece=piece, pieces=number, body=body)
+
+    def close(self) -> None:
+        pass
+
+    def _over_at(self, window: int) -> int:
+        """The first public time at which it is over."""
+        schedule = self.job.schedule
+        return schedule.window(window).close_ms + schedule.lateness_ms + 1
+
+    def _expect(self, window: int) -> int:
+        """Tell the time when this window is over: also if nobody has records in it, it has an answer.
+
+        Returns the lateness with which the first windows of this checkpoint were opened: timers stand by it.
+        """
+        count, tick = self.job.schedule.count, self._tick.get()
+        at = self._over_at(window)
+        lateness = self.job.schedule.lateness_ms if tick is None else int(tick[1])
+        self._tick.update((at, lateness))
+        if count is None or window < count:
+            self._handle.registerTimer(at)
+        return lateness

@@ -1,0 +1,374 @@
+"""A live stream on Spark, as a service: a query that counts, and on the driver the engine that answers.
+
+What must not be lost is in the broker, the checkpoint folder (offsets and open windows) or the ledger; what is here is
+built again whenever something breaks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..config import Config, Job, duration_ms
+from ..connectors import is_live, is_queue, open_ranges, open_sink
+from ..connectors.retry import close_quietly
+from ..connectors.urls import parse
+from ..errors import ConfigError, FcstreamError
+from ..keyed import open_engine
+from ..live import Lead, Service, now_ms
+from ..payloads import decoder_for
+from ..reloading import Current
+from ..service import Letters, Served, serve
+from ..session import Publisher, Setting
+from .answers import Notes, take_rows
+from .pairs import splits, splitter
+from .sessions import SparkFailed, condition, need_pyspark, place, prepare, spark_session
+from .stores import Feed, stores
+from .tasks import BLOCKS, COUNTED, Admission, Messages
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from ..engine import Engine
+    from ..keyed import KeyedEngine
+    from ..sinks import Sink
+
+LOG = logging.getLogger("fcstream.spark")
+_STEP_S = 0.2
+_STOP_S = 60.0
+
+
+def serve_on_spark(streams: Sequence[Served], master: str | None = None) -> list[Service]:
+    """`service.serve`, with every stream's records read and counted by Spark.
+
+    Raises
+    ------
+    BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch, SparkFailed
+    """
+    need_pyspark()
+    for each in streams:
+        _check(each.config)
+    with spark_session(streams[0].config.spark, streams[0].config.stream.name, master) as session:
+        return serve(streams, lambda config, current: build(session, config, current))
+
+
+def build(session: SparkSession, config: Config, current: Current | None = None) -> SparkService:
+    """The service of a configuration, or of what `current` holds when a session begins."""
+    _check(config)
+    now = current or Current(config)
+    letters = Letters()
+    letters.follow(config)
+    assert config.source is not None
+    assert config.ledger is not None
+    ledger_url, name = config.ledger.url, config.stream.name
+
+    def lead() -> Lead:
+        from ..ledgers.lead import PostgresLead
+
+        return PostgresLead(ledger_url, name)
+
+    is_shared = ledger_url.startswith(("postgresql:", "postgres:"))
+    setting = Setting(decoder_for(config.source.format, Job.of(config).schema), now_ms)
+    return SparkService(session, now, letters, setting, lead if is_shared else None)
+
+
+class SparkService(Service):
+    """Keeps a live stream going; a session is a query from its checkpoint on.
+
+    Parameters
+    ----------
+    session : SparkSession
+    current : Current
+    letters : Letters
+    setting : Setting
+    open_lead : callable, optional
+        As in `Service`.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        current: Current,
+        letters: Letters,
+        setting: Setting,
+        open_lead: Callable[[], Lead] | None = None,
+    ) -> None:
+        self._spark, self._now, self._letters = session, current, letters
+        super().__init__(self._engine, lambda: None, self._sink, setting, (), open_lead)  # type: ignore[arg-type, return-value]
+        self._feed = Feed()
+
+    def _engine(self, _: Any) -> Engine | KeyedEngine:
+        def open_it(config: Config) -> Engine | KeyedEngine:
+            self._letters.follow(config)
+            return open_engine(config, stores=stores(self._feed, splitter(self._spark)))
+
+        return self._now.engine(open_it)
+
+    def _sink(self) -> Sink:
+        def open_it(config: Config) -> Sink:
+            assert config.sink is not None
+            return open_sink(config.sink.url)
+
+        return self._now.open(open_it)
+
+    def _sessions(self) -> Iterator[Any]:
+        """See `Service`: micro-batches take the place of steps."""
+        self._begin()
+        with ExitStack() as stack:
+            lead = None
+            if self._open_lead is not None:
+                lead = self._open_lead()
+                stack.callback(close_quietly, lead.close)
+                while not lead.take():
+                    self._stand_by("another process answers this stream; standing by")
+                    yield None
+                    if self._ending.is_set():
+                        return
+            self._feed = Feed()
+            engine = self._engine(None)
+            stack.callback(close_quietly, engine.abort)
+            sink = self._sink()
+            stack.callback(close_quietly, sink.close)
+            publisher = Publisher(engine, sink, self._setting)
+            publisher.left_over()
+            notes = Notes(self._letters.write)
+            batches = Batches(engine, publisher, self._feed, notes, self._setting, lead)
+            query = start(self._spark, self._now.config, engine, batches)
+            stack.callback(batches.stop, query)
+            while not self._ending.wait(_STEP_S):
+                if batches.error is not None:
+                    raise batches.error
+                if not query.isActive:
+                    raise SparkFailed(f"the query ended ({condition(query.exception())}); Spark's log says where")
+                self._count(notes)
+                yield batches if batches.done else None
+            self._count(notes)
+
+    def _count(self, notes: Notes) -> None:
+        counters = self.counters
+        counters.messages, notes.messages = counters.messages + notes.messages, 0
+        counters.records, notes.records = counters.records + notes.records, 0
+        rejected, notes.rejected = notes.rejected, {}
+        counters.rejected = {
+            name: counters.rejected.get(name, 0) + rejected.get(name, 0) for name in counters.rejected | rejected
+        }
+
+
+class Batches:
+    """What Spark calls with every micro-batch. An error ends the query, and nothing of it is committed."""
+
+    def __init__(
+        self,
+        engine: Engine | KeyedEngine,
+        publisher: Publisher,
+        feed: Feed,
+        notes: Notes,
+        setting: Setting,
+        lead: Lead | None = None,
+    ) -> None:
+        self._engine, self._publisher, self._feed, self._notes = engine, publisher, feed, notes
+        self._setting, self._lead = setting, lead
+        self._running = threading.Lock()
+        self.error: BaseException | None = None
+        self.done = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a schedule with an end is answered whole."""
+        schedule = self._engine.job.schedule
+        return schedule.count is not None and schedule.index_after(self._engine.next_open_ms) - 1 >= schedule.count
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        with self._running:
+            try:
+                self._must_go_on()
+                self._answer(frame)
+                self.done += 1
+            except BaseException as error:
+                self.error = self.error or error
+                # What Spark logs of it is this.
+                raise SparkFailed(f"micro-batch {number} was not answered ({type(error).__name__})") from None
+
+    def stop(self, query: StreamingQuery) -> None:
+        """End the query between two micro-batches."""
+        with self._running:
+            self.error = self.error or SparkFailed("stopped")
+        close_quietly(query.stop)
+
+    def _answer(self, frame: DataFrame) -> None:
+        frame.persist()
+        try:
+            if self._lead is not None:
+                self._lead.check()
+            keys = [part.job.key or "" for part in self._engine.parts]
+            time = take_rows(frame, self._feed, keys, self._notes)
+            if time is not None:
+                now, lateness = time
+                if lateness != self._engine.job.schedule.lateness_ms:
+                    raise ConfigError(
+                        f"must stay {lateness} ms while windows are open that were opened with it: restore it, or "
+                        "start with an empty `spark.checkpoint`",
+                        "window.lateness",
+                    )
+                self._publisher.close_due(now)
+            self._must_go_on()
+            self._nothing_is_left()
+        finally:
+            frame.unpersist()
+
+    def _must_go_on(self) -> None:
+        if self.error is not None or self._setting.ending.is_set():
+            raise SparkFailed("stopped")
+
+    def _nothing_is_left(self) -> None:
+        """Records that were handed over and not answered would be lost when the micro-batch is committed."""
+        answered = {part.job.key or "": part.next_open_ms for part in self._engine.parts}
+        schedule = self._engine.job.schedule
+        if any(schedule.window(window).open_ms >= answered[key] for key, window in self._feed.places):
+            raise ConfigError("does not suit the schedule: start with an empty folder", "spark.checkpoint")
+
+
+def start(
+    session: SparkSession, config: Config, engine: Engine | KeyedEngine, batches: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
+    """The query of a stream, from its checkpoint on."""
+    assert config.spark.checkpoint is not None
+    prepare(session, config.spark)
+    answered = {part.job.key or "": part.job.schedule.index_after(part.next_open_ms) - 1 for part in engine.parts}
+    frame = counted(session, config, messages(session, config), answered)
+    trigger = duration_ms(config.spark.trigger, "spark.trigger")
+    folder = place(session, config.spark.checkpoint)
+    writer = frame.writeStream.foreachBatch(batches).option("checkpointLocation", folder)
+    try:
+        return writer.trigger(processingTime=f"{trigger} milliseconds").start()
+    except FcstreamError:
+        raise
+    except Exception as error:
+        raise SparkFailed(f"the query does not start ({condition(error)}): is `spark.checkpoint` its own?") from None
+
+
+def messages(session: SparkSession, config: Config) -> DataFrame:
+    """The broker of a configuration as a streaming frame: columns as in `tasks.MESSAGES`."""
+    from .source import Brokers
+
+    source = config.source
+    assert source is not None
+    if config.spark.reader == "spark":
+        return with_clock(session, config, kafka_frame(session, config))
+    return _source(session, config, Brokers, source.url)
+
+
+def with_clock(session: SparkSession, config: Config, frame: DataFrame) -> DataFrame:
+    """A streaming frame of one of Spark's own sources, with the public time: columns as in `tasks.MESSAGES`.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns ``partition`` (text), ``position`` (identity within it), ``stamp`` (arrival by a clock that producers do
+        not set, Unix milliseconds) and ``body``. Each micro-batch must read all there is: a source with a read limit
+        would let windows close before their records were read.
+    """
+    from pyspark.sql import functions as f
+
+    from .source import Clock
+
+    rows = frame.select("partition", "position", "stamp", "body", f.lit(None).cast("timestamp").alias("clock"))
+    return rows.unionByName(_source(session, config, Clock, ""))
+
+
+def kafka_frame(session: SparkSession, config: Config) -> DataFrame:
+    """Spark's own Kafka source, for `with_clock`. It needs a connector of Spark's (``spark.jars.packages``).
+
+    What of the address it knows: hosts and topics. Logins and certificates are ``kafka.``-options of Spark's, in
+    ``[spark] options``.
+    """
+    from pyspark.sql import functions as f
+
+    assert config.source is not None
+    address = parse(config.source.url, "source.url")
+    if "maxOffsetsPerTrigger" in config.spark.options:
+        raise ConfigError("must be left out: a micro-batch has to read all there is", "spark.options")
+    reader = session.readStream.format("kafka").options(
+        **{
+            "kafka.bootstrap.servers": address.listing(9092),
+            "subscribe": address.path,
+            "startingOffsets": "earliest",
+            "kafka.isolation.level": "read_committed",
+            **config.spark.options,
+        }
+    )
+    try:
+        frame = reader.load()
+    except Exception as error:
+        raise ConfigError(
+            f"needs Spark's Kafka connector ({condition(error)}): name it in `spark.settings` as "
+            "spark.jars.packages, or use reader = 'own'",
+            "spark.reader",
+        ) from None
+    return frame.select(
+        f.concat_ws(":", "topic", "partition").alias("partition"),
+        f.col("offset").alias("position"),
+        f.unix_millis("timestamp").alias("stamp"),
+        f.coalesce("value", f.lit(b"")).alias("body"),
+    )
+
+
+def _source(session: SparkSession, config: Config, kind: Any, url: str) -> DataFrame:
+    from .source import Reading
+
+    assert config.source is not None
+    name = config.source.name or f"fcstream-{config.stream.name}"
+    reading = Reading.of(url, name, Job.of(config).schedule, config.spark.limit)
+    session.dataSource.register(kind)
+    return session.readStream.format(kind.name()).option("secret", msgspec.json.encode(reading).decode()).load()
+
+
+def counted(session: SparkSession, config: Config, frame: DataFrame, answered: dict[str, int]) -> DataFrame:
+    """Messages -> windows that are over, counted (columns as in `tasks.COUNTED`), and the public time."""
+    from .processor import Windows
+
+    assert config.source is not None
+    job = Job.of(config)
+    parts = splits(config, session.sparkContext.defaultParallelism)
+    blocks = frame.mapInArrow(Admission(job, answered, Messages(config.source.format)), BLOCKS)
+    return (
+        blocks.withWatermark("clock", "1 second")
+        .groupBy("key", "window")
+        .transformWithState(
+            statefulProcessor=Windows(job, parts, min(answered.values())),
+            outputStructType=COUNTED,
+            outputMode="Append",
+            timeMode="EventTime",
+        )
+    )
+
+
+def _check(config: Config) -> None:
+    """Refuse what cannot run here, before Spark is started."""
+    if config.source is None or config.sink is None or config.ledger is None:
+        missing = next(name for name in ("source", "sink", "ledger") if getattr(config, name) is None)
+        raise ConfigError("is required for a live stream", f"{missing}.url")
+    if not is_live(config.source.url) or is_queue(config.source.url):
+        open_ranges(config.source.url, "")  # says what is wrong
+    if config.window.clock != "broker":
+        raise ConfigError(
+            f"must be 'broker' for a live stream on Spark, got {config.window.clock!r}: receipt times of a spool are "
+            "one machine's",
+            "window.clock",
+        )
+    if config.source.partitioner is not None:
+        raise ConfigError("must be left out with --runner spark: Spark divides the work", "source.partitioner")
+    if config.spark.checkpoint is None:
+        raise ConfigError(
+            "is required for a live stream with --runner spark: a folder of its own, which all machines see, for "
+            "offsets and open windows",
+            "spark.checkpoint",
+        )
+    if duration_ms(config.spark.trigger, "spark.trigger") < 1 or config.spark.limit < 0:
+        raise ConfigError("must be at least 1 ms, and `limit` not negative", "spark.trigger")

@@ -1,0 +1,112 @@
+"""Spark sessions: what a stream needs set, and errors in our words."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ..config import SparkSection
+from ..errors import ConfigError, FcstreamError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PACKAGES = ("pyspark", "pyarrow", "pandas", "google.protobuf")
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # Windows are few and their counting is long: tasks must not be merged because their bytes are few.
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+}
+_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+class SparkFailed(FcstreamError):
+    """Spark ended a job or a query: the kind of its error, and nothing that it quotes."""
+
+
+def need_pyspark() -> None:
+    """Raise ConfigError if the extra is not installed."""
+    for name in _PACKAGES:
+        try:
+            is_there = importlib.util.find_spec(name) is not None
+        except ModuleNotFoundError:
+            is_there = False
+        if not is_there:
+            raise ConfigError(
+                f"'spark' needs {name.partition('.')[2] or name}, which is not installed: "
+                "pip install 'fcstream[spark]' (and a Java runtime, 17 or later)",
+                "--runner",
+            )
+
+
+@contextmanager
+def spark_session(section: SparkSection, name: str, master: str | None = None) -> Iterator[SparkSession]:
+    """The session that is there already, or one for these settings, which ends with the block.
+
+    Raises
+    ------
+    ConfigError, SparkFailed
+    """
+    need_pyspark()
+    from pyspark.sql import SparkSession
+
+    found = SparkSession.getActiveSession()
+    if found is not None:
+        prepare(found, section)
+        yield found
+        return
+    where = master or section.master
+    builder = SparkSession.builder.appName(f"fcstream {name}").master(where)
+    settings = {**_ALWAYS, **(_LOCAL if where.startswith("local") else {}), **_partitions(section), **section.settings}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise SparkFailed(
+            f"Spark does not start at {where} ({type(error).__name__}): is Java 17 or later there (JAVA_HOME), and the "
+            "master's address right?"
+        ) from None
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def prepare(session: SparkSession, section: SparkSection) -> None:
+    """Set on a session what can still be set."""
+    for key, value in {**_ALWAYS, **section.settings, **_partitions(section)}.items():
+        if key.startswith("spark.sql.") and session.conf.isModifiable(key):
+            session.conf.set(key, value)
+
+
+def place(session: SparkSession, path: str) -> str:
+    """A path as Spark sees it: on one machine relative to the folder of this process, which is not always Java's."""
+    is_here = session.sparkContext.master.startswith("local") and "://" not in path
+    return os.path.abspath(path) if is_here else path
+
+
+def condition(error: object) -> str:
+    """What to tell of an error of Spark's: what our own code said in a task, which quotes no record, or what Spark
+    calls it. The rest of its message could quote what tasks read."""
+    text = str(error)
+    ours = re.findall(r"^fcstream\.[a-z_.]+\.([A-Za-z]+: .+)$", text, re.MULTILINE)
+    named = re.match(r"\[([A-Z0-9_.]+)\]", text)
+    return str(ours[-1] if ours else named[1] if named else type(error).__name__)
+
+
+def _partitions(section: SparkSection) -> dict[str, str]:
+    return {} if section.partitions is None else {"spark.sql.shuffle.partitions": str(section.partitions)}

@@ -1,0 +1,240 @@
+"""Brokers as a source of Spark: offsets are positions, and every micro-batch says up to which public time it has read.
+
+Spark asks for the end of the next micro-batch: the driver's clock is read first, the ends of all partitions then. A
+micro-batch that reaches them all has every message that arrived before that time, so the time may close windows; one
+that is cut short by the read limit keeps the time of the one before. Both stand in the offset that Spark logs before it
+reads anything, so a micro-batch that is run again reads the same messages and tells the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from ..connectors import open_ranges
+from ..errors import SourceError
+from ..live import now_ms
+from ..windows import Schedule
+from .tasks import MESSAGES, guarded
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from ..connectors.base import ReplayableSource
+
+POLL_MESSAGES = 8192
+MARGIN_MS = 1000
+"""How far behind its largest clock the watermark is: rows must lie above it, or Spark would drop them."""
+_PATIENCE_S = 60.0
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What a source is made from.
+
+    Attributes
+    ----------
+    url, name : str
+        See `open_ranges`.
+    start_ms, length_ms, slide_ms, lateness_ms, end_ms
+        The schedule.
+    limit : int
+        Most messages of a micro-batch, about; 0: all there are.
+    """
+
+    url: str
+    name: str
+    start_ms: int
+    length_ms: int
+    slide_ms: int
+    lateness_ms: int
+    end_ms: int | None
+    limit: int
+
+    @classmethod
+    def of(cls, url: str, name: str, schedule: Schedule, limit: int) -> Reading:
+        return cls(
+            *(url, name, schedule.start_ms, schedule.length_ms, schedule.slide_ms, schedule.lateness_ms),
+            schedule.end_ms,
+            limit,
+        )
+
+    @property
+    def schedule(self) -> Schedule:
+        return Schedule(self.start_ms, self.length_ms, self.slide_ms, self.lateness_ms, self.end_ms)
+
+
+class Brokers(DataSource):
+    """Messages of a replayable broker. The option ``secret`` (which Spark redacts) holds a `Reading`."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._reading = msgspec.json.decode(options["secret"], type=Reading)
+
+    @classmethod
+    def name(cls) -> str:
+        return "fcstream"
+
+    def schema(self) -> str:
+        return MESSAGES
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return BrokerReader(self._reading)
+
+
+class Clock(DataSource):
+    """The public time alone, for streaming frames of Spark's own sources, which must have no read limit.
+
+    It tells the time that it noted when it was asked before: whatever the order in which Spark asks its sources, all
+    ends of this micro-batch were asked later than that.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._reading = msgspec.json.decode(options["secret"], type=Reading)
+
+    @classmethod
+    def name(cls) -> str:
+        return "fcstream-clock"
+
+    def schema(self) -> str:
+        return MESSAGES
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return ClockReader(self._reading)
+
+
+@dataclass
+class Range(InputPartition):
+    """Messages of one partition; of the partition "" the clock."""
+
+    partition: str
+    start: int
+    end: int
+    clock: int
+
+
+class BrokerReader(DataSourceStreamReader):
+    """Offsets are ``{"ends": {partition: offset}, "clock": public milliseconds}``."""
+
+    def __init__(self, reading: Reading, clock: Callable[[], int] = now_ms) -> None:
+        self._reading, self._clock = reading, clock
+        self._source: ReplayableSource | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"ends": dict.fromkeys(self._open().ends(), 0), "clock": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._reading.limit) if self._reading.limit else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        now, schedule = self._clock(), self._reading.schedule
+        begins, ends = start["ends"], self._open().ends()
+        for name, begin in begins.items():
+            if ends.get(name, 0) < begin:
+                raise SourceError(
+                    f"partition {name} ends before what was read of it: it was made anew; start with an empty "
+                    "checkpoint folder"
+                )
+        reached = ends
+        if isinstance(limit, ReadMaxRows):
+            reached = self._within(begins, ends, limit.max_rows)
+        is_new = any(end > begins.get(name, 0) for name, end in reached.items())
+        clock = start["clock"]
+        if reached == ends and (is_new or clock == 0 or schedule.due(now) > schedule.due(clock)):
+            clock = max(now, clock)
+        return {"ends": reached, "clock": clock} if is_new or clock != start["clock"] else start
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        clock, begins = end["clock"], start["ends"]
+        found = [
+            Range(name, begins.get(name, 0), last, clock)
+            for name, last in end["ends"].items()
+            if last > begins.get(name, 0)
+        ]
+        return [*found, Range("", start["clock"], clock, clock)] if clock > start["clock"] else found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range)
+        return _read(self._reading, partition)
+
+    def stop(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_reading": self._reading, "_clock": self._clock, "_source": None}
+
+    def _open(self) -> ReplayableSource:
+        if self._source is None:
+            self._source = open_ranges(self._reading.url, self._reading.name)
+        return self._source
+
+    def _within(self, begins: dict[str, int], ends: dict[str, int], limit: int) -> dict[str, int]:
+        """Where a micro-batch of about so many messages ends; partitions share it evenly."""
+        behind = [name for name, end in ends.items() if end > begins.get(name, 0)]
+        share = max(1, limit // max(1, len(behind)))
+        reach = getattr(self._open(), "reach", lambda _, start, count: start + count)
+        cut = {name: min(ends[name], reach(name, begins.get(name, 0), share)) for name in behind}
+        return {**ends, **cut}
+
+
+class ClockReader(BrokerReader):
+    """Offsets are those of a `BrokerReader` without partitions."""
+
+    _noted: int | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"ends": {}, "clock": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        noted, self._noted = self._noted, self._clock()
+        clock, schedule = start["clock"], self._reading.schedule
+        if noted is None or (clock != 0 and schedule.due(noted) <= schedule.due(clock)):
+            return start
+        return {"ends": {}, "clock": max(noted, clock)}
+
+
+@guarded
+def _read(reading: Reading, range: Range) -> Iterator[pa.RecordBatch]:
+    """The messages of a range, some thousands at a time."""
+    if range.partition == "":
+        yield _rows("", np.array([-1]), np.array([range.end]), [b""], range.clock)
+        return
+    source = open_ranges(reading.url, f"{reading.name}-task")
+    try:
+        ends = {range.partition: range.end}
+        source.seek({range.partition: range.start})
+        while source.behind(ends):
+            for chunk in source.poll(POLL_MESSAGES, 1.0):
+                inside = int(np.searchsorted(chunk.offsets, range.end))
+                if inside:
+                    offsets, stamps = chunk.offsets[:inside], chunk.stamps_ms[:inside]
+                    yield _rows(chunk.partition, offsets, stamps, chunk.bodies[:inside], range.clock)
+    finally:
+        source.close()
+
+
+def _rows(partition: str, offsets: Any, stamps: Any, bodies: list[bytes], clock: int) -> pa.RecordBatch:
+    import pyarrow
+
+    n = len(bodies)
+    at = pyarrow.array(np.full(n, clock + MARGIN_MS) * 1000, pyarrow.timestamp("us", "UTC"))
+    columns = [
+        pyarrow.array([partition] * n, pyarrow.string()),
+        pyarrow.array(offsets, pyarrow.int64()),
+        pyarrow.array(stamps, pyarrow.int64()),
+        pyarrow.array(bodies, pyarrow.binary()),
+        at,
+    ]
+    return pyarrow.RecordBatch.from_arrays(columns, ["partition", "position", "stamp", "body", "clock"])

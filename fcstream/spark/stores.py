@@ -1,0 +1,142 @@
+"""What tasks have counted, in the place where the engine looks for the records of its open windows."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..config import Job
+from ..users import UserPoints
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..engine import Stores
+    from ..noise import Noise
+    from ..releases.base import Counter, Mechanism
+
+Place = tuple[str, int]
+"""Key ("" without keys) and window."""
+Fetch = Callable[[list[Place]], Mapping[Place, bytes]]
+CHUNK_BYTES = 1 << 28
+"""Of what is fetched at once."""
+
+
+class Feed:
+    """Closing windows, fetched in the order in which the engine asks for them, some hundred megabytes at a time."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[Place, int] = {}
+        self._order: list[Place] = []
+        self._fetch: Fetch = lambda _: {}
+        self._held: dict[Place, bytes] = {}
+
+    def offer(self, sizes: Mapping[Place, int], keys: Iterable[str], fetch: Fetch) -> None:
+        """What a micro-batch has, in place of what the one before had.
+
+        Parameters
+        ----------
+        sizes : mapping of (key, window) to int
+            Bytes of each window that has records.
+        keys : iterable of str
+            In the order in which parts are answered.
+        fetch : callable
+            Gets some of them.
+        """
+        rank = {key: i for i, key in enumerate(keys)}
+        self._sizes = {place: size for place, size in sizes.items() if place[0] in rank}  # keys may be gone
+        self._order = sorted(self._sizes, key=lambda place: (rank[place[0]], place[1]))
+        self._fetch, self._held = fetch, {}
+
+    @property
+    def places(self) -> list[Place]:
+        """What it has, in order."""
+        return self._order
+
+    def get(self, place: Place) -> Any:
+        """What a window's tasks have counted: a pair of what it is and the thing itself; None if it has no records."""
+        if place not in self._sizes:
+            return None
+        if place not in self._held:
+            wanted: list[Place] = []
+            size = 0
+            for each in self._order[self._order.index(place) :]:
+                size += self._sizes[each]
+                if wanted and size > CHUNK_BYTES:
+                    break
+                wanted.append(each)
+            self._held = {}  # what was fetched before was answered
+            self._held = dict(self._fetch(wanted))
+        return pickle.loads(self._held[place])  # made by our own tasks, a moment ago
+
+
+class TaskCounts:
+    """A `Counter` that shows what tasks have counted. Points of users are added here, once it is known who takes part.
+
+    Parameters
+    ----------
+    job : Job
+        Of one part.
+    own : Counter
+        Of windows without records, and of users.
+    feed : Feed
+    split : callable, optional
+        Counts the friends of points (n, d) that tasks have left alone, in their order.
+    """
+
+    def __init__(
+        self, job: Job, own: Counter, feed: Feed, split: Callable[[NDArray[np.float64]], Any] | None = None
+    ) -> None:
+        self._job, self._own, self._feed, self._split = job, own, feed, split
+
+    @property
+    def panes(self) -> list[int]:
+        return self._own.panes
+
+    def add(self, pane: int, points: NDArray[np.float64]) -> None:
+        self._own.add(pane, points)
+
+    def drop(self, pane: int) -> None:
+        self._own.drop(pane)
+
+    def view(self, panes: Iterable[int]) -> Any:
+        wanted = list(panes)
+        if self._job.terms.unit == "user":
+            return self._own.view(wanted)
+        schedule = self._job.schedule
+        window = schedule.index_after(schedule.pane_open_ms(wanted[0])) - 1
+        found = self._feed.get((self._job.key or "", window))
+        if found is None:
+            return self._own.view(wanted)
+        kind, counted = found
+        if kind == "view":
+            return counted
+        assert self._split is not None
+        return self._split(counted)
+
+
+class TaskUsers(UserPoints):
+    """Users of closing windows, one point each, as tasks have reduced them."""
+
+    def __init__(self, job: Job, feed: Feed) -> None:
+        super().__init__(job.grid.dimension, job.per_user)
+        self._key, self._feed = job.key or "", feed
+
+    def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.float64]]:
+        found = self._feed.get((self._key, window))
+        if found is not None:
+            self.enter(window, *found[1])
+        return super().read(window, salt)
+
+
+def stores(feed: Feed, split: Callable[[Job, NDArray[np.float64]], Any] | None = None) -> Stores:
+    """Of an engine whose windows are counted by tasks."""
+
+    def make(job: Job, mechanism: Mechanism, noise: Noise) -> tuple[Counter, UserPoints | None]:
+        own = mechanism.counter(job.grid.dimension, job.schedule.reach, noise)
+        counts = TaskCounts(job, own, feed, None if split is None else lambda points: split(job, points))
+        return counts, TaskUsers(job, feed) if job.terms.unit == "user" else None
+
+    return make

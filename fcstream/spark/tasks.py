@@ -1,0 +1,241 @@
+"""What tasks do: messages become blocks of records, blocks of a closing window become what the engine's release reads.
+
+All of it is a function of its input, but for the coins of sampled pairs: a task that is tried again, or twice at once,
+does no harm. Nothing here draws noise or touches a ledger.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from ..admission import admit, part_codes
+from ..config import Job
+from ..errors import FcstreamError
+from ..noise import Noise
+from ..payloads import decoder_for, read_messages
+from ..pool import one_thread
+from ..records import Batch, CsvRows, JsonLines, LineDecoder, Rejection
+from ..users import UserPoints
+from ..windows import group_by_pane
+from .blocks import Rows, cut, gather
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+T = TypeVar("T")
+CLOCK, NOTES = -1, -2
+"""In place of a window: the public time up to which all was read; what became of messages."""
+MESSAGES = "partition STRING, position LONG, stamp LONG, body BINARY, clock TIMESTAMP"
+BLOCKS = "key STRING, window LONG, clock TIMESTAMP, block BINARY"
+COUNTED = "key STRING, window LONG, piece INT, pieces INT, body BINARY"
+PIECE_BYTES = 1 << 25
+"""Of a body in one row."""
+_LONGEST_LINE = 1 << 20
+
+
+class Note(msgspec.Struct, array_like=True, frozen=True):
+    """What became of some messages: for the operator only."""
+
+    messages: int
+    records: int
+    unread: int
+    replayed: int
+    rejections: list[tuple[str, int, str | None]]
+
+    def rejected(self) -> list[Rejection]:
+        return [Rejection(*each) for each in self.rejections]
+
+
+class TaskFailed(FcstreamError):
+    """A task failed at something that is not ours to tell: the kind of the error, and nothing that it says."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"a task failed ({kind})")
+
+
+def guarded(function: Callable[..., Iterator[T]]) -> Callable[..., Iterator[T]]:
+    """Errors of a generator that runs in a task: Spark logs their text, and ours alone says no record's content."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Iterator[T]:
+        try:
+            yield from function(*args, **kwargs)
+        except (FcstreamError, GeneratorExit):
+            raise
+        except Exception as error:
+            raise TaskFailed(type(error).__name__) from None
+
+    return run
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Messages -> blocks of admitted records, and notes: for `DataFrame.mapInArrow`.
+
+    Attributes
+    ----------
+    job : Job
+        Of the whole stream.
+    answered : dict of str to int
+        By key ("" without keys): the first window that has no answer.
+    decode : callable
+        Makes what reads (partition, offsets, stamps, bodies).
+    """
+
+    job: Job
+    answered: Mapping[str, int]
+    decode: Callable[[Job], Reader]
+
+    @guarded
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow
+
+        reader = self.decode(self.job)
+        for batch in batches:
+            partitions, offsets, stamps, bodies, clocks = (batch.column(i) for i in range(5))
+            rows: list[tuple[str, int, bytes]] = []
+            names = np.asarray(partitions.to_numpy(zero_copy_only=False), np.object_)
+            for here in _runs(names):
+                name = str(names[here.start])
+                if name == "":  # the clock: its stamp is a public time
+                    rows += [("", CLOCK, b"")] * (here.stop - here.start)
+                    continue
+                place = offsets.to_numpy(zero_copy_only=False)[here], stamps.to_numpy(zero_copy_only=False)[here]
+                rows += self._blocks(name, *reader(name, *place, bodies[here.start : here.stop].to_pylist()))
+            if rows:
+                keys, windows, packed = zip(*rows, strict=True)
+                yield pyarrow.RecordBatch.from_arrays(
+                    [
+                        pyarrow.array(keys, pyarrow.string()),
+                        pyarrow.array(windows, pyarrow.int64()),
+                        # All rows of a micro-batch have the same.
+                        pyarrow.array([clocks[0].as_py()] * len(rows), pyarrow.timestamp("us", "UTC")),
+                        pyarrow.array(packed, pyarrow.binary()),
+                    ],
+                    ["key", "window", "clock", "block"],
+                )
+
+    def _blocks(
+        self, partition: str, batch: Batch, arrivals: NDArray[np.int64] | None, messages: int
+    ) -> list[tuple[str, int, bytes]]:
+        job, rejections = self.job, list(batch.rejections)
+        records, unread = len(batch.times_ms), len(batch.rejections)
+        names = job.keys or ("",)
+        if job.keys:
+            codes = part_codes(batch, {key: i for i, key in enumerate(names)}, job.schema.key, rejections)
+            batch, arrivals = batch.pick(codes >= 0), None if arrivals is None else arrivals[codes >= 0]
+            codes = codes[codes >= 0]
+        else:
+            batch.rejections = []
+            codes = np.zeros(len(batch.times_ms), np.int64)
+        found = admit(job, batch, arrivals)
+        rejections += found.rejections
+        answered = [self.answered[name] for name in names]
+        replayed = int(np.count_nonzero(found.fine & (found.last < np.array(answered, np.int64)[codes])))
+        rows = [(names[code], window, packed) for code, window, packed in cut(partition, batch, found, codes, answered)]
+        told = [(each.reason, each.position, each.field) for each in rejections]
+        note = Note(messages, records, unread, replayed, told)
+        return [*rows, (partition, NOTES, msgspec.msgpack.encode(note))]
+
+
+Reader = Callable[
+    [str, "NDArray[np.int64]", "NDArray[np.int64]", list[bytes]], tuple[Batch, "NDArray[np.int64] | None", int]
+]
+"""Partition, offsets, stamps and bodies -> records, their arrivals, and how many messages there were."""
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Reads a broker's messages of a declared format."""
+
+    format: str
+
+    def __call__(self, job: Job) -> Reader:
+        decoder = decoder_for(self.format, job.schema)
+
+        def read(
+            _name: str, offsets: NDArray[np.int64], stamps: NDArray[np.int64], bodies: list[bytes]
+        ) -> tuple[Batch, NDArray[np.int64], int]:
+            batch, arrivals, _ = read_messages(decoder, offsets, stamps, bodies)
+            return batch, arrivals, len(bodies)
+
+        return read
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Reads lines of files: JSON, or CSV under one header, which every file must have. Lines are counted here."""
+
+    header: bytes | None = None
+
+    def __call__(self, job: Job) -> Reader:
+        decoder: LineDecoder = JsonLines(job.schema) if self.header is None else CsvRows(job.schema, self.header)
+        seen: dict[str, int] = {}
+
+        def read(
+            name: str, offsets: NDArray[np.int64], _: NDArray[np.int64], lines: list[bytes]
+        ) -> tuple[Batch, None, int]:
+            first = seen.get(name, 0)
+            seen[name] = first + len(lines)
+            if self.header is not None and first == 0 and int(name.rpartition(" ")[2]) == 0:
+                if lines[0].rstrip(b"\r") != self.header.rstrip(b"\r"):
+                    raise FcstreamError("all files must start with the same header line: correct `source.url`")
+                first, lines = 1, lines[1:]
+            fit = [line if len(line) <= _LONGEST_LINE else b"\0" for line in lines]
+            return decoder.decode(fit, first), None, len(lines)
+
+        return read
+
+
+def _runs(names: NDArray[np.object_]) -> list[slice]:
+    cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]
+    return [slice(a, b) for a, b in itertools.pairwise(cuts) if b > a]
+
+
+# -- closing -------------------------------------------------------------------------------------------------------
+
+
+def count_window(job: Job, packed: Sequence[bytes], window: int, splits: bool = False) -> bytes:
+    """What a closing window's release reads, from the blocks of its records.
+
+    Parameters
+    ----------
+    job : Job
+    packed : sequence of bytes
+        In any order, repetitions too.
+    window : int
+        Its index.
+    splits : bool
+        Leave the pairs of points for many tasks to compare: the answer is the points then, in order.
+    """
+    rows = gather(packed, job.grid.dimension)
+    if job.terms.unit == "user":
+        users = UserPoints(job.grid.dimension, job.per_user)
+        users.add(window, rows.users, rows.times_ms, rows.points)
+        return pickle.dumps(("users", users.give(window)), 5)
+    if splits:
+        return pickle.dumps(("points", rows.points[np.argsort(rows.panes, kind="stable")]), 5)
+    with one_thread():  # a task has one core
+        return pickle.dumps(("view", _count(job, rows, window)), 5)
+
+
+def _count(job: Job, rows: Rows, window: int) -> Any:
+    counter = job.mechanism.counter(job.grid.dimension, job.schedule.reach, Noise())
+    for pane, part in group_by_pane(rows.panes):
+        counter.add(pane, rows.points[part])
+    return counter.view(job.schedule.panes(job.schedule.window(window)))
+
+
+def pieces(body: bytes) -> list[tuple[int, int, bytes]]:
+    """A body in rows of bearable size: (number, how many there are, bytes)."""
+    starts = range(0, max(1, len(body)), PIECE_BYTES)
+    return [(i, len(starts), body[start : start + PIECE_BYTES]) for i, start in enumerate(starts)]
