@@ -259,11 +259,14 @@ class Flow:
 
     def __init__(self, name: str, broker: Broker, rate: int, seconds: float) -> None:
         command = [sys.executable, __file__, "--child", "flow", name, broker.place, rate, seconds]
-        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
+        self._told = tempfile.TemporaryFile("w+")  # noqa: SIM115 - longer than a pipe holds; `end` closes it
+        self.process = subprocess.Popen(list(map(str, command)), stdout=self._told)
 
     def end(self) -> dict[str, Any]:
-        out, _ = self.process.communicate()
-        found: dict[str, Any] = json.loads(out.splitlines()[-1])
+        self.process.wait()
+        with self._told as told:
+            told.seek(0)
+            found: dict[str, Any] = json.loads(told.read().splitlines()[-1])
         return found
 
 
