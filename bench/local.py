@@ -1,12 +1,12 @@
 """Devices that hold their own budget: error, savings and speed, after the experiments of Liang and Yi.
 
-    FCSTREAM_DATA=... python bench/local.py [count] [density] [kernel] [nearest] [series] [threshold]
+    FCSTREAM_DATA=... python bench/local.py [count] [density] [chance] [nearest] [series] [threshold]
                                             [speed] [mqtt] [--repeats N] [--out FOLDER]
 
 count      Figure 3: range counts, incidents in Houston and simulated taxis (a random walk between hot spots; the
            paper's taxis are not among our data), for several widths and budgets.
 density    Figure 4: a Gaussian kernel density at 85,779 incidents, with the printed kernel and with the better one.
-kernel     The unbiased kernel, which errs by chance alone, many times at one place.
+chance     Errors that are noise alone, many times: one square, the unbiased kernel, the nearest by noisy distances.
 nearest    Figure 5: the k nearest of 10,000 digits (less those asked about), 784 dimensions.
 series     Figure 6: m counts of simulated taxis in a row on one budget; with elimination, savings pay for later counts.
 threshold  Figure 9: the share of households at or below an income, central model (Oregon, 4,213 households).
@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import argparse
 import csv
-import gc
 import gzip
+import itertools
 import math
 import multiprocessing
 import os
@@ -59,6 +59,7 @@ RHO = "rho per m2"
 EVEN4, DOUBLING10, EVEN64 = Rounds(4, "even"), Rounds(10, "doubling"), Rounds(64, "even")
 PLENTY = PrivacyLoss.cap(10**6)
 KM = 1000.0
+SEEDS = itertools.count()  # no noise is used twice: what comes of chance must not come again
 WAYS = {
     "BM0": ("BM0", DOUBLING10),
     "BM1": ("BM1", DOUBLING10),
@@ -143,8 +144,8 @@ def measure(queries: list, crowds: list, rho: float, ways: dict, errors_of) -> d
     found = {}
     for way, (method, rounds) in ways.items():
         errors, savings = [], []
-        for seed, (query, (space, points)) in enumerate(zip(queries, crowds, strict=True)):
-            crowd = Simulation({"place": (space, points)}, PLENTY, Noise(SeededEntropy(seed)))
+        for query, (space, points) in zip(queries, crowds, strict=True):
+            crowd = Simulation({"place": (space, points)}, PLENTY, Noise(SeededEntropy(next(SEEDS))))
             budgets = np.full(len(points), round(rho * 10**9), np.int64)
             answer = query.run(crowd, "q", budgets, method, rounds)
             errors.append(errors_of(query, answer.value, points))
@@ -204,8 +205,8 @@ def density(repeats: int) -> Iterator[Row]:
                     )
 
 
-def kernel(repeats: int) -> Iterator[Row]:
-    """The unbiased kernel errs by chance only: many draws at one place tell whether elimination adds to it."""
+def chance(repeats: int) -> Iterator[Row]:
+    """Small errors that are noise alone need many draws: whether elimination adds to them."""
     rng = np.random.default_rng(6)
     space, incidents = houston()
     some = incidents[rng.permutation(len(incidents))[:3000]]
@@ -219,6 +220,30 @@ def kernel(repeats: int) -> Iterator[Row]:
         for way, (errors, savings) in found.items():
             title = "Densities of 3000 incidents, unbiased kernel, one place"
             yield Row(title, f"bandwidth {bandwidth:g} m", RHO, per_m2, way, errors, savings, "absolute")
+    for per_m2 in (1e-6, 1e-5):
+        queries = [RangeCount.around("place", space, place, (10 * KM, 10 * KM))] * (5 * repeats)
+        found = measure(
+            queries, [(space, some)] * len(queries), per_m2 * 1e6, WAYS, lambda q, v, p: q.error(v, q.exact(p))
+        )
+        report(f"3,000 incidents, one square of 10 km, rho {per_m2:g}/m2", found)
+        for way, (errors, savings) in found.items():
+            yield Row("Counts of 3000 incidents, one square", "10 km", RHO, per_m2, way, errors, savings, "relative")
+    # Noisy distances are the same on a line, where digits stand as far from 0 as from the one asked about.
+    images = np.load(data("mnist_t10k.npz"))["x"].astype(np.int64)
+    line, ways = Euclidean((0.0,), (8000.0,), 1.0, unit=100.0), ("BM1", "PM1 c4", "PM1 log-c10")
+    picks = rng.permutation(len(images))[:10]
+    away = [np.rint(np.sqrt(((images - images[pick]) ** 2).sum(axis=1))).astype(np.int64) for pick in picks]
+    crowds = [(line, np.delete(a, pick)[:, None]) for a, pick in zip(away, picks, strict=True)]
+    for k in (10, 50):
+        queries = [Nearest.at("place", line, [0.0], k)] * (10 * max(1, repeats // 2))
+        for rho in (1.0, 10.0):
+            found = measure(
+                queries, crowds * max(1, repeats // 2), rho, {w: WAYS[w] for w in ways}, lambda q, v, p: q.error(v, p)
+            )
+            report(f"nearest by distance, 10 digits, k {k}, rho {rho / 1e4:g} per squared gray level", found)
+            for way, (errors, savings) in found.items():
+                axis = "rho per squared gray level"
+                yield Row("Nearest digits by distance", f"k = {k}", axis, rho / 1e4, way, errors, savings, "relative")
 
 
 def nearest(repeats: int) -> Iterator[Row]:
@@ -274,8 +299,8 @@ def series(repeats: int) -> Iterator[Row]:
 def _in_a_row(space, places, width, per_m2, runs, method, rounds) -> tuple[list[float], list[float]]:
     errors, savings = [], []
     for seed in range(runs):
-        rng = np.random.default_rng(seed)
-        crowd = Simulation({f"place@{t}": (space, p) for t, p in enumerate(places)}, PLENTY, Noise(SeededEntropy(seed)))
+        rng, noise = np.random.default_rng(seed), Noise(SeededEntropy(next(SEEDS)))  # the same questions for all ways
+        crowd = Simulation({f"place@{t}": (space, p) for t, p in enumerate(places)}, PLENTY, noise)
         run = Series(crowd, BudgetSchedule(round(per_m2 * 1e15), len(places)), "s")
         told, saved = [], []
         for t, points in enumerate(places):
@@ -329,7 +354,7 @@ def speed() -> None:
     images = np.load(data("mnist_t10k.npz"))["x"].astype(np.int64)
     gray = Euclidean.cube(784, 0.0, 255.0, 1.0, unit=100.0)
     near = Nearest.at("place", gray, images[5], 10)
-    print("\nseconds a query: processor (clock); medians of 5, the first run apart")
+    print("\nseconds a query: processor (clock); medians of 3, the first run apart")
     for title, grid, crowd, query, ways in (
         ("a million users, PIE-NI, c = 10 doubling, rho 1e-5/m2", space, points, counting, ("PM1", "PM0")),
         ("10,000 digits, 784 dimensions, PIE-k, c = 10 doubling", gray, images, near, ("PM1", "PM0")),
@@ -340,7 +365,7 @@ def speed() -> None:
             for method in ways:
                 budgets = np.full(len(crowd), 10**10, np.int64)
                 times = []
-                for seed in range(6):
+                for seed in range(4):
                     noise = Noise(SeededEntropy(seed)) if seeded else Noise()
                     simulated = Simulation({"place": (grid, crowd)}, PLENTY, noise)
                     clock, used = time.perf_counter(), time.process_time()
@@ -362,17 +387,17 @@ BEHIND = 20_000
 def _gateway(url: str, ready: Event, stop: Event, used: Queue) -> None:
     """The devices, in a process of their own, as they would be."""
     from fcstream.local import Component, FileJournal, LocalBudget, LocalFilter
-    from fcstream.local.gateway import Gateway
+    from fcstream.local.gateway import Gateway, settle
     from fcstream.local.mqtt import MqttGateway
 
     places = np.random.default_rng(1).normal(500, 150, (BEHIND, 2)).tolist()
     with tempfile.TemporaryDirectory() as folder:
-        journal, budget = FileJournal(os.path.join(folder, "journal")), LocalBudget.concentrated(100)
+        journal, budget = FileJournal(os.path.join(folder, "journal"), keep=4), LocalBudget.concentrated(100)
         devices = [
             LocalFilter(budget, {"place": Component(PLACE, place)}, journal, name=str(i))
             for i, place in enumerate(places)
         ]
-        gc.freeze()  # as `fcstream local device` does
+        settle()  # as `fcstream local device` does
         gateway = MqttGateway(url, "g", Gateway(devices))
         started = time.process_time()
         ready.set()
@@ -415,7 +440,7 @@ def mqtt() -> None:
 
 
 def main() -> None:
-    experiments = {one.__name__: one for one in (count, density, kernel, nearest, series, threshold)}
+    experiments = {one.__name__: one for one in (count, density, chance, nearest, series, threshold)}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", choices=[*experiments, "speed", "mqtt", []])
     parser.add_argument("--repeats", type=int, default=60)

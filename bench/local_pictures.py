@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ def draw(rows: list[Row], folder: Path) -> None:
     for title in dict.fromkeys(row.figure for row in rows):
         mine = [row for row in rows if row.figure == title]
         panels = list(dict.fromkeys(row.panel for row in mine))
-        path = folder / f"{title.lower().replace(',', '').replace(' ', '_')}.png"
+        path = folder / f"{re.sub('[^a-z0-9-]+', '_', title.lower())}.png"
         with picture(str(path), 3.2 * len(panels) + 1.6, 5.6, "out") as figure:
             axes = figure.subplots(2, len(panels), sharex="col", sharey="row", squeeze=False)
             for column, panel in enumerate(panels):
@@ -52,7 +53,7 @@ def draw(rows: list[Row], folder: Path) -> None:
 def _fill(above: Any, below: Any, rows: list[Row]) -> None:
     means = {(row.way, row.x): np.mean(row.errors) for row in rows}
     ways, ticks = list(dict.fromkeys(row.way for row in rows)), sorted({row.x for row in rows})
-    gap = min((b / a for a, b in pairwise(ticks)), default=10.0) ** 0.06
+    gap = min((b / a for a, b in pairwise(ticks)), default=10.0) ** 0.025
     for place, way in enumerate(ways):
         line = sorted((row for row in rows if row.way == way), key=lambda row: row.x)
         x = [row.x * gap ** (place - (len(ways) - 1) / 2) for row in line]  # beside each other, not on top
@@ -66,22 +67,25 @@ def _fill(above: Any, below: Any, rows: list[Row]) -> None:
                 x, *np.array([np.percentile(v, [25, 75]) for v in values]).T, COLORS[way], linewidth=1, alpha=0.6
             )
         if line[0].is_gain and not is_base:
-            for row, spot_x in zip(line, x, strict=True):
+            rank = sum(not other.startswith("BM") for other in ways[:place])
+            for row in line:
                 gain = means[way, row.x] / means["B" + way[1:3], row.x] - 1
-                spot = (0, -12) if way.startswith("PM0") else (0, 6)
-                above.annotate(
+                above.text(
+                    row.x,
+                    0.03 + 0.07 * rank,
                     f"{100 * gain:+.0f}%",
-                    (spot_x, means[way, row.x]),
-                    spot,
-                    textcoords="offset points",
+                    transform=above.get_xaxis_transform(),
                     ha="center",
                     color=COLORS[way],
-                    fontsize=8,
                 )
-    above.set_yscale("log" if min(means.values()) > 0 else "linear")
+    if 0 < 8 * min(means.values()) < max(means.values()):
+        above.set_yscale("log")
+    else:
+        above.set_ylim(0, 1.15 * max(np.percentile(row.errors, 75) for row in rows))
     below.set_ylim(0, 1)
     for axis in (above, below):
         axis.set_xscale("log")
+        axis.margins(x=0.1)
         axis.set_xticks(ticks, labels=[f"{x:g}" for x in ticks])
         axis.minorticks_off()
         axis.grid(alpha=0.25)

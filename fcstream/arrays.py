@@ -480,7 +480,8 @@ def _checked(
         low, high = map(float, bounds)
         found = {name: float(value) for name, value in numbers.items()}
     except (TypeError, ValueError):
-        raise ConfigError(f"bounds must be two numbers, and {', '.join(numbers)} one each") from None
+        search = ", or radius 'search'" if "radius" in numbers else ""
+        raise ConfigError(f"bounds must be two numbers, and {', '.join(numbers)} one each{search}") from None
     _loss(found["rho"], found.get("delta", 0.0))
     return rows, low, high
 

@@ -75,7 +75,7 @@ def main(traceback: bool) -> None:
 @click.argument("configs", metavar="CONFIG...", nargs=-1, required=True, type=click.Path())
 @click.option("--source", metavar="URL", help="Instead of [source] url: jsonl:PATH or csv:PATH, .gz too, - for stdin.")
 @click.option("--sink", metavar="URL", help="Instead of [sink] url: jsonl:PATH, - for stdout.")
-@click.option("--ledger", metavar="URL", help="Instead of [ledger] url: sqlite:PATH.")
+@click.option("--ledger", metavar="URL", help="Instead of [ledger] url: sqlite:PATH or postgresql://...")
 @click.option("--dead-letter", metavar="URL", help="Instead of [dead_letter] url: jsonl:PATH, or a broker's.")
 @click.option(
     "--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="What reads and counts."
@@ -249,7 +249,8 @@ def show(
         from .plots import plot as draw
 
         if len(reports) > 1:
-            raise ConfigError(f"is required with --plot: the ledger holds {len(reports)} streams", "--stream")
+            names = [repr(report.terms.stream) for report in reports]
+            raise ConfigError(f"is required with --plot: the ledger holds {', '.join(names)}", "--stream")
         _spare(ledger, picture, "--plot")
         draw(reports[0], picture)
     if as_json:
@@ -314,7 +315,8 @@ def export(ledger: str, stream: str | None, form: str, out: str, delta: float | 
             for books in shelf
         ]
     if len(documents) > 1:
-        raise ConfigError(f"is required: the ledger holds {len(documents)} streams", "--stream")
+        names = [repr(document["stream"]) for document in documents]
+        raise ConfigError(f"is required: the ledger holds {', '.join(names)}", "--stream")
     document = documents[0]
     text = to_json(document)
     if out == "-":
@@ -453,6 +455,8 @@ def init(path: str) -> None:
     try:
         with open(path, "x", encoding="utf-8") as file:
             file.write(sample)
+    except FileExistsError:
+        raise ConfigError(f"{path} is there already: remove it, or name another PATH") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
     click.echo(f"wrote {path}; next: fcstream simulate --out telemetry.jsonl && fcstream run {path}", err=True)

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -414,7 +414,21 @@ def _converted(values: Any, section: type[Section], place: str = "") -> Section:
             raise error.__cause__ from None
         message, _, inner = str(error).partition(" - at `$.")
         where = ".".join(filter(None, (place, inner.rstrip("`"))))
+        if message.startswith("Invalid enum value"):
+            message = f"must be {_choices(section, inner.rstrip('`'))}, got {message.split(maxsplit=3)[3]}"
+        elif message in ("Expected `str`, got `int`", "Expected `str`, got `float`"):
+            message = "must be text in quotes, got a number"
         raise ConfigError(message[:1].lower() + message[1:], where) from None
+
+
+def _choices(section: type[msgspec.Struct], path: str) -> str:
+    """What the key at a path below a section may be, as words."""
+    *outer, last = (part.partition("[")[0] for part in path.split("."))
+    for name in outer:
+        (section,) = _sections({field.encode_name: field.type for field in msgspec.structs.fields(section)}[name])
+    kind = {field.encode_name: field.type for field in msgspec.structs.fields(section)}[last]
+    words = [repr(word) for part in (kind, *get_args(kind)) for word in get_args(part) if isinstance(word, str)]
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _release(values: Any) -> Options:
@@ -525,8 +539,9 @@ def _check_keys(section: type[msgspec.Struct], values: Any, place: str) -> None:
     for key, value in values.items():
         where = f"{place}.{key}" if place else str(key)
         if key not in fields:
-            near = difflib.get_close_matches(str(key), fields, n=1, cutoff=0.0)
-            raise ConfigError(f"is not a known key: did you mean {near[0]!r}?", where)
+            near = difflib.get_close_matches(str(key), fields, n=1, cutoff=0.4)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(fields)}"
+            raise ConfigError(f"is not a known key: {hint}", where)
         for inner in _sections(fields[key]):
             for item in value if isinstance(value, list) else [value]:
                 _check_keys(inner, item, where)

@@ -139,18 +139,18 @@ class Plan:
 
     def _cost_lines(self) -> list[str]:
         day, year = self.windows_per_day, self.windows_per_day * 365
+        daily = f"{day:g} window{'' if day == 1 else 's'} a day, epsilon {_short(self.epsilon_day)}; {year:g} a year"
         if self.unit == "event":
             return [
                 f"one record costs at most {self.per_record} of its budget, however long the stream runs",
-                f"somebody with a record in every window: {day:g} windows a day, epsilon {_short(self.epsilon_day)}; "
-                f"{year:g} a year, epsilon {_short(self.epsilon_year)} (the unit 'event' does not cap that)",
+                f"somebody with a record in every window: {daily}, epsilon {_short(self.epsilon_year)} "
+                "(the unit 'event' does not cap that)",
             ]
         lasting = self.lasting_windows or 0
         whose = "the stream's budget" if self.unit == "stream" else "the budget of a user who is always there"
         return [
-            f"{whose} lasts {lasting} windows ({_short(lasting / day)} days)",
-            f"without that cap: {day:g} windows a day, epsilon {_short(self.epsilon_day)}; {year:g} a year, epsilon "
-            f"{_short(self.epsilon_year)}",
+            f"{whose} lasts {lasting} window{'' if lasting == 1 else 's'} ({_short(lasting / day)} days)",
+            f"without that cap: {daily}, epsilon {_short(self.epsilon_year)}",
         ]
 
 

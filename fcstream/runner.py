@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from .sources import Source
 
 POLL_RECORDS = 8192
+_REMEDIES = {
+    "broken_record": "that `source.url` names the format (jsonl, csv) and that the file is UTF-8",
+    "missing": "`stream.time` and the names of `[[features]]`",
+    "not_a_number": "`[[features]]`",
+    "out_of_range": "`min` and `max` of `[[features]]`, and their units",
+    "bad_time": "`stream.time_unit`",
+    "time_out_of_range": "`stream.time_unit`, and `start` and `end` of `[window]`",
+    "bad_user": "`stream.user`",
+    "unknown_level": "`levels` of `[[features]]`",
+    "unknown_key": "`stream.key` and `stream.keys`",
+}
+"""What to look at where most records were rejected for a reason of `records.REASONS`."""
 
 
 @dataclass(slots=True)
@@ -44,10 +56,11 @@ class Summary:
                 self.refused[release.reason] = self.refused.get(release.reason, 0) + 1
 
     def lines(self) -> list[str]:
-        refused = sum(self.refused.values())
+        refused, rejected = sum(self.refused.values()), sum(self.rejected.values())
         text = [
-            f"{self.released + refused} windows: {self.released} released, {refused} refused{_reasons(self.refused)}",
-            f"{self.records} records read, {sum(self.rejected.values())} rejected{_reasons(self.rejected)}",
+            f"{_many(self.released + refused, 'window')}: {self.released} released, {refused} refused"
+            + _reasons(self.refused),
+            f"{_many(self.records, 'record')} read, {rejected} rejected{_reasons(self.rejected)}",
             f"most charged block: {self.spent} of {self.guarantee}; {self.seconds:.1f} s",
         ]
         if self.republished:
@@ -58,8 +71,14 @@ class Summary:
             text.append(f"{self.replayed} records lie in those windows and changed nothing")
         if self.records == 0:
             text.append("warning: the source held no records; its windows are answered all the same, for ever")
-        elif sum(self.rejected.values()) == self.records:
+        elif rejected == self.records:
             text.append("warning: every record was rejected; the windows are answered all the same, for ever")
+        elif 2 * rejected > self.records:
+            text.append("warning: most records were rejected")
+        if 2 * rejected > self.records:
+            most = max(self.rejected, key=self.rejected.__getitem__)
+            if most in _REMEDIES:
+                text[-1] += f"; check {_REMEDIES[most]} ({most})"
         return text
 
 
@@ -124,7 +143,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
             sink.write(group)
             engine.acknowledge()
             summary.add(group)
-            progress.show(f"{summary.released + sum(summary.refused.values()):,} windows answered")
+            progress.show(f"{_many(summary.released + sum(summary.refused.values()), 'window')} answered")
         summary.rejected, summary.replayed = engine.rejected, engine.replayed
         summary.spent, summary.guarantee = str(engine.spent), str(engine.guarantee)
     finally:
@@ -160,6 +179,10 @@ def publish_left_over(engine: Engine | KeyedEngine, sink: Sink, summary: Summary
         sink.write(missing)
     engine.acknowledge()
     summary.republished = len(missing)
+
+
+def _many(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _reasons(counts: dict[str, int]) -> str:

@@ -9,7 +9,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,6 +44,8 @@ class Score:
     target : str or None
     pairs : float64 (2, cells)
         Real and synthetic two-way marginals, for a picture.
+    left_out : tuple of str
+        Columns that one file alone has, where no release beside the rows says which were meant.
     """
 
     columns: tuple[str, ...]
@@ -56,11 +58,12 @@ class Score:
     accuracy: float | None = None
     real_accuracy: float | None = None
     guess_accuracy: float | None = None
+    left_out: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         names = ("real_rows", "synthetic_rows", "distances", "target", "accuracy", "real_accuracy", "guess_accuracy")
         errors = [None if math.isnan(error) else error for error in self.marginal_errors]
-        return {"columns": list(self.columns), "marginal_errors": errors} | {
+        return {"columns": list(self.columns), "left_out": list(self.left_out), "marginal_errors": errors} | {
             name: getattr(self, name) for name in names
         }
 
@@ -79,6 +82,8 @@ class Score:
                 f"a classifier of {self.target!r}: {self.accuracy:.3f} right when it learned from synthetic rows, "
                 f"{self.real_accuracy:.3f} from real ones, {self.guess_accuracy:.3f} by the most frequent level"
             )
+        if self.left_out:
+            lines.append(f"left out, as one file alone has them: {', '.join(self.left_out)}")
         return [*lines, "these figures are exact, so not private: they are for the owner of the data"]
 
 
@@ -102,7 +107,9 @@ def score(real: str, synthetic: str, target: str | None = None, *, learn: bool =
         Files that cannot be read, columns that are not in both, too many levels.
     """
     first, second = read_table(real), read_table(synthetic)
-    names, rows, sizes = _aligned(first, second, _described(synthetic))
+    described = _described(synthetic)
+    names, rows, sizes = _aligned(first, second, described)
+    strange = () if described else tuple(sorted(first.keys() ^ second.keys()))
     sets = [_some(list(itertools.combinations(range(len(names)), order))) for order in (1, 2, 3)]
     gaps = [np.concatenate([_gap(rows, sizes, one) for one in part], axis=1) if part else None for part in sets]
     errors = [math.nan if gap is None else math.sqrt(float(np.mean((gap[0] - gap[1]) ** 2))) for gap in gaps]
@@ -111,6 +118,7 @@ def score(real: str, synthetic: str, target: str | None = None, *, learn: bool =
     if target is not None and target not in names:
         raise ConfigError(f"must be a column of both files, got {target!r}", "--target")
     found = Score(tuple(names), len(rows[0]), len(rows[1]), (errors[0], errors[1], errors[2]), distances, pairs)
+    found = replace(found, left_out=strange)
     if not learn or len(names) < 2:
         return found
     return _learned(found, rows, sizes, target)
@@ -194,7 +202,7 @@ def _aligned(
         if len(levels) > MOST_LEVELS:
             raise ConfigError(
                 f"has {len(levels)} levels, at most {MOST_LEVELS} can be compared: put the release beside the rows, "
-                "which tells the bins",
+                "which tells the bins, or cut the numbers of both files before",
                 f"column {column['name']!r}",
             )
         sizes.append(len(levels))
@@ -244,8 +252,6 @@ def _learned(
     found: Score, rows: tuple[NDArray[np.int64], NDArray[np.int64]], sizes: list[int], target: str | None
 ) -> Score:
     """With a classifier, if there is one."""
-    from dataclasses import replace
-
     try:
         from sklearn.linear_model import LogisticRegression
     except ImportError:

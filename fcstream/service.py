@@ -108,7 +108,7 @@ def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] 
                     LOG.warning("%s", text)
                 services[i].run(on_step)
                 progress.clear()
-                LOG.info("stopped; %s", _told(watched[i]))
+                LOG.info("stopped; %s", _told(watched[i]) if len(streams) == 1 else _line(watched[i]))
 
         stack.enter_context(signals(services, reload if reloaders else None, notifier.stopping))
         is_up = lambda: all(service.trouble != "starting" for service in services)  # noqa: E731

@@ -49,7 +49,9 @@ def short(text):
 
 def test_main_job(folder):
     assert call("init").exit_code == 0
-    assert call("init").exit_code == 2  # never overwrites
+    again = call("init")
+    assert again.exit_code == 2  # never overwrites
+    assert "rooms.toml is there already: remove it, or name another PATH" in again.stderr
     made = call("simulate", "--duration", "1h", "--out", "telemetry.jsonl")
     assert made.exit_code == 0
     (folder / "rooms.toml").write_text(
@@ -156,10 +158,29 @@ def test_a_lost_ledger_does_not_buy_second_answers(folder):
     assert json.loads(call("budget", "show", "ledger.db", "--json").stdout)["spent"]["rho"] == 0
 
 
+def test_times_in_the_wrong_unit_name_the_key(folder):
+    (folder / "c.toml").write_text(short(sample_config()))
+    line = json.dumps({"ts_ms": 1_458_000_000, "temp_c": 20, "rh_pct": 45}) + "\n"  # seconds
+    (folder / "telemetry.jsonl").write_text("junk\n" + 2 * line)
+    told = call("run", "c.toml").stderr
+    assert "warning: every record was rejected" in told
+    assert "check `stream.time_unit`, and `start` and `end` of `[window]` (time_out_of_range)" in told
+    good = json.dumps({"ts_ms": 1_458_000_000_001, "temp_c": 20, "rh_pct": 45}) + "\n"
+    (folder / "telemetry.jsonl").write_text(good + 2 * line)
+    told = call("run", "c.toml", "--ledger", "sqlite:b.db").stderr
+    assert "warning: most records were rejected; check `stream.time_unit`" in told
+    (folder / "telemetry.jsonl").write_text(2 * good + 2 * line)
+    assert "were rejected" not in call("run", "c.toml", "--ledger", "sqlite:d.db").stderr.replace(
+        "why records were", ""
+    )
+
+
 def test_useless_input_is_said_loudly(folder):
     (folder / "c.toml").write_text(short(sample_config()))
     (folder / "telemetry.jsonl").write_text("junk\njunk\n")
-    assert "every record was rejected" in call("run", "c.toml").stderr
+    told = call("run", "c.toml").stderr
+    assert "every record was rejected" in told
+    assert "check that `source.url` names the format" in told
     (folder / "telemetry.jsonl").write_text("")
     assert "held no records" in call("run", "c.toml", "--ledger", "sqlite:b.db").stderr
     write_stream(folder / "telemetry.jsonl")
@@ -396,3 +417,11 @@ def test_no_record_content_in_any_message(folder, monkeypatch):
         if name.endswith(".db"):
             text += (folder / name).read_bytes().decode("latin-1")
     assert SENTINEL not in text
+
+
+def test_what_is_no_ledger_is_called_so(folder):
+    (folder / "t.csv").write_text("a,b\n" * 400)
+    done = call("budget", "show", "t.csv")
+    assert done.exit_code == 4
+    assert "t.csv is damaged, or was never a ledger" in done.stderr
+    assert "is a directory: name the ledger's file" in call("budget", "show", ".").stderr

@@ -73,6 +73,24 @@ def test_unknown_keys_name_the_nearest(section, key, near):
         Config.from_mapping(sample(**{section: {key: 1}}))
 
 
+def test_a_word_that_is_none_of_the_choices_lists_them():
+    with pytest.raises(ConfigError, match=r"stream.unit: must be 'event', 'stream' or 'user', got 'events'"):
+        Config.from_mapping(sample(stream={"unit": "events"}))
+    with pytest.raises(ConfigError, match=r"source.partitioner: must be 'murmur2' or 'crc32', got 'x'"):
+        Config.from_mapping(sample(source={"partitioner": "x"}))
+    mapping = sample()
+    mapping["features"][0]["transform"] = "log"
+    with pytest.raises(ConfigError, match=r"features\[0\].transform: must be 'none', 'log1p' or 'asinh', got 'log'"):
+        Config.from_mapping(mapping)
+    with pytest.raises(ConfigError, match=r"window.length: must be text in quotes, got a number"):
+        Config.from_mapping(sample(window={"length": 10}))
+
+
+def test_a_key_unlike_any_other_lists_the_known_ones():
+    with pytest.raises(ConfigError, match=r"budget.kind: is not a known key: known are rho, delta, "):
+        Config.from_mapping(sample(budget={"kind": "concentrated"}))
+
+
 def test_unknown_sections_and_feature_keys():
     with pytest.raises(ConfigError, match="windows: is not a known key: did you mean 'window'"):
         Config.from_mapping({**SAMPLE, "windows": {}})

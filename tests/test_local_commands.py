@@ -59,6 +59,15 @@ def invoke(*arguments):
     return CliRunner().invoke(main, ["local", *map(str, arguments)])
 
 
+def test_plan_warns_of_a_query_beyond_the_budget(tmp_path):
+    path = tmp_path / "a.toml"
+    text = EXAMPLE.read_text()
+    path.write_text(text)
+    assert "drops out" not in invoke("plan", path).output
+    path.write_text(text.replace("rho = 10.0", "rho = 1000.0"))
+    assert "devices hold rho 40 and may be asked for 1000" in invoke("plan", path).output
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_plan_and_simulate(kind, tmp_path):
     path = tmp_path / "a.toml"

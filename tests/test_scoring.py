@@ -105,6 +105,14 @@ def test_the_command_on_what_a_sink_wrote(tmp_path):
     assert "cannot be read" in done.output
 
 
+def test_columns_of_one_file_alone_are_named(tmp_path):
+    real = write_csv(tmp_path / "real.csv", rows(50, 1), ("on", "state", "warm"))
+    found = score(real, write_csv(tmp_path / "made.csv", rows(50, 2)), learn=False)
+    assert found.columns == ("on", "state")
+    assert found.left_out == ("hot", "warm")
+    assert "left out, as one file alone has them: hot, warm" in found.lines()
+
+
 def test_numbers_are_compared_in_the_release_s_bins(tmp_path):
     real = write_csv(tmp_path / "real.csv", [[str(k)] for k in range(100)], ["age"])
     made = write_csv(tmp_path / "made.csv", [["25.0"]] * 50 + [["75.0"]] * 50, ["age"])

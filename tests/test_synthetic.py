@@ -259,6 +259,21 @@ def test_projections_onto_the_simplex():
     assert to_simplex_l1(np.array([-1.0, -2.0])).tolist() == [0.5, 0.5]
 
 
+def test_parts_of_a_cell_are_the_cell_until_they_are_fitted():
+    codes = codes_of([2, 2, 3])
+    points = consistent(codes, np.random.default_rng(8).random((3, codes.bits)))
+    mixture = Mixture(np.array([0.7, 0.25, 0.05]), points)
+    owners, weights, apart = mixture._parted(codes, 20)
+    assert len(weights) == 20
+    assert np.bincount(owners, weights) == pytest.approx(mixture.weights)
+    assert np.bincount(owners)[0] > 10
+    assert consistent(codes, apart) == pytest.approx(apart)
+    assert len({tuple(row) for row in apart.tolist()}) == 20
+    owners, weights, same = mixture._parted(codes, 2)
+    assert (owners.tolist(), weights.tolist()) == ([0, 1, 2], [0.7, 0.25, 0.05])
+    assert same == pytest.approx(points)
+
+
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (9, 300, 250), (300, 9, 700), (40, 2048, 2048), (2048, 5, 33)])
 def test_products_in_parts_are_products(m, k, n):
     rng = np.random.default_rng(m)
@@ -327,7 +342,7 @@ def test_the_parts_cost_what_is_charged(sizes):
     cost += 1 / (2 * counts) + Fraction(codes.norm_squared) / (2 * sums)
     charged = mechanism.loss.rho_fraction
     assert cost <= charged
-    assert float(cost) == pytest.approx(float(charged), rel=1e-4 if codes.pairs_squared else 0.5)
+    assert float(cost) == pytest.approx(float(charged), rel=1e-4 if codes.pairs_squared else 0.7)
     assert sum(mechanism.shares) == mechanism.loss.rho_nano
     pure = Synthetic(zcdp_of_dp(DPLoss.charge(1)), codes, is_pure=True)
     means, pairs, counts, sums = pure.scales
@@ -695,8 +710,8 @@ def test_nltcs_is_as_good_as_promised():
     rows = nltcs()
     rho = rho_for_epsilon(1, 1e-6)
     two, three = errors(synthetic_codes(fcstream.private_synthetic(rows, rho=rho))[1], rows)
-    assert two <= 0.006
-    assert three <= 0.005
+    assert two <= 0.002  # promised: 0.006 and 0.005
+    assert three <= 0.003
     pure = fcstream.private_synthetic(rows, epsilon=1, size_hint=21_574)
     two, three = errors(synthetic_codes(pure)[1], rows)
     assert two <= 0.0071 * 1.25  # a single draw; the mean over draws is in bench/synthetic.py

@@ -321,7 +321,9 @@ class _Link:
         raise lost
 
     def _unreachable(self, error: BaseException) -> FcstreamError:
-        return self._error(f"{self._where} cannot be used: {error}; start the broker, or correct the address")
+        return self._error(
+            f"{self._where} cannot be used: {error}; start the broker, make the queue, or correct the address"
+        )
 
 
 def _let_go(connection: Any) -> None:

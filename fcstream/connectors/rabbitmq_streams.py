@@ -585,7 +585,9 @@ class _Link:
             self._closing.append(self._loop.create_task(_close(client)))
 
     def _unusable(self, error: BaseException) -> FcstreamError:
-        return self._error(f"{self._address.masked} cannot be used: {error}; start the broker, or correct the address")
+        return self._error(
+            f"{self._address.masked} cannot be used: {error}; start the broker, make the stream, or correct the address"
+        )
 
 
 async def _close(client: Any) -> None:

@@ -251,7 +251,8 @@ def in_our_words(path: str) -> Iterator[None]:
             raise LedgerDamaged(f"{path} is damaged: {text}") from None
         raise LedgerError(f"{path} cannot be used: {text}") from None
     except sqlite3.DatabaseError as error:
-        raise LedgerDamaged(f"{path} is damaged: {error}") from None
+        damaged = "is damaged, or was never a ledger" if "not a database" in str(error) else "is damaged"
+        raise LedgerDamaged(f"{path} {damaged}: {error}") from None
     except (TypeError, ValueError) as error:  # a column of another type than we write
         if isinstance(error, FcstreamError):
             raise

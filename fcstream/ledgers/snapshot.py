@@ -64,6 +64,8 @@ class Snapshot(SQLiteLedger):
             )
         if not os.path.exists(path):
             raise LedgerError(f"{path} does not exist: there is no ledger to look at")
+        if os.path.isdir(path):
+            raise LedgerError(f"{path} is a directory: name the ledger's file")
         self._folder = ""
         try:
             self._folder = tempfile.mkdtemp(prefix="fcstream-")

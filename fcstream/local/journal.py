@@ -204,6 +204,7 @@ class FileJournal(Journal):
             os.fsync(self._file)
         self.accounts, self._seq, self._chain = found.accounts, found.seq, found.chain
         self._size = self._last_size = found.size
+        self._dropped = len(found.accounts.expired)
 
     @property
     def _scratch(self) -> str:
@@ -225,7 +226,8 @@ class FileJournal(Journal):
     def seal(self, replies: list[Reply]) -> None:
         with self.lock:
             super().seal(replies)
-            if self._size > 2 * self._last_size + _SMALL:
+            # Without dropped queries the new file would be about as long as the old one.
+            if self._size > 2 * self._last_size + _SMALL and len(self.accounts.expired) > self._dropped:
                 self.compact()
 
     def compact(self) -> None:
@@ -238,7 +240,7 @@ class FileJournal(Journal):
         """
         with self.lock:
             self.check()
-            self._last_size = self._size  # whatever comes: not at once again
+            self._last_size, self._dropped = self._size, len(self.accounts.expired)  # whatever comes: not at once again
             if self.accounts.budget is None:
                 return
             try:

@@ -23,7 +23,7 @@ from .gateway import Gateway
 LOG = logging.getLogger("fcstream.local.mqtt")
 _PATIENCE_S = 10.0
 _WAITING = 1000  # messages that a gateway keeps in memory; more stay with the broker
-_AT_ONCE = 8  # messages answered with two durable writes
+_AT_ONCE = 3  # messages answered with two durable writes; more at once take longer each
 
 
 class _Link:

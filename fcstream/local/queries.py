@@ -92,7 +92,7 @@ class Plan:
 
     def lines(self) -> list[str]:
         told = [
-            f"noise of a full answer  sigma {self.sigma:.4g}",
+            f"noise of a full answer  sigma {self.sigma:.4g} (all lengths in the units of the component)",
             "intervals by round      " + ", ".join(f"{w:.4g}" for w in self.widths),
             f"saves half              from {self.half_saved_at:.4g} beyond the thresholds",
         ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import gc
 import json
 import logging
 import os
@@ -303,7 +302,7 @@ def open_devices(settings: Settings) -> tuple[list[LocalFilter], Journal]:
 
 def serve(settings: Settings, told: Callable[[str], None]) -> None:
     """Answer for the devices until SIGTERM or SIGINT."""
-    from .gateway import Gateway
+    from .gateway import Gateway, settle
     from .mqtt import MqttGateway
     from .web import serve as serve_http
 
@@ -312,7 +311,7 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
     if scheme not in ("mqtt", "mqtts", "http"):
         raise ConfigError("must be mqtt://HOST/PREFIX, mqtts:// or http://HOST:PORT", "devices.listen")
     held, journal = open_devices(settings)
-    gc.freeze()  # they stay to the end: looking for garbage among them takes a third of the time
+    settle()
     with ExitStack() as stack:
         stack.callback(journal.close)
         gateway = Gateway(held)
@@ -411,9 +410,15 @@ def plan(settings: Settings, devices: int) -> Plan:
     """What the query can be expected to give, from public numbers."""
     query, asking = settings.need_query()
     rho = asking.rho / asking.queries
-    if isinstance(query.space, Records):
-        return query.plan(rho, asking.method, asking.rounds)  # type: ignore[attr-defined, no-any-return]
-    return query.plan(devices, rho, asking.method, asking.rounds)  # type: ignore[attr-defined, no-any-return]
+    numbers = (rho,) if isinstance(query.space, Records) else (devices, rho)
+    found: Plan = query.plan(*numbers, asking.method, asking.rounds)  # type: ignore[attr-defined]
+    held = settings.budget
+    if held is not None and held.kind == "concentrated" and held.terms["rho"] < asking.rho:
+        found.notes.append(
+            f"devices hold rho {held.terms['rho']:g} and may be asked for {asking.rho:g}: who has no more drops out; "
+            "lower query.rho"
+        )
+    return found
 
 
 def simulate(settings: Settings, devices: int, seed: int) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def plot_releases(series: Series, path: str) -> None:
         raise ConfigError("must lie between the years 1 and 9999 to be drawn", "RELEASES")
     draw, rank = _PICTURES.get(first.kind, (_lines, 1))
     if any(_rank(release.value) != rank for release in released):
-        raise ConfigError(f"of kind {first.kind!r} have no picture", "RELEASES")
+        raise ConfigError(f"releases of kind {first.kind!r} have no picture", "RELEASES")
     (draw if released else _lines)(series, path)
 
 

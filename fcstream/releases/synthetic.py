@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from ..errors import ConfigError
-from ..synthetic.cells import MOST_AXES, Cells, along, by_number
+from ..synthetic.cells import MOST_AXES, MOST_WORK, Cells, along, by_number
 from ..synthetic.codes import Codes
 from ..synthetic.counts import TableCounts, TableView
 from ..synthetic.mixtures import Mixture, Moments, to_simplex
@@ -31,14 +31,16 @@ if TYPE_CHECKING:
     from ..ledgers.base import Charge
     from ..noise import Noise
 
-SHARES = (Fraction(2, 10), Fraction(4, 10))
+SHARES = (Fraction(2, 10), Fraction(6, 10))
 """Of rho for means (with the number of records) and for second moments; the rest is for the cells."""
 PURE_SHARES = (Fraction(1, 10), Fraction(3, 10), Fraction(1, 10))
 """Of epsilon for means, second moments and counts of cells; the rest is for sums in cells."""
+COMPONENTS = 128
+"""Of a mixture at least (not if pure), where columns are not too many."""
 LIMIT = 0.01
 """For the noise of all cells together, as a part of the records."""
 _LOSS = 2.0
-"""How much larger the error of marginals is than the noise of second moments, measured."""
+"""How much larger the error of marginals is than the noise of second moments at most, measured."""
 _Scales = tuple[Fraction, Fraction, Fraction, Fraction]
 
 
@@ -288,7 +290,9 @@ class Synthetic(TableMechanism):
         moments = Moments(
             means, pairs, np.full(codes.bits, mean_sigma), np.full((codes.bits,) * 2, self.pair_noise(count))
         )
-        return first.fitted(codes, moments, count, ones[kept], self.cell_sigma)
+        # Pure noise of pairs is several times that of cells: more parts would only follow the noise.
+        components = 0 if self.is_pure else min(COMPONENTS, MOST_WORK // codes.bits**2)
+        return first.fitted(codes, moments, count, ones[kept], self.cell_sigma, components)
 
     def forecast(self, size: int) -> Forecast:
         """The deviation is the root-mean-square error of two-way marginals that noise makes, as a part of records."""

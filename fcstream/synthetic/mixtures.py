@@ -18,6 +18,9 @@ SPREAD = 0.1
 """Of a bit's probability between cells: how far a noisy cell is drawn to the mean of all."""
 _SMALL = 2**18
 """Multiplications that OpenBLAS does on one thread."""
+_STEPS, _RATE = 400, 0.02
+_APART, _LEAST_SPREAD = 1.6, 0.01
+"""How far parts of a cell are put apart, in standard deviations of a bit; and the least variance of one."""
 UNIT = 10_000
 """Probabilities are published in parts of this."""
 
@@ -124,7 +127,13 @@ class Mixture:
         return cls(weights[kept] / weights[kept].sum(), points[kept])
 
     def fitted(
-        self, codes: Codes, moments: Moments, count: float, ones: NDArray[np.float64], sigma: float, steps: int = 120
+        self,
+        codes: Codes,
+        moments: Moments,
+        count: float,
+        ones: NDArray[np.float64],
+        sigma: float,
+        components: int = 0,
     ) -> Mixture:
         """Nearer to released second moments, without leaving what the cells said by more than their noise.
 
@@ -138,37 +147,53 @@ class Mixture:
             Noisy counts of the bits of these cells.
         sigma : float
             Their noise.
-        steps : int
+        components : int
+            Heavy cells are parted until there are so many: few cells cannot tell all pairs of columns.
 
         Notes
         -----
         Minimizes squared residuals of cells, means and pairs, each in its own noise, by gradient steps of adaptive size
         (Adam), projected onto probabilities.
         """
+        owners, parted, points = self._parted(codes, components)
         short = np.float32  # far finer than the noise, and twice as fast
         pair_weight = np.where(codes.apart, 1 / (2 * moments.pair_sigma**2), 0.0).astype(short)  # each stands twice
-        mean_weight, means = (1 / moments.mean_sigma**2).astype(short), moments.means.astype(short)
+        # Noise of very many pairs, which nothing below 0 can answer, would pull the means along.
+        trust = max(1.0, codes.bits / 100)
+        mean_weight, means = (trust / moments.mean_sigma**2).astype(short), moments.means.astype(short)
         pairs, seen, cell_weight = (
             moments.pairs.astype(short),
             (ones / count).astype(short),
             short((count / sigma) ** 2),
         )
-        points: Any = self.points.astype(short)
-        weights = self.weights[:, None].astype(short)
+        starts = np.flatnonzero(np.diff(owners, prepend=-1))
+        points, weights = points.astype(short), parted[:, None].astype(short)
         first: Any = np.zeros_like(points)
         second: Any = np.zeros_like(points)
-        rate = 0.02
-        for step in range(1, steps + 1):
+        for step in range(1, _STEPS + 1):
             mass = weights * points
             misfit = pair_weight * (product(points.T, mass) - pairs)
             slope = 4 * weights * product(points, misfit)
             slope += 2 * weights * (mean_weight * (mass.sum(axis=0) - means))
-            slope += 2 * weights * cell_weight * (mass - seen)
+            slope += 2 * weights * cell_weight * (np.add.reduceat(mass, starts) - seen)[owners]
             first = 0.9 * first + 0.1 * slope
             second = 0.99 * second + 0.01 * slope**2
-            size = rate * (1 - step / (steps + 1)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-12)
+            size = _RATE * (1 - step / (_STEPS + 1)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-12)
             points = consistent(codes, points - size * first / (1 - 0.9**step))
-        return Mixture(self.weights, points.astype(np.float64))
+        return Mixture(parted, points.astype(np.float64))
+
+    def _parted(
+        self, codes: Codes, components: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Whose each part is (ascending), weights and points, so many in all; parts of one cell lie apart."""
+        parts = np.ones(len(self.weights), np.int64)
+        while parts.sum() < components:
+            parts[np.argmax(self.weights / parts)] += 1
+        owners = np.repeat(np.arange(len(parts)), parts)
+        points = self.points[owners]
+        shift = 2 * _uniform(SeededEntropy(0), points.size).reshape(points.shape) - 1
+        shift *= _APART * np.sqrt(np.maximum(points * (1 - points), _LEAST_SPREAD)) * (parts[owners] > 1)[:, None]
+        return owners, (self.weights / parts)[owners], consistent(codes, points + shift)
 
     def rounded(self) -> tuple[list[float], list[list[int]]]:
         """As published: weights, and probabilities in parts of `UNIT`."""
