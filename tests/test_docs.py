@@ -14,7 +14,7 @@ from fcstream.errors import UnusablePlan
 from fcstream.planning import plan
 
 ROOT = Path(__file__).resolve().parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+EXAMPLES = sorted([*(ROOT / "examples").glob("*.toml"), *(ROOT / "examples" / "spark").glob("*.toml")])
 
 
 @pytest.mark.parametrize("module", [fcstream.friends, fcstream.arrays, fcstream.clustering], ids=lambda m: m.__name__)

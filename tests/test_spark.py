@@ -392,7 +392,7 @@ class Stream:
     """Records in a Redis stream, with arrivals of our choice, over some windows that are past."""
 
     def __init__(self, client, keys=("",), windows=4, n=400, start_s=-100):
-        self.client, self.name = client, f"test-{secrets.token_hex(6)}"
+        self.client, self.name = client, f"spark-test-{os.getpid()}-{secrets.token_hex(6)}"
         self.start_ms = (time.time_ns() // 10**6 // 1000 + start_s) * 1000
         self.windows, self.sent = windows, Counter()
         rng, entries = np.random.default_rng(2), []
@@ -433,9 +433,8 @@ def client():
     redis = pytest.importorskip("redis")
     client = redis.Redis(port=REDIS_PORT)
     service("Redis", client.ping)
-    before = set(client.scan_iter("test-*"))
     yield client
-    for key in set(client.scan_iter("test-*")) - before:
+    for key in client.scan_iter(f"spark-test-{os.getpid()}-*"):
         client.delete(key, f"fcstream:{key.decode()}:positions")
     client.close()
 
@@ -539,7 +538,7 @@ def test_only_a_micro_batch_that_reaches_all_ends_tells_the_time(client):
 
     from fcstream.spark.source import BrokerReader, ClockReader, Reading
 
-    name, now = f"test-{secrets.token_hex(6)}", [50_000]
+    name, now = f"spark-test-{os.getpid()}-{secrets.token_hex(6)}", [50_000]
     schedule = Schedule(0, 10_000, 10_000, 1000)
     reading = Reading.of(f"redis://127.0.0.1:{REDIS_PORT}/0?stream={name}", name, schedule, 3)
     reader = BrokerReader(reading, lambda: now[0])
