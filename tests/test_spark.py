@@ -63,6 +63,7 @@ def session():
         pytest.skip("the extra 'spark' is not installed")
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2,4]").appName("fcstream tests")
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
@@ -707,8 +708,7 @@ def test_an_executor_killed_in_mid_window(client, tmp_path):
     (tmp_path / "driver.py").write_text(DRIVER)
     command = [sys.executable, str(tmp_path / "driver.py"), str(tmp_path / "config"), "live"]
     with open(tmp_path / "log", "w") as log:
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=environment)
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
         commits = tmp_path / "spark" / "checkpoint" / "commits"
         until = time.monotonic() + 200

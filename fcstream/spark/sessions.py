@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -68,6 +69,8 @@ def spark_session(section: SparkSection, name: str, master: str | None = None) -
         yield found
         return
     where = master or section.master
+    if where.startswith("local"):  # else workers would take the first python3 of the path
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"fcstream {name}").master(where)
     settings = {**_ALWAYS, **(_LOCAL if where.startswith("local") else {}), **_partitions(section), **section.settings}
     for key, value in settings.items():
