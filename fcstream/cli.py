@@ -128,7 +128,7 @@ def run(
     job = jobs[0]
     assert job.source is not None
     assert job.sink is not None
-    _warn_if_hopeless(job)
+    _tell_doubts(job)
     _keep_apart(job)
     if job.window.clock != "eof":
         raise ConfigError(f"must be 'eof' for files and pipes, got {job.window.clock!r}", "window.clock")
@@ -501,10 +501,10 @@ def _load(path: str, **urls: str | None) -> Config:
     return msgspec.structs.replace(config, **changes)
 
 
-def _warn_if_hopeless(config: Config) -> None:
-    from .planning import warnings_about
+def _tell_doubts(config: Config) -> None:
+    from .planning import doubts
 
-    for text in warnings_about(config):
+    for text in doubts(config):
         click.echo(f"warning: {text}", err=True)
 
 

@@ -267,20 +267,13 @@ def _split_note(config: Config, job: Job, notes: Notes) -> list[str]:
     return [f"{where} the pairs of a window of {least} records or more are counted sooner by several tasks than by one"]
 
 
-def warnings_about(config: Config) -> list[str]:
-    """What to say before a run that goes ahead anyway: `doubts`, or why it is hopeless."""
-    try:
-        return doubts(config)
-    except UnusablePlan as error:
-        return [str(error)]
-
-
 def doubts(config: Config) -> list[str]:
     """The warnings of `plan`, quickly, for a run.
 
     Raises
     ------
     UnusablePlan
+        Windows of `size_hint` records would all but never release: they would only spend.
     """
     job, hint = Job.of(config), config.release.size_hint
     forecast = _usable_forecast(job, hint)

@@ -23,7 +23,7 @@ from .logs import about, logging_as
 from .metrics import Watched
 from .notify import Notifier
 from .payloads import decoder_for
-from .planning import warnings_about
+from .planning import doubts
 from .reloading import Current, Reloader
 from .runner import Progress
 from .session import Setting
@@ -58,11 +58,14 @@ def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] 
     ------
     BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch
         What trying again would not mend; of several streams when all have ended.
+    UnusablePlan
+        A stream's windows would all but never release (`size_hint`): nothing is opened.
     """
     names = [each.config.stream.name for each in streams]
     for i, name in enumerate(names):
         if name in names[:i]:
             raise ConfigError(f"must be another one for each configuration, {name!r} comes twice", "stream.name")
+    doubtful = [doubts(each.config) for each in streams]
     currents = [Current(each.config) for each in streams]
     services = [(make or build)(each.config, current) for each, current in zip(streams, currents, strict=True)]
     watched = [
@@ -104,7 +107,7 @@ def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] 
                 progress.show("; ".join(map(_line, watched)))
 
             with about(names[i]):
-                for text in warnings_about(streams[i].config):
+                for text in doubtful[i]:
                     LOG.warning("%s", text)
                 services[i].run(on_step)
                 progress.clear()

@@ -254,3 +254,14 @@ def test_streams_of_one_process_have_names_of_their_own(running):
     _, errors = running.process.communicate(timeout=20)
     assert running.process.returncode == 2
     assert "stream.name: must be another one for each configuration, 'live' comes twice" in errors
+
+
+def test_a_stream_that_would_never_release_is_refused(running):
+    path = running.folder / "c.toml"
+    mean = "radius = 1.0\nrho = 0.1\ndelta = 1e-9\nsize_hint = 20"
+    path.write_text(path.read_text().replace('kind = "count"\nrho = 50.0', mean).replace("delta = 0.0", "delta = 1e-6"))
+    running.start("c.toml")
+    _, errors = running.process.communicate(timeout=20)
+    assert running.process.returncode == 2
+    assert "would release with probability 0%" in errors
+    assert not (running.folder / "ledger.db").exists()

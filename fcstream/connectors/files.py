@@ -61,7 +61,14 @@ class LineSource:
 
     @classmethod
     def csv(cls, path: str, schema: Schema) -> LineSource:
-        return cls(path, lambda source: CsvRows(schema, source._header()))
+        def make(source: LineSource) -> LineDecoder:
+            header = source._header()
+            try:
+                return CsvRows(schema, header)
+            except SourceError as error:
+                raise SourceError(f"{path}: {error}") from None
+
+        return cls(path, make)
 
     def poll(self, max_records: int) -> Batch | None:
         while len(self._pending) < max_records and not self._ended:
