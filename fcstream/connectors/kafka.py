@@ -194,20 +194,22 @@ class KafkaSource:
 
     def _consume(self, limit: int, timeout_s: float) -> list[Message]:
         """The next messages, with events among them; none if the partitions were exchanged meanwhile."""
-        generation = self._generation
+        generation, was_assigned = self._generation, self._is_assigned
         messages: list[Message] = self._open.consume(limit, timeout_s)
         if self._generation == generation:
             return messages
         if messages and self._is_assigned:
-            # Some may be of the time before and some after: all of them come again.
-            self._open.assign([self._cluster.kafka.TopicPartition(*partition) for partition in self._names])
+            if self._generation == generation + 1 and not was_assigned:
+                self._held = messages  # there was no time before that they could be of
+            else:  # some may be of the time before and some after: all of them come again
+                self._open.assign([self._cluster.kafka.TopicPartition(*partition) for partition in self._names])
         return []
 
     def _receive(self, got: list[Message], limit: int, timeout_s: float) -> list[Message]:
-        """Add the next messages to `got`; drop all if the partitions were exchanged meanwhile; note ends, errors."""
+        """Add the next messages to `got`; note ends, errors. What is held instead if partitions were exchanged."""
         generation = self._generation
         messages = self._consume(limit, timeout_s)
-        return got + list(filter(self._is_proper, messages)) if self._generation == generation else []
+        return got + list(filter(self._is_proper, messages)) if self._generation == generation else self._held
 
     def _is_proper(self, message: Message) -> bool:
         """Else it is an event, and is noted."""
