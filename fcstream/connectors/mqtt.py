@@ -7,11 +7,14 @@ QoS 0 are taken, but may be lost.
 
 from __future__ import annotations
 
+import functools
 import logging
+import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -33,6 +36,7 @@ _KEEPALIVE_S = 60
 _TAKEN_OVER = 0x8E
 _NOTHING = "fcstream/nothing"  # a topic to ask about, for the sake of the answer
 _FIGHT, _FIGHT_S = 10, 10.0
+_MOST = 1_000_000  # messages that are kept while an answer is waited for; no broker sends as many unasked
 
 
 class MqttTopic:
@@ -71,17 +75,16 @@ class MqttTopic:
         client_id = address.take("client_id", name)
         session = {"ReceiveMaximum": self._most, "SessionExpiryInterval": int(address.take_number("session", 604800))}
         self._filter = topic
-        self._link = _Link(address, patience_s, SourceError, client_id, session, self._subscribe)
+        self._link = _Link(address, patience_s, SourceError, self._subscribe, client_id, session)
 
     def receive(self, max_messages: int, timeout_s: float) -> list[Received]:
         until = time.monotonic() + timeout_s
-        return self._link.do(lambda connection: connection.take(max_messages, until))
+        most = min(max_messages, max(1, self._most // 4))  # so that more is under way while these are put on disk
+        return self._link.do(lambda connection: connection.take(most, until))
 
     def acknowledge(self, received: Sequence[Received]) -> None:
-        for one in received:
-            if self.is_current(one):
-                connection, mid, qos, _ = one.token
-                connection.client.ack(mid, qos)
+        if (link := self._link.connection) is not None:
+            link.acknowledge([one.token for one in received if one.token[0] is link])
 
     def pending(self) -> bool:
         return self._link.do(lambda connection: connection.has_messages())
@@ -106,7 +109,6 @@ class MqttTopic:
         connection.collect(self._filter)
         connection.open(host, port)
         connection.subscribe(self._filter, retained=False)
-        connection.most = self._most
 
 
 class MqttSink:
@@ -136,7 +138,8 @@ class MqttSink:
             )
         self._retain = retain == "true"
         self._where = address.masked
-        self._link = _Link(address, patience_s, SinkError, address.take("client_id", ""), {}, _Connection.open)
+        client_id = address.take("client_id", "")
+        self._link = _Link(address, patience_s, SinkError, _Attended.open, client_id, kind=_Attended)
 
     def write(self, releases: Sequence[Release]) -> None:
         self.send([release.to_bytes() for release in releases])
@@ -188,15 +191,17 @@ class _Link:
         address: Address,
         patience_s: float,
         error: type[FcstreamError],
-        client_id: str,
-        session: dict[str, int],
-        prepare: Callable[[_Connection, str, int], None],
+        prepare: Callable[[Any, str, int], None],
+        client_id: str = "",
+        session: Mapping[str, int] = MappingProxyType({}),
+        kind: type[_Connection] | None = None,
     ) -> None:
         try:
             import paho.mqtt.client  # noqa: F401
         except ImportError:
             raise need("paho-mqtt", "mqtt", address.place) from None
         self.connection: _Connection | None = None
+        self._kind = kind or _Connection
         self._address, self._error, self._prepare = address, error, prepare
         self._client_id, self._session = client_id, session
         self._times: deque[float] = deque(maxlen=_FIGHT)
@@ -235,7 +240,7 @@ class _Link:
         lost = _Lost("no host")
         for host, given in self._address.hosts:
             port = given or (1883 if self._tls is None else 8883)
-            connection = _Connection(self._client(), known)
+            connection = self._kind(self._client(), known)
             try:
                 self._prepare(connection, host, port)
             except _Lost as error:
@@ -273,16 +278,14 @@ class _Link:
 
 
 class _Connection:
-    """One connection: opened once, used, thrown away. The network runs in a thread of the client's."""
+    """One connection: opened once, used, thrown away. The network is served while something is waited for, by whoever
+    waits: a thread for it would take turns with ours for every message."""
 
-    def __init__(self, client: Any, session: dict[str, int]) -> None:
+    def __init__(self, client: Any, session: Mapping[str, int]) -> None:
         self.client = client
         self.lost: str | None = None
         self.is_resumed = False
-        self.most = 0
-        """Messages that wait here at most, if not 0; more wait in the network, also those a broker should not send."""
         self._session = session
-        self._changed = threading.Condition()
         self._answers: dict[int, list[Any]] = {}  # packet -> reason codes; 0 is the connection
         self._messages: deque[Received] = deque()
         self._is_taken_over = False
@@ -299,11 +302,12 @@ class _Connection:
         properties = Properties(PacketTypes.CONNECT)
         for name, value in self._session.items():
             setattr(properties, name, value)
+        self._start()
         try:
             self.client.connect(host, port, _KEEPALIVE_S, clean_start=not self._session, properties=properties)
         except OSError as error:
             raise _Lost(distrust(error) or error.strerror or type(error).__name__) from None
-        self.client.loop_start()
+        self._started()
         self.answer(0)
 
     def collect(self, topic: str) -> None:
@@ -312,20 +316,20 @@ class _Connection:
 
         bare = topic.split("/", 2)[2] if topic.startswith("$share/") else topic
 
+        @functools.lru_cache(1000)
+        def is_ours(name: str) -> bool:
+            return bool(topic_matches_sub(bare, name))
+
         def keep(_client: object, _userdata: object, message: Any) -> None:
+            mid, qos = message.mid, message.qos
             try:
-                is_ours = topic_matches_sub(bare, message.topic)
+                known = is_ours(message.topic)
             except UnicodeDecodeError:
-                is_ours = False
-            if not is_ours:
-                self.client.ack(message.mid, message.qos)
-                return
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self.lost is not None or not self.most or len(self._messages) < self.most
-                )
-                self._messages.append(Received(message.payload, (self, message.mid, message.qos, message.properties)))
-                self._changed.notify_all()
+                known = False
+            if known:
+                self._messages.append(Received(message.payload, (self, mid, qos, message.properties)))
+            else:
+                self.client.ack(mid, qos)
 
         self.client.on_message = keep
 
@@ -338,33 +342,30 @@ class _Connection:
             raise _Refused(f"the subscription gets {codes[0]}, not QoS 1")
 
     def settle(self) -> None:
-        """Ask something, so that all that was sent before, either way, has arrived."""
-        with self._changed:
-            self.most = 0
-            self._changed.notify_all()
+        """Ask something, so that all that was sent before, either way, has arrived; messages are not kept any more."""
+        self.client.on_message = None
         self.request(self.client.unsubscribe, _NOTHING)
 
     def take(self, most: int, until: float) -> list[Received]:
-        with self._changed:
-            self._changed.wait_for(lambda: self._messages or self.lost is not None, max(0.0, until - time.monotonic()))
-            self._check()
-            found = [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
-            self._changed.notify_all()
-            return found
+        self._serve_until(lambda: bool(self._messages), max(0.0, until - time.monotonic()), most)
+        self._check()
+        return [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
+
+    def acknowledge(self, tokens: Sequence[tuple[Any, int, int, Any]]) -> None:
+        if self.lost is None:
+            for _, mid, qos, _ in tokens:
+                self.client.ack(mid, qos)
+            self.client.loop_write()
 
     def has_messages(self) -> bool:
         """Whether messages wait here; if not, whether the broker had sent some before it answers."""
-        with self._changed:
-            waiting = bool(self._messages)
-        if not waiting:
+        if not self._messages:
             _, mid = self.client.unsubscribe(_NOTHING)
-            with self._changed:
-                self._changed.wait_for(lambda: self._messages or self.lost or mid in self._answers, _ANSWER_S)
-                self._check()
-                if not self._messages and self._answers.pop(mid, None) is None:
-                    raise _Lost("no answer")
-                waiting = bool(self._messages)
-        return waiting
+            self._serve_until(lambda: bool(self._messages) or mid in self._answers, _ANSWER_S, 1)
+            self._check()
+            if not self._messages and self._answers.pop(mid, None) is None:
+                raise _Lost("no answer")
+        return bool(self._messages)
 
     def retained(self, topic: str) -> bytes:
         """What the broker keeps for a topic; empty if nothing."""
@@ -392,12 +393,11 @@ class _Connection:
 
     def answer(self, mid: int) -> list[Any]:
         """Wait for the reason codes of a packet."""
-        with self._changed:
-            self._changed.wait_for(lambda: mid in self._answers or self.lost is not None, _ANSWER_S)
-            if mid not in self._answers:
-                self._check()
-                raise _Lost("no answer")
-            return self._answers.pop(mid)
+        self._serve_until(lambda: mid in self._answers, _ANSWER_S)
+        if mid not in self._answers:
+            self._check()
+            raise _Lost("no answer")
+        return self._answers.pop(mid)
 
     def expect(self, mid: int) -> None:
         """Wait until the broker has taken what was published."""
@@ -407,7 +407,43 @@ class _Connection:
 
     def close(self) -> None:
         self._lose("closed", False)
-        close_quietly(self.client.disconnect, self.client.loop_stop)
+        close_quietly(self.client.disconnect, self._stop)
+
+    def _start(self) -> None:
+        self.client.on_socket_register_write = lambda *_: None  # packets wait for us to write them
+
+    def _started(self) -> None:
+        pass
+
+    def _stop(self) -> None:
+        self.client.loop_write()
+
+    def _serve_until(self, is_so: Callable[[], bool], seconds: float, most: int = _MOST) -> None:
+        """Serve the network until something is so, the connection is lost, or the time is over."""
+        until = time.monotonic() + seconds
+        while not is_so() and self.lost is None:
+            self._serve(max(0.0, until - time.monotonic()), most)
+            if time.monotonic() >= until:
+                return
+
+    def _serve(self, seconds: float, most: int) -> None:
+        """Write what waits to be written, and read what is there, up to `most` messages; wait if nothing is."""
+        network = self.client.socket()
+        if network is None:
+            self._lose("the connection was closed", False)
+            return
+        self.client.loop_write()
+        is_there = bool(getattr(network, "pending", int)())  # TLS has read ahead
+        if not is_there:
+            poll = select.poll()
+            poll.register(network, select.POLLIN | (select.POLLOUT if self.client.want_write() else 0))
+            is_there = any(event & ~select.POLLOUT for _, event in poll.poll(1000 * seconds))
+        before = -1
+        while is_there and before < len(self._messages) < most:
+            before = len(self._messages)
+            self.client.loop_read()
+        self.client.loop_write()
+        self.client.loop_misc()
 
     def _check(self) -> None:
         if self._is_taken_over:
@@ -423,15 +459,42 @@ class _Connection:
             self._tell(0, [])
 
     def _tell(self, mid: int, codes: list[Any]) -> None:
+        self._answers[mid] = codes
+
+    def _lose(self, why: str, is_taken_over: bool) -> None:
+        self.lost = self.lost or why
+        self._is_taken_over = self._is_taken_over or is_taken_over
+        self._messages.clear()  # they come again
+
+
+class _Attended(_Connection):
+    """The network runs in a thread of the client's, so that the connection stays while nobody uses it."""
+
+    def __init__(self, client: Any, session: Mapping[str, int]) -> None:
+        self._changed = threading.Condition()
+        super().__init__(client, session)
+
+    def _start(self) -> None:
+        pass
+
+    def _started(self) -> None:
+        self.client.loop_start()
+
+    def _stop(self) -> None:
+        self.client.loop_stop()
+
+    def _serve_until(self, is_so: Callable[[], bool], seconds: float, most: int = _MOST) -> None:
         with self._changed:
-            self._answers[mid] = codes
+            self._changed.wait_for(lambda: is_so() or self.lost is not None, seconds)
+
+    def _tell(self, mid: int, codes: list[Any]) -> None:
+        with self._changed:
+            super()._tell(mid, codes)
             self._changed.notify_all()
 
     def _lose(self, why: str, is_taken_over: bool) -> None:
         with self._changed:
-            self.lost = self.lost or why
-            self._is_taken_over = self._is_taken_over or is_taken_over
-            self._messages.clear()  # they come again
+            super()._lose(why, is_taken_over)
             self._changed.notify_all()
 
 

@@ -432,7 +432,7 @@ def _mqtt_source(found: Checkup, address: Address, name: str) -> None:
         if not is_shared:  # a copy goes to each client: nothing is taken from the one that runs
             connection.subscribe(topic, retained=False)
 
-    _Link(address, PATIENCE_S, SourceError, "", {}, prepare).close()
+    _Link(address, PATIENCE_S, SourceError, prepare).close()
     said = "not tried: subscribing, which would take messages of a shared subscription" if is_shared else "with QoS 1"
     found.ok("source", f"{address.masked} answers and may be subscribed to, {said}; the client is {client_id!r}")
 
