@@ -263,6 +263,31 @@ def test_messages_from_before_an_exchange_are_not_taken(broker):
     source.close()
 
 
+def test_the_first_messages_of_a_member_are_taken_as_they_come(broker):
+    """They may come from the very call that brings the assignment: none is of a time before, none is read again."""
+
+    class Watched:
+        def __init__(self, consumer):
+            self.consumer, self.restarts = consumer, 0
+
+        def assign(self, partitions):
+            self.restarts += 1
+            self.consumer.assign(partitions)
+
+        def __getattr__(self, name):
+            return getattr(self.consumer, name)
+
+    topic = make_topic(broker)
+    sent = [b"%d" % i for i in range(40)]
+    send(broker, topic, sent)
+    source = source_of(broker, topic)
+    watched = source._consumer = Watched(source._consumer)
+    [found] = gather([source], lambda found: len(bodies_of(found[0])) >= len(sent))
+    assert sorted(bodies_of(found)) == sorted(sent)
+    assert watched.restarts == 0
+    source.close()
+
+
 @meanwhile
 def test_a_restart_of_a_named_instance_disturbs_nobody():
     real = os.environ.get("FCSTREAM_KAFKA")
