@@ -507,6 +507,20 @@ def test_lost_acknowledgements_are_redelivered(server, topic, tmp_path):
     proxy.close()
 
 
+def test_cut_while_acknowledgements_wait_to_be_written(server, topic):
+    proxy = Proxy(int(HOST.partition(":")[2]))
+    with contextlib.closing(queue(topic, host=proxy.host)) as opened:
+        server.publish(topic, [b"again"])
+        for _ in range(3):
+            [one] = opened.receive(10, 5)
+            opened._link.connection.client.ack(*one.token[1:3])
+            proxy.cut()
+            time.sleep(0.1)
+        [one] = opened.receive(10, 5)
+        opened.acknowledge([one])
+    proxy.close()
+
+
 def test_no_broker_for_longer_than_patience(server, topic):
     proxy = Proxy(int(HOST.partition(":")[2]))
     opened = queue(topic, "patience=0.5", host=proxy.host)

@@ -428,11 +428,11 @@ class _Connection:
 
     def _serve(self, seconds: float, most: int) -> None:
         """Write what waits to be written, and read what is there, up to `most` messages; wait if nothing is."""
+        self.client.loop_write()
         network = self.client.socket()
         if network is None:
             self._lose("the connection was closed", False)
             return
-        self.client.loop_write()
         is_there = bool(getattr(network, "pending", int)())  # TLS has read ahead
         if not is_there:
             poll = select.poll()
