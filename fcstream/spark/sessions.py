@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..config import SparkSection
+from ..connectors.retry import close_quietly
 from ..errors import ConfigError, FcstreamError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def spark_session(section: SparkSection, name: str, master: str | None = None) -
     try:
         yield session
     finally:
-        session.stop()
+        close_quietly(session.stop)  # Java may have been stopped with us
 
 
 def prepare(session: SparkSession, section: SparkSection) -> None:
