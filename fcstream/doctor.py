@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import glob
 import os
 import resource
 import shutil
@@ -133,6 +134,8 @@ def _source(found: Checkup, config: Config, job: Job) -> None:
         found.ok("source", "standard input; nothing was read")
     elif os.path.isfile(place) and os.access(place, os.R_OK):
         found.ok("source", f"{place} can be read")
+    elif os.path.isdir(place) or glob.glob(place):
+        found.warn("source", f"{place} is a folder or a pattern", "only `fcstream run --runner spark` reads those")
     else:
         found.problem("source", f"{place} cannot be read", "make it, or change its mode")
 

@@ -16,7 +16,7 @@ from .config import Config, Job, ServiceSection
 from .connectors import open_dead_letter, open_live, open_sink
 from .connectors.places import place
 from .connectors.retry import close_quietly
-from .errors import ConfigError
+from .errors import ConfigError, UnusablePlan
 from .keyed import KeyedEngine, open_engine
 from .live import Lead, Service, now_ms
 from .logs import about, logging_as
@@ -48,6 +48,25 @@ class Served(NamedTuple):
     again: Callable[[], Config] | None = None
 
 
+def look_at(streams: Sequence[Served]) -> list[list[str]]:
+    """The warnings of `plan` for every stream.
+
+    Raises
+    ------
+    UnusablePlan
+        A stream's windows would all but never release (`size_hint`).
+    """
+    found = []
+    for each in streams:
+        try:
+            found.append(doubts(each.config))
+        except UnusablePlan as error:
+            if len(streams) == 1:
+                raise
+            raise UnusablePlan(f"of stream {each.config.stream.name!r}: {error.message}", error.place) from None
+    return found
+
+
 def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] | None = None) -> list[Service]:
     """Run live configurations until SIGTERM or SIGINT; returns what they did. `make` makes their services (`build`).
 
@@ -59,13 +78,13 @@ def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] 
     BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch
         What trying again would not mend; of several streams when all have ended.
     UnusablePlan
-        A stream's windows would all but never release (`size_hint`): nothing is opened.
+        See `look_at`; nothing is opened.
     """
     names = [each.config.stream.name for each in streams]
     for i, name in enumerate(names):
         if name in names[:i]:
             raise ConfigError(f"must be another one for each configuration, {name!r} comes twice", "stream.name")
-    doubtful = [doubts(each.config) for each in streams]
+    warnings = look_at(streams)
     currents = [Current(each.config) for each in streams]
     services = [(make or build)(each.config, current) for each, current in zip(streams, currents, strict=True)]
     watched = [
@@ -107,7 +126,7 @@ def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] 
                 progress.show("; ".join(map(_line, watched)))
 
             with about(names[i]):
-                for text in doubtful[i]:
+                for text in warnings[i]:
                     LOG.warning("%s", text)
                 services[i].run(on_step)
                 progress.clear()

@@ -26,6 +26,7 @@ from fcstream.testing import SinkContract, SourceContract, sample_release
 confluent_kafka = pytest.importorskip("confluent_kafka")
 from confluent_kafka import Consumer, Producer, TopicPartition  # noqa: E402
 
+from fcstream.connectors import kafka as kafka_module  # noqa: E402
 from fcstream.connectors.kafka import KafkaSink, KafkaSource  # noqa: E402
 
 SECRET = "s3cretWord"
@@ -260,6 +261,21 @@ def test_messages_from_before_an_exchange_are_not_taken(broker):
     # Whoever polls must learn of it before messages of the new assignment are handed out: those would count as old.
     assert source.poll(10, 1.0) == []
     assert source._consumer.asked == 2
+    source.close()
+
+
+def test_what_comes_while_an_answer_is_waited_for_is_bounded(broker, monkeypatch):
+    topic = make_topic(broker)
+    sent = [b"%05d" % i for i in range(3000)]
+    send(broker, topic, sent)
+    source = source_of(broker, topic)
+    source._wait(lambda: source._is_assigned and source._held, "an assignment")
+    monkeypatch.setattr(kafka_module, "_MOST_HELD", 1000 * (300 + 5))
+    until = time.monotonic() + 1.5
+    source._wait(lambda: time.monotonic() > until, "nothing")
+    assert 1000 <= len(source._held) < 1100
+    [found] = gather([source], lambda found: len(bodies_of(found[0])) >= len(sent))
+    assert sorted(bodies_of(found)) == sent
     source.close()
 
 

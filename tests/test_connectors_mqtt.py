@@ -19,6 +19,7 @@ import pytest
 from helpers import service
 
 from fcstream.connectors import is_live, open_live, open_sink
+from fcstream.connectors import mqtt as module
 from fcstream.connectors.mqtt import MqttSink, MqttTopic
 from fcstream.connectors.spool import Spool, SpooledSource
 from fcstream.connectors.urls import parse
@@ -437,7 +438,7 @@ def test_messages_of_qos_0_wait_in_the_network(server, topic, tmp_path):
         server.publish(topic, [b"%d" % i for i in range(100)], qos=0)
         time.sleep(0.3)
         assert opened.pending()
-        assert 1 <= len(opened._link.connection._messages) <= 10
+        assert 1 <= len(opened._link.connection._messages) <= 11
         found = []
         while len(found) < 100 and (some := opened.receive(100, 1)):
             assert len(some) <= 11
@@ -507,6 +508,46 @@ def test_lost_acknowledgements_are_redelivered(server, topic, tmp_path):
     proxy.close()
 
 
+def test_a_connection_stays_while_messages_wait(server, topic, monkeypatch):
+    """A spool that is full takes nothing for hours: who asks must keep the connection, or all would come again."""
+    monkeypatch.setattr(module._Connection, "keepalive_s", 1)  # the broker waits for half as long again
+    with contextlib.closing(queue(topic)) as opened:
+        server.publish(topic, [b"%d" % i for i in range(5)])
+        found = opened.receive(1, 5)
+        connection, until = opened._link.connection, time.monotonic() + 4
+        while time.monotonic() < until:
+            assert opened.pending()
+            time.sleep(0.3)
+        while len(found) < 5:
+            found += opened.receive(1, 5)
+        opened.acknowledge(found)
+        assert opened._link.connection is connection
+        assert connection.lost is None
+    with contextlib.closing(queue(topic)) as opened:
+        assert opened.receive(10, 0.3) == []
+
+
+def test_what_waits_is_taken_at_once(server, topic):
+    with contextlib.closing(queue(topic)) as opened:
+        server.publish(topic, [b"%d" % i for i in range(200)])
+        time.sleep(0.3)
+        assert opened.pending()
+        found = opened.receive(1000, 5)
+        assert len(found) == 200
+        opened.acknowledge(found)
+
+
+def test_an_old_answer_is_not_taken_for_a_new_one(server, topic):
+    """Packets are numbered to 65535 and then from the beginning."""
+    with contextlib.closing(queue(topic)) as opened:
+        connection, asked = opened._link.connection, []
+        connection._answers.update((mid, []) for mid in range(1, 65536))
+        serve = connection._serve_until
+        connection._serve_until = lambda is_so, *rest: (asked.append(is_so()), serve(is_so, *rest))
+        assert not opened.pending()
+        assert asked == [False]
+
+
 def test_cut_while_acknowledgements_wait_to_be_written(server, topic):
     proxy = Proxy(int(HOST.partition(":")[2]))
     with contextlib.closing(queue(topic, host=proxy.host)) as opened:
@@ -562,9 +603,11 @@ def test_a_forgotten_session_is_told(broker, tmp_path, caplog):
         broker.stop()
         for path in (tmp_path / "broker").glob("*.db"):
             path.unlink()
-        broker.start()
+        starting = threading.Timer(0.5, broker.start)  # the first attempts fail
+        starting.start()
         with caplog.at_level(logging.WARNING):
             opened.receive(1, 0.1)
+        starting.join()
         assert "has forgotten the session" in caplog.text
 
 

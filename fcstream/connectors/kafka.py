@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("fcstream.connectors.kafka")
 _TAIL = 1000  # messages of each partition that are read back; releases that are under way together
+_MOST_HELD, _WEIGHT = 1 << 26, 300  # bytes of messages that wait while something else is waited for; of each beside it
 _REBALANCED = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
 
 
@@ -209,7 +210,10 @@ class KafkaSource:
         """Add the next messages to `got`; note ends, errors. What is held instead if partitions were exchanged."""
         generation = self._generation
         messages = self._consume(limit, timeout_s)
-        return got + list(filter(self._is_proper, messages)) if self._generation == generation else self._held
+        if self._generation != generation:
+            return self._held
+        got.extend(filter(self._is_proper, messages))
+        return got
 
     def _is_proper(self, message: Message) -> bool:
         """Else it is an event, and is noted."""
@@ -294,13 +298,25 @@ class KafkaSource:
         self._commit_error = error or next((each.error for each in partitions if each.error is not None), None)
 
     def _wait(self, is_done: Callable[[], bool], what: str) -> None:
-        """Serve the client until something is done; messages that come meanwhile are held."""
+        """Serve the client until something is done; messages that come meanwhile are held, up to a bound."""
         until = time.monotonic() + self._cluster.patience_s
-        while not is_done():
-            if time.monotonic() > until:
-                raise self._cluster.gone(Lost(what))
-            self._held = self._receive(self._held, 1, 0.02)
-            self._cluster.check()
+        size = 0
+        paused: list[TopicPartition] = []
+        try:
+            while not is_done():
+                if time.monotonic() > until:
+                    raise self._cluster.gone(Lost(what))
+                before = len(self._held)
+                self._held = self._receive(self._held, 1, 0.02)
+                size += sum(_WEIGHT + len(message) for message in self._held[before:])
+                if size > _MOST_HELD and not paused:
+                    paused = [self._cluster.kafka.TopicPartition(*partition) for partition in self._names]
+                    self._open.pause(paused)
+                self._cluster.check()
+        finally:
+            if paused:
+                with suppress(self._cluster.kafka.KafkaException):  # partitions that were taken away meanwhile
+                    self._open.resume(paused)
 
     def _known(self) -> dict[str, int]:
         """The positions that the group has committed for our partitions; -1 for none."""

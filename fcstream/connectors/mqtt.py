@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOG = logging.getLogger("fcstream.connectors.mqtt")
 _ANSWER_S = 10.0
-_KEEPALIVE_S = 60
+_KEEPALIVE_S, _PATIENT_S = 60, 240  # the second where the connection is served between other work only
 _TAKEN_OVER = 0x8E
 _NOTHING = "fcstream/nothing"  # a topic to ask about, for the sake of the answer
 _FIGHT, _FIGHT_S = 10, 10.0
@@ -63,7 +63,8 @@ class MqttTopic:
     Notes
     -----
     Retained messages are not read: they would come again with every connection. Messages of a topic that an earlier
-    configuration subscribed to are dropped.
+    configuration subscribed to are dropped. The client library ends the connection at a text that holds U+FEFF, in a
+    user property for instance: who may publish such a message can hold the stream up until it expires.
     """
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
@@ -204,7 +205,8 @@ class _Link:
         self._kind = kind or _Connection
         self._address, self._error, self._prepare = address, error, prepare
         self._client_id, self._session = client_id, session
-        self._times: deque[float] = deque(maxlen=_FIGHT)
+        self._times: deque[float] = deque(maxlen=_FIGHT)  # of connections that were made
+        self._is_known = False  # to the broker: it had a session of ours
         self._patience_s = address.take_number("patience", patience_s)
         self._tls = tls_context(address) if address.scheme == "mqtts" else None
         address.finish()
@@ -231,10 +233,9 @@ class _Link:
         return action(self.connection)
 
     def _connect(self) -> None:
-        known, again = self._session, self.connection is not None
+        known = self._session
         self.close()
-        self._times.append(time.monotonic())
-        if known and len(self._times) == _FIGHT and self._times[-1] < self._times[0] + _FIGHT_S:
+        if known and len(self._times) == _FIGHT and time.monotonic() < self._times[0] + _FIGHT_S:
             self._times.clear()
             raise _Refused("connections are lost again and again; does another process have the same `client_id`?")
         lost = _Lost("no host")
@@ -250,9 +251,10 @@ class _Link:
                 connection.close()
                 raise
             else:
-                if again and known and not connection.is_resumed:
+                if self._is_known and known and not connection.is_resumed:
                     LOG.warning("%s has forgotten the session: messages may have been lost", self._address.masked)
-                self.connection = connection
+                self._times.append(time.monotonic())
+                self.connection, self._is_known = connection, True
                 return
         raise lost
 
@@ -281,11 +283,15 @@ class _Connection:
     """One connection: opened once, used, thrown away. The network is served while something is waited for, by whoever
     waits: a thread for it would take turns with ours for every message."""
 
+    keepalive_s = _PATIENT_S
+
     def __init__(self, client: Any, session: Mapping[str, int]) -> None:
         self.client = client
         self.lost: str | None = None
         self.is_resumed = False
         self._session = session
+        # More than a broker sends ahead: what it answers lies behind those.
+        self._room = session.get("ReceiveMaximum", 65535) + 1
         self._answers: dict[int, list[Any]] = {}  # packet -> reason codes; 0 is the connection
         self._messages: deque[Received] = deque()
         self._is_taken_over = False
@@ -304,7 +310,7 @@ class _Connection:
             setattr(properties, name, value)
         self._start()
         try:
-            self.client.connect(host, port, _KEEPALIVE_S, clean_start=not self._session, properties=properties)
+            self.client.connect(host, port, self.keepalive_s, clean_start=not self._session, properties=properties)
         except OSError as error:
             raise _Lost(distrust(error) or error.strerror or type(error).__name__) from None
         self._started()
@@ -347,7 +353,9 @@ class _Connection:
         self.request(self.client.unsubscribe, _NOTHING)
 
     def take(self, most: int, until: float) -> list[Received]:
-        self._serve_until(lambda: bool(self._messages), max(0.0, until - time.monotonic()), most)
+        if self.lost is None:
+            self._serve(0.0, self._room)  # also if messages wait here: the connection must stay
+        self._serve_until(lambda: bool(self._messages), max(0.0, until - time.monotonic()), self._room)
         self._check()
         return [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
 
@@ -359,9 +367,12 @@ class _Connection:
 
     def has_messages(self) -> bool:
         """Whether messages wait here; if not, whether the broker had sent some before it answers."""
+        if self.lost is None:
+            self._serve(0.0, self._room)
         if not self._messages:
             _, mid = self.client.unsubscribe(_NOTHING)
-            self._serve_until(lambda: bool(self._messages) or mid in self._answers, _ANSWER_S, 1)
+            self._answers.pop(mid, None)  # of a packet of this number that nobody waited for to the end
+            self._serve_until(lambda: bool(self._messages) or mid in self._answers, _ANSWER_S, self._room)
             self._check()
             if not self._messages and self._answers.pop(mid, None) is None:
                 raise _Lost("no answer")
@@ -389,6 +400,7 @@ class _Connection:
         _, mid = ask(*args, **options)
         if mid is None:
             raise _Lost("not connected")
+        self._sent(mid)
         return self.answer(mid)
 
     def answer(self, mid: int) -> list[Any]:
@@ -403,6 +415,7 @@ class _Connection:
         """Wait until the broker has taken what was published."""
         for code in self.answer(mid):
             if code.is_failure:
+                self._lose("a message was refused", False)  # with the answers to those after it
                 raise _Refused(str(code))
 
     def close(self) -> None:
@@ -417,6 +430,11 @@ class _Connection:
 
     def _stop(self) -> None:
         self.client.loop_write()
+        if (network := self.client.socket()) is not None:
+            network.close()
+
+    def _sent(self, mid: int) -> None:
+        self._answers.pop(mid, None)  # as in `has_messages`
 
     def _serve_until(self, is_so: Callable[[], bool], seconds: float, most: int = _MOST) -> None:
         """Serve the network until something is so, the connection is lost, or the time is over."""
@@ -442,8 +460,8 @@ class _Connection:
         while is_there and before < len(self._messages) < most:
             before = len(self._messages)
             self.client.loop_read()
-        self.client.loop_write()
         self.client.loop_misc()
+        self.client.loop_write()
 
     def _check(self) -> None:
         if self._is_taken_over:
@@ -470,6 +488,8 @@ class _Connection:
 class _Attended(_Connection):
     """The network runs in a thread of the client's, so that the connection stays while nobody uses it."""
 
+    keepalive_s = _KEEPALIVE_S
+
     def __init__(self, client: Any, session: Mapping[str, int]) -> None:
         self._changed = threading.Condition()
         super().__init__(client, session)
@@ -482,6 +502,9 @@ class _Attended(_Connection):
 
     def _stop(self) -> None:
         self.client.loop_stop()
+
+    def _sent(self, mid: int) -> None:
+        pass  # the answer may be there already
 
     def _serve_until(self, is_so: Callable[[], bool], seconds: float, most: int = _MOST) -> None:
         with self._changed:

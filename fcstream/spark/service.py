@@ -23,7 +23,7 @@ from ..keyed import open_engine
 from ..live import Lead, Service, now_ms
 from ..payloads import decoder_for
 from ..reloading import Current
-from ..service import Letters, Served, serve
+from ..service import Letters, Served, look_at, serve
 from ..session import Publisher, Setting
 from .answers import Notes, take_rows
 from .pairs import splits, splitter
@@ -54,6 +54,7 @@ def serve_on_spark(streams: Sequence[Served], master: str | None = None) -> list
     need_pyspark()
     for each in streams:
         _check(each.config)
+    look_at(streams)  # before Java starts
     with spark_session(streams[0].config.spark, streams[0].config.stream.name, master) as session:
         return serve(streams, lambda config, current: build(session, config, current))
 
