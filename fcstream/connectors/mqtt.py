@@ -354,8 +354,8 @@ class _Connection:
 
     def take(self, most: int, until: float) -> list[Received]:
         if self.lost is None:
-            self._serve(0.0, self._room)  # also if messages wait here: the connection must stay
-        self._serve_until(lambda: bool(self._messages), max(0.0, until - time.monotonic()), self._room)
+            self._serve(0.0, most)  # also if messages wait here: the connection must stay
+        self._serve_until(lambda: bool(self._messages), max(0.0, until - time.monotonic()), most)
         self._check()
         return [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
 

@@ -25,8 +25,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -47,7 +46,6 @@ LEAST_BYTES = 1 << 20
 POLL_BYTES = 1 << 26
 """A poll stops gathering here; it exceeds it by one frame at most."""
 _ENDS_S, _STEP, _SERVE_S = 5.0, 4096, 5.0
-_MUCH = 1 << 18  # bytes: below, handing the work over costs more than the disk
 _LARGE = 2048  # bytes: below, one copy costs less than many pieces
 _MOST_PARTS = 1024  # that a system writes at once
 _ID_BYTES = 16
@@ -385,9 +383,7 @@ class SpooledSource:
         self._next = spool.position
         self._pulled = time.monotonic()
         self.duplicates = 0
-        self._held: list[Received] = []  # received, not in the spool yet, as it is full
-        self._ahead: list[Received] = []  # received while those before them were written
-        self._writer = ThreadPoolExecutor(1, "fcstream-spool")
+        self._held: list[Received] = []  # received, not in the spool yet
         self._identify: Callable[[Received], bytes | None] | None = getattr(queue, "delivery_id", None)
         self._is_current: Callable[[Received], bool] = getattr(queue, "is_current", lambda _: True)
 
@@ -411,7 +407,7 @@ class SpooledSource:
 
     def ends(self) -> dict[str, int]:
         until = time.monotonic() + _ENDS_S
-        while not self._spool.is_full and time.monotonic() < until and (self._ahead or self._queue.pending()):
+        while not self._spool.is_full and time.monotonic() < until and self._queue.pending():
             self._pull(_STEP, 0.1)
         return {"spool": self._spool.end}
 
@@ -429,23 +425,20 @@ class SpooledSource:
         self._next = self._spool.position
 
     def close(self) -> None:
-        close_quietly(self._queue.close, self._writer.shutdown, self._spool.close)
+        close_quietly(self._queue.close, self._spool.close)
 
     def _pull(self, max_messages: int, timeout_s: float) -> None:
         """Receive, put on disk, acknowledge."""
         self._pulled = time.monotonic()
         self._held = [received for received in self._held if self._is_current(received)]
         if not self._held:
-            ahead, self._ahead = self._ahead, []
-            self._held = [received for received in ahead if self._is_current(received)]
-        if not self._held:
             self._held = self._queue.receive(max_messages, timeout_s)
-        self._put(max_messages)
+        self._put()
         if self._held:
             self._queue.pending()  # keeps the connection alive
             time.sleep(timeout_s)
 
-    def _put(self, max_messages: int) -> None:
+    def _put(self) -> None:
         """Spool and acknowledge what is held, as far as there is room."""
         held, fresh, ids = self._held, list(range(len(self._held))), []
         if self._identify is not None:
@@ -453,23 +446,11 @@ class SpooledSource:
             ids = [_NO_ID if name is None else hashlib.blake2b(name, digest_size=_ID_BYTES).digest() for name in names]
             first = {identity: i for i, identity in reversed(list(enumerate(ids)))}
             fresh = [i for i in fresh if ids[i] == _NO_ID or (first[ids[i]] == i and not self._spool.knows(ids[i]))]
-        count = self._append([held[i].body for i in fresh], [ids[i] for i in fresh] if ids else [], max_messages)
+        count = self._spool.append([held[i].body for i in fresh], [ids[i] for i in fresh] if ids else ())
         done = len(held) if count == len(fresh) else fresh[count]
         self.duplicates += done - count
         self._held = held[done:]
         self._queue.acknowledge(held[:done])
-
-    def _append(self, bodies: list[bytes], ids: list[bytes], max_messages: int) -> int:
-        """`Spool.append`; while the disk writes much, the next messages are received."""
-        if self._ahead or sum(map(len, bodies)) < _MUCH:
-            return self._spool.append(bodies, ids)
-        writing = self._writer.submit(self._spool.append, bodies, ids)
-        try:
-            with suppress(SourceError):  # it is raised again when nothing is on its way to the disk
-                self._ahead = self._queue.receive(max_messages, 0.0)
-        finally:
-            wait([writing])
-        return writing.result()
 
 
 class _Broken(Exception):
