@@ -24,6 +24,12 @@ SECRET = b"s3cretBody"
 MIB = 1 << 20
 
 
+@pytest.fixture(autouse=True, params=[module._MUCH, 0], ids=["alone", "ahead"])
+def much(request, monkeypatch):
+    """Receiving and the disk one after the other, and at the same time."""
+    monkeypatch.setattr(module, "_MUCH", request.param)
+
+
 class Queue:
     """A broker's queue in memory: what was not acknowledged when a connection ended comes again."""
 
@@ -444,6 +450,24 @@ def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path, monkeypatch):
     source.close()
 
 
+def test_a_queue_that_fails_while_the_disk_writes(tmp_path):
+    """What was written counts once; the failure is told when it is in the way."""
+
+    class Failing(Queue):
+        def receive(self, max_messages, timeout_s):
+            if self.received and self.waiting:
+                raise SourceError("away")
+            return super().receive(max_messages, timeout_s)
+
+    queue = Failing([b"1", b"2", b"3"])
+    with contextlib.closing(SpooledSource(queue, Spool(tmp_path / "spool", MIB))) as source:
+        assert [bytes(body) for chunk in source.poll(2, 0.0) for body in chunk.bodies] == [b"1", b"2"]
+        assert queue.sent == []
+        with pytest.raises(SourceError, match="away"):
+            source.poll(2, 0.0)
+        assert source._spool.end == 2
+
+
 def test_a_queue_is_served_while_a_long_spool_is_read(tmp_path, monkeypatch):
     spool = Spool(tmp_path / "spool", MIB)
     for i in range(10):
@@ -576,7 +600,7 @@ def test_disk_full(tmp_path):
             with pytest.raises(SourceError, match="cannot be written: File too large"):
                 source.poll(10, 0)
         assert segments(tmp_path / "spool")[0].stat().st_size == size
-        assert len(queue.sent) == 10
+        assert len(queue.sent) == queue.received - 5 >= 10
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     found = drain(source)

@@ -25,7 +25,8 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -46,6 +47,7 @@ LEAST_BYTES = 1 << 20
 POLL_BYTES = 1 << 26
 """A poll stops gathering here; it exceeds it by one frame at most."""
 _ENDS_S, _STEP, _SERVE_S = 5.0, 4096, 5.0
+_MUCH = 1 << 20  # bytes: below, the disk is not worth a thread
 _LARGE = 2048  # bytes: below, one copy costs less than many pieces
 _MOST_PARTS = 1024  # that a system writes at once
 _ID_BYTES = 16
@@ -124,7 +126,9 @@ class Spool:
         """Whether a record with this identity came lately."""
         return identity in self._ids
 
-    def append(self, bodies: Sequence[bytes], ids: Sequence[bytes] = ()) -> int:
+    def append(
+        self, bodies: Sequence[bytes], ids: Sequence[bytes] = (), sync: Callable[[int], object] | None = None
+    ) -> int:
         """Put records on disk (one fsync) and say how many: less than all, from the front, if there is no room.
 
         Parameters
@@ -132,6 +136,8 @@ class Spool:
         bodies : sequence of bytes
         ids : sequence of bytes
             One identity of 16 bytes for each (zeros: none), or nothing.
+        sync : callable, optional
+            Puts a file on disk; `os.fsync` by default.
 
         Raises
         ------
@@ -157,7 +163,7 @@ class Spool:
         if count:
             rows = Rows(self.end, max(self._receipt_ms, self._clock()), list(bodies[:count]), list(ids[:count]))
             with self._telling("written"):
-                self._write(rows)
+                self._write(rows, sync)
         return count
 
     def read(self, number: int) -> Rows:
@@ -327,7 +333,7 @@ class Spool:
         self._fds["last"] = file
         self._sizes[self.end] = sum(map(len, parts))
 
-    def _write(self, rows: Rows) -> None:
+    def _write(self, rows: Rows, sync: Callable[[int], object] | None) -> None:
         parts = _frame(rows)
         size = sum(map(len, parts))
         last = next(reversed(self._sizes))
@@ -336,7 +342,7 @@ class Spool:
             last = self.end
         file, start = self._fds.get("last", -1), self._sizes[last]
         try:
-            _write_all(file, parts, start)
+            _write_all(file, parts, start, sync)
         except OSError:
             self._undo(lambda: os.ftruncate(file, start))
             raise
@@ -383,7 +389,9 @@ class SpooledSource:
         self._next = spool.position
         self._pulled = time.monotonic()
         self.duplicates = 0
-        self._held: list[Received] = []  # received, not in the spool yet
+        self._held: list[Received] = []  # received, not in the spool yet, as it is full
+        self._ahead: list[Received] = []  # received while those before them were put on disk
+        self._disk = ThreadPoolExecutor(1, "fcstream-spool")
         self._identify: Callable[[Received], bytes | None] | None = getattr(queue, "delivery_id", None)
         self._is_current: Callable[[Received], bool] = getattr(queue, "is_current", lambda _: True)
 
@@ -407,7 +415,7 @@ class SpooledSource:
 
     def ends(self) -> dict[str, int]:
         until = time.monotonic() + _ENDS_S
-        while not self._spool.is_full and time.monotonic() < until and self._queue.pending():
+        while not self._spool.is_full and time.monotonic() < until and (self._ahead or self._queue.pending()):
             self._pull(_STEP, 0.1)
         return {"spool": self._spool.end}
 
@@ -425,12 +433,15 @@ class SpooledSource:
         self._next = self._spool.position
 
     def close(self) -> None:
-        close_quietly(self._queue.close, self._spool.close)
+        close_quietly(self._queue.close, self._disk.shutdown, self._spool.close)
 
     def _pull(self, max_messages: int, timeout_s: float) -> None:
         """Receive, put on disk, acknowledge."""
         self._pulled = time.monotonic()
         self._held = [received for received in self._held if self._is_current(received)]
+        if not self._held:
+            ahead, self._ahead = self._ahead, []
+            self._held = [received for received in ahead if self._is_current(received)]
         if not self._held:
             self._held = self._queue.receive(max_messages, timeout_s)
         self._put()
@@ -446,11 +457,23 @@ class SpooledSource:
             ids = [_NO_ID if name is None else hashlib.blake2b(name, digest_size=_ID_BYTES).digest() for name in names]
             first = {identity: i for i, identity in reversed(list(enumerate(ids)))}
             fresh = [i for i in fresh if ids[i] == _NO_ID or (first[ids[i]] == i and not self._spool.knows(ids[i]))]
-        count = self._spool.append([held[i].body for i in fresh], [ids[i] for i in fresh] if ids else ())
+        bodies, ids = [held[i].body for i in fresh], [ids[i] for i in fresh] if ids else []
+        much = not self._ahead and sum(map(len, bodies)) > _MUCH
+        count = self._spool.append(bodies, ids, self._sync if much else None)
         done = len(held) if count == len(fresh) else fresh[count]
         self.duplicates += done - count
         self._held = held[done:]
         self._queue.acknowledge(held[:done])
+
+    def _sync(self, file: int) -> None:
+        """fsync, while the next messages are received: a thread waits for the disk, and does nothing else."""
+        syncing = self._disk.submit(os.fsync, file)
+        try:
+            with suppress(SourceError):  # raised again when nothing is on its way to the disk
+                self._ahead = self._queue.receive(_STEP, 0.0)
+        finally:
+            wait([syncing])
+        syncing.result()
 
 
 class _Broken(Exception):
@@ -515,7 +538,7 @@ def _sync(folder: Path) -> None:
         os.close(file)
 
 
-def _write_all(file: int, parts: Sequence[bytes], at: int) -> None:
+def _write_all(file: int, parts: Sequence[bytes], at: int, sync: Callable[[int], object] | None = None) -> None:
     for first in range(0, len(parts), _MOST_PARTS):
         left = [memoryview(part) for part in parts[first : first + _MOST_PARTS] if part]
         while left:
@@ -525,4 +548,4 @@ def _write_all(file: int, parts: Sequence[bytes], at: int) -> None:
                 done -= len(left.pop(0))
             if done:
                 left[0] = left[0][done:]
-    os.fsync(file)
+    (sync or os.fsync)(file)
