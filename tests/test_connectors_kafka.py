@@ -391,7 +391,7 @@ def test_brokers_that_are_not_there():
 
 def test_a_topic_that_is_not_there(broker):
     with pytest.raises(SourceError, match=r"has no such topic: create it, or correct `source.url`"):
-        source_of(broker, "fcstream-nobody-made-this", patience_s=1.0)
+        source_of(broker, "fcstream-nobody-made-this", patience_s=6.0)
 
 
 class Guard(threading.Thread):

@@ -11,18 +11,73 @@ then known to differ by less than 2**63.
 
 from __future__ import annotations
 
+import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from .lanes import IS_WIDE, LANES, WIDTH, add_bits, splat, sum_loop, vector_at
-
+LANES = 64
+_WIDTH = 8  # float64 in a vector; on narrower machines LLVM splits it
 # Vectors of lanes held at once, by the number of registers (AVX-512 or AVX2): against one point, and against some
 # points; two more numbers are kept for each sum.
-_ALONE = 8 if IS_WIDE else 2
-_POINTS, _TOGETHER = (4, 2) if IS_WIDE else (2, 1)
-_COLUMNS = 4 if IS_WIDE else 1
+_WIDE = llvm.get_host_cpu_features().get("avx512f", False)
+_ALONE = 8 if _WIDE else 2
+_POINTS, _TOGETHER = (4, 2) if _WIDE else (2, 1)
+_COLUMNS = 4 if _WIDE else 1
+
+
+def _splat(builder, value):  # type: ignore[no-untyped-def]
+    """A vector whose lanes all hold `value`."""
+    vector, i32 = ir.VectorType(ir.DoubleType(), _WIDTH), ir.IntType(32)
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, i32(0))
+    return builder.shuffle_vector(
+        one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(i32, _WIDTH), [0] * _WIDTH)
+    )
+
+
+def _vector_at(builder, address, offset):  # type: ignore[no-untyped-def]
+    """Pointer to the vector that starts `offset` numbers after an address."""
+    return builder.bitcast(builder.gep(address, [offset]), ir.VectorType(ir.DoubleType(), _WIDTH).as_pointer())
+
+
+def _add_bits(builder, word, bits, shift):  # type: ignore[no-untyped-def]
+    """A word with the bits of a vector put in from bit `shift` on."""
+    i64 = ir.IntType(64)
+    return builder.or_(word, builder.shl(builder.zext(builder.bitcast(bits, ir.IntType(_WIDTH)), i64), shift))
+
+
+def _sum_loop(builder, points_at, tile_at, dimension, vectors):  # type: ignore[no-untyped-def]
+    """Squared distances of some points from some vectors of lanes: sums[point][vector], kept in registers."""
+    i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
+    before = builder.block
+    loop, after = builder.append_basic_block("coordinates"), builder.append_basic_block("summed")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    c = builder.phi(i64)
+    c.add_incoming(i64(0), before)
+    sums = [[builder.phi(vector) for _ in range(vectors)] for _ in points_at]
+    base = builder.mul(c, i64(LANES))
+    lanes = []
+    for v in range(vectors):
+        lanes.append(builder.load(_vector_at(builder, tile_at, builder.add(base, i64(v * _WIDTH)))))
+        lanes[-1].align = 8
+    totals = []
+    for point_at, phis in zip(points_at, sums, strict=True):
+        x = _splat(builder, builder.load(builder.gep(point_at, [c])))
+        totals.append([])
+        for lane, phi in zip(lanes, phis, strict=True):
+            diff = builder.fsub(lane, x)
+            square = builder.fmul(diff, diff, flags=("contract",))
+            total = builder.fadd(phi, square, flags=("contract",))
+            phi.add_incoming(ir.Constant(vector, [0.0] * _WIDTH), before)
+            phi.add_incoming(total, loop)
+            totals[-1].append(total)
+    following = builder.add(c, i64(1))
+    c.add_incoming(following, loop)
+    builder.cbranch(builder.icmp_signed("<", following, dimension), loop, after)
+    builder.position_at_end(after)
+    return totals
 
 
 def _judge(builder, low, high, arguments):  # type: ignore[no-untyped-def]
@@ -31,10 +86,10 @@ def _judge(builder, low, high, arguments):  # type: ignore[no-untyped-def]
     Below 2**52 both sides are exact, above they are compared with a slack.
     """
     vector = low.type
-    p, q, eps = (splat(builder, argument) for argument in arguments)
+    p, q, eps = (_splat(builder, argument) for argument in arguments)
     left, right = builder.fmul(p, low), builder.fmul(q, high)
-    exact = builder.fcmp_ordered("<", right, ir.Constant(vector, [2.0**52] * WIDTH))
-    slack = builder.select(exact, ir.Constant(vector, [0.0] * WIDTH), builder.fmul(right, eps))
+    exact = builder.fcmp_ordered("<", right, ir.Constant(vector, [2.0**52] * _WIDTH))
+    slack = builder.select(exact, ir.Constant(vector, [0.0] * _WIDTH), builder.fmul(right, eps))
     fails = builder.fcmp_ordered(">=", left, builder.fadd(right, slack))
     return fails, builder.fcmp_ordered(">=", left, builder.fsub(right, slack))
 
@@ -66,7 +121,7 @@ def _nearest_points(points: int, vectors: int):  # type: ignore[no-untyped-def]
         signature = words(tuples, row, i, k, d, tiles, tile, start, distances, nearest, p, q, eps, radius2)
 
         def codegen(context, builder, signature, arguments):
-            i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), WIDTH)
+            i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
             data = {n: context.make_array(signature.args[n])(context, builder, arguments[n]).data for n in (0, 5, 8, 9)}
             row, i, k, d, tile, start = (arguments[n] for n in (1, 2, 3, 4, 6, 7))
             width = builder.mul(k, d)
@@ -74,8 +129,8 @@ def _nearest_points(points: int, vectors: int):  # type: ignore[no-untyped-def]
             points_at = [builder.gep(data[0], [builder.add(point_at, builder.mul(d, i64(n)))]) for n in range(points)]
 
             def cell(array, line, v):
-                lane = builder.add(start, i64(v * WIDTH))
-                return vector_at(builder, data[array], builder.add(builder.mul(line, i64(LANES)), lane))
+                lane = builder.add(start, i64(v * _WIDTH))
+                return _vector_at(builder, data[array], builder.add(builder.mul(line, i64(LANES)), lane))
 
             before = builder.block
             loop, after = builder.append_basic_block("partners"), builder.append_basic_block("ranked")
@@ -85,7 +140,7 @@ def _nearest_points(points: int, vectors: int):  # type: ignore[no-untyped-def]
             phis = [[(builder.phi(vector), builder.phi(vector)) for _ in range(vectors)] for _ in range(points)]
             lane_row = builder.add(builder.mul(tile, width), builder.mul(j, d))
             tile_at = builder.gep(data[5], [builder.add(builder.mul(lane_row, i64(LANES)), start)])
-            totals = sum_loop(builder, points_at, tile_at, d, vectors)
+            totals = _sum_loop(builder, points_at, tile_at, d, vectors)
             ranked = []
             for n in range(points):
                 line = builder.add(builder.mul(builder.add(i, i64(n)), k), j)
@@ -98,21 +153,21 @@ def _nearest_points(points: int, vectors: int):  # type: ignore[no-untyped-def]
             for n in range(points):
                 for v in range(vectors):
                     for phi, value in zip(phis[n][v], ranked[n][v], strict=True):
-                        phi.add_incoming(ir.Constant(vector, [float("inf")] * WIDTH), before)
+                        phi.add_incoming(ir.Constant(vector, [float("inf")] * _WIDTH), before)
                         phi.add_incoming(value, builder.block)
             builder.cbranch(builder.icmp_signed("<", following, k), loop, after)
             builder.position_at_end(after)
-            failed, doubted, beyond = i64(0), i64(0), splat(builder, arguments[13])
+            failed, doubted, beyond = i64(0), i64(0), _splat(builder, arguments[13])
             for n in range(points):
                 for v in range(vectors):
                     low, high = ranked[n][v]
                     builder.store(low, cell(9, builder.add(i, i64(n)), v)).align = 8
                     fails, doubts = _judge(builder, low, high, arguments[10:13])
                     fails = builder.or_(fails, builder.fcmp_ordered(">", low, beyond))
-                    shift = builder.add(start, i64(v * WIDTH))
+                    shift = builder.add(start, i64(v * _WIDTH))
                     failed, doubted = (
-                        add_bits(builder, failed, fails, shift),
-                        add_bits(builder, doubted, doubts, shift),
+                        _add_bits(builder, failed, fails, shift),
+                        _add_bits(builder, doubted, doubts, shift),
                     )
             return context.make_tuple(builder, signature.return_type, [failed, doubted])
 
@@ -132,13 +187,13 @@ def _nearest_partners(typing_context, distances, nearest, j, k, start, p, q, eps
     signature = words(distances, nearest, j, k, start, p, q, eps)
 
     def codegen(context, builder, signature, arguments):
-        i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), WIDTH)
+        i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
         data = [context.make_array(signature.args[n])(context, builder, arguments[n]).data for n in (0, 1)]
         j, k, start = arguments[2], arguments[3], arguments[4]
 
         def cell(array, line, v):
-            lane = builder.add(start, i64(v * WIDTH))
-            found = builder.load(vector_at(builder, data[array], builder.add(builder.mul(line, i64(LANES)), lane)))
+            lane = builder.add(start, i64(v * _WIDTH))
+            found = builder.load(_vector_at(builder, data[array], builder.add(builder.mul(line, i64(LANES)), lane)))
             found.align = 8
             return found
 
@@ -158,7 +213,7 @@ def _nearest_partners(typing_context, distances, nearest, j, k, start, p, q, eps
         i.add_incoming(following, loop)
         for v in range(_COLUMNS):
             for phi, value in zip(phis[v], ranked[v], strict=True):
-                phi.add_incoming(ir.Constant(vector, [float("inf")] * WIDTH), before)
+                phi.add_incoming(ir.Constant(vector, [float("inf")] * _WIDTH), before)
                 phi.add_incoming(value, loop)
         builder.cbranch(builder.icmp_signed("<", following, k), loop, after)
         builder.position_at_end(after)
@@ -166,8 +221,8 @@ def _nearest_partners(typing_context, distances, nearest, j, k, start, p, q, eps
         for v in range(_COLUMNS):
             low, high, best = ranked[v]
             bits = *_judge(builder, low, high, arguments[5:8]), builder.fcmp_ordered(">", low, best)
-            shift = builder.add(start, i64(v * WIDTH))
-            found = [add_bits(builder, word, some, shift) for word, some in zip(found, bits, strict=True)]
+            shift = builder.add(start, i64(v * _WIDTH))
+            found = [_add_bits(builder, word, some, shift) for word, some in zip(found, bits, strict=True)]
         return context.make_tuple(builder, signature.return_type, found)
 
     return signature, codegen
@@ -220,7 +275,7 @@ def _match_exactly(x, tile, lane, k, p, q, eps):
 @njit(cache=True, nogil=True)
 def _some(word, start, vectors):
     """Whether any of some vectors' lanes is wanted."""
-    return (word >> np.uint64(start)) << np.uint64(LANES - vectors * WIDTH) != 0
+    return (word >> np.uint64(start)) << np.uint64(LANES - vectors * _WIDTH) != 0
 
 
 @njit(cache=True, nogil=True)
@@ -233,13 +288,13 @@ def _match_lanes(tuples, row, tiles, tile, k, wanted, p, q, eps, radius2, distan
     d = tuples.shape[1] // k
     doubts, lonely = np.uint64(0), np.uint64(0)
     for i in range(k if k <= _POINTS else 1):  # the first point alone: most strangers end there
-        for start in range(0, LANES, _ALONE * WIDTH):
+        for start in range(0, LANES, _ALONE * _WIDTH):
             if _some(wanted, start, _ALONE):
                 fails, doubt = _nearest_alone(
                     tuples, row, i, k, d, tiles, tile, start, distances, nearest, p, q, eps, radius2
                 )
                 wanted, doubts = wanted & ~fails, doubts | doubt
-    for start in range(0, LANES, _TOGETHER * WIDTH):
+    for start in range(0, LANES, _TOGETHER * _WIDTH):
         i = 1 if k > _POINTS else k
         while i < k and _some(wanted, start, _TOGETHER):
             i = min(i, k - _POINTS)  # the last ones overlap the ones before
@@ -248,7 +303,7 @@ def _match_lanes(tuples, row, tiles, tile, k, wanted, p, q, eps, radius2, distan
             )
             wanted, doubts = wanted & ~fails, doubts | doubt
             i += _POINTS
-    for start in range(0, LANES, _COLUMNS * WIDTH):
+    for start in range(0, LANES, _COLUMNS * _WIDTH):
         j = 0
         while j < k and _some(wanted, start, _COLUMNS):
             fails, doubt, unreturned = _nearest_partners(distances, nearest, j, k, start, p, q, eps)

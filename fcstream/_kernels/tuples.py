@@ -18,19 +18,73 @@ from __future__ import annotations
 
 import math
 
+import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .lanes import IS_WIDE, LANES, WIDTH, add_bits, splat, sum_loop, vector_at
-
+LANES = 64
+_WIDTH = 8  # float64 in a vector; on narrower machines LLVM splits it
 _ROWS = 4
 # Vectors of lanes held at once, by the number of registers: 4 x 4 sums fill AVX-512, 4 x 1 AVX2.
-_VECTORS = 4 if IS_WIDE else 1
+_VECTORS = 4 if llvm.get_host_cpu_features().get("avx512f", False) else 1
 _SLACK = 1e-9  # relative; rounding stays below 1e-11 for d < 2**16
 UPPER, LOWER, OUTER, ROOM = 0, 1, 2, 3  # columns of bounds, see `number`
+
+
+def _splat(builder, value):  # type: ignore[no-untyped-def]
+    """A vector whose lanes all hold `value`."""
+    vector, i32 = ir.VectorType(ir.DoubleType(), _WIDTH), ir.IntType(32)
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, i32(0))
+    return builder.shuffle_vector(
+        one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(i32, _WIDTH), [0] * _WIDTH)
+    )
+
+
+def _vector_at(builder, address, offset):  # type: ignore[no-untyped-def]
+    """Pointer to the vector that starts `offset` numbers after an address."""
+    return builder.bitcast(builder.gep(address, [offset]), ir.VectorType(ir.DoubleType(), _WIDTH).as_pointer())
+
+
+def _add_bits(builder, word, bits, shift):  # type: ignore[no-untyped-def]
+    """A word with the bits of a vector put in from bit `shift` on."""
+    i64 = ir.IntType(64)
+    return builder.or_(word, builder.shl(builder.zext(builder.bitcast(bits, ir.IntType(_WIDTH)), i64), shift))
+
+
+def _sum_loop(builder, points_at, tile_at, dimension):  # type: ignore[no-untyped-def]
+    """Squared distances of some points from _VECTORS vectors of lanes: sums[point][vector], kept in registers."""
+    i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
+    before = builder.block
+    loop, after = builder.append_basic_block("coordinates"), builder.append_basic_block("summed")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    c = builder.phi(i64)
+    c.add_incoming(i64(0), before)
+    sums = [[builder.phi(vector) for _ in range(_VECTORS)] for _ in points_at]
+    base = builder.mul(c, i64(LANES))
+    lanes = []
+    for v in range(_VECTORS):
+        lanes.append(builder.load(_vector_at(builder, tile_at, builder.add(base, i64(v * _WIDTH)))))
+        lanes[-1].align = 8
+    totals = []
+    for point_at, phis in zip(points_at, sums, strict=True):
+        x = _splat(builder, builder.load(builder.gep(point_at, [c])))
+        totals.append([])
+        for lane, phi in zip(lanes, phis, strict=True):
+            diff = builder.fsub(lane, x)
+            square = builder.fmul(diff, diff, flags=("contract",))
+            total = builder.fadd(phi, square, flags=("contract",))
+            phi.add_incoming(ir.Constant(vector, [0.0] * _WIDTH), before)
+            phi.add_incoming(total, loop)
+            totals[-1].append(total)
+    following = builder.add(c, i64(1))
+    c.add_incoming(following, loop)
+    builder.cbranch(builder.icmp_signed("<", following, dimension), loop, after)
+    builder.position_at_end(after)
+    return totals
 
 
 def _within(rows: int):  # type: ignore[no-untyped-def]
@@ -59,13 +113,13 @@ def _within(rows: int):  # type: ignore[no-untyped-def]
                 builder.load(builder.gep(data[7], [builder.add(builder.mul(row, shape[7][1]), j)])) for row in chosen
             ]
             found = [i64(0)] * rows
-            for start in range(0, LANES, WIDTH * _VECTORS):
-                totals = sum_loop(builder, points_at, builder.gep(tile_at, [i64(start)]), d, _VECTORS)
+            for start in range(0, LANES, _WIDTH * _VECTORS):
+                totals = _sum_loop(builder, points_at, builder.gep(tile_at, [i64(start)]), d)
                 for r in range(rows):
-                    limit = splat(builder, limits[r])
+                    limit = _splat(builder, limits[r])
                     for v in range(_VECTORS):
                         bits = builder.fcmp_ordered("<=", totals[r][v], limit)
-                        found[r] = add_bits(builder, found[r], bits, i64(start + v * WIDTH))
+                        found[r] = _add_bits(builder, found[r], bits, i64(start + v * _WIDTH))
             for r in range(rows):
                 close_at = builder.gep(data[8], [chosen[r]])
                 builder.store(builder.and_(builder.load(close_at), found[r]), close_at)
@@ -87,11 +141,11 @@ def _lanes_that_are(comparison: str):  # type: ignore[no-untyped-def]
             i64 = ir.IntType(64)
             array = context.make_array(signature.args[0])(context, builder, arguments[0])
             row_at = builder.gep(array.data, [builder.mul(arguments[1], i64(LANES))])
-            limit, found = splat(builder, arguments[2]), i64(0)
-            for start in range(0, LANES, WIDTH):
-                lanes = builder.load(vector_at(builder, row_at, i64(start)))
+            limit, found = _splat(builder, arguments[2]), i64(0)
+            for start in range(0, LANES, _WIDTH):
+                lanes = builder.load(_vector_at(builder, row_at, i64(start)))
                 lanes.align = 8
-                found = add_bits(builder, found, builder.fcmp_ordered(comparison, lanes, limit), i64(start))
+                found = _add_bits(builder, found, builder.fcmp_ordered(comparison, lanes, limit), i64(start))
             return found
 
         return signature, codegen
