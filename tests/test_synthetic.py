@@ -409,19 +409,22 @@ def test_stages_that_never_started_go_back():
         mechanism.release(counter.view([0]), charge, Noise(SeededEntropy(0)))
 
 
-def printed(mechanism, rows, runs, seed, factor=None):
-    """Numbers that one window's release prints, many times."""
+def outcomes(mechanism, rows, runs, seed, drawn, weaker):
+    """What one window's release is, many times; the parameter of the noise of a kind goes through `weaker`."""
     counter = TableCounts(mechanism.codes)
     counter.add(0, rows.astype(float))
-    view, out = counter.view([0]), []
+    view = counter.view([0])
     for run in range(runs):
         noise = Noise(SeededEntropy(seed + run))
-        if factor is not None:
-            draw_ = noise.discrete_gaussian
-            noise.discrete_gaussian = lambda v, n, draw_=draw_: draw_(v * Fraction(factor) ** 2, n)
-        outcome = mechanism.release(view, charge_of(mechanism.loss), noise)
-        out.append([outcome.count, *outcome.parts["counts"], *(outcome.value.T @ outcome.parts["weights"])])
-    return np.array(out, float)
+        draw_ = getattr(noise, drawn)
+        setattr(noise, drawn, lambda scale, n, draw_=draw_: draw_(weaker(scale), n))
+        yield mechanism.release(view, charge_of(mechanism.loss), noise)
+
+
+def printed(mechanism, rows, runs, seed, factor=1):
+    """Numbers that one window's release prints, many times."""
+    found = outcomes(mechanism, rows, runs, seed, "discrete_gaussian", lambda v: v * Fraction(factor) ** 2)
+    return np.array([[o.count, *o.parts["counts"], *(o.value.T @ o.parts["weights"])] for o in found], float)
 
 
 def test_the_whole_release_stays_below_its_claim_and_weak_noise_is_caught(monkeypatch):
@@ -437,20 +440,12 @@ def test_the_whole_release_stays_below_its_claim_and_weak_noise_is_caught(monkey
     assert epsilon_lower_bound(*weak, delta) > claim
 
 
-def columns_of(mechanism, rows, runs, seed, factor=None):
+def columns_of(mechanism, rows, runs, seed, factor=1):
     """`printed`, whatever number of cells there are: how many records all of them, and the fullest two, hold."""
-    counter = TableCounts(mechanism.codes)
-    counter.add(0, rows.astype(float))
-    view, out = counter.view([0]), []
-    for run in range(runs):
-        noise = Noise(SeededEntropy(seed + run))
-        if factor is not None:
-            draw_ = noise.discrete_laplace
-            noise.discrete_laplace = lambda scale, n, draw_=draw_: draw_(scale * Fraction(factor), n)
-        outcome = mechanism.release(view, charge_of(mechanism.loss), noise)
-        counts = sorted(outcome.parts["counts"])
-        shares = outcome.value.T @ outcome.parts["weights"]
-        out.append([outcome.count, sum(counts), *counts[-2:], len(counts), *shares])
+    out = []
+    for one in outcomes(mechanism, rows, runs, seed, "discrete_laplace", lambda scale: scale * Fraction(factor)):
+        counts, shares = sorted(one.parts["counts"]), one.value.T @ one.parts["weights"]
+        out.append([one.count, sum(counts), *counts[-2:], len(counts), *shares])
     return np.array(out, float)
 
 
