@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import importlib.metadata
 import json
 import os
@@ -114,6 +115,7 @@ def read_bare(broker: Broker, case: str, n: int) -> None:
     record = msgspec.defstruct("R", [("ts_ms", float), *((f"f{k}", float) for k in range(D))], gc=False)
     decode = msgspec.json.Decoder(record).decode
     clock = Clock(n)
+    gc.freeze()  # as ours
     for bodies in broker.bare(f"bare-{time.time_ns()}"):
         if case == "json":
             list(map(decode, bodies))
@@ -124,6 +126,7 @@ def read_bare(broker: Broker, case: str, n: int) -> None:
 
 
 def read_source(broker: Broker, case: str, n: int) -> None:
+    from fcstream.collector import set_aside
     from fcstream.config import Config, Job
     from fcstream.payloads import decoder_for
     from fcstream.session import POLL_MESSAGES
@@ -131,7 +134,7 @@ def read_source(broker: Broker, case: str, n: int) -> None:
     d, form = (D, "json") if case == "json" else (WIDE, "floats")
     decoder = decoder_for(form, Job.of(Config.from_mapping(config(d))).schema)
     clock, commit_at = Clock(n), time.monotonic() + 1
-    with opened(broker) as source:
+    with set_aside(), opened(broker) as source:  # as in the service
         more = True
         while more:
             chunks = source.poll(POLL_MESSAGES, 1.0)

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .collector import set_aside
 from .connectors.base import KeepingSource
 from .connectors.retry import close_quietly, pauses
 from .errors import (
@@ -120,6 +121,7 @@ class Service:
         """Finish the step under way, commit, and go on in a new session: with what `open_...` make then."""
         self._setting.ending.set()
 
+    @set_aside()
     def run(self, on_step: Callable[[Service], object] | None = None) -> None:
         """Serve until `stop`, or until a schedule with an end is answered whole."""
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
+from .collector import set_aside
 from .engine import Engine
 from .errors import ConfigError, LedgerMismatch
 
@@ -107,6 +107,7 @@ class Progress:
             self._out.flush()
 
 
+@set_aside()
 def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: Progress | None = None) -> Summary:
     """Run one job to the end of its source.
 
@@ -124,8 +125,6 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
     progress = progress or Progress()
     started = time.perf_counter()
     summary = Summary()
-    # The compiler's object graph is large and stays: the collector need not walk it again and again while records pass.
-    gc.freeze()
     try:
         if engine.job.clock != "eof":
             raise ConfigError(
@@ -147,7 +146,6 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
         summary.rejected, summary.replayed = engine.rejected, engine.replayed
         summary.spent, summary.guarantee = str(engine.spent), str(engine.guarantee)
     finally:
-        gc.unfreeze()
         progress.clear()
         engine.abort()
     summary.seconds = time.perf_counter() - started

@@ -34,7 +34,7 @@ ROWS = [
     ["friends", "synthetic"],
     ["tiles", "pool"],
     ["noise", "lattice", "records", "zcdp"],
-    ["placeholders"],
+    ["placeholders", "collector"],
     ["errors", "_kernels"],
 ]
 # Inside a package, files may use each other in this order only.

@@ -92,8 +92,8 @@ class MqttTopic:
 
     def delivery_id(self, received: Received) -> bytes | None:
         """What a message keeps when it is delivered again; None if it has nothing."""
-        found = getattr(received.token[3], "UserProperty", []) if self._identity else []
-        return next((value.encode() for name, value in found if name == self._identity and value), None)
+        found: bytes | None = received.token[3]
+        return found
 
     def is_current(self, received: Received) -> bool:
         """Whether the connection that it came by is still the one."""
@@ -107,7 +107,7 @@ class MqttTopic:
 
     def _subscribe(self, connection: _Connection, host: str, port: int) -> None:
         # Messages come with the connection. Until the subscription is confirmed, nobody takes them.
-        connection.collect(self._filter)
+        connection.collect(self._filter, self._identity)
         connection.open(host, port)
         connection.subscribe(self._filter, retained=False)
 
@@ -316,8 +316,9 @@ class _Connection:
         self._started()
         self.answer(0)
 
-    def collect(self, topic: str) -> None:
-        """Keep the messages of a filter for `take`; to be called before `open`."""
+    def collect(self, topic: str, identity: str) -> None:
+        """Keep the messages of a filter for `take`, each with the user property that names it, if that has a name; to
+        be called before `open`."""
         from paho.mqtt.client import topic_matches_sub
 
         bare = topic.split("/", 2)[2] if topic.startswith("$share/") else topic
@@ -326,6 +327,10 @@ class _Connection:
         def is_ours(name: str) -> bool:
             return bool(topic_matches_sub(bare, name))
 
+        def named(properties: Any) -> bytes | None:
+            found = getattr(properties, "UserProperty", [])
+            return next((value.encode() for name, value in found if name == identity and value), None)
+
         def keep(_client: object, _userdata: object, message: Any) -> None:
             mid, qos = message.mid, message.qos
             try:
@@ -333,7 +338,8 @@ class _Connection:
             except UnicodeDecodeError:
                 known = False
             if known:
-                self._messages.append(Received(message.payload, (self, mid, qos, message.properties)))
+                name = named(message.properties) if identity else None
+                self._messages.append(Received(message.payload, (self, mid, qos, name)))
             else:
                 self.client.ack(mid, qos)
 
@@ -359,7 +365,7 @@ class _Connection:
         self._check()
         return [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
 
-    def acknowledge(self, tokens: Sequence[tuple[Any, int, int, Any]]) -> None:
+    def acknowledge(self, tokens: Sequence[tuple[Any, int, int, bytes | None]]) -> None:
         if self.lost is None:
             for _, mid, qos, _ in tokens:
                 self.client.ack(mid, qos)

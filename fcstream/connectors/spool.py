@@ -24,7 +24,7 @@ import re
 import struct
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from itertools import accumulate, pairwise
@@ -49,7 +49,7 @@ POLL_BYTES = 1 << 26
 _ENDS_S, _STEP, _SERVE_S = 5.0, 4096, 5.0
 _MUCH = 1 << 20  # bytes: below, the disk is not worth a thread
 _LARGE = 2048  # bytes: below, one copy costs less than many pieces
-_MOST_PARTS = 1024  # that a system writes at once
+_PIECE, _MOST_PARTS = 1 << 18, 1000  # bytes that a processor's cache holds; parts that a system writes at once
 _ID_BYTES = 16
 _NO_ID = bytes(_ID_BYTES)
 _MAGIC, _FRAME, _CRC = b"fcs1", struct.Struct("<4sQIIqQ"), struct.Struct("<I")
@@ -191,7 +191,7 @@ class Spool:
             return
         text, path = b"%d" % number, self.folder / "position"
         with self._telling("written"):
-            os.close(_new_file(path.with_suffix(".new"), [b"%s %08x\n" % (text, zlib.crc32(text))]))
+            os.close(_new_file(path.with_suffix(".new"), [[b"%s %08x\n" % (text, zlib.crc32(text))]]))
             os.rename(path.with_suffix(".new"), path)
             os.fsync(self._fds["folder"])
             self.position = number
@@ -321,9 +321,9 @@ class Spool:
 
     def _start(self) -> None:
         """Begin a segment; it carries what must outlive those before it: the receipt time and the ids."""
-        path, parts = self._path(self.end), _frame(Rows(self.end, self._receipt_ms, [], list(self._ids)))
+        path, rows = self._path(self.end), Rows(self.end, self._receipt_ms, [], list(self._ids))
         try:
-            file = _new_file(path, parts)
+            file = _new_file(path, _frame(rows))
             os.fsync(self._fds["folder"])
         except OSError:
             self._undo(lambda: path.unlink(missing_ok=True))
@@ -331,18 +331,17 @@ class Spool:
         if "last" in self._fds:
             os.close(self._fds["last"])
         self._fds["last"] = file
-        self._sizes[self.end] = sum(map(len, parts))
+        self._sizes[self.end] = _frame_size(rows)
 
     def _write(self, rows: Rows, sync: Callable[[int], object] | None) -> None:
-        parts = _frame(rows)
-        size = sum(map(len, parts))
+        size = _frame_size(rows)
         last = next(reversed(self._sizes))
         if self.end > last and self._sizes[last] + size > self._segment_bytes:
             self._start()
             last = self.end
         file, start = self._fds.get("last", -1), self._sizes[last]
         try:
-            _write_all(file, parts, start, sync)
+            _write_all(file, _frame(rows), start, sync)
         except OSError:
             self._undo(lambda: os.ftruncate(file, start))
             raise
@@ -483,16 +482,31 @@ class _Broken(Exception):
         self.torn = torn
 
 
-def _frame(rows: Rows) -> list[bytes]:
-    """Its parts; large bodies are among them as they are, not copied."""
+def _frame(rows: Rows) -> Iterator[list[bytes]]:
+    """Its parts, in pieces that a processor's cache keeps from checksum to write; large bodies are among them as they
+    are, not copied."""
     lengths = np.fromiter(map(len, rows.bodies), "<u4", len(rows.bodies))
-    payload = [b"".join([lengths.tobytes(), *rows.ids])]
-    payload += rows.bodies if len(lengths) and lengths.mean() > _LARGE else [b"".join(rows.bodies)]
-    head = _FRAME.pack(_MAGIC, rows.first, len(rows.bodies), len(rows.ids), rows.receipt_ms, sum(map(len, payload)))
-    crc = 0
-    for part in payload:
-        crc = zlib.crc32(part, crc)
-    return [head, _CRC.pack(zlib.crc32(head)), *payload, _CRC.pack(crc), _END]
+    start = b"".join([lengths.tobytes(), *rows.ids])
+    bodies = rows.bodies if len(lengths) and lengths.mean() > _LARGE else [b"".join(rows.bodies)]
+    count, named, size = len(rows.bodies), len(rows.ids), _payload_size(rows)
+    head = _FRAME.pack(_MAGIC, rows.first, count, named, rows.receipt_ms, size)
+    piece, crc = [head, _CRC.pack(zlib.crc32(head)), start], zlib.crc32(start)
+    size = len(start)
+    for body in bodies:
+        if size + len(body) > _PIECE or len(piece) > _MOST_PARTS:
+            yield piece
+            piece, size = [], 0
+        piece.append(body)
+        crc, size = zlib.crc32(body, crc), size + len(body)
+    yield [*piece, _CRC.pack(crc), _END]
+
+
+def _payload_size(rows: Rows) -> int:
+    return 4 * len(rows.bodies) + _ID_BYTES * len(rows.ids) + sum(map(len, rows.bodies))
+
+
+def _frame_size(rows: Rows) -> int:
+    return _HEAD + _payload_size(rows) + _TAIL
 
 
 def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, Rows]:
@@ -520,10 +534,10 @@ def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, Rows]:
     return first + count, Rows(first, receipt_ms, [payload[i:j] for i, j in pairwise(bounds.tolist())], ids)
 
 
-def _new_file(path: Path, parts: Sequence[bytes]) -> int:
+def _new_file(path: Path, pieces: Iterable[list[bytes]]) -> int:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        _write_all(file, parts, 0)
+        _write_all(file, pieces, 0)
     except OSError:
         os.close(file)
         raise
@@ -538,9 +552,9 @@ def _sync(folder: Path) -> None:
         os.close(file)
 
 
-def _write_all(file: int, parts: Sequence[bytes], at: int, sync: Callable[[int], object] | None = None) -> None:
-    for first in range(0, len(parts), _MOST_PARTS):
-        left = [memoryview(part) for part in parts[first : first + _MOST_PARTS] if part]
+def _write_all(file: int, pieces: Iterable[list[bytes]], at: int, sync: Callable[[int], object] | None = None) -> None:
+    for piece in pieces:
+        left = [memoryview(part) for part in piece if part]
         while left:
             done = os.pwritev(file, left, at)
             at += done
