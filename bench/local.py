@@ -386,8 +386,9 @@ BEHIND = 20_000
 
 def _gateway(url: str, ready: Event, stop: Event, used: Queue) -> None:
     """The devices, in a process of their own, as they would be."""
+    from fcstream.collector import set_aside
     from fcstream.local import Component, FileJournal, LocalBudget, LocalFilter
-    from fcstream.local.gateway import Gateway, settle
+    from fcstream.local.gateway import Gateway
     from fcstream.local.mqtt import MqttGateway
 
     places = np.random.default_rng(1).normal(500, 150, (BEHIND, 2)).tolist()
@@ -397,12 +398,12 @@ def _gateway(url: str, ready: Event, stop: Event, used: Queue) -> None:
             LocalFilter(budget, {"place": Component(PLACE, place)}, journal, name=str(i))
             for i, place in enumerate(places)
         ]
-        settle()  # as `fcstream local device` does
-        gateway = MqttGateway(url, "g", Gateway(devices))
-        started = time.process_time()
-        ready.set()
-        gateway.wait(stop)
-        gateway.close()
+        with set_aside():  # as `fcstream local device` does
+            gateway = MqttGateway(url, "g", Gateway(devices))
+            started = time.process_time()
+            ready.set()
+            gateway.wait(stop)
+            gateway.close()
         used.put(time.process_time() - started)
         journal.close()
 

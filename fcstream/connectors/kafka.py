@@ -26,9 +26,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -42,7 +43,6 @@ from .urls import Address
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-    from numpy.typing import NDArray
 
 LOG = logging.getLogger("fcstream.connectors.kafka")
 _TAIL = 1000  # messages of each partition that are read back; releases that are under way together
@@ -89,6 +89,7 @@ class KafkaSource:
             "max.poll.interval.ms": max(session_ms, int(1000 * address.take_number("max_poll_s", 300.0))),
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "enable.auto.offset.store": False,  # what is committed is named
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
             "partition.assignment.strategy": "range,roundrobin",
@@ -236,14 +237,15 @@ class KafkaSource:
         """Messages by partition; events are noted. This is the path that must be quick: one call into C per message and
         attribute."""
         kind = self._message
-        stamped = _numbers(map(kind.timestamp, messages), len(messages))
-        if not stamped[::2].all():  # events have no stamp, as messages of an old format have none
+        stamped = list(map(kind.timestamp, messages))
+        if 0 in map(itemgetter(0), stamped):  # events have no stamp, as messages of an old format have none
             messages = list(filter(self._is_proper, messages))
             if not messages:
                 return []
-            stamped = _numbers(map(kind.timestamp, messages), len(messages))
-        self._tell_kind(set(np.unique(stamped[::2]).tolist()))
-        n, stamps = len(messages), stamped[1::2].copy()
+            stamped = list(map(kind.timestamp, messages))
+        self._tell_kind(set(map(itemgetter(0), stamped)))
+        n = len(messages)
+        stamps = np.fromiter(map(itemgetter(1), stamped), np.int64, n)
         keys = np.fromiter(map(kind.partition, messages), np.int64, n)
         if len(self._ranks) > 1:
             topics = map(self._ranks.__getitem__, map(kind.topic, messages))
@@ -338,10 +340,6 @@ class KafkaSource:
         if error is not None:
             raise self._cluster.sorted(error)
         self._committed |= {self._names[each.topic, each.partition]: each.offset for each in ahead}
-
-
-def _numbers(pairs: Iterable[tuple[int, int]], n: int) -> NDArray[np.int64]:
-    return np.fromiter(chain.from_iterable(pairs), np.int64, 2 * n)
 
 
 class KafkaSink:

@@ -5,7 +5,6 @@ A message asks many devices one question, each for its own price; the reply list
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,15 +23,6 @@ if TYPE_CHECKING:
 LARGEST = 2**24
 """Bytes of one message."""
 _PRICES = ("rho_nano", "epsilon_nano")
-
-
-def settle() -> None:
-    """For a process that holds devices and does nothing else: look for garbage seldom, and never among the devices.
-
-    They stay to the end, and answers leave next to no cycles behind: the search would take a third of the time.
-    """
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
 
 
 class Gateway:

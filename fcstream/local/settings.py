@@ -302,7 +302,8 @@ def open_devices(settings: Settings) -> tuple[list[LocalFilter], Journal]:
 
 def serve(settings: Settings, told: Callable[[str], None]) -> None:
     """Answer for the devices until SIGTERM or SIGINT."""
-    from .gateway import Gateway, settle
+    from ..collector import set_aside
+    from .gateway import Gateway
     from .mqtt import MqttGateway
     from .web import serve as serve_http
 
@@ -311,8 +312,8 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
     if scheme not in ("mqtt", "mqtts", "http"):
         raise ConfigError("must be mqtt://HOST/PREFIX, mqtts:// or http://HOST:PORT", "devices.listen")
     held, journal = open_devices(settings)
-    settle()
     with ExitStack() as stack:
+        stack.enter_context(set_aside())
         stack.callback(journal.close)
         gateway = Gateway(held)
         if scheme == "http":
