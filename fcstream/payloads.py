@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .decoders import LineDecoder, Objects
 from .errors import ConfigError
 from .records import (
     MAX_TIME_MS,
     Batch,
-    LineDecoder,
-    Objects,
     Refused,
     Rejection,
     Schema,

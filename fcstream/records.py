@@ -5,20 +5,15 @@ Nothing here, and nothing that leaves here, quotes a record's content.
 
 from __future__ import annotations
 
-import csv
-import json
 import math
-import operator
-import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import chain, starmap
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import ConfigError, SourceError
+from .errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +37,6 @@ REASONS = (
 MAX_TIME_MS = 2**53
 LONGEST_LABEL = 1024
 """Characters (bytes, if it comes as such): ids are kept until their window closes."""
-_LONGEST_DIAGNOSIS = 2**16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -291,7 +285,7 @@ def batch_from_rows(
                 numbers.append(parse_number(value))
             texts_of = []
             for name in schema.labels:
-                texts_of.append(parse_label(row.get(name), _bad_label(schema, name)))
+                texts_of.append(parse_label(row.get(name), bad_label(schema, name)))
         except Refused as refused:
             rejections.append(Rejection(refused.reason, position, name))
             continue
@@ -308,7 +302,8 @@ def batch_from_rows(
     return schema.labeled(batch, [as_objects([row[k] for row in labels]) for k in range(len(schema.labels))])
 
 
-def _bad_label(schema: Schema, name: str) -> str:
+def bad_label(schema: Schema, name: str) -> str:
+    """The reason for which a label of this name is refused."""
     return "bad_user" if name == schema.user else "unknown_key"
 
 
@@ -359,262 +354,3 @@ def merge(first: Batch, second: Batch) -> Batch:
         None if first.users is None or second.users is None else np.concatenate([first.users, second.users])[order],
         None if first.keys is None or second.keys is None else np.concatenate([first.keys, second.keys])[order],
     )
-
-
-class LineDecoder(Protocol):
-    """Turns blocks of complete lines into batches. One line is one record, whatever it holds, so that no line can
-    swallow or split another."""
-
-    def decode(self, lines: list[bytes], first_position: int) -> Batch: ...
-
-
-class Objects:
-    """Decoder of one object (JSON, or MessagePack) per record.
-
-    A type made for the schema decides what is a record; only the reason of a refusal is looked up in another way. A
-    blank line is no record, and no fault either; a blank message is one.
-    """
-
-    def __init__(self, schema: Schema, codec: str = "json", *, are_messages: bool = False) -> None:
-        import msgspec
-
-        self._schema = schema
-        self._skips_blank = not are_messages
-        self._parse: Callable[[bytes], Any] = json.loads if codec == "json" else msgspec.msgpack.Decoder().decode
-        decoder: Any = msgspec.json.Decoder if codec == "json" else msgspec.msgpack.Decoder
-        time_type: Any = str if schema.time_unit == "iso8601" else float
-        self._names = ["time", *(f"f{k}" for k in range(len(schema.features)))]
-        self._fields: tuple[str, ...] = (schema.time, *schema.features)
-        types: list[tuple[str, Any]] = [
-            (name, bool | int | float | str if field in schema.levels else float)
-            for name, field in zip(self._names[1:], schema.features, strict=True)
-        ]
-        for k, name in enumerate(schema.labels):
-            self._names.append(f"label{k}")
-            self._fields += (name,)
-            types.append((f"label{k}", str | int))
-        rename = dict(zip(self._names, self._fields, strict=True))
-        whole = msgspec.defstruct("Whole", [("time", time_type), *types], rename=rename, gc=False)
-        record = msgspec.defstruct(
-            "Record",
-            [("time", time_type | None, None), *((name, kind | None, None) for name, kind in types)],
-            rename=rename,
-            gc=False,
-        )
-        # What the first takes the second takes as well, with the same values, a little slower.
-        self._decode_whole = decoder(whole).decode
-        self._decode = decoder(record).decode
-        self._as_tuple = msgspec.structs.astuple
-        self._is_plain = not (schema.labels or schema.levels) and schema.time_unit != "iso8601"  # all of it numbers
-        self._pack = struct.Struct(f"{len(self._names)}d").pack
-        self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-        self._getters = [operator.attrgetter(name) for name in self._names]
-
-    def decode(self, lines: list[bytes], first_position: int) -> Batch:
-        """Lines without their ends, the first of which has `first_position`."""
-        positions = np.arange(first_position, first_position + len(lines))
-        try:
-            if self._is_plain:
-                table = self._table(lines)
-                return self._batch(table[0], list(table[1:]), [], lines, positions)
-            records: list[Any] = list(map(self._decode_whole, lines))
-        except self._errors:
-            try:
-                records = list(map(self._decode, lines))
-            except self._errors:
-                return self._careful(lines, positions.tolist())
-        times, columns = self._columns(records)
-        labels = [
-            as_objects([str(name) if type(name) is int else name for name in map(get, records)])
-            for get in self._getters[1 + len(columns) :]
-        ]
-        return self._batch(times, columns, labels, lines, positions)
-
-    def _batch(
-        self,
-        times: Iterable[Any],
-        columns: Sequence[NDArray[np.float64]],
-        labels: Sequence[NDArray[np.object_]],
-        lines: list[bytes],
-        positions: NDArray[np.int64],
-    ) -> Batch:
-        stamps = _stamps(times, len(lines), self._schema)
-        batch, odd = batch_from_columns(stamps, columns, positions, self._schema, labels)
-        if len(odd) == 0:
-            return batch
-        return merge(batch, self._careful([lines[i] for i in odd], positions[odd].tolist()))
-
-    def _table(self, lines: list[bytes]) -> NDArray[np.float64]:
-        """Times and features of whole records, (1 + d, n); each is gone before the next one is made, which is quick."""
-        rows = map(self._as_tuple, map(self._decode_whole, lines))
-        return np.frombuffer(b"".join(starmap(self._pack, rows))).reshape(len(lines), len(self._names)).T
-
-    def _columns(self, records: list[Any]) -> tuple[Iterable[Any], Sequence[NDArray[np.float64]]]:
-        """Times and features."""
-        n, width = len(records), 1 + len(self._schema.features)
-        schema = self._schema
-        if self._is_plain:
-            table = np.fromiter(chain.from_iterable(map(self._as_tuple, records)), np.float64, n * width)
-            times, *columns = table.reshape(n, width).T
-            return times, columns
-        pairs = zip(self._getters[1:width], schema.features, strict=True)
-        columns = [_coded(map(get, records), n, schema.levels.get(name)) for get, name in pairs]
-        return map(self._getters[0], records), columns
-
-    def _careful(self, lines: Sequence[bytes], positions: Sequence[int]) -> Batch:
-        rows: list[Mapping[str, Any] | Rejection] = []
-        kept: list[int] = []
-        for line, position in zip(lines, positions, strict=True):
-            if self._skips_blank and not line.strip():
-                continue
-            kept.append(position)
-            try:
-                record = self._decode(line)
-            except self._errors:
-                rows.append(self._diagnose(line, position))
-            else:
-                rows.append({f: get(record) for f, get in zip(self._fields, self._getters, strict=True)})
-        return batch_from_rows(rows, kept, self._schema)
-
-    def _diagnose(self, line: bytes, position: int) -> Rejection:
-        """Why a line that the typed decoder refuses is no record; long ones are not worth the while."""
-        if len(line) > _LONGEST_DIAGNOSIS:
-            return Rejection("broken_record", position)
-        try:
-            row = self._parse(line)
-        except (*self._errors, ValueError):
-            return Rejection("broken_record", position)
-        if isinstance(row, dict):
-            for name in self._fields:
-                is_time = name == self._schema.time
-                value = row.get(name)
-                try:
-                    if is_time:
-                        parse_time(value, self._schema.time_unit)
-                    elif name in self._schema.labels:
-                        parse_label(value, _bad_label(self._schema, name))
-                    elif name in self._schema.levels:
-                        parse_level(value, self._schema.levels[name])
-                    elif isinstance(value, str):
-                        raise Refused("not_a_number")
-                    else:
-                        parse_number(value)
-                except Refused as refused:
-                    return Rejection(refused.reason, position, name)
-                if is_time and isinstance(value, str) != (self._schema.time_unit == "iso8601"):
-                    return Rejection("bad_time", position, name)
-        return Rejection("broken_record", position)
-
-
-class JsonLines(Objects):
-    """Decoder of JSON lines."""
-
-
-class CsvRows:
-    """Decoder of CSV lines under one header. A quoted cell may hold commas and doubled quotes, not a line break."""
-
-    def __init__(self, schema: Schema, header: bytes) -> None:
-        self._schema = schema
-        columns = self._cells(header.removeprefix(b"\xef\xbb\xbf"))
-        self._width = len(columns)
-        self._names = [schema.time, *schema.features, *schema.labels]
-        for name in self._names:
-            if name not in columns:
-                raise SourceError(
-                    f"the first line must name the column {name!r} (it has {len(columns)} cells): check the header, "
-                    "`stream` and `features`"
-                )
-        self._columns = [columns.index(name) for name in self._names]
-
-    def decode(self, lines: list[bytes], first_position: int) -> Batch:
-        """Lines without their ends, the first of which has `first_position`."""
-        positions = np.arange(first_position, first_position + len(lines))
-        rows = list(map(self._cells, lines))
-        widths = set(map(len, rows))
-        if widths != {self._width}:
-            return self._careful(rows, positions.tolist())
-        columns = list(zip(*rows, strict=True))
-        picked = [columns[k] for k in self._columns]
-        times = picked[0] if self._schema.time_unit == "iso8601" else _numbers(picked[0])
-        numbers = picked[1 : 1 + len(self._schema.features)]
-        batch, odd = batch_from_columns(
-            _stamps(times, len(rows), self._schema),
-            [
-                _coded(column, len(rows), self._schema.levels[name])
-                if name in self._schema.levels
-                else _numbers(column)
-                for name, column in zip(self._schema.features, numbers, strict=True)
-            ],
-            positions,
-            self._schema,
-            [as_objects(column) for column in picked[1 + len(numbers) :]],
-        )
-        if len(odd) == 0:
-            return batch
-        return merge(batch, self._careful([rows[i] for i in odd], positions[odd].tolist()))
-
-    @staticmethod
-    def _cells(line: bytes) -> list[str]:
-        text = line.decode("utf-8", "surrogateescape")
-        if '"' not in text:
-            return text.rstrip("\r").split(",")
-        try:
-            return next(csv.reader([text], strict=True), [])
-        except csv.Error:
-            return []
-
-    def _careful(self, rows: Sequence[Sequence[str]], positions: Sequence[int]) -> Batch:
-        names = self._names
-        mapped: list[Mapping[str, Any] | Rejection] = []
-        kept: list[int] = []
-        for row, position in zip(rows, positions, strict=True):
-            if len(row) == 1 and not row[0].strip():  # a blank line
-                continue
-            kept.append(position)
-            if len(row) != self._width:
-                mapped.append(Rejection("broken_record", position))
-            else:
-                mapped.append({name: row[k] for name, k in zip(names, self._columns, strict=True)})
-        return batch_from_rows(mapped, kept, self._schema, texts=True)
-
-
-def _stamps(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.float64]:
-    """Event times in milliseconds as float64, NaN for whatever the careful path must look at."""
-    if schema.time_unit == "iso8601":
-        return np.fromiter(map(_iso_or_nan, times), np.float64, count)
-    stamps = times if isinstance(times, np.ndarray) else np.fromiter(times, np.float64, count)
-    if schema.time_unit == "ms":
-        return stamps
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.floor(np.round(stamps * 1e6) / 1e3)
-
-
-def _iso_or_nan(text: str | None) -> float:
-    try:
-        return float(parse_iso8601(text)) if text else math.nan
-    except (ValueError, OverflowError):
-        return math.nan
-
-
-def _coded(values: Iterable[Any], count: int, codes: Mapping[Any, int] | None) -> NDArray[np.float64]:
-    """Codes of a column of levels, NaN for what has none; numbers as they are."""
-    if codes is None:
-        return np.fromiter(values, np.float64, count)
-    return np.fromiter((codes.get(value, math.nan) for value in values), np.float64, count)
-
-
-def _numbers(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Numbers of a column of texts; NaN for whatever the careful path must look at."""
-    if "_" not in "".join(texts):
-        try:
-            return np.array(list(map(float, texts)), np.float64)
-        except ValueError:
-            pass
-    return np.fromiter(map(_number_or_nan, texts), np.float64, len(texts))
-
-
-def _number_or_nan(text: str) -> float:
-    try:
-        return parse_number(text)
-    except Refused:
-        return math.nan

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .connectors.base import LiveSource
-    from .records import Batch, LineDecoder
+    from .decoders import LineDecoder
+    from .records import Batch
     from .releases.base import Release
     from .sinks import Sink
 

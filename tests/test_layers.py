@@ -31,7 +31,7 @@ ROWS = [
     ["sampled", "replaced", "shards"],
     ["ledgers", "cores", "generators"],
     ["windows", "predicates", "budgets", "rows", "payloads", "coins", "ladders", "users", "oracles", "moments"],
-    ["friends", "synthetic"],
+    ["friends", "synthetic", "decoders"],
     ["tiles", "pool"],
     ["noise", "lattice", "records", "zcdp"],
     ["placeholders", "collector"],

@@ -14,11 +14,11 @@ from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Config, Job
 from fcstream.connectors.base import Chunk
 from fcstream.connectors.spool import Spool, SpooledSource
+from fcstream.decoders import Objects
 from fcstream.errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch, SinkError, SourceError
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.live import Service
 from fcstream.payloads import decoder_for
-from fcstream.records import Objects
 from fcstream.runner import refuse_strange_sink
 from fcstream.session import Setting, _Progress
 from fcstream.sinks import ListSink

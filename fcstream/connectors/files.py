@@ -17,8 +17,9 @@ from typing import cast
 
 import msgspec
 
+from ..decoders import CsvRows, JsonLines, LineDecoder
 from ..errors import SinkError, SourceError
-from ..records import Batch, CsvRows, JsonLines, LineDecoder, Rejection, Schema
+from ..records import Batch, Rejection, Schema
 from ..releases.base import Release
 
 BLOCK_BYTES = 1 << 20

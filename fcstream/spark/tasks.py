@@ -18,11 +18,12 @@ import numpy as np
 
 from ..admission import admit, part_codes
 from ..config import Job
+from ..decoders import CsvRows, JsonLines, LineDecoder
 from ..errors import FcstreamError
 from ..noise import Noise
 from ..payloads import decoder_for, read_messages
 from ..pool import one_thread
-from ..records import Batch, CsvRows, JsonLines, LineDecoder, Rejection
+from ..records import Batch, Rejection
 from ..users import UserPoints
 from ..windows import group_by_pane
 from .blocks import Rows, cut, gather
