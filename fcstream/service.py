@@ -257,7 +257,11 @@ def _spooled(queue: AckSource, folder: str | None, most: int) -> LiveSource:
         )
     from .connectors.spool import Spool, SpooledSource
 
-    return SpooledSource(queue, Spool(Path(folder), most))
+    try:
+        return SpooledSource(queue, Spool(Path(folder), most))
+    except BaseException:
+        queue.close()  # it has messages, which others could have
+        raise
 
 
 @contextmanager

@@ -50,7 +50,9 @@ def test_secrets_come_from_outside(tmp_path, monkeypatch):
         parse("redis://u:${file:/absent}@h", "source.url")
 
 
-@pytest.mark.parametrize("url", ["redis://", "redis://:1", "redis://h:99999999", "redis://a b:x"])
+@pytest.mark.parametrize(
+    "url", ["redis://", "redis://:1", "redis://h:99999999", "redis://a b:x", "amqp://a..b/", f"mqtt://{64 * 'x'}.org/t"]
+)
 def test_no_host(url):
     with pytest.raises(ConfigError, match="must have a host"):
         parse(url, "source.url")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import re
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +16,7 @@ from ..errors import ConfigError, FcstreamError, SinkError, SourceError
 from ..releases.base import Release
 from .base import Received
 from .retry import close_quietly, with_patience
+from .spool import MEMORY
 from .tls import distrust, tls_context
 from .urls import need
 
@@ -22,7 +26,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _HEARTBEAT_S = 60
 _SOCKET_S = 10.0
+_ANSWER_S = 10.0
 _WAIT_S = 1.0  # a consumer that is cancelled does not end a wait
+_LONGEST_ID = 255  # bytes that AMQP has for it
+_PRECONDITION_FAILED = 406
+_SILENCE = "no answer"
+_PARSING = "ValueError|OverflowError|InvalidFieldTypeException|UnicodeDecodeError|IndexError|error"
+_UNREADABLE = re.compile(rf"Stream connection lost: ({_PARSING})\(")  # told as text only
 
 
 class AmqpQueue:
@@ -32,9 +42,9 @@ class AmqpQueue:
     ----------
     address : Address
         ``amqp://[user:password@]host[:port][,host...]/[vhost]?queue=NAME``, ``amqps`` for TLS. Options: ``prefetch``
-        (messages that the broker sends ahead; 1000), ``delivery_id=message_id`` if those who publish give every message
-        a ``message_id`` of its own, which tells a message that is delivered again; ``patience`` (seconds), and with TLS
-        ``ca``, ``cert``, ``key`` (files in PEM).
+        (messages that the broker sends ahead, all of which memory must hold; 1000), ``delivery_id=message_id`` if those
+        who publish give every message a ``message_id`` of its own, which tells a message that is delivered again;
+        ``patience`` (seconds), and with TLS ``ca``, ``cert``, ``key`` (files in PEM).
     name : str
         Of the connection, as the broker lists it.
     patience_s : float
@@ -42,14 +52,16 @@ class AmqpQueue:
     Raises
     ------
     ConfigError, SourceError
-        The broker is asked at once, and not twice.
+        The broker is asked at once, and not twice. A queue of the type ``stream`` is refused: it would be read from its
+        end.
 
     Notes
     -----
     Not for several threads. The broker closes a connection that is not used for some minutes; the next call opens it
     again, and what was not acknowledged comes again. A quorum queue with a ``x-delivery-limit`` (20 by default from
     RabbitMQ 4 on) takes that for failed tries and drops such messages in the end: set it to -1. `close` waits until the
-    broker has seen the acknowledgements.
+    broker has seen the acknowledgements. The client library ends the connection at headers that it cannot read (a date
+    beyond the year 9999, for instance): who may publish such a message can hold the stream up until it is removed.
     """
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
@@ -63,6 +75,13 @@ class AmqpQueue:
                 address.place,
             )
         self._by_message_id = identity == "message_id"
+        if self._by_message_id and self._prefetch > MEMORY:
+            raise ConfigError(
+                f"must have `prefetch` of {MEMORY} at most with a `delivery_id`: so many are remembered", address.place
+            )
+        self._is_stream = ConfigError(
+            f"must not name a stream, {address.masked} does: use rabbitmq-stream://", address.place
+        )
         self._is_cancelled = False
         self._ready: deque[Received] = deque()
         self._given: deque[int] = deque()  # tags that wait to be acknowledged, ascending
@@ -71,7 +90,7 @@ class AmqpQueue:
 
     def receive(self, max_messages: int, timeout_s: float) -> list[Received]:
         until = time.monotonic() + timeout_s
-        self._link.do(lambda channel: self._gather(channel, max_messages, until))
+        self._link.do(lambda channel: self._gather(channel, max_messages, until), timeout_s)
         found = [self._ready.popleft() for _ in range(min(max_messages, len(self._ready)))]
         self._given.extend(received.token[1] for received in found)
         return found
@@ -92,8 +111,10 @@ class AmqpQueue:
 
     def delivery_id(self, received: Received) -> bytes | None:
         """What a message keeps when it is delivered again; None if it has nothing."""
-        identity: str | None = received.token[2]
-        return identity.encode() if self._by_message_id and identity else None
+        identity: str | bytes | None = received.token[2]  # bytes if they are not UTF-8
+        if not (self._by_message_id and identity):
+            return None
+        return identity.encode() if isinstance(identity, str) else identity
 
     def is_current(self, received: Received) -> bool:
         """Whether the connection that it came by is still the one."""
@@ -117,9 +138,26 @@ class AmqpQueue:
         def cancel(_frame: object) -> None:
             self._is_cancelled = True
 
+        if self._names_stream(channel.connection):
+            raise self._is_stream
         channel.basic_qos(prefetch_count=self._prefetch)
         channel.basic_consume(self._queue, take)
         channel.add_on_cancel_callback(cancel)  # the queue was deleted, or moved
+
+    def _names_stream(self, connection: Any) -> bool:
+        """Only a stream takes a consumer that says where to begin; to others it is wrong, and nothing is delivered."""
+        import pika
+
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=1)
+        try:
+            channel.basic_consume(self._queue, lambda *_: None, arguments={"x-stream-offset": "next"})
+        except pika.exceptions.ChannelClosedByBroker as closed:
+            if closed.reply_code == _PRECONDITION_FAILED:
+                return False
+            raise
+        channel.close()
+        return True
 
     def _gather(self, channel: Any, most: int, until: float) -> None:
         """Wait for the first message; then take what is there."""
@@ -127,20 +165,23 @@ class AmqpQueue:
         while before < len(self._ready) < most:
             before = len(self._ready)
             channel.connection.process_data_events(0 if before else max(0.0, min(until - time.monotonic(), _WAIT_S)))
-            self._check()
+            self._check(channel)
             if not self._ready and time.monotonic() < until:
                 before = -1
 
     def _count(self, channel: Any) -> int:
         """Messages that the broker could still give. Asked twice: the second answer follows what it was sending."""
-        for _ in range(2):
-            answer = channel.queue_declare(self._queue, passive=True)
+        waiting = 0
+        for _ in range(0 if self._ready else 2):
+            waiting = int(channel.queue_declare(self._queue, passive=True).method.message_count)
         channel.connection.process_data_events(0)
-        self._check()
-        return len(self._ready) + int(answer.method.message_count)
+        self._check(channel)
+        return len(self._ready) + waiting
 
-    def _check(self) -> None:
-        if self._is_cancelled:
+    def _check(self, channel: Any) -> None:
+        if channel.is_closed:
+            raise _Lost("the broker closed the channel")
+        if self._is_cancelled and not self._ready:  # a queue that was deleted gives nothing again
             raise _Lost("the queue cancelled its consumer")
 
 
@@ -148,7 +189,8 @@ class AmqpSink:
     """Publishes releases as persistent messages, each confirmed by the broker; a `Sink`.
 
     At least once: after a crash or a lost connection the last ones may come again, with the same ``message_id``, which
-    is ``STREAM:OPEN:CLOSE`` of the window (milliseconds).
+    is ``STREAM:OPEN:CLOSE`` of the window (milliseconds; a hash of that if it has more than 255 bytes). A broker that
+    takes nothing for a while (an alarm of memory or disk) gets one copy for every `patience_s`.
 
     Parameters
     ----------
@@ -167,12 +209,13 @@ class AmqpSink:
         self._exchange = address.take("exchange", "")
         self._key = address.take("routing_key", "") if self._exchange else address.take("queue")
         self._where = address.masked
+        self._group: list[tuple[bytes, str | None]] = []  # what is to be sent, and what of it is not there yet
+        self._waiting: deque[tuple[bytes, str | None]] = deque()
         self._link = _Link(address, "fcstream", patience_s, SinkError, self._prepare)
         self._link.open()
 
     def write(self, releases: Sequence[Release]) -> None:
-        ids = [f"{release.stream}:{release.window_open_ms}:{release.window_close_ms}" for release in releases]
-        self._post([(release.to_bytes(), name) for release, name in zip(releases, ids, strict=True)])
+        self._post([(release.to_bytes(), _id_of(release)) for release in releases])
 
     def send(self, bodies: Sequence[bytes]) -> None:
         self._post([(body, None) for body in bodies])
@@ -193,15 +236,13 @@ class AmqpSink:
             channel.queue_declare(self._key, passive=True)
         channel.confirm_delivery()
 
-    def _post(self, messages: Sequence[tuple[bytes, str | None]]) -> None:
-        waiting = deque(messages)
-
-        def publish(channel: Any) -> None:
-            while waiting:
-                self._publish(channel, *waiting[0])
-                waiting.popleft()
-
-        self._link.do(publish)
+    def _post(self, messages: list[tuple[bytes, str | None]]) -> None:
+        if messages != self._group:  # else the last try got stuck: what the broker has confirmed is not sent again
+            self._group, self._waiting = messages, deque(messages)
+        while self._waiting:
+            self._link.do(lambda channel: self._publish(channel, *self._waiting[0]), self._link.patience_s)
+            self._waiting.popleft()
+        self._group = []
 
     def _publish(self, channel: Any, body: bytes, message_id: str | None) -> None:
         import pika
@@ -213,6 +254,11 @@ class AmqpSink:
             raise SinkError(
                 f"{self._where} must reach a queue that takes messages: bind one to the exchange, or make room in it"
             ) from None
+
+
+def _id_of(release: Release) -> str:
+    name = f"{release.stream}:{release.window_open_ms}:{release.window_close_ms}"
+    return name if len(name.encode()) <= _LONGEST_ID else hashlib.blake2b(name.encode(), digest_size=32).hexdigest()
 
 
 def _acknowledge(channel: Any, tag: int, multiple: bool) -> None:
@@ -242,7 +288,7 @@ class _Link:
         self.channel: Any = None
         """None if the connection was lost."""
         self._where, self._error, self._prepare = address.masked, error, prepare
-        self._patience_s = address.take_number("patience", patience_s)
+        self.patience_s = address.take_number("patience", patience_s)
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it calls errors, we tell ourselves
         context = tls_context(address) if address.scheme == "amqps" else None
         address.finish()
@@ -257,7 +303,7 @@ class _Link:
                 credentials=pika.PlainCredentials(address.user or "guest", address.password or "guest"),
                 ssl_options=None if context is None else pika.SSLOptions(context, host),
                 heartbeat=_HEARTBEAT_S,
-                blocked_connection_timeout=_SOCKET_S,
+                blocked_connection_timeout=max(_SOCKET_S, self.patience_s),
                 socket_timeout=_SOCKET_S,
                 stack_timeout=_SOCKET_S,
                 client_properties={"connection_name": name},
@@ -272,9 +318,10 @@ class _Link:
         except _Lost as lost:
             raise self._unreachable(lost) from None
 
-    def do(self, action: Callable[[Any], T]) -> T:
-        """Do something with the channel that is safe to repeat."""
-        return with_patience(lambda: self._once(action), self._connect, (_Lost,), self._patience_s, self._unreachable)
+    def do(self, action: Callable[[Any], T], seconds: float = 0.0) -> T:
+        """Do something with the channel that is safe to repeat, and may take some seconds."""
+        once = partial(self._once, action, seconds)
+        return with_patience(once, self._connect, (_Lost,), self.patience_s, self._unreachable)
 
     def attempt(self, action: Callable[[Any], object]) -> None:
         """Do something if the connection is there; if it is lost meanwhile, that is noticed later."""
@@ -292,11 +339,12 @@ class _Link:
     def close(self) -> None:
         self.drop()
 
-    def _once(self, action: Callable[[Any], T]) -> T:
+    def _once(self, action: Callable[[Any], T], seconds: float = 0.0) -> T:
         if self.channel is None:
             raise _Lost("not connected")
         try:
-            return action(self.channel)
+            with _limited(self.channel.connection, _ANSWER_S + seconds):
+                return action(self.channel)
         except self._errors as error:
             self.drop()
             raise _Lost(_words(error)) from None
@@ -309,12 +357,17 @@ class _Link:
             connection = None
             try:
                 connection = pika.BlockingConnection(parameters)
-                channel = connection.channel()
-                self._prepare(channel)
+                with _limited(connection, _ANSWER_S):
+                    channel = connection.channel()
+                    self._prepare(channel)
             except self._errors as error:
                 lost = _Lost(_words(error))
                 if connection is not None:
                     _let_go(connection)
+            except BaseException:
+                if connection is not None:
+                    _let_go(connection)
+                raise
             else:
                 self.channel = channel
                 return
@@ -326,9 +379,25 @@ class _Link:
         )
 
 
+@contextmanager
+def _limited(connection: Any, seconds: float) -> Iterator[None]:
+    """Take the connection as lost if what is done with it takes longer: the client library waits for answers for ever,
+    or until two heartbeats are missed."""
+    import pika
+
+    below = connection._impl  # its public timers rest while an answer is waited for
+    late = pika.exceptions.AMQPHeartbeatTimeout(f"{_SILENCE} within {seconds:g} seconds")
+    timer = below._adapter_call_later(seconds, lambda: below._terminate_stream(late))
+    try:
+        yield
+    finally:
+        close_quietly(lambda: below._adapter_remove_timeout(timer))
+
+
 def _let_go(connection: Any) -> None:
     try:
-        connection.close()
+        with _limited(connection, _ANSWER_S):
+            connection.close()
     except Exception:  # one that was lost refuses, and keeps the sockets of its selector
         close_quietly(lambda: connection._cleanup())
 
@@ -338,9 +407,11 @@ def _words(error: BaseException) -> str:
     if why := distrust(error):
         return why
     words = getattr(error, "reply_text", None) or getattr(error, "strerror", None)
+    if found := _UNREADABLE.match(str(error)):
+        words = f"a message's headers cannot be read ({found[1]}): remove it from the queue"
     for inner in (getattr(error, "exception", None), *error.args):
         if isinstance(inner, BaseException):
             words = words or _words(inner)
-        elif isinstance(inner, str) and inner.startswith("ConnectionClosedByBroker"):
+        elif isinstance(inner, str) and inner.startswith(("ConnectionClosedByBroker", _SILENCE)):
             words = words or inner
     return str(words or type(error).__name__)

@@ -23,6 +23,7 @@ from ..errors import ConfigError, FcstreamError, SinkError, SourceError
 from ..releases.base import Release
 from .base import Received
 from .retry import close_quietly, with_patience
+from .spool import MEMORY
 from .tls import distrust, tls_context
 from .urls import need
 
@@ -73,6 +74,10 @@ class MqttTopic:
         if self._most > 65535:
             raise ConfigError(f"must have `inflight` in [1, 65535], got {self._most}", address.place)
         self._identity = address.take("delivery_id", "")
+        if self._identity and self._most > MEMORY:
+            raise ConfigError(
+                f"must have `inflight` of {MEMORY} at most with a `delivery_id`: so many are remembered", address.place
+            )
         client_id = address.take("client_id", name)
         session = {"ReceiveMaximum": self._most, "SessionExpiryInterval": int(address.take_number("session", 604800))}
         self._filter = topic

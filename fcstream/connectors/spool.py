@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("fcstream.connectors.spool")
 MEMORY = 4096
-"""Messages whose identities are remembered: more than a broker keeps unacknowledged."""
+"""Messages whose identities are remembered: no source with identities may have more of them unacknowledged."""
 LEAST_BYTES = 1 << 20
 POLL_BYTES = 1 << 26
 """A poll stops gathering here; it exceeds it by one frame at most."""

@@ -94,7 +94,7 @@ def parse(url: str, place: str) -> Address:
     hosts = []
     for entry in listing.split(","):
         found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]*)(?::(\d{1,5}))?", entry)
-        if found is None or not found[1]:
+        if found is None or not _is_name(found[1]):
             raise ConfigError(f"must have a host, got {masked}", place)
         hosts.append((found[1].strip("[]"), int(found[2]) if found[2] else None))
     unquote = urllib.parse.unquote
@@ -108,6 +108,14 @@ def parse(url: str, place: str) -> Address:
         masked=masked,
         place=place,
     )
+
+
+def _is_name(host: str) -> bool:
+    """Whether a host's name could be looked up at all: no part of it is empty or very long."""
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def mask(url: str) -> str:
