@@ -20,6 +20,7 @@ from helpers import service
 
 from fcstream.connectors import open_sink
 from fcstream.connectors.postgres_table import PostgresSink
+from fcstream.connectors.retry import Remainder
 from fcstream.connectors.urls import parse
 from fcstream.connectors.webhook import WebhookSink, _retry_after
 from fcstream.errors import ConfigError, SinkError
@@ -669,3 +670,14 @@ def test_hooks_that_cannot_be_used(rest, message):
     with pytest.raises(ConfigError, match=message) as caught:
         open_sink(f"https://host{rest}")
     assert SECRET not in str(caught.value)
+
+
+def test_a_group_that_got_stuck_goes_on_where_it_was():
+    remainder = Remainder()
+    waiting = remainder.of([b"1", b"2", b"3"])
+    waiting.popleft()
+    assert list(remainder.of((b"1", b"2", b"3"))) == [b"2", b"3"]
+    assert list(remainder.of([b"4"])) == [b"4"]  # another group
+    assert list(remainder.of([b"1", b"2", b"3"])) == [b"1", b"2", b"3"]
+    remainder.of([b"1", b"2", b"3"]).clear()
+    assert list(remainder.of([b"1", b"2", b"3"])) == [b"1", b"2", b"3"]  # all of it was sent: somebody wants it again

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..errors import ConfigError, FcstreamError, SinkError, SourceError
 from ..releases.base import Release
 from .base import Received
-from .retry import close_quietly, with_patience
+from .retry import Remainder, close_quietly, with_patience
 from .spool import MEMORY
 from .tls import distrust, tls_context
 from .urls import need
@@ -209,8 +209,7 @@ class AmqpSink:
         self._exchange = address.take("exchange", "")
         self._key = address.take("routing_key", "") if self._exchange else address.take("queue")
         self._where = address.masked
-        self._group: list[tuple[bytes, str | None]] = []  # what is to be sent, and what of it is not there yet
-        self._waiting: deque[tuple[bytes, str | None]] = deque()
+        self._remainder: Remainder[tuple[bytes, str | None]] = Remainder()
         self._link = _Link(address, "fcstream", patience_s, SinkError, self._prepare)
         self._link.open()
 
@@ -237,12 +236,10 @@ class AmqpSink:
         channel.confirm_delivery()
 
     def _post(self, messages: list[tuple[bytes, str | None]]) -> None:
-        if messages != self._group:  # else the last try got stuck: what the broker has confirmed is not sent again
-            self._group, self._waiting = messages, deque(messages)
-        while self._waiting:
-            self._link.do(lambda channel: self._publish(channel, *self._waiting[0]), self._link.patience_s)
-            self._waiting.popleft()
-        self._group = []
+        waiting = self._remainder.of(messages)
+        while waiting:
+            self._link.do(lambda channel: self._publish(channel, *waiting[0]), self._link.patience_s)
+            waiting.popleft()
 
     def _publish(self, channel: Any, body: bytes, message_id: str | None) -> None:
         import pika

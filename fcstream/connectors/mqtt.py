@@ -22,7 +22,7 @@ import msgspec
 from ..errors import ConfigError, FcstreamError, SinkError, SourceError
 from ..releases.base import Release
 from .base import Received
-from .retry import close_quietly, with_patience
+from .retry import Remainder, close_quietly, with_patience
 from .spool import MEMORY
 from .tls import distrust, tls_context
 from .urls import need
@@ -145,13 +145,14 @@ class MqttSink:
         self._retain = retain == "true"
         self._where = address.masked
         client_id = address.take("client_id", "")
+        self._remainder: Remainder[bytes] = Remainder()
         self._link = _Link(address, patience_s, SinkError, _Attended.open, client_id, kind=_Attended)
 
     def write(self, releases: Sequence[Release]) -> None:
         self.send([release.to_bytes() for release in releases])
 
     def send(self, bodies: Sequence[bytes]) -> None:
-        waiting = deque(bodies)
+        waiting = self._remainder.of(bodies)
 
         def publish(connection: _Connection) -> None:
             mids = [connection.publish(self._topic, body, self._retain) for body in waiting]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from ..errors import FcstreamError
 
@@ -59,6 +60,21 @@ def with_patience(
             return action()
         except lost as again:
             last = again
+
+
+class Remainder(Generic[T]):
+    """What of a group of messages a broker does not have yet. A group that got stuck and is tried again goes on there:
+    what was confirmed before is not sent again."""
+
+    def __init__(self) -> None:
+        self._group: list[T] = []
+        self._waiting: deque[T] = deque()
+
+    def of(self, group: Sequence[T]) -> deque[T]:
+        """Those to send, in order; to be taken from the front when they are confirmed."""
+        if not self._waiting or self._group != list(group):
+            self._group, self._waiting = list(group), deque(group)
+        return self._waiting
 
 
 def close_quietly(*closers: Callable[[], object]) -> None:
