@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import fcntl
 import gc
+import gzip
 import itertools
 import logging
 import os
@@ -18,6 +19,7 @@ import tempfile
 import threading
 import time
 import traceback
+import tracemalloc
 import warnings
 from functools import partial
 
@@ -29,9 +31,10 @@ from test_connectors_mqtt import Proxy
 
 from fcstream import connectors
 from fcstream.connectors import amqp as amqp_module
-from fcstream.connectors import open_live, open_sink, rabbitmq_streams, retry
+from fcstream.connectors import open_live, open_sink, rabbitmq_link, rabbitmq_streams, retry
 from fcstream.connectors.amqp import AmqpQueue, AmqpSink
-from fcstream.connectors.rabbitmq_streams import RabbitStreamSink, RabbitStreamSource, body_of
+from fcstream.connectors.rabbitmq_chunks import body_of
+from fcstream.connectors.rabbitmq_streams import RabbitStreamSink, RabbitStreamSource
 from fcstream.connectors.spool import Spool, SpooledSource
 from fcstream.connectors.urls import parse
 from fcstream.errors import ConfigError, FcstreamError, SinkError, SourceError
@@ -387,6 +390,7 @@ def take_all(opened, found):
 def test_a_channel_that_the_broker_closes_is_opened_again(classic):
     opened = queue(classic)
     opened._link.channel._impl.basic_ack(12345)  # which is wrong
+    assert opened.receive(10, 0.5) == []
     publish(classic, [b"1"])
     found, until = [], time.monotonic() + 10
     while not found and time.monotonic() < until:
@@ -842,10 +846,199 @@ def test_messages_dropped_by_retention(streams, caplog):
                 drain(opened, 1, 5)
 
 
+# ── batches and names of streams ──
+
+
+def batch(kind, messages, data, size=None):
+    """An entry of several messages; kinds: 0 plain, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+    head = struct.pack(">HII", messages, len(data) if size is None else size, len(data))
+    return bytes([0x80 | kind << 4]) + head + data
+
+
+def joined(*messages):
+    return b"".join(struct.pack(">I", len(message)) + message for message in messages)
+
+
+def publish_batches(stream, entries):
+    async def publish():
+        from rstream import schema
+        from rstream.client import Client
+
+        name, _, port = STREAMS.partition(":")
+        client = Client(name, int(port), frame_max=MIB, heartbeat=60, connection_closed_handler=lambda _: None)
+        await client.start()
+        await client.authenticate("/", "guest", "guest")
+        await client.declare_publisher(stream, "", 0)
+        confirmed = []
+        client.add_handler(schema.PublishConfirm, lambda frame: confirmed.extend(frame.publishing_ids), name="confirm")
+        for number, entry in enumerate(entries, 1):
+            frame = b"\0\x02\0\x01\0" + struct.pack(">IQ", 1, number) + entry
+            client._conn._writer.write(struct.pack(">I", len(frame)) + frame)
+            await client._conn._writer.drain()
+            while len(confirmed) < number:  # so that each is a chunk of its own
+                await asyncio.sleep(0.005)
+        await client.close()
+
+    asyncio.run(asyncio.wait_for(publish(), 20))
+
+
+TWO = joined(b"one", b"two")
+PACKED = gzip.compress(TWO, mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("entry", "readable", "offset_after"),
+    [
+        (batch(0, 2, TWO), [b"one", b"two"], 3),
+        (batch(1, 2, PACKED, len(TWO)), [b"one", b"two"], 3),
+        (batch(2, 2, b"zzz", len(TWO)), [b""], 3),
+        (batch(4, 2, b"\x28\xb5\x2f\xfdxxxx", len(TWO)), [b""], 3),
+        (batch(7, 2, b"zzz", len(TWO)), [b""], 3),
+        (batch(1, 2, b"not gzip", len(TWO)), [b""], 3),
+        (batch(1, 2, PACKED[:-6], len(TWO)), [b"one", b"two"], 3),  # all of it is there but the checksum
+        (batch(1, 2, PACKED, 999), [b""], 3),
+        (batch(1, 2, PACKED[:10] + b"\xff" * 16, len(TWO)), [b""], 3),
+        (batch(0, 5, TWO), [b"one", b"two"], 6),  # more are counted than there are
+        (batch(0, 1, TWO), [b"one"], 2),
+    ],
+)
+def test_batches(stream, entry, readable, offset_after, caplog):
+    """What cannot be read is one record without content; those around it are read, and the service goes on."""
+    publish(stream, [b"before"])
+    publish_batches(stream, [entry])
+    publish(stream, [b"after"])
+    with source(stream) as opened, caplog.at_level(logging.WARNING):
+        ends = opened.ends()
+        found = drain(opened, len(readable) + 2)
+        assert bodies(found) == [b"before", *readable, b"after"]
+        assert [found[0][1], found[1][1], found[-1][1]] == [0, 1, offset_after]
+        assert not opened.behind(ends)
+        assert opened.poll(10, 0.1) == []
+    assert ("cannot be read" in caplog.text) == (readable == [b""] or offset_after == 6)
+    assert "zzz" not in caplog.text
+    with source(stream, "&group=middle") as opened:  # from within a batch on
+        opened.seek({stream: 2})
+        assert bodies(drain(opened, 1))[-1] in (b"two", b"after", b"")
+
+
+def test_batches_that_would_fill_memory_are_not_unpacked(stream):
+    large = 80 << 20
+    bomb = gzip.compress(bytes(large), mtime=0)
+    publish_batches(stream, [batch(1, 9, bomb, large), batch(1, 9, bomb, 100), batch(0, 65535, b"")])
+    publish(stream, [b"after"])
+    tracemalloc.start()
+    try:
+        with source(stream) as opened:
+            assert bodies(drain(opened, 4)) == [b"", b"", b"", b"after"]
+        assert tracemalloc.get_traced_memory()[1] < 8 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_batch_in_a_stream_of_releases(stream):
+    with sink(stream) as out:
+        publish_batches(stream, [batch(4, 2, b"xxxx", 100)])
+        assert out.missing([sample_release()]) == [sample_release()]
+        with pytest.raises(SinkError, match="something else than releases"):
+            out.last()
+
+
+def test_more_keys_than_a_connection_has_publishers(stream):
+    releases = [dataclasses.replace(sample_release(), stream=f"s/{i}") for i in range(260)]
+    with sink(stream) as out:
+        out.write(releases)
+    with source(stream) as opened:
+        assert bodies(drain(opened, 260)) == [release.to_bytes() for release in releases]
+
+
+def test_publishers_take_turns(stream, monkeypatch):
+    monkeypatch.setattr(rabbitmq_streams, "_MOST_PUBLISHERS", 5)
+    releases = [[dataclasses.replace(sample_release(n), stream=f"s/{i}") for i in range(8)] for n in range(2)]
+    with sink(stream) as out:
+        for group in (releases[0], releases[0], releases[1]):
+            out.write(group)
+    with source(stream) as opened:
+        found = bodies(drain(opened, 16))
+        assert opened.poll(10, 0.2) == []
+    assert found == [release.to_bytes() for group in releases for release in group]
+
+
+def test_long_names_in_streams(stream):
+    """The protocol has 255 bytes for them."""
+    releases = [dataclasses.replace(sample_release(i), stream="é" * 200) for i in range(2)]
+    with sink(stream) as out:
+        out.write(releases)
+        out.write(releases)
+        assert out.last() == releases[-1]
+    with source(stream) as opened:
+        assert bodies(drain(opened, 2)) == [release.to_bytes() for release in releases]
+    for url in (
+        f"rabbitmq-stream://{STREAMS}/?stream={'s' * 300}",
+        f"rabbitmq-stream://{STREAMS}/?stream=s&group={'g' * 300}",
+    ):
+        with pytest.raises(ConfigError, match="255 bytes at most"):
+            open_live(url, "n")
+
+
+def test_a_repeated_write_looks_for_what_is_there(stream):
+    """Brokers forget what a publisher sent last if there are very many publishers."""
+    releases = [sample_release(i) for i in range(3)]
+    with sink(stream) as out:
+        out.write(releases)
+        out._tried |= {release.to_bytes() for release in releases}  # as if the answer had been lost
+        publisher = rabbitmq_streams.RabbitStreamSink._declare
+
+        async def forgotten(self, client, reference):
+            return await publisher(self, client, f"{reference}-forgotten")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rabbitmq_streams.RabbitStreamSink, "_declare", forgotten)
+            out.write(releases)
+    with source(stream) as opened:
+        assert len(drain(opened, 3)) == 3
+        assert opened.poll(10, 0.2) == []
+
+
+def test_a_damaged_chunk_is_told(stream):
+    """Reading it again and again would look as if nothing came."""
+    publish(stream, [b"good"])
+    with contextlib.closing(Spoiler(port_of(STREAMS))) as spoiler, source(stream, host=spoiler.host) as opened:
+        assert bodies(drain(opened, 1)) == [b"good"]
+        publish(stream, [b"POISON"])
+        with pytest.raises(SourceError, match="damaged chunk"):
+            poll_for(opened, 20)
+    with source(stream) as opened:
+        assert bodies(drain(opened, 2)) == [b"good", b"POISON"]
+
+
+class Spoiler(Proxy):
+    """A broker whose disk has changed a message."""
+
+    def _copy(self, start, end, from_client):
+        with contextlib.suppress(OSError):
+            while data := start.recv(65536):
+                end.sendall(data.replace(b"POISON", b"POISOM"))
+        for one in (start, end):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+
+def poll_for(opened, seconds):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        assert opened.poll(10, 0.2) == []
+
+
+def test_bodies_that_are_no_bytes_stay_whole():
+    for message in (b"\0Sv\xc0\x03\x01\xa1a", b"\0Sw\xc0\x01\0", b"\0Sw\xc1\x01\0", b"\0Sw\xa0\x01x\0Sv\xc0\x01\0"):
+        assert body_of(message) == message
+
+
 def test_a_silent_connection_is_found_out(stream, monkeypatch):
     """Nothing comes, nothing is closed: after a while the broker is asked."""
     monkeypatch.setattr(rabbitmq_streams, "_QUIET_S", 0.2)
-    monkeypatch.setattr(rabbitmq_streams, "_REQUEST_S", 0.5)
+    monkeypatch.setattr(rabbitmq_link, "_REQUEST_S", 0.5)
     with contextlib.closing(Proxy(port_of(STREAMS))) as proxy, source(stream, host=proxy.host) as opened:
         lost = opened._link._client
         proxy.swallows = True
@@ -1040,7 +1233,7 @@ def test_tls(node, files, tmp_path):
 
 def test_a_server_that_says_nothing_is_given_up(monkeypatch):
     monkeypatch.setattr(amqp_module, "_SOCKET_S", 0.3)
-    monkeypatch.setattr(rabbitmq_streams, "_REQUEST_S", 0.3)
+    monkeypatch.setattr(rabbitmq_link, "_REQUEST_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as door:
         host = f"127.0.0.1:{door.getsockname()[1]}"
         for url in (f"amqp://{host}/?queue=q", f"rabbitmq-stream://{host}/?stream=s"):

@@ -95,6 +95,8 @@ INSIDE = {
         "redis_streams",
         "jetstream",
         "rabbitmq_streams",
+        "rabbitmq_link",
+        "rabbitmq_chunks",
         "amqp",
         "mqtt",
         "postgres_table",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 import time
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ConfigError, FcstreamError, SinkError, SourceError
 from ..releases.base import Release
-from .base import Received
+from .base import Received, shortened
 from .retry import Remainder, close_quietly, with_patience
 from .spool import MEMORY
 from .tls import distrust, tls_context
@@ -254,8 +253,7 @@ class AmqpSink:
 
 
 def _id_of(release: Release) -> str:
-    name = f"{release.stream}:{release.window_open_ms}:{release.window_close_ms}"
-    return name if len(name.encode()) <= _LONGEST_ID else hashlib.blake2b(name.encode(), digest_size=32).hexdigest()
+    return shortened(f"{release.stream}:{release.window_open_ms}:{release.window_close_ms}", _LONGEST_ID)
 
 
 def _acknowledge(channel: Any, tag: int, multiple: bool) -> None:

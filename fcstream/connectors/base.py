@@ -7,6 +7,7 @@ read through a durable local spool, which is replayable (see `spool`).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -129,6 +130,11 @@ class KeepingSource(Protocol):
 
     def rewind(self) -> None:
         """Hand out everything from the committed position on once more."""
+
+
+def shortened(name: str, most: int) -> str:
+    """A name, or a hash of it if it has more than `most` bytes (64 at least), which a protocol cannot carry."""
+    return name if len(name.encode()) <= most else hashlib.blake2b(name.encode(), digest_size=32).hexdigest()
 
 
 class Received(NamedTuple):

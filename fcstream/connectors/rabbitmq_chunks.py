@@ -1,0 +1,99 @@
+"""What a chunk of a RabbitMQ stream holds: entries of one message, and batches, compressed or not.
+
+Whoever may publish decides what is in a batch. None of it raises, and none of it becomes larger than it may: what
+cannot be read is one message without content, which no decoder takes for a record.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, NamedTuple
+
+LARGEST = 1 << 26
+"""Bytes of a chunk's batches, decompressed."""
+_NONE, _GZIP = 0, 1
+KINDS = ("none", "gzip", "snappy", "lz4", "zstd")
+_BATCH = 10  # bytes of a batch's head, behind its kind: messages (2), bytes decompressed (4), bytes here (4)
+
+
+class Piece(NamedTuple):
+    """Messages that follow each other from offset `first` on; `after` is the offset behind them and behind what of
+    their batch cannot be read."""
+
+    first: int
+    after: int
+    messages: list[bytes]
+
+
+def pieces_of(frame: Any) -> tuple[list[Piece], str]:
+    """The messages of a delivered chunk, and how that was compressed which could not be read (empty: all could)."""
+    data, at, offset, room = frame.data, 0, frame.chunk_first_offset, LARGEST
+    plain: list[bytes] = []
+    pieces: list[Piece] = []
+    unread = ""
+    for _ in range(frame.num_entries):
+        if at >= len(data):
+            break
+        if not data[at] & 0x80:
+            size = int.from_bytes(data[at : at + 4])
+            plain.append(data[at + 4 : at + 4 + size])
+            at += 4 + size
+            continue
+        if plain:
+            pieces.append(Piece(offset, offset + len(plain), plain))
+            offset, plain = offset + len(plain), []
+        kind = data[at] >> 4 & 7
+        count, large, size = (int.from_bytes(data[at + i : at + j]) for i, j in ((1, 3), (3, 7), (7, 11)))
+        at += 1 + _BATCH
+        messages = _split(_unpacked(kind, data[at : at + size], large, room), count)
+        at, room = at + size, room - large
+        if len(messages) < count:
+            unread = KINDS[kind] if kind < len(KINDS) else "something else"
+            messages = messages or [b""]
+        if count:
+            pieces.append(Piece(offset, offset + count, messages))
+            offset += count
+    if plain:
+        pieces.append(Piece(offset, offset + len(plain), plain))
+    return pieces, unread
+
+
+def _unpacked(kind: int, data: bytes, large: int, room: int) -> bytes:
+    """A batch as it was before it was compressed; nothing if it is not what it says, or too large."""
+    if kind == _NONE:
+        return data
+    if kind != _GZIP or large > room:
+        return b""
+    try:
+        found = zlib.decompressobj(31).decompress(data, large + 1)
+    except zlib.error:
+        return b""
+    return found if len(found) == large else b""
+
+
+def _split(data: bytes, count: int) -> list[bytes]:
+    """The messages of a batch, as far as they are whole."""
+    messages: list[bytes] = []
+    at = 0
+    while len(messages) < count and at + 4 <= len(data):
+        size = int.from_bytes(data[at : at + 4])
+        at += 4 + size
+        if at > len(data):
+            break
+        messages.append(data[at - size : at])
+    return messages
+
+
+def body_of(message: bytes) -> bytes:
+    """The data of a message in AMQP 1.0; anything else as it is."""
+    at, data = 0, []
+    while message[at : at + 2] == b"\0S" and len(message) > at + 4:
+        section, kind = message[at + 2], message[at + 3]
+        width = 4 if kind & 0x10 else 1  # of the size; all sections but empty lists have one
+        start = at + 4 + width if kind != 0x45 else at + 4
+        at = start + (int.from_bytes(message[at + 4 : start]) if kind >= 0xA0 else 0)
+        if section in (0x75, 0x77) and kind in (0xA0, 0xA1, 0xB0, 0xB1):
+            data.append(message[start:at])
+        elif section in (0x75, 0x76, 0x77) or not 0x70 <= section <= 0x78 or (kind < 0xA0 and kind != 0x45):
+            return message  # lists, maps and numbers are no bytes
+    return b"".join(data) if at == len(message) else message

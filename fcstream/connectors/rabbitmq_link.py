@@ -1,0 +1,270 @@
+"""The connection of RabbitMQ streams: one, to the broker that leads the stream, in a loop and a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import FcstreamError
+from .retry import close_quietly, with_patience
+from .tls import distrust, tls_context
+from .urls import need
+
+if TYPE_CHECKING:
+    from .urls import Address
+
+T = TypeVar("T")
+FRAME_BYTES = 1 << 20
+_REQUEST_S = 15.0
+_FAREWELL_S = 5.0
+_LAST_REQUEST = 0x7FFFFFFF  # a number that no other request gets
+_LINGERS = 10  # hundredths of a second that a chunk may come after the answer that should follow it
+
+
+class Lost(Exception):
+    """The connection, or what it needs of the broker."""
+
+
+class Link:
+    """A connection to the broker that leads a stream, in a loop and a thread of its own; errors tell no secrets."""
+
+    def __init__(
+        self,
+        address: Address,
+        name: str,
+        patience_s: float,
+        error: type[FcstreamError],
+        stream: str,
+        prepare: Callable[[Any], Coroutine[Any, Any, None]],
+    ) -> None:
+        try:
+            import rstream  # noqa: F401
+        except ImportError:
+            raise need("rstream", "rabbitmq", address.place) from None
+        self.lost = True
+        self.changed = threading.Condition()
+        self._address, self._name, self._error, self._stream, self._prepare = address, name, error, stream, prepare
+        self._patience_s = address.take_number("patience", patience_s)
+        self._ssl = tls_context(address) if address.scheme.endswith("+tls") else None
+        address.finish()
+        # Its messages for debugging hold passwords and bodies, and what it calls errors we tell ourselves.
+        logging.getLogger("rstream").setLevel(logging.CRITICAL)
+        self._client: Any = None
+        self._closing: list[asyncio.Task[None]] = []
+        self._gone: asyncio.Future[None]
+        self._readers: dict[int, Callable[[Any], object]] = {}  # by subscription
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(self._failed)
+        self.damaged = 0  # chunks that the library could not read, one after the other
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fcstream-rstream", daemon=True)
+        self._thread.start()
+
+    def open(self) -> None:
+        """The first connection: one try."""
+        try:
+            self._run(self._connect())
+        except Lost as lost:
+            self.close()
+            raise self._unusable(lost) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def do(self, action: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """Do something with the client that is safe to repeat."""
+        return self.repeat(lambda: self.once(action))
+
+    def repeat(self, action: Callable[[], T]) -> T:
+        """Do something that raises `Lost` when the connection is."""
+        return with_patience(action, lambda: self._run(self._connect()), (Lost,), self._patience_s, self._unusable)
+
+    def once(self, action: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        if self.lost:
+            raise Lost("the connection was lost")
+        return self._run(self._guarded(action(self._client)))
+
+    def grant(self, number: int) -> None:
+        """Let the broker send one chunk more."""
+        if not self.lost:
+            asyncio.run_coroutine_threadsafe(self._client.credit(number, 1), self._loop)
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        close_quietly(lambda: self._run(self._finish()))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def subscribe(
+        self, client: Any, kind: Any, value: int | None, credit: int, reader: Callable[[Any], object]
+    ) -> int:
+        """Have chunks read from somewhere on; the subscription."""
+        from rstream import schema
+
+        number = next(number for number in range(200) if number not in self._readers)
+        self._readers[number] = reader
+        await client.subscribe(self._stream, number, schema.OffsetSpec.from_params(kind, value), credit)
+        return number
+
+    async def unsubscribe(self, client: Any, number: int) -> None:
+        await client.unsubscribe(number)
+        del self._readers[number]
+
+    async def edge(self, client: Any, kind: Any) -> Any:
+        """The first or the last chunk of messages; None if there is none that all replicas have."""
+        found: list[Any] = []
+        number = await self.subscribe(client, kind, None, 1, found.append)
+        # A broker sends the chunk before it answers anything else.
+        await client.stream_exists(self._stream)
+        for _ in range(_LINGERS):
+            if found:
+                break
+            await asyncio.sleep(0.01)
+        await self.unsubscribe(client, number)
+        return found[0] if found else None
+
+    async def last(self, client: Any) -> Any:
+        """The last chunk of messages; None if the stream holds none."""
+        from rstream import OffsetType
+
+        while (found := await self.edge(client, OffsetType.LAST)) is None:
+            if await self.edge(client, OffsetType.FIRST) is None:
+                break
+            # There are messages, so replicas wait for the last ones, or they are new: those before must not be missed.
+        return found
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _guarded(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something until it is done, the connection is lost, or it takes too long."""
+        task = asyncio.ensure_future(work)
+        both: set[asyncio.Future[Any]] = {task, self._gone}
+        await asyncio.wait(both, timeout=_REQUEST_S, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            if not task.done():
+                task.cancel()
+                raise Lost("the connection was lost" if self.lost else "no answer")
+            return task.result()
+        except FcstreamError:
+            raise
+        except Lost:
+            self._lose()
+            raise
+        except Exception as error:  # of any kind: the library has no common one, and quotes what it got
+            self._lose()
+            raise Lost(distrust(error) or getattr(error, "strerror", None) or type(error).__name__) from None
+
+    async def _connect(self) -> None:
+        self._disconnect()
+        self._closing = [task for task in self._closing if not task.done()]
+        for host, given in self._address.hosts:
+            self._gone = self._loop.create_future()
+            self.lost = False
+            try:
+                await self._guarded(self._open(host, given or (5552 if self._ssl is None else 5551)))
+                return
+            except Lost as error:
+                lost = error
+                self._disconnect()
+            except BaseException:
+                self._disconnect()
+                raise
+        raise lost
+
+    async def _open(self, host: str, port: int) -> None:
+        """Connect to the broker that leads the stream: only it knows the end."""
+        await self._authenticate(host, port)
+        leader, _ = await self._client.query_leader_and_replicas(self._stream)
+        known = self._client.server_properties
+        if (leader.host, str(leader.port)) != (known.get("advertised_host"), known.get("advertised_port")):
+            self._disconnect()
+            self.lost = False
+            await self._authenticate(leader.host, leader.port)
+        await self._prepare(self._client)
+
+    async def _authenticate(self, host: str, port: int) -> None:
+        from rstream import schema
+        from rstream.client import Client
+
+        client: Any = Client(
+            host,
+            port,
+            ssl_context=self._ssl,
+            frame_max=FRAME_BYTES,
+            heartbeat=60,
+            connection_name=self._name,
+            connection_closed_handler=lambda _: self._lose(client),
+        )
+        self._client = client
+        client.add_stream(self._stream)  # without one it does not tell that the connection was closed
+        await client.start()
+        await client.authenticate(
+            self._address.path or "/", self._address.user or "guest", self._address.password or "guest"
+        )
+        client.add_handler(schema.MetadataUpdate, lambda _: self._lose(client), name="moved")
+        client.add_handler(schema.Deliver, lambda _: None, name=0)
+        await client.run_queue_listener_task(0, lambda frame: self._deliver(client, frame))
+
+    def _failed(self, _loop: object, context: dict[str, Any]) -> None:
+        self.damaged += isinstance(context.get("exception"), ValueError)  # a wrong checksum
+        self._lose()
+
+    def _deliver(self, client: Any, frame: Any) -> None:
+        # A connection that is given up may still bring chunks. They would be taken for those of the next one.
+        reader = self._readers.get(frame.subscription_id) if client is self._client else None
+        if reader is not None:
+            reader(frame)
+
+    def _lose(self, client: Any = None) -> None:
+        """The connection is lost; that of `client`, if one is named."""
+        if client not in (None, self._client):
+            return
+        with self.changed:
+            self.lost = True
+            self.changed.notify_all()
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    async def _finish(self) -> None:
+        """What the library's own closing does, without the pause that it makes."""
+        from rstream import schema
+
+        client, is_lost = self._client, self.lost
+        if client is not None and not is_lost:
+            farewell = schema.Close(_LAST_REQUEST, code=1, reason="OK")
+            with suppress(Exception):
+                await asyncio.wait_for(client.sync_request(farewell, schema.CloseResponse), _FAREWELL_S)
+            with suppress(Exception):
+                await asyncio.wait_for(client._conn.close(), 1)
+            self._client = None
+        self._disconnect()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+    def _disconnect(self) -> None:
+        client, self._client, self.lost = self._client, None, True
+        self._readers.clear()
+        if client is not None:
+            self._closing.append(self._loop.create_task(_close(client)))
+
+    def _unusable(self, error: BaseException) -> FcstreamError:
+        return self._error(
+            f"{self._address.masked} cannot be used: {error}; start the broker, make the stream, or correct the address"
+        )
+
+
+async def _close(client: Any) -> None:
+    """Takes its time, and leaves the socket of a lost connection open, if it is not told."""
+    with suppress(Exception):
+        await asyncio.wait_for(client.close(), 6)
+    with suppress(Exception):
+        await asyncio.wait_for(client._conn.close(), 1)
