@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -132,6 +133,8 @@ class Service:
     def _serve(self, on_step: Callable[[Service], object] | None) -> None:
         waits: Iterator[float] | None = None
         while not self.stopping.is_set():
+            if self.counters.restarts:
+                gc.collect()  # clients and their callbacks hold each other, with threads and sockets
             try:
                 for session in self._sessions():
                     if session is None:

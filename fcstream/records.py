@@ -225,7 +225,10 @@ def parse_level(value: Any, codes: Mapping[Any, int]) -> float:
     Refused
         ``missing`` or ``unknown_level``.
     """
-    code = None if isinstance(value, (list, dict)) else codes.get(value)
+    try:
+        code = codes.get(value)
+    except TypeError:  # a list, an object, or what MessagePack calls an extension
+        code = None
     if code is None:
         raise Refused("missing" if value is None or value == "" else "unknown_level")
     return float(code)

@@ -565,7 +565,7 @@ def test_the_last_release_among_other_messages(broker):
     sink.write([sample_release(0), sample_release(1)])
     time.sleep(0.01)
     sink.write([other])
-    send(broker, topic, [b"not ours", b"\xff", b"{}"])
+    send(broker, topic, [b"not ours", b"\xff", b"{}", b'{"value":' + b"[" * 5000])
     assert sink.last() == other
     assert sink.last("sample") == sample_release(1)
     assert sink.last("nobody") is None
@@ -581,13 +581,27 @@ def test_a_release_that_is_refused(broker):
 
     topic = make_topic(broker)
     sink = sink_of(broker, topic)
-    huge = dataclasses.replace(sample_release(1), value=[0.123456789012345] * 100_000)
-    with pytest.raises(SinkError, match=r"did not take all releases: .*too large") as caught:
-        sink.write([sample_release(0), huge])
-    assert "0.1234" not in str(caught.value)
-    sink.write([sample_release(2)])
-    assert sink.last() == sample_release(2)
+    large = dataclasses.replace(sample_release(1), value=[0.123456789012345] * 100_000)
+    huge = dataclasses.replace(sample_release(2), value=[0.123456789012345] * 1_000_000)
+    for _ in range(4):  # what the brokers have is not sent again, and what comes later waits
+        with pytest.raises(SinkError, match=r"did not take all releases: .*too large") as caught:
+            sink.write([sample_release(0), large, huge, sample_release(3)])
+        assert "0.1234" not in str(caught.value)
+    assert [message.value() for message in messages_of(broker, topic)] == [
+        each.to_bytes() for each in (sample_release(0), large)
+    ]
+    sink.write([sample_release(4)])
+    assert sink.last() == sample_release(4)
     sink.close()
+
+
+def test_names_of_groups(broker):
+    topic = make_topic(broker)
+    opened = source_of(broker, f"{topic}?group=&patience=20", options="&instance=")
+    opened.close()
+    for option in ("group", "instance"):
+        with pytest.raises(ConfigError, match="255 bytes at most"):
+            open_live(f"kafka://{broker}/{topic}?{option}={300 * 'n'}", "name")
 
 
 def test_a_crash_writes_the_same_bytes_again(broker):

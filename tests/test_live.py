@@ -4,6 +4,7 @@ What real brokers do is tested with real brokers; this is about the order of thi
 """
 
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -182,6 +183,31 @@ def test_redelivered_messages_count_once(tmp_path):
     rig.clock.now_ms = 12_001
     rig.run(60)
     near(rig.counts(), [(0, 100)])
+
+
+def test_what_restarts_leave_behind_is_collected(tmp_path):
+    """Clients hold threads and sockets, and are held by their own callbacks; the collector is called seldom."""
+    rig, alive = Rig(tmp_path), weakref.WeakSet()
+
+    class Client(LogSource):
+        def __init__(self, log):
+            super().__init__(log)
+            self.callback = self.poll
+            alive.add(self)
+
+    opens = rig.service._opens
+    rig.service._opens = (opens[0], lambda: Client(rig.log), opens[2])
+    rig.log.fails["poll"] = 6
+    most = []
+
+    def on_step(service):
+        most.append(len(alive))
+        if len(most) == 5:
+            service.stop()
+
+    rig.service.run(on_step)
+    assert rig.service.counters.restarts == 6
+    assert max(most) <= 2
 
 
 def test_late_is_decided_by_the_brokers_stamp_alone(tmp_path):

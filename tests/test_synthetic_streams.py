@@ -5,6 +5,7 @@ import json
 import os
 import signal
 
+import msgspec
 import numpy as np
 import pytest
 from helpers import sample
@@ -93,6 +94,13 @@ def test_levels_in_arrow_blocks():
     kept = [k for k in range(50) if k not in (7, 9)]
     assert batch.values[:, 2].tolist() == [LEVELS.index(rows[k]["state"]) for k in kept]
     assert {(one.reason, one.field) for one in batch.rejections} == {("unknown_level", "state"), ("missing", "on")}
+
+
+def test_extensions_of_messagepack_are_no_levels():
+    rows = [{"ts_ms": 5, **row} for row in records(3)]
+    rows[1]["state"] = msgspec.msgpack.Ext(3, b"x")
+    batch = decoder_for("msgpack", Job.of(config_of()).schema).decode(list(map(msgspec.msgpack.encode, rows)), 0)
+    assert [(one.reason, one.position, one.field) for one in batch.rejections] == [("unknown_level", 1, "state")]
 
 
 @pytest.mark.parametrize(

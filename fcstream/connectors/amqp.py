@@ -147,6 +147,8 @@ class AmqpQueue:
         """Only a stream takes a consumer that says where to begin; to others it is wrong, and nothing is delivered."""
         import pika
 
+        if (connection._impl.server_properties or {}).get("product") != "RabbitMQ":  # others may overlook what is wrong
+            return False
         channel = connection.channel()
         channel.basic_qos(prefetch_count=1)
         try:

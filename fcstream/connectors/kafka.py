@@ -28,7 +28,8 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, pairwise
+from functools import partial
+from itertools import chain, islice, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ from ..errors import ConfigError, SinkError, SourceError
 from ..releases.base import Release
 from .base import Chunk, Share
 from .kafka_cluster import ASK_S, FINAL, Cluster, Lost
+from .retry import Remainder
 from .urls import Address
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("fcstream.connectors.kafka")
 _TAIL = 1000  # messages of each partition that are read back; releases that are under way together
 _MOST_HELD, _WEIGHT = 1 << 26, 300  # bytes of messages that wait while something else is waited for; of each beside it
+_LONGEST_NAME = 255  # bytes; brokers choke on very long ones
+_LARGEST = 1 << 24  # bytes of a release; the client's million is less than topics may take
 _REBALANCED = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
 
 
@@ -82,8 +86,14 @@ class KafkaSource:
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         session_ms = int(1000 * address.take_number("session_s", 45.0))
+        group, instance = address.take("group", "") or name, address.take("instance", "")
+        if max(len(group.encode()), len(instance.encode())) > _LONGEST_NAME:
+            raise ConfigError(
+                f"must have a `group` and an `instance` of {_LONGEST_NAME} bytes at most, got {address.masked}",
+                address.place,
+            )
         settings: dict[str, Any] = {
-            "group.id": address.take("group", name),
+            "group.id": group,
             "session.timeout.ms": session_ms,
             "heartbeat.interval.ms": min(3000, session_ms // 3),
             "max.poll.interval.ms": max(session_ms, int(1000 * address.take_number("max_poll_s", 300.0))),
@@ -96,7 +106,7 @@ class KafkaSource:
             "fetch.queue.backoff.ms": 10,  # 1000 by default: a reader that is quick would wait for nothing
             "on_commit": self._on_commit,
         }
-        if instance := address.take("instance", ""):
+        if instance:
             settings["group.instance.id"] = instance
         self._cluster = Cluster(address, name, patience_s, SourceError)
         address.finish()
@@ -324,9 +334,15 @@ class KafkaSource:
         """The positions that the group has committed for our partitions; -1 for none."""
         if not self._committed and self._names:
             asked = [self._cluster.kafka.TopicPartition(*partition) for partition in self._names]
-            found = self._cluster.patiently(lambda: self._open.committed(asked, timeout=ASK_S))
+            found = self._cluster.patiently(lambda: self._told(self._open.committed(asked, timeout=ASK_S)))
             self._committed = {self._names[each.topic, each.partition]: max(-1, each.offset) for each in found}
         return self._committed
+
+    def _told(self, found: list[TopicPartition]) -> list[TopicPartition]:
+        """Positions, if the answer has all of them."""
+        if (error := next((each.error for each in found if each.error is not None), None)) is not None:
+            raise self._cluster.sorted(error)
+        return found
 
     def _commit(self, ahead: list[TopicPartition], generation: int) -> None:
         if self._generation == generation:
@@ -368,6 +384,7 @@ class KafkaSink:
         self._topic = self._cluster.topics[0]
         self._producer: Producer | None = None
         self._is_closed = False
+        self._remainder: Remainder[tuple[bytes, bytes, dict[str, str]]] = Remainder()
         found = self._cluster.meet(self._cluster.admin)[self._topic]
         self._partitions = [(self._topic, number) for number in found]
 
@@ -402,29 +419,42 @@ class KafkaSink:
     def _post(self, messages: list[tuple[bytes, bytes, dict[str, str]]]) -> None:
         if self._is_closed:
             raise SinkError(f"{self._cluster.place} is closed: open it again to go on")
-        for first in range(0, len(messages), _TAIL):
+        waiting = self._remainder.of(messages)
+        while waiting:
+            some, taken = list(islice(waiting, _TAIL)), set[int]()
             try:
-                self._write(messages[first : first + _TAIL])
+                self._write(some, taken)
             except BaseException:
                 self._give_up()
                 raise
+            finally:
+                for _ in some:
+                    waiting.popleft()
+                waiting.extendleft(reversed([each for i, each in enumerate(some) if i not in taken]))
 
-    def _write(self, messages: list[tuple[bytes, bytes, dict[str, str]]]) -> None:
+    def _write(self, messages: list[tuple[bytes, bytes, dict[str, str]]], taken: set[int]) -> None:
+        """Hand over in order, up to the first that is refused; tells which ones the brokers have."""
         cluster = self._cluster
         if self._producer is None:
-            settings = {"delivery.timeout.ms": int(1000 * cluster.patience_s), "linger.ms": 0}
-            self._producer = cluster.make(cluster.kafka.Producer, {**settings, "enable.idempotence": True})
+            settings: dict[str, Any] = {"delivery.timeout.ms": int(1000 * cluster.patience_s), "linger.ms": 0}
+            settings |= {"enable.idempotence": True, "message.max.bytes": _LARGEST}
+            self._producer = cluster.make(cluster.kafka.Producer, settings)
         failed: list[KafkaError] = []
 
-        def told(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
+        def told(number: int, error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                taken.add(number)
+            else:
                 failed.append(error)
 
-        for body, key, headers in messages:
+        for i, (body, key, headers) in enumerate(messages):
             try:
-                self._producer.produce(self._topic, body, key, headers={**headers}, on_delivery=told)
+                self._producer.produce(self._topic, body, key, headers={**headers}, on_delivery=partial(told, i))
             except cluster.kafka.KafkaException as error:
                 failed.append(error.args[0])
+                break
+            except BufferError:  # the client has no room before some are sent; the rest comes afterwards
+                break
         until = time.monotonic() + cluster.patience_s + 2
         while self._producer.flush(0.1):
             cluster.check()

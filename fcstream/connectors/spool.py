@@ -325,7 +325,7 @@ class Spool:
         try:
             file = _new_file(path, _frame(rows))
             os.fsync(self._fds["folder"])
-        except OSError:
+        except BaseException:
             self._undo(lambda: path.unlink(missing_ok=True))
             raise
         if "last" in self._fds:
@@ -342,7 +342,7 @@ class Spool:
         file, start = self._fds.get("last", -1), self._sizes[last]
         try:
             _write_all(file, _frame(rows), start, sync)
-        except OSError:
+        except BaseException:
             self._undo(lambda: os.ftruncate(file, start))
             raise
         self._sizes[last] = start + size

@@ -401,5 +401,14 @@ class Release:
 
     @classmethod
     def from_bytes(cls, line: bytes) -> Release:
-        """The inverse of `to_bytes`."""
-        return msgspec.json.decode(line, type=cls)
+        """The inverse of `to_bytes`.
+
+        Raises
+        ------
+        msgspec.DecodeError, UnicodeDecodeError
+            It is no release.
+        """
+        try:
+            return msgspec.json.decode(line, type=cls)
+        except RecursionError:  # others may write where releases are read
+            raise msgspec.DecodeError("nested too deeply") from None
