@@ -31,6 +31,7 @@ __all__ = ["PATIENCE", "Address", "Connection", "Line", "Session", "older_copy",
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
 _OLDEST_SERVER = 120000
+_ANSWER_S = 120.0  # longer than a lock may be waited for
 PATIENCE = 8.0
 """Seconds that a lost connection is tried again."""
 _CONFLICTS = 10  # times that a transaction is repeated after a deadlock or a failed serialization
@@ -43,6 +44,7 @@ _DEFAULTS = {
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
+    "client_encoding": "UTF8",
 }
 _SETTINGS = """
 SELECT current_setting('fsync'), current_setting('full_page_writes'),
@@ -53,6 +55,7 @@ SELECT current_setting('fsync'), current_setting('full_page_writes'),
     set_config('lock_timeout', '60s', false), set_config('idle_in_transaction_session_timeout', '60s', false)
 """
 _LOST = {"57P01", "57P02", "57P03", "57P05", "25P03"}  # states of a session that its server has ended
+_READ_ONLY = "25006"  # it writes no more: another host may
 _OPEN: weakref.WeakSet[Session] = weakref.WeakSet()
 _DISOWNED: list[object] = []
 
@@ -139,6 +142,31 @@ def _split_hosts(text: str) -> tuple[str, str]:
         hosts.append(found[1].strip("[]"))
         ports.append(found[2] or "")
     return ",".join(hosts).strip(","), ",".join(ports) if any(ports) else ""
+
+
+class _Bounded(psycopg.Connection[tuple[Any, ...]]):
+    """One that waits for an answer for a bounded time: whoever takes our packets and stays silent is no server."""
+
+    def wait(self, gen: Any, *options: Any, **more: Any) -> Any:
+        try:
+            return super().wait(_until(gen, time.monotonic() + _ANSWER_S), *options, **more)
+        except TimeoutError:
+            self.close()
+            raise psycopg.OperationalError(f"no answer within {_ANSWER_S:g} s") from None
+
+
+def _until(gen: Any, deadline: float) -> Any:
+    """A generator of psycopg's, which is resumed with what is ready; with nothing, several times a second."""
+    try:
+        state = next(gen)
+        while True:
+            ready = yield state
+            if not ready and time.monotonic() > deadline:
+                gen.close()
+                raise TimeoutError
+            state = gen.send(ready)
+    except StopIteration as end:
+        return end.value
 
 
 class Line:
@@ -244,7 +272,8 @@ class Session:
             target = {"target_session_attrs": "any" if self._is_reader else "read-write"}
             parameters: dict[str, Any] = target | self._address.parameters
             try:
-                db = psycopg.connect(**parameters, autocommit=True, prepare_threshold=1)
+                kind = psycopg.Connection if self._is_reader else _Bounded  # what reads may look at very much
+                db = kind.connect(**parameters, autocommit=True, prepare_threshold=1)
             except psycopg.ProgrammingError as error:
                 raise ConfigError(f"cannot be used: {_first_words(error)}", "ledger.url") from None
             try:
@@ -269,9 +298,11 @@ class Session:
                 )
 
     def _is_lost(self, error: psycopg.Error) -> bool:
+        state = error.sqlstate or ""
+        if state == _READ_ONLY and not self._is_reader:
+            return True
         if not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
             return False
-        state = error.sqlstate or ""
         return self.db is None or self.db.closed or state in _LOST or state.startswith("08")
 
     def _in_our_words(self, error: psycopg.Error) -> LedgerError:
