@@ -8,12 +8,14 @@ import json
 import logging
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 import traceback
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -21,6 +23,8 @@ from helpers import service
 
 from fcstream.connectors import is_live, open_live, open_sink
 from fcstream.connectors.jetstream import NatsSink, NatsSource
+from fcstream.connectors.jetstream_reader import Reader
+from fcstream.connectors.jetstream_wire import Lost
 from fcstream.connectors.urls import parse
 from fcstream.errors import ConfigError, FcstreamError, SinkError, SourceError
 from fcstream.releases.base import Release
@@ -178,6 +182,13 @@ class Private(Server):
             time.sleep(0.05)
         raise TimeoutError("it does not start")
 
+    def set(self, settings):
+        """For the next start."""
+        self._file.write_text(settings)
+
+    def signal(self, which):
+        self._process.send_signal(which)
+
     def stop(self):
         if self._process is not None:
             self._process.kill()
@@ -197,6 +208,13 @@ def private(server, tmp_path):
     yield make
     for one in made:
         one.stop()
+
+
+def wait_until(condition):
+    until = time.monotonic() + 5
+    while not (held := condition()) and time.monotonic() < until:
+        time.sleep(0.02)
+    return held
 
 
 class Proxy:
@@ -283,18 +301,20 @@ def test_headers_and_subjects_that_cannot_be_parsed(server, stream):
         raw.sendall(b'CONNECT {"headers":true,"verbose":false}\r\n')
         for head in heads:
             raw.sendall(b"HPUB %s %d %d\r\n%sabc\r\n" % (stream.encode(), len(head), len(head) + 3, head))
-        raw.sendall(b"PUB %s.\xff\xfe 3\r\nabc\r\n" % stream.encode())
+        for odd in (b"\xff\xfe", b"a\x0bb", b"\x0c", b"a\x0b\x0c"):
+            raw.sendall(b"PUB %s.%s 3\r\nabc\r\n" % (stream.encode(), odd))
+            raw.sendall(b"HPUB %s.%s 12 15\r\nNATS/1.0\r\n\r\nabc\r\n" % (stream.encode(), odd))
         raw.sendall(b"PING\r\n")
         while b"PONG" not in raw.recv(1 << 16):
             pass
     server.add(stream, [b"last"])
     with source(stream) as opened:
-        assert bodies(drain(opened, 7)) == [b"abc"] * 6 + [b"last"]
+        assert bodies(drain(opened, 14)) == [b"abc"] * 13 + [b"last"]
         assert not opened.behind(opened.ends())
 
 
 def test_memory_of_a_poll_is_bounded(server, stream, monkeypatch):
-    monkeypatch.setattr("fcstream.connectors.jetstream.POLL_BYTES", 1 << 20)
+    monkeypatch.setattr("fcstream.connectors.jetstream_reader.POLL_BYTES", 1 << 20)
     server.add(stream, [bytes(20)] * 3000)
     server.add(stream, [bytes(1 << 16)] * 200)
     with source(stream) as opened:
@@ -337,6 +357,17 @@ def test_a_commit_never_goes_back(server, stream):
     with pytest.raises(SourceError, match="must hold a position") as caught, source(stream):
         pass
     assert CONTENT.decode() not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value", ['{"position": 1e999, "created": "x"}', '{"position": -4, "created": "CREATED"}', "[" * 99_999]
+)
+def test_a_position_that_is_none(server, stream, value):
+    with source(stream) as opened:
+        value = value.replace("CREATED", opened._created).encode()
+        server.ask(lambda _, js: js.publish(f"$KV.{stream}.{opened._key}", value))
+    with pytest.raises(SourceError, match="must hold a position"), source(stream):
+        pass
 
 
 def test_deleted_messages_do_not_count_as_behind(server, stream):
@@ -561,7 +592,7 @@ def everything(error):
 
 def test_no_secret_and_no_content_in_any_error(private, caplog, monkeypatch, tmp_path):
     caplog.set_level(0)
-    monkeypatch.setattr("fcstream.connectors.jetstream._REQUEST_S", 1.0)
+    monkeypatch.setattr("fcstream.connectors.jetstream_wire.REQUEST_S", 1.0)
     server = private(LOCKED, user="all", password=SECRET)
     server.js("add_stream", name="s", subjects=["s"])
     server.add("s", [CONTENT])
@@ -744,7 +775,7 @@ def test_a_release_written_again_is_there_once(server, stream):
         out.write(sent)
         assert out.last() == sent[-1]
     assert server.held(stream) == [release.to_bytes() for release in sent]
-    assert server.js("get_msg", stream, 2).headers["Nats-Msg-Id"] == "sample:60000"
+    assert server.js("get_msg", stream, 2).headers["Nats-Msg-Id"] == f"sample:60000@{stream}"
 
 
 def test_what_is_there_is_recognized_when_ids_are_forgotten(server, stream):
@@ -775,6 +806,328 @@ def test_a_stream_that_is_full_refuses(server, stream):
         out.write([sample_release(1)])
         with pytest.raises(SinkError, match="refuses: maximum messages exceeded"):
             out.write([sample_release(2)])
+
+
+def test_a_surprise_of_the_library_is_a_loss(server, stream):
+    async def surprise():
+        raise RecursionError(SECRET)
+
+    with sink(stream, patience_s=0.2) as out:
+        with pytest.raises(SinkError, match="cannot be reached: RecursionError") as caught:
+            out._wire.do(surprise)
+        assert SECRET not in everything(caught.value)
+        assert out.last() is None
+
+
+@contextlib.contextmanager
+def answering(subject, answer):
+    """A subscriber that answers whatever is published, before the server does."""
+    import nats
+
+    ready, stop = threading.Event(), threading.Event()
+
+    async def serve():
+        client = await nats.connect(f"nats://{HOST}")
+
+        async def reply(message):
+            await message.respond(answer)
+
+        await client.subscribe(subject, cb=reply)
+        await client.flush()
+        ready.set()
+        while not stop.is_set():
+            await asyncio.sleep(0.02)
+        await client.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    try:
+        assert ready.wait(5)
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("answer", [b"+ACK", b"", b'{"ok":1}', b"[]", b'{"stream":"other","seq":1}', b"[" * 99_999])
+def test_a_subscriber_that_answers(server, stream, answer):
+    """The stream is gone: nobody else answers."""
+    sent = [sample_release(i) for i in range(5)]
+    with sink(stream, patience_s=3.0) as out, answering(stream, answer):
+        out.write(sent)
+        assert server.held(stream) == [release.to_bytes() for release in sent]
+        server.js("delete_stream", stream)
+        with contextlib.closing(out), pytest.raises(SinkError, match="a subscriber of the subject answers"):
+            out._wire.do(lambda: out._post(b"x"), 0.1)
+
+
+def forget_at_once(server, stream, **options):
+    """From now on the server forgets ids after a tenth of a second."""
+    server.js("update_stream", name=stream, subjects=[stream, f"{stream}.*"], duplicate_window=0.1, **options)
+
+
+def test_a_group_that_got_stuck_goes_on_where_it_was(server, stream):
+    small, big = sample_release(1), sample_release(2)
+    object.__setattr__(big, "value", [0.125] * 400)
+    forget_at_once(server, stream, max_msg_size=1500)
+    with sink(stream) as out:
+        for _ in range(3):
+            with pytest.raises(SinkError, match="refuses: message size exceeds"):
+                out.write([small, big])
+            with pytest.raises(SinkError, match="refuses: message size exceeds"):
+                out.send([b"letter", bytes(2000)])
+            time.sleep(0.3)
+        assert server.held(stream) == [small.to_bytes(), b"letter"]
+        forget_at_once(server, stream, max_msg_size=-1)
+        out.write([small, big])
+        out.send([b"letter", bytes(2000)])
+    assert server.held(stream) == [small.to_bytes(), b"letter", big.to_bytes(), bytes(2000)]
+
+
+def test_an_answer_that_came_too_late(server, stream, monkeypatch):
+    forget_at_once(server, stream)
+    sent = [sample_release(i) for i in range(3)]
+    post, lost = NatsSink._post, []
+
+    async def lose(self, body, *arguments):
+        ack = await post(self, body, *arguments)
+        if body == sent[1].to_bytes() and not lost:
+            lost.append(body)
+            await asyncio.sleep(0.3)
+            raise Lost("no answer")
+        return ack
+
+    monkeypatch.setattr(NatsSink, "_post", lose)
+    with sink(stream) as out:
+        out.write(sent)
+    assert lost
+    assert server.held(stream) == [release.to_bytes() for release in sent]
+
+
+def test_silence_is_not_the_end(private, monkeypatch):
+    """The server sleeps while it is asked what it holds."""
+    server, sent = private(), [sample_release(i) for i in range(3)]
+    server.js("add_stream", name="s", subjects=["s"])
+    monkeypatch.setattr("fcstream.connectors.jetstream.REQUEST_S", 0.3)
+    first, opened = Reader.open, []
+
+    async def sleep(*arguments):
+        reader = await first(*arguments)
+        if not opened:
+            server.signal(signal.SIGSTOP)
+            threading.Timer(1.0, server.signal, (signal.SIGCONT,)).start()
+        opened.append(reader)
+        return reader
+
+    with sink("s", host=server.host, patience_s=20.0) as out:
+        out.write(sent)
+        monkeypatch.setattr(Reader, "open", sleep)
+        assert out.missing(sent) == []
+    assert len(opened) == 2
+
+
+def take_one(server, stream):
+    """As a worker that takes a message off a queue."""
+
+    async def take(_, js):
+        worker = await js.pull_subscribe(stream, "w", stream=stream)
+        [message] = await worker.fetch(1)
+        await message.ack_sync()
+        await js.delete_consumer(stream, "w")
+
+    server.ask(take)
+
+
+@pytest.fixture
+def queue(server, stream):
+    server.js("delete_stream", stream)
+    server.js("add_stream", name=stream, subjects=[stream, f"{stream}.*"], retention="workqueue", duplicate_window=2.0)
+    return stream
+
+
+def test_a_repetition_of_what_a_worker_took(server, queue):
+    with sink(queue) as out:
+        out.write([sample_release(1)])
+        take_one(server, queue)
+        out.write([sample_release(1)])
+        assert out.last() is None
+    assert server.js("stream_info", queue).state.messages == 0
+
+
+def test_a_work_queue_with_a_backlog(server, queue):
+    sent = [sample_release(i) for i in range(4)]
+    with sink(queue) as out:
+        out.write(sent[:3])
+        take_one(server, queue)
+        server.add(f"{queue}.other", [b"other"] * 3)
+        assert out.missing(sent) == [sent[0], sent[3]]
+        take_one(server, queue)
+    assert server.js("stream_info", queue).state.messages == 4
+    assert server.js("consumers_info", queue) == []
+
+
+@pytest.mark.parametrize("policy", ["workqueue", "interest"])
+def test_a_stream_that_drops_what_was_read_is_no_source(server, stream, policy):
+    server.js("delete_stream", stream)
+    server.js("add_stream", name=stream, subjects=[stream], retention=policy)
+    with pytest.raises(SourceError, match=f"must have the retention policy 'limits', not '{policy}'"), source(stream):
+        pass
+
+
+def test_other_subjects_do_not_hide_what_is_there(server, stream, monkeypatch):
+    monkeypatch.setattr("fcstream.connectors.jetstream._LOOK_BACK", 10)
+    forget_at_once(server, stream)
+    sent, looks = [sample_release(i) for i in range(3)], []
+    among = NatsSink._among
+
+    async def look(self, wanted, start, end):
+        looks.append((start, end))
+        return await among(self, wanted, start, end)
+
+    monkeypatch.setattr(NatsSink, "_among", look)
+    with sink(stream) as out:
+        out.write(sent[:1])
+        server.add(f"{stream}.other", [b"other"] * 100)
+        out.write(sent[1:2])
+        assert out.missing(sent[:2]) == []
+        assert looks == [(93, 103), (73, 93), (33, 73), (1, 33)]
+        assert out.missing(sent) == sent[2:]
+        looks.clear()
+        late = sample_release(int(time.time() / 60) + 1)
+        monkeypatch.setattr("fcstream.connectors.jetstream._EARLY_MS", 0)
+        assert out.missing([late]) == [late]
+        assert looks == [(93, 103)]  # it cannot have been there before its window closed
+
+
+def test_memory_of_missing_is_bounded(server, stream, monkeypatch):
+    monkeypatch.setattr("fcstream.connectors.jetstream_reader.POLL_BYTES", 1 << 20)
+    server.add(stream, [bytes([i]) * 900_000 for i in range(60)])
+    with sink(stream) as out:
+        out.write([sample_release(1)])
+        tracemalloc.start()
+        try:
+            assert out.missing([sample_release(1), sample_release(2)]) == [sample_release(2)]
+            assert tracemalloc.get_traced_memory()[1] < 20_000_000
+        finally:
+            tracemalloc.stop()
+
+
+def test_two_subjects_of_a_stream_take_the_same_release(server, stream):
+    for subject in ("a", "b", "a"):
+        address = parse(f"nats://{HOST}/{stream}?subject={stream}.{subject}", "sink.url")
+        with contextlib.closing(NatsSink(address, 5.0)) as out:
+            out.write([sample_release(1)])
+            assert out.last() == sample_release(1)
+    assert len(server.held(stream)) == 2
+
+
+def test_a_message_longer_than_a_poll(private, monkeypatch):
+    """As it may be where a server took longer ones once."""
+    server = private()
+    server.js("add_stream", name="s", subjects=["s"])
+    server.add("s", [b"1", bytes(1_000_000), b"2"])
+    server.stop()
+    server.set("max_payload: 65536\n")
+    server.start()
+    monkeypatch.setattr("fcstream.connectors.jetstream_reader.POLL_BYTES", 1 << 16)
+    with source("s", host=server.host) as opened:
+        assert bodies(drain(opened, 3)) == [b"1", bytes(1_000_000), b"2"]
+
+
+@pytest.mark.parametrize("odd", ["größe", "a+b", "or:ders", "a=b"])
+def test_odd_names_of_streams(server, stream, odd):
+    name = f"{stream}{odd}"
+    server.js("add_stream", name=name, subjects=[f"{stream}_odd"])
+    try:
+        server.add(f"{stream}_odd", [b"1", b"2"])
+        for wanted in (2, 1):
+            with contextlib.closing(
+                NatsSource(parse(f"nats://{HOST}/{name}?bucket={stream}", "source.url"), "n")
+            ) as opened:
+                assert len(drain(opened, wanted)) == wanted
+                opened.commit({name: 2})
+        assert opened._key == {"a=b": f"{name}.n"}.get(odd, opened._key)
+    finally:
+        server.js("delete_stream", name)
+
+
+def test_names_that_cannot_work():
+    for url, match in (
+        (f"nats://{HOST}/s?bucket=a.b", "letters, digits"),
+        (f"nats://{HOST}/s?bucket={'b' * 253}", "at most 252 bytes as a `bucket`, got 253"),
+        (f"nats://{HOST}/s?group={'g' * 2001}", "at most 2000 bytes as the key of stream and `group`, got 2003"),
+        (f"nats://{HOST}/s?subject={'g' * 2001}", "at most 2000 bytes as a `subject`, got 2001"),
+        (f"nats://{HOST}/{'s' * 256}", "at most 255 bytes as a stream's name, got 256"),
+    ):
+        with pytest.raises(ConfigError, match=match):
+            open_live(url, "n")
+    with pytest.raises(ConfigError, match="at most 2000 bytes as a `subject`"):
+        open_sink(f"nats://{HOST}/s?subject={'g' * 2001}")
+
+
+def test_a_key_that_the_library_refuses_is_told_at_once(server, stream):
+    with source(stream) as opened:
+        opened._key = "a b"
+        started = time.monotonic()
+        with pytest.raises(SourceError, match="refuses: invalidkey"):
+            opened.commit({stream: 2})
+        assert time.monotonic() - started < 2
+
+
+def test_readers_that_were_replaced_are_gone(server, stream):
+    server.add(stream, [b"%d" % i for i in range(20)])
+    with source(stream) as opened:
+        opened.poll(1, 1.0)
+        before = len(opened._wire.client._subs)
+        for _ in range(5):
+            opened.seek({stream: 1})
+            assert [chunk.bodies for chunk in opened.poll(1, 1.0)] == [[b"0"]]
+        assert len(opened._wire.client._subs) == before
+        assert len(server.js("consumers_info", stream)) == 1
+    with sink(stream) as out:
+        for _ in range(5):
+            out.missing([sample_release(1)])
+        assert len(out._wire.client._subs) == 1  # of the answers
+
+
+def test_close_is_quick_when_the_server_is_silent(private):
+    server = private()
+    server.js("add_stream", name="s", subjects=["s"])
+    with source("s", host=server.host) as opened:
+        opened.poll(1, 0.1)
+        server.signal(signal.SIGSTOP)
+        try:
+            started = time.monotonic()
+            opened.close()
+            assert time.monotonic() - started < 4
+        finally:
+            server.signal(signal.SIGCONT)
+
+
+def test_close_does_not_connect_again(server, stream):
+    proxy = Proxy(int(HOST.partition(":")[2]))
+    with contextlib.closing(proxy), source(stream, host=proxy.host) as opened:
+        opened.poll(1, 0.1)
+        proxy.cut()
+        assert wait_until(lambda: opened._wire.client.is_closed)
+        opened.close()
+        time.sleep(0.1)
+        assert proxy._pairs == []
+
+
+def test_a_reader_that_is_broken_stays_so(server, stream):
+    with source(stream) as opened:
+        opened.poll(1, 0.1)
+
+        async def take():
+            asyncio.get_running_loop().call_later(0.05, breaks)
+            return await opened._reader.take(1, 0.1)
+
+        def breaks():
+            opened._reader.is_broken = True  # no news with it: the wait runs out
+
+        with pytest.raises(Lost):
+            opened._wire.once(take)
 
 
 def test_throughput(server, stream, capsys):

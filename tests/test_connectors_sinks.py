@@ -179,6 +179,8 @@ class Relay:
         self.port = self.listener.getsockname()[1]
         self.is_down = False
         self.lose_after = b""  # the answer to the next message with this in it is lost
+        self.silent_from = b""  # from the next message with this in it on, nothing is passed on
+        self.is_silent = False
         self.threads = [threading.Thread(target=self.serve)]
         self.threads[0].start()
 
@@ -202,6 +204,9 @@ class Relay:
     def pump(self, one, two):
         with contextlib.suppress(OSError):
             while data := one.recv(65536):
+                if self.is_silent or (self.silent_from and self.silent_from in data):
+                    self.is_silent = True
+                    continue
                 if self.lose_after and self.lose_after in data and two.getpeername() == self.target:
                     self.lose_after = b""
                     one.shutdown(socket.SHUT_RDWR)
@@ -273,6 +278,104 @@ def test_a_table_that_is_locked_is_waited_for(table):
         with pytest.raises(SinkError, match="did not answer for 1 s: canceling statement due to"):
             sink.write([sample_release(0)])
     sink.write([sample_release(0)])
+    sink.close()
+
+
+@pytest.mark.parametrize("message", [b"statement_timeout", b"to_regclass", b"INSERT INTO"])
+def test_an_answer_that_never_comes_is_not_waited_for(table, relay, monkeypatch, message):
+    """The peer acknowledges every byte, so neither TCP nor the server's limits end it."""
+    monkeypatch.setattr("fcstream.connectors.postgres_table._LATE_S", 0.3)
+    url = through(relay, table)
+    table.sink().close()  # the table is there
+    sink = table.sink(1.0, url) if message == b"INSERT INTO" else None
+    relay.silent_from = message
+    rescue = threading.Timer(5.0, table.cut_connections)
+    rescue.start()
+    began = time.monotonic()
+    with pytest.raises(SinkError, match="did not answer for 1 s"):
+        sink.write([ONE]) if sink else table.sink(1.0, url)
+    assert 1.0 < time.monotonic() - began < 3.0
+    rescue.cancel()
+    rescue.join()
+    relay.is_silent, relay.silent_from = False, b""
+    if sink:
+        sink.write([ONE])  # the same sink, on a new connection
+        assert table.bodies() == [ONE.to_bytes()]
+        sink.close()
+
+
+def test_no_thread_and_no_descriptor_stays(table):
+    sink = table.sink()
+    sink.write([ONE])
+    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        sink.write([ONE])
+    assert threading.active_count() <= threads
+    assert len(os.listdir("/proc/self/fd")) <= files
+    sink.close()
+
+
+def test_rows_that_are_no_releases(table):
+    sink = table.sink()
+    sink.write([ONE])
+    for body in ("[]", "1", f'{{"stream": "{SECRET}"}}', '{"stream": 5}'):
+        table.db.execute(f"UPDATE {table.schema}.{table.name} SET body = %s", (body,))
+        with pytest.raises(SinkError, match="holds something else than releases: choose another table") as caught:
+            sink.last()
+        assert SECRET not in str(caught.value)
+    sink.close()
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+@pytest.mark.parametrize("where", ["option", "options", "environment"])
+def test_texts_are_utf_8_whatever_is_said(table, monkeypatch, encoding, where):
+    url = table.url
+    if where == "environment":
+        monkeypatch.setenv("PGCLIENTENCODING", encoding)
+    else:
+        said = f"client_encoding={encoding}" if where == "option" else f"options=-cclient_encoding%3D{encoding}"
+        url = f"{url}&{said}"
+    sink = table.sink(url=url)
+    sent = dataclasses.replace(ONE, stream="a→b")
+    sink.write([sent])
+    assert sink.last() == sent
+    assert sink.last("a→b") == sent
+    assert sink.missing([sent]) == []
+    sink.close()
+
+
+def test_rows_that_a_trigger_leaves_out(table):
+    sink = table.sink()
+    table.db.execute(
+        f"CREATE FUNCTION {table.schema}.leave_out() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN IF NEW.window_open_ms = 60000 THEN RETURN NULL; END IF; RETURN NEW; END'"
+    )
+    table.db.execute(
+        f"CREATE TRIGGER leave_out BEFORE INSERT ON {table.schema}.{table.name} "
+        f"FOR EACH ROW EXECUTE FUNCTION {table.schema}.leave_out()"
+    )
+    with pytest.raises(SinkError, match="did not keep 1 of 3 releases that were inserted: look for a trigger"):
+        sink.write([sample_release(i) for i in range(3)])
+    assert table.bodies() == []
+    sink.write([sample_release(0)])
+    sink.close()
+
+
+def test_a_server_that_became_read_only_is_left(table):
+    """A new connection looks for the host that can be written to."""
+    sink = table.sink()
+    sink._db.execute("SET default_transaction_read_only = on")
+    sink.write([ONE])
+    assert table.bodies() == [ONE.to_bytes()]
+    sink.close()
+
+
+def test_nothing_is_prepared(table):
+    """Behind a pooler, the next statement may come to a server that did not prepare it."""
+    sink = table.sink()
+    for i in range(12):
+        sink.write([sample_release(i)])
+    assert sink._db.execute("SELECT name FROM pg_prepared_statements").fetchall() == []
     sink.close()
 
 
@@ -429,6 +532,53 @@ def chunked(handler):
 def garbage(handler):
     handler.wfile.write(f"{SECRET}\r\n\r\n".encode())
     handler.close_connection = True
+
+
+def after(*interim, status):
+    """Interim answers come before the one that counts."""
+
+    def step(handler):
+        for each in interim:
+            handler.wfile.write(f"HTTP/1.1 {each} Interim\r\nLink: </x>\r\n\r\n".encode())
+            time.sleep(0.05)
+        handler.wfile.write(f"HTTP/1.1 {status} Final\r\nContent-Length: 0\r\n\r\n".encode())
+
+    return step
+
+
+def switching(handler):
+    handler.wfile.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\n\r\n")
+
+
+def negative_chunk(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabc\r\n0\r\n\r\n")
+
+
+def chunk_without_end(handler):
+    handler.close_connection = True
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n")
+    with contextlib.suppress(OSError):
+        for _ in range(400):
+            handler.wfile.write(b"x" * 65536)
+        handler.server.seen.add("all of it")
+
+
+def two_lengths(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Length: 3\r\n\r\nabc")
+
+
+def dripping(head, drop):
+    """Never silent, and never done."""
+
+    def step(handler):
+        handler.close_connection = True
+        with contextlib.suppress(OSError):
+            handler.wfile.write(head)
+            for _ in range(50):
+                handler.wfile.write(drop)
+                time.sleep(0.1)
+
+    return step
 
 
 @pytest.fixture
@@ -598,8 +748,120 @@ def test_a_status_counts_whatever_becomes_of_the_body(hook):
     sink.write([sample_release(i) for i in range(4)])
     assert time.monotonic() - began < 4.0
     assert len(hook.asked) == 4
-    assert hook.connections == 3  # the last two shared one
+    assert hook.connections == 4
     sink.close()
+
+
+def test_interim_answers_are_not_the_answer(hook):
+    hook.script = [after(103, status=500), after(102, 103, 100, 103, status=503), after(103, status=201)]
+    sink = sink_of(hook.url)
+    sink.write([ONE])
+    assert len(hook.asked) == 3
+    assert hook.connections == 1
+    hook.script = [switching, after(*[103] * 5, status=500), 200, after(103, status=422)]
+    sink.write([sample_release(1)])
+    assert len(hook.asked) == 6
+    with pytest.raises(SinkError, match="refuses a release with status 422"):
+        sink.write([ONE])
+
+
+def test_interim_answers_have_an_end(hook):
+    hook.script = [dripping(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n" * 20)]
+    began = time.monotonic()
+    sink_of(hook.url).write([ONE])
+    assert time.monotonic() - began < 2.0  # of a timeout of 10
+    assert len(hook.asked) == 2
+
+
+def test_chunks_are_not_believed(hook):
+    hook.script = [negative_chunk, chunk_without_end, two_lengths]
+    sink_of(hook.url).write([sample_release(i) for i in range(4)])
+    assert [body for _, _, body in hook.asked] == [sample_release(i).to_bytes() for i in range(4)]
+    assert hook.connections == 4
+    time.sleep(0.2)
+    assert hook.seen == set()
+
+
+@pytest.mark.parametrize(
+    ("head", "drop", "asked"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x", 2),
+        (b"HTTP/1.1 ", b" ", 2),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 2),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n", b"x", 1),  # the status has come
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n", 1),
+    ],
+    ids=["head", "status", "continue", "body", "chunks"],
+)
+def test_a_server_that_drips_is_left(hook, head, drop, asked):
+    hook.script = [dripping(head, drop)]
+    sink = sink_of(f"{hook.url}?fcstream.timeout=0.4")
+    threads = threading.active_count()
+    began = time.monotonic()
+    sink.write([ONE])
+    assert time.monotonic() - began < 2.0
+    assert len(hook.asked) == asked
+    sink.write([sample_release(1)])
+    assert hook.asked[-1][2] == sample_release(1).to_bytes()
+    assert hook.connections == 2
+    sink.close()
+    assert threading.active_count() <= threads + 2  # the server's
+
+
+def test_a_head_without_its_end_is_no_answer(hook):
+    hook.script = [dripping(b"HTTP/1.1 200 OK\r\nX: ", b"x")] * 5
+    with pytest.raises(SinkError, match=r"within 0.2 s: no answer in time"):
+        sink_of(f"{hook.url}?fcstream.timeout=0.3", 0.2).write([ONE])
+
+
+def test_patience_is_for_a_write_and_a_stuck_one_goes_on_where_it_was(hook):
+    """Each release alone would be taken in time, and a group from its beginning never."""
+    hook.script = [500, 500, 500, 500, 200] * 3  # pauses of 0.375 to 0.75 s for each
+    sink = sink_of(hook.url, 1.0)
+    sent = [sample_release(i) for i in range(3)]
+    with pytest.raises(SinkError, match="did not take a release within 1 s: status 500"):
+        sink.write(sent)
+    assert 5 <= len(hook.asked) < 15
+    for _ in range(3):
+        with contextlib.suppress(SinkError):
+            sink.write(sent)
+            break
+    assert [body for _, _, body in hook.asked] == [release.to_bytes() for release in sent for _ in range(5)]
+    assert hook.script == []
+    sink.write(sent)  # wanted again
+    assert len(hook.asked) == 18
+
+
+def test_a_refused_release_does_not_repeat_the_others(hook):
+    hook.script = [200, 403, 403]
+    sink = sink_of(hook.url)
+    sent = [sample_release(i) for i in range(3)]
+    for _ in range(2):
+        with pytest.raises(SinkError, match="refuses a release with status 403"):
+            sink.write(sent)
+    sink.write(sent)
+    assert [body for _, _, body in hook.asked] == [sent[i].to_bytes() for i in (0, 1, 1, 1, 2)]
+
+
+def test_a_server_is_left_alone_for_as_long_as_it_says(hook):
+    hook.script = [(503, {"Retry-After": "1"})]
+    sink = sink_of(hook.url, 0.6)
+    began = time.monotonic()
+    for why in ("status 503, which asks for a pause of 1 s", "the pause that it asked for is not over"):
+        with pytest.raises(SinkError, match=f"did not take a release within 0.6 s: {why}; check the server"):
+            sink.write([ONE])
+    assert len(hook.asked) == 1
+    assert time.monotonic() - began < 0.5
+    time.sleep(max(0.0, 0.6 - (time.monotonic() - began)))
+    sink.write([ONE])
+    assert 0.9 <= time.monotonic() - began < 1.5
+    assert len(hook.asked) == 2
+
+
+def test_a_pause_has_an_end(hook):
+    hook.script = [(503, {"Retry-After": "999999999"})]
+    with pytest.raises(SinkError, match="asks for a pause of 3600 s"):
+        sink_of(hook.url, 0.5).write([ONE])
 
 
 def test_a_silent_server_is_left(hook):

@@ -14,9 +14,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from ..errors import ConfigError, SinkError
 from ..releases.base import Release
-from .retry import close_quietly, with_patience
+from .retry import close_quietly, cut_after, with_patience
 from .urls import Address, need
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AT_ONCE = 1000  # rows of one statement
+_LATE_S = 5.0  # after its own limit, a server that has not answered is gone
 _DEFAULTS = {
     "application_name": "fcstream",
     "connect_timeout": "5",
@@ -124,8 +127,13 @@ class PostgresSink:
             query += " ORDER BY written_at DESC, window_open_ms DESC LIMIT 1"
         else:
             query += " WHERE stream = %s ORDER BY window_open_ms DESC LIMIT 1"
-        row = self._run(lambda db: db.execute(query.encode(), None if stream is None else (stream,)).fetchone())
-        return None if row is None else Release.from_bytes(row[0].encode())
+        try:
+            row = self._run(lambda db: db.execute(query.encode(), None if stream is None else (stream,)).fetchone())
+            return None if row is None else Release.from_bytes((row[0] or "").encode())
+        except (msgspec.DecodeError, UnicodeDecodeError):  # the second of a database without an encoding
+            raise SinkError(
+                f"{self._place} holds something else than releases: choose another table in `{self._key}`"
+            ) from None
 
     def close(self) -> None:
         db, self._db = self._db, None
@@ -137,12 +145,18 @@ class PostgresSink:
         with db.transaction():
             for first in range(0, len(releases), _AT_ONCE):
                 db.execute(query, _columns(releases[first : first + _AT_ONCE]))
-            for _, is_same, window in self._held(db, releases):
+            held = self._held(db, releases)
+            for _, is_same, window in held:
                 if not is_same:
                     raise SinkError(
                         f"{self._place} holds another answer for window {window}: a window has one; the ledger was "
                         "lost or exchanged: restore it, or start a stream under a new name"
                     )
+            if len(held) != len(releases):
+                raise SinkError(
+                    f"{self._place} did not keep {len(releases) - len(held)} of {len(releases)} releases that were "
+                    "inserted: look for a trigger or a rule of the table that leaves rows out"
+                )
 
     def _held(
         self, db: psycopg.Connection[tuple[Any, ...]], releases: Sequence[Release]
@@ -189,31 +203,46 @@ class PostgresSink:
             "user": address.user,
             "password": address.password,
         }
-        return _DEFAULTS | {name: value for name, value in given.items() if value} | options
+        # Texts are UTF-8, whatever an option or PGCLIENTENCODING says: others cannot hold every name.
+        forced = {"client_encoding": "UTF8"}
+        return _DEFAULTS | {name: value for name, value in given.items() if value} | options | forced
 
     def _run(self, work: Callable[[psycopg.Connection[tuple[Any, ...]]], T]) -> T:
         """Do what is safe to repeat; on a new connection if one is lost, even in the middle of a commit."""
 
         def act() -> T:
             try:
-                return work(self._connected())
+                db = self._connected()
+                with cut_after(db.fileno(), self._patience_s + _LATE_S):
+                    return work(db)
             except self._client.Error as error:
                 raise self._sorted(error) from None
+            except OSError as error:  # no answer, or no descriptor left
+                raise _Lost(error.strerror or str(error)) from None
 
         return with_patience(act, self.close, (_Lost,), self._patience_s, self._gone)
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._db is None or self._db.closed:
-            db = self._client.connect(**self._parameters, autocommit=True)
+            # A pooler may give the next statement to a server that did not prepare it.
+            db = self._client.connect(**self._parameters, autocommit=True, prepare_threshold=None)
+            try:
+                with cut_after(db.fileno(), self._patience_s + _LATE_S):
+                    self._set_up(db)
+            except BaseException:
+                close_quietly(db.close)
+                raise
             self._db = db
-            limit = f"{int(1000 * self._patience_s)}ms"
-            db.execute("SELECT set_config('statement_timeout', %s, false)", (limit,))
-            # A write that was answered is on disk, whatever the server's default.
-            db.execute(
-                "SELECT set_config('synchronous_commit', 'on', false) "
-                "WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"
-            )
         return self._db
+
+    def _set_up(self, db: psycopg.Connection[tuple[Any, ...]]) -> None:
+        limit = f"{int(1000 * self._patience_s)}ms"
+        db.execute("SELECT set_config('statement_timeout', %s, false)", (limit,))
+        # A write that was answered is on disk, whatever the server's default.
+        db.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) "
+            "WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"
+        )
 
     def _sorted(self, error: psycopg.Error) -> Exception:
         """A client's error as one to be waited out, or one to raise."""
@@ -221,7 +250,8 @@ class PostgresSink:
         is_lost = isinstance(error, (self._client.OperationalError, self._client.InterfaceError))
         if is_lost and error.sqlstate is None and "FATAL" in text and not any(word in text for word in _WAITING):
             return SinkError(f"{self._place} refuses the login: {text}; correct `{self._key}`")
-        if is_lost or (error.sqlstate or "").startswith(("08", "40", "53", "55P03", "57", "58")):
+        # 25006 is a server that became read-only: another host may have become the one to write to.
+        if is_lost or (error.sqlstate or "").startswith(("08", "25006", "40", "53", "55P03", "57", "58")):
             return _Lost(text)
         if error.sqlstate == "42P10":
             return SinkError(f"{self._place} must have the primary key ({_KEY}): alter the table")

@@ -365,12 +365,12 @@ def _kafka_sink(found: Checkup, address: Address) -> None:
 
 
 def _nats_source(found: Checkup, address: Address, name: str) -> None:
-    from .jetstream import _stream_of, _Wire
+    from .jetstream_wire import Wire, stream_of
 
-    stream, bucket = _stream_of(address), address.take("bucket", "fcstream_positions")
+    stream, bucket = stream_of(address), address.take("bucket", "fcstream_positions")
     address.take("subject", ">")
     group = address.take("group", name)
-    wire = _Wire(address, PATIENCE_S, SourceError)
+    wire = Wire(address, PATIENCE_S, SourceError)
 
     async def info() -> Any:
         return await wire._api(f"STREAM.INFO.{stream}")

@@ -5,6 +5,8 @@ stored there, so it is the same at every delivery. Brokers write streams without
 had not written yet is lost with its machine, and its offsets are given again; use replicas.
 
 Most clients wrap what they send in AMQP 1.0; the body of such a message is its data, of any other the message itself.
+Batches may be plain or compressed with gzip; one that is compressed in another way, or broken, is rejected as one
+record.
 """
 
 from __future__ import annotations

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 from ..errors import FcstreamError
@@ -60,6 +63,36 @@ def with_patience(
             return action()
         except lost as again:
             last = again
+
+
+@contextmanager
+def cut_after(descriptor: int, seconds: float) -> Iterator[threading.Event]:
+    """Shut a connection down if the block takes longer, whatever its client waits for; a client's own limit begins
+    anew with every byte that comes, and a server's does not help if its answers are lost.
+
+    Yields what is set then; whatever the block raises is a `TimeoutError` then.
+    """
+    is_over = threading.Event()
+    # A descriptor of our own: the connection's could be closed, and be another's, when time is over.
+    with socket.socket(fileno=os.dup(descriptor)) as twin:
+
+        def cut() -> None:
+            is_over.set()
+            with suppress(OSError):
+                twin.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(seconds, cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield is_over
+        except Exception:
+            if is_over.is_set():
+                raise TimeoutError(f"no answer within {seconds:g} s") from None
+            raise
+        finally:
+            timer.cancel()
+            timer.join()
 
 
 class Remainder(Generic[T]):

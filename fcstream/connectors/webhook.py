@@ -7,16 +7,17 @@
 ``fcstream.bearer``         a token for ``Authorization: Bearer``; a user and password are sent as ``Basic``
 ``fcstream.header.NAME``    a further header
 ``fcstream.batch=yes``      one POST of an array for all releases of a write
-``fcstream.timeout``        seconds until a silent server counts as away (10)
-``fcstream.patience``       seconds that a server may be away or busy (60)
+``fcstream.timeout``        seconds that a connection and then a request may take: longer counts as away (10)
+``fcstream.patience``       seconds that a server may be away or busy during a write (60)
 ``fcstream.ca``             file with the certificates to trust, instead of the system's
 ==========================  ===================================================================================
 
 Every request has a header ``Idempotency-Key: STREAM/OPEN_MS/CLOSE_MS`` (the stream's name percent-encoded; of an array
 its first opening, last closing and a hash of its bytes). The same key always comes with the same bytes, so a server
 that knows the key answers 2xx, or 409, and both count as written. 408, 425, 429, 5xx and lost connections are tried
-again, after ``Retry-After`` if it is given; everything else is an error at once, redirections too. Messages never hold
-the path, the query or an answer's body: many a hook's address is its password.
+again, after ``Retry-After`` if it is given: up to an hour, and later writes wait for it too. Everything else is an
+error at once, redirections too. A write that is repeated after an error goes on with what the server does not have.
+Messages never hold the path, the query or an answer's body: many a hook's address is its password.
 """
 
 from __future__ import annotations
@@ -34,28 +35,32 @@ from contextlib import suppress
 
 from ..errors import ConfigError, SinkError
 from ..releases.base import Release
-from .retry import close_quietly, pauses
+from .retry import Remainder, close_quietly, cut_after, pauses
 from .urls import Address
 
 _OURS = "fcstream."
 _BUSY = {408, 425, 429}
 _READ_BYTES = 1 << 16  # of an answer's body
 _NOT_YOURS = {"idempotency-key", "content-length", "transfer-encoding", "connection"}
-_LOST = (OSError, http.client.HTTPException)
+_INTERIM = 100  # answers before the one that counts
+_PAUSE_S = 3600.0  # as long as a server may ask for: its slip must not silence a stream for years
+_LOST = (OSError, http.client.HTTPException, ValueError)  # http.client's parsers let the last one out
 
 
 class _Busy(Exception):
-    """The server wants to be asked later.
+    """The server wants to be asked later."""
 
-    Attributes
-    ----------
-    after_s : float
-        At the earliest.
-    """
 
-    def __init__(self, what: str, after_s: float = 0.0) -> None:
-        super().__init__(what)
-        self.after_s = after_s
+class _Answer(http.client.HTTPResponse):
+    """An answer that counts: http.client skips 100 only, so 102 or 103 would leave the real one to the next request."""
+
+    def begin(self) -> None:
+        for _ in range(_INTERIM):
+            super().begin()
+            if not 100 <= self.status < 200 or self.status == http.client.SWITCHING_PROTOCOLS:
+                return
+            self.headers = None  # type: ignore[assignment]  # makes `begin` read on
+        raise http.client.BadStatusLine("one interim answer after the other")
 
 
 class WebhookSink:
@@ -94,17 +99,16 @@ class WebhookSink:
             if address.scheme == "https"
             else http.client.HTTPConnection(name, port, timeout=self._timeout_s)
         )
+        self._connection.response_class = _Answer
+        self._not_before = 0.0  # until when the server asked to be left alone
+        self._remainder: Remainder[tuple[bytes, str]] = Remainder()
 
     def write(self, releases: Sequence[Release]) -> None:
-        if self._is_batch and releases:
-            body = b"[" + b",".join(release.to_bytes() for release in releases) + b"]"
-            first, last = releases[0], releases[-1]
-            digest = hashlib.sha256(body).hexdigest()[:16]
-            self._send(body, f"{_quoted(first.stream)}/{first.window_open_ms}/{last.window_close_ms}/{digest}")
-            return
-        for release in releases:
-            key = f"{_quoted(release.stream)}/{release.window_open_ms}/{release.window_close_ms}"
-            self._send(release.to_bytes(), key)
+        until = time.monotonic() + self._patience_s
+        waiting = self._remainder.of(self._requests(releases))
+        while waiting:
+            self._send(*waiting[0], until)
+            waiting.popleft()
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         return list(releases)
@@ -115,11 +119,30 @@ class WebhookSink:
     def close(self) -> None:
         close_quietly(self._connection.close)
 
-    def _send(self, body: bytes, key: str) -> None:
+    def _requests(self, releases: Sequence[Release]) -> list[tuple[bytes, str]]:
+        """(body, idempotency key) of each."""
+        if self._is_batch and releases:
+            body = b"[" + b",".join(release.to_bytes() for release in releases) + b"]"
+            first, last = releases[0], releases[-1]
+            digest = hashlib.sha256(body).hexdigest()[:16]
+            return [(body, f"{_quoted(first.stream)}/{first.window_open_ms}/{last.window_close_ms}/{digest}")]
+        return [
+            (release.to_bytes(), f"{_quoted(release.stream)}/{release.window_open_ms}/{release.window_close_ms}")
+            for release in releases
+        ]
+
+    def _send(self, body: bytes, key: str, until: float) -> None:
         """Until the server has taken it, or patience has ended."""
-        until = time.monotonic() + self._patience_s
         waits = pauses()
+        pause, why = 0.0, "the pause that it asked for is not over"
         while True:
+            wait = max(pause, self._not_before - time.monotonic())
+            if wait > 0 and time.monotonic() + wait > until:
+                raise SinkError(
+                    f"{self._place} did not take a release within {self._patience_s:g} s: {why}; check the server: "
+                    "what was sealed is in the ledger and is written again"
+                )
+            time.sleep(max(0.0, wait))
             try:
                 return self._post(body, key)
             except _LOST as error:
@@ -129,39 +152,50 @@ class WebhookSink:
                         f"{self._place} must have a certificate that is trusted: {error.verify_message}; name its "
                         "authority's as `fcstream.ca`"
                     ) from None
-                why, wait = _what(error), next(waits)
+                pause, why = next(waits), _what(error)
             except _Busy as busy:
-                why, wait = str(busy), max(next(waits), busy.after_s)
-            if time.monotonic() + wait > until:
-                raise SinkError(
-                    f"{self._place} did not take a release within {self._patience_s:g} s: {why}; check the server: "
-                    "what was sealed is in the ledger and is written again"
-                ) from None
-            time.sleep(wait)
+                pause, why = next(waits), str(busy)
 
     def _post(self, body: bytes, key: str) -> None:
         """Ask once."""
-        self._connection.request("POST", self._target, body, {**self._headers, "Idempotency-Key": key})
-        answer = self._connection.getresponse()
-        self._drain(answer)
+        if self._connection.sock is None:
+            self._connection.connect()
+        with cut_after(self._connection.sock.fileno(), self._timeout_s) as is_over:
+            self._connection.request("POST", self._target, body, {**self._headers, "Idempotency-Key": key})
+            answer = self._connection.getresponse()
+            if is_over.is_set():  # to http.client, a head that was cut off is whole
+                raise TimeoutError
+            self._drain(answer)
+        if is_over.is_set():
+            self.close()
         status = answer.status
+        if status < 200:  # a switch that nobody asked for
+            raise http.client.BadStatusLine(str(status))
         if 200 <= status < 300 or status == 409:
             return
         if status in _BUSY or status >= 500:
-            raise _Busy(f"status {status}", _retry_after(answer.getheader("Retry-After", "")))
+            asked = min(_retry_after(answer.getheader("Retry-After", "")), _PAUSE_S)
+            self._not_before = time.monotonic() + asked
+            raise _Busy(f"status {status}" + (f", which asks for a pause of {asked:.0f} s" if asked else ""))
         moved = ": give the address it moved to" if 300 <= status < 400 else ""
         raise SinkError(
             f"{self._place} refuses a release with status {status}; correct `{self._address_key}` or the server{moved}"
         )
 
     def _drain(self, answer: http.client.HTTPResponse) -> None:
-        """Read what an answer says, unless it is long or slow, so that the connection can be used again."""
-        until, left = time.monotonic() + self._timeout_s, _READ_BYTES
+        """Read what an answer says, so that the connection can be used again; if that is not plain, give it up.
+
+        Chunks are not read: http.client takes negative sizes, and one of -1 for no bound at all.
+        """
+        sizes = answer.headers.get_all("Content-Length") or []
+        is_plain = len(sizes) == 1 and re.fullmatch(r"[0-9]{1,5}", sizes[0]) and int(sizes[0]) <= _READ_BYTES
+        is_empty = answer.status in (204, 304)
         with suppress(*_LOST):  # the status has come, and it is what counts
-            while left > 0 and time.monotonic() < until and (part := answer.read(4096)):
-                left -= len(part)
-        if not answer.isclosed():
-            self.close()
+            if (is_plain or is_empty) and "Transfer-Encoding" not in answer.headers:
+                answer.read()
+                return
+        answer.close()
+        self.close()
 
 
 def _what(error: BaseException) -> str:

@@ -44,8 +44,8 @@ _DEFAULTS = {
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
-    "client_encoding": "UTF8",
 }
+_FORCED = {"client_encoding": "UTF8"}
 _SETTINGS = """
 SELECT current_setting('fsync'), current_setting('full_page_writes'),
     CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
@@ -121,7 +121,9 @@ class Address:
             raise ConfigError("`schema` must be letters, digits and underscores, at most 63", "ledger.url")
         if ours.get("unsafe", "no") not in ("yes", "no"):
             raise ConfigError("`unsafe` must be 'yes' or 'no'", "ledger.url")
-        return cls(_DEFAULTS | found, ours.get("schema", "fcstream"), ours.get("stream"), ours.get("unsafe") == "yes")
+        return cls(
+            _DEFAULTS | found | _FORCED, ours.get("schema", "fcstream"), ours.get("stream"), ours.get("unsafe") == "yes"
+        )
 
     def place(self, stream: str | None) -> str:
         """For messages: a URL of the stream, without a user or a password."""
@@ -323,6 +325,11 @@ class Session:
         text = _first_words(error)
         if state == "55P03":
             return LedgerInUse(f"{self.place} is in use: another process has kept the stream locked for a minute")
+        if state in ("42P05", "26000"):
+            return LedgerError(
+                f"{self.place} must be reached by sessions that stay whole: let the pooler pool sessions, not "
+                "transactions"
+            )
         if state.startswith("53"):
             return LedgerError(f"{self.place} cannot grow: {text}; nothing was released under an unwritten charge")
         if state == "42501":

@@ -1,0 +1,164 @@
+"""How `jetstream` reads: with a consumer that is nothing but a cursor, or message by message where none is allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+from .jetstream_wire import REQUEST_S, Lost, Wire
+
+Row = tuple[int, int, bytes]  # sequence, stamp in milliseconds, body
+POLL_BYTES = 1 << 24
+"""Of the messages that are asked for at once; as much again may lie ready for the next poll."""
+_ASK_S = 30.0  # the server forgets what was asked of it then
+_IDLE_S = 120.0  # and the consumer then
+_LINGER_S = 0.1  # for messages on their way behind the first
+_CLOSE_S = 1.0
+_NO_CURSOR = (10084, *range(10098, 10102))  # error codes: a stream that is a work queue wants acknowledgments
+
+
+class Reader:
+    """A cursor over a stream, on one connection. Broken for good by a gap, or by anything that is not understood.
+
+    One request for many messages is open at a time; the next one is sent when the last messages were handed out, so
+    that they come while the caller works.
+    """
+
+    def __init__(self, wire: Wire, stream: str, consumer: str, start: int) -> None:
+        self.client = wire.client
+        self.position = start  # what was handed out lies before it
+        self.rows: deque[Row] = deque()
+        self.is_broken = False
+        self._js = wire.js
+        self._stream, self._consumer = stream, consumer
+        self._request = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        self._inbox = wire.client.new_inbox()
+        self._bytes = max(POLL_BYTES, 2 * wire.client.max_payload)
+        self._news = asyncio.Event()
+        self._subscription: Any = None
+        self._requests = 0
+        self._count = 0  # messages of the last request
+        self._asked = 0  # messages of them that did not come yet
+        self._forget_at = 0.0
+        self._delivered = 0
+        self._waiting = 0  # messages behind the last one, as the server saw it
+
+    @classmethod
+    async def open(cls, wire: Wire, stream: str, subject: str, start: int) -> Reader:
+        from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+        config = ConsumerConfig(
+            deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+            opt_start_seq=start,
+            ack_policy=AckPolicy.NONE,
+            filter_subject=None if subject == ">" else subject,
+            inactive_threshold=_IDLE_S,
+            mem_storage=True,
+        )
+        info = await wire.js.add_consumer(stream, config)
+        reader = cls(wire, stream, info.name, start)
+        inbox = f"{reader._inbox}.*"
+        reader._subscription = await reader.client.subscribe(inbox, cb=reader._arrived, pending_bytes_limit=0)
+        return reader
+
+    def is_good(self, client: Any, position: int) -> bool:
+        """Whether it goes on from there: somebody may not have got what it handed out last."""
+        return not self.is_broken and self.client is client and self.position == position
+
+    async def take(self, room: int, timeout_s: float) -> list[Row]:
+        """Up to `room` messages; waits for the first one."""
+        now = asyncio.get_running_loop().time
+        until = now() + timeout_s
+        while len(self.rows) < room and not self.is_broken:
+            self._news.clear()
+            if self.rows and not (self._asked and self._waiting):
+                break
+            if not self._asked:
+                await self._ask(room)
+            left = _LINGER_S if self.rows else min(until - now(), REQUEST_S)
+            try:
+                await asyncio.wait_for(self._news.wait(), max(0.0, left))
+            except TimeoutError:
+                self.is_broken = self.is_broken or now() > self._forget_at
+                if self.rows or now() >= until:
+                    break
+        if self.is_broken and not self.rows:
+            raise Lost("the consumer was lost")
+        taken = [self.rows.popleft() for _ in range(min(room, len(self.rows)))]
+        if taken:
+            self.position = taken[-1][0] + 1
+        if not self.rows and not self._asked and not self.is_broken:
+            await self._ask(room)
+        return taken
+
+    async def close(self) -> None:
+        """Briefly: the server forgets a consumer by itself, and whatever came over a connection that is lost."""
+        self.rows.clear()
+        if not self.client.is_closed:
+            with suppress(Exception):
+                await asyncio.wait_for(self._forget(), _CLOSE_S)
+
+    async def _forget(self) -> None:
+        await self._subscription.unsubscribe()
+        await self._js.delete_consumer(self._stream, self._consumer)
+
+    async def _ask(self, count: int) -> None:
+        self._requests += 1
+        self._count, self._asked, self._waiting = count, count, 1
+        self._forget_at = asyncio.get_running_loop().time() + _ASK_S + REQUEST_S
+        request = {"batch": count, "max_bytes": self._bytes, "expires": int(_ASK_S * 1e9)}
+        await self.client.publish(self._request, json.dumps(request).encode(), f"{self._inbox}.{self._requests}")
+
+    async def _arrived(self, message: Any) -> None:
+        self._news.set()
+        if not message.reply:  # what became of a request
+            header = message.headers or {}
+            status, why = header.get("Status"), header.get("Description", "")
+            if message.subject == f"{self._inbox}.{self._requests}":
+                if "MaxBytes" in why and self._asked == self._count:
+                    self._bytes *= 2  # the next message is longer: the server took longer ones once
+                self._asked = 0
+                self.is_broken = self.is_broken or not (status in ("404", "408") or "MaxBytes" in why or "Batch" in why)
+            return
+        # $JS.ACK.[domain.account.]stream.consumer.deliveries.sequence.delivered.nanoseconds.waiting[.random]
+        tokens = message.reply.split(".")
+        sequence, delivered, stamp, waiting = tokens[5:9] if len(tokens) < 11 else tokens[7:11]
+        self.is_broken = self.is_broken or int(delivered) != self._delivered + 1
+        if not self.is_broken:
+            self._delivered += 1
+            self._asked = max(0, self._asked - 1)
+            self._waiting = int(waiting)
+            self.rows.append((int(sequence), int(stamp) // 1_000_000, message.data))
+
+
+class Steps:
+    """Reads like a `Reader`, but asks for each message: slow, but possible where a consumer takes messages away."""
+
+    def __init__(self, wire: Wire, stream: str, subject: str, start: int) -> None:
+        self._wire, self._stream, self._subject, self._position = wire, stream, subject, start
+
+    async def take(self, _room: int, _timeout_s: float) -> list[Row]:
+        """The next message, if there is one."""
+        found = await self._wire.message(self._stream, seq=self._position, next_by_subj=self._subject)
+        if found is None:
+            return []
+        self._position = found.sequence + 1
+        return [(found.sequence, found.stamp_ms, found.body)]
+
+    async def close(self) -> None:
+        pass
+
+
+async def look_into(wire: Wire, stream: str, subject: str, start: int) -> Reader | Steps:
+    """A reader of a stream of any retention policy, which takes nothing away."""
+    from nats.js.errors import APIError
+
+    try:
+        return await Reader.open(wire, stream, subject, start)
+    except APIError as error:
+        if error.err_code not in _NO_CURSOR:
+            raise
+        return Steps(wire, stream, subject, start)
