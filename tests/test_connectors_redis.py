@@ -4,7 +4,9 @@ import contextlib
 import itertools
 import logging
 import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -147,10 +149,76 @@ class Private:
             self._process.wait()
             self._process = None
 
+    @contextlib.contextmanager
+    def frozen(self):
+        os.kill(self._process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._process.pid, signal.SIGCONT)
+
     def client(self, **options):
         import redis
 
         return contextlib.closing(redis.Redis("127.0.0.1", self.port, protocol=2, **options))
+
+
+@contextlib.contextmanager
+def listening(serve):
+    """A place where every connection is served in a thread of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as place:
+
+        def accept():
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=serve, args=(place.accept()[0],), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"127.0.0.1:{place.getsockname()[1]}"
+        with contextlib.suppress(OSError):
+            place.shutdown(socket.SHUT_RDWR)
+
+
+class Relay:
+    """Stands for a name behind which servers change: a connection stays with the one it was made to."""
+
+    def __init__(self, port):
+        self.port, self.made, self.cuts_added = port, 0, False
+
+    def serve(self, near):
+        far = socket.create_connection(("127.0.0.1", self.port))
+        self.made += 1
+        asked = []
+
+        def pump(source, target, is_answer):
+            with contextlib.suppress(OSError):
+                while data := source.recv(1 << 16):
+                    if not is_answer and b"XADD" in data:
+                        asked.append(data)
+                    target.sendall(data)
+                    if is_answer and asked and self.cuts_added:
+                        self.cuts_added = False
+                        break
+            for one in (near, far):
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+
+        with near, far:
+            back = threading.Thread(target=pump, args=(near, far, False), daemon=True)
+            back.start()
+            pump(far, near, True)
+            back.join()
+
+
+def refusing(answer):
+    """A server that answers everything so."""
+
+    def serve(near):
+        with near, contextlib.suppress(OSError):
+            while data := near.recv(1 << 16):
+                near.sendall(answer * len(re.findall(rb"(?:^|\r\n)\*\d+\r\n", data)))
+
+    return listening(serve)
 
 
 @pytest.fixture
@@ -215,6 +283,15 @@ def test_memory_of_a_poll_is_bounded(server, key, monkeypatch):
     assert max(sizes[4:]) <= (1 << 20) + (1 << 16)
 
 
+def test_the_first_reading_is_small(server, key, monkeypatch):
+    """How large the entries are, it shows."""
+    monkeypatch.setattr("fcstream.connectors.redis_streams.POLL_BYTES", 1 << 20)
+    add(server, key, [bytes(1 << 16)] * 100)
+    with source(key) as opened:
+        assert sum(len(chunk.bodies) for chunk in opened.poll(1000, 0.1)) == 16
+        assert sum(len(chunk.bodies) for chunk in opened.poll(1000, 0.1)) <= 18
+
+
 def test_a_poll_returns_as_soon_as_something_is_there(server, key):
     with source(key) as opened:
         threading.Timer(0.3, add, (server, key, [b"1"])).start()
@@ -269,6 +346,119 @@ def test_trimmed_entries_are_told(server, key, caplog):
     assert len(caplog.messages) == 1
     assert "may have been trimmed unread" in caplog.text
     assert CONTENT.decode() not in caplog.text
+
+
+def test_entries_trimmed_between_two_polls_are_told(server, key, caplog):
+    """Although the stream begins behind the position no more when it is asked."""
+    with caplog.at_level(logging.WARNING):
+        add(server, key, [CONTENT + b"%d" % i for i in range(20)])
+        with source(key) as opened:
+            assert len(opened.poll(5, 0.1)) == 1
+            server.xtrim(key, maxlen=6, approximate=False)
+            assert len(opened.poll(2, 0.1)) == 1
+            add(server, key, [b"w"])
+            opened.ends()
+            assert len(drain(opened, 5)) == 5
+            assert len(caplog.messages) == 1
+            server.xtrim(key, maxlen=1, approximate=False)
+            add(server, key, [b"x", b"y"])
+            opened.ends()
+            assert len(drain(opened, 2)) == 2
+            server.xtrim(key, maxlen=0, approximate=False)
+            opened.ends()
+            assert len(caplog.messages) == 1  # what was trimmed since had been read
+            ids = add(server, key, [b"1", b"2", b"3"])
+            server.xdel(key, ids[1])
+            assert len(drain(opened, 2)) == 2
+            opened.ends()
+            opened.ends()
+    assert [message.partition(": ")[2][:47] for message in caplog.messages] == [
+        "9 entries were trimmed or deleted unread, befor",
+        "1 entries were trimmed or deleted unread, befor",
+    ]
+    assert CONTENT.decode() not in caplog.text
+
+
+def test_entries_trimmed_while_a_backlog_is_read_are_told(server, key, caplog):
+    """How many there were up to a stored position, nobody knows."""
+    add(server, key, [b"%d" % i for i in range(30)])
+    with source(key) as opened:
+        opened.commit({key: drain(opened, 30)[10][1]})
+    with caplog.at_level(logging.WARNING), source(key) as opened:
+        assert bodies(drain(opened, 20))[0] == b"10"
+        assert caplog.messages == []
+    with caplog.at_level(logging.WARNING), source(key) as opened:
+        [chunk] = opened.poll(5, 0.1)
+        server.xtrim(key, maxlen=3, approximate=False)
+        [chunk] = opened.poll(2, 0.1)
+        assert chunk.bodies == [b"27", b"28"]
+        opened.poll(2, 0.1)
+        opened.ends()
+    assert len(caplog.messages) == 1
+    assert "may have been trimmed unread" in caplog.text
+
+
+def test_ids_that_go_back_are_told_when_the_stream_has_grown_past_them(server, key):
+    for entry_id in ("1000-0", "2000-0", "3000-0"):
+        server.xadd(key, {"data": "old"}, id=entry_id)
+    with source(key) as opened:
+        drain(opened, 3)
+        server.xdel(key, "3000-0")
+        opened.ends()  # deleted, but the stream is the same
+        server.xtrim(key, maxlen=0, approximate=False)
+        server.xadd(key, {"data": "old"}, id="4000-0")
+        drain(opened, 1)
+        opened.ends()
+        server.delete(key)
+        for entry_id in ("500-0", "5000-0"):
+            server.xadd(key, {"data": "new"}, id=entry_id)
+        with pytest.raises(SourceError, match=r"must hold id 4000-0.* open the source again"):
+            opened.ends()
+
+
+def test_a_stored_position_that_is_no_id(server, key):
+    for stored in ("garbage", "5", "5-", b"\xff-\xff"):
+        server.hset(f"fcstream:{key}:positions", key, stored)
+        with pytest.raises(SourceError, match=r"MILLISECONDS-COUNTER, got .*positions"), source(key):
+            pass
+
+
+def test_an_answer_that_makes_no_sense():
+    with refusing(b"-MOVED 1\r\n") as host:
+        for make in (source, sink):
+            with pytest.raises(FcstreamError, match="refuses: ValueError"), make("s", host=host):
+                pass
+
+
+def test_a_server_that_will_change_its_mind_is_waited_for():
+    for code in ("UNBLOCKED", "CLUSTERDOWN", "MISCONF", "NOREPLICAS", "BUSY", "READONLY"):
+        with refusing(f"-{code} {CONTENT.decode()}\r\n".encode()) as host:
+            with pytest.raises(SourceError, match=rf"cannot serve now: {code}; mend") as caught, source("s", host=host):
+                pass
+            assert CONTENT.decode() not in everything(caught.value)
+    with refusing(b"-BUSYGROUP x\r\n") as host, pytest.raises(SourceError, match="refuses: BUSYGROUP"):
+        source("s", host=host)
+
+
+def test_a_poll_outlives_that_its_server_is_demoted(private):
+    server = private()
+    with server.client() as client, source("s", host=server.host) as opened:
+        demotion = threading.Timer(0.3, client.replicaof, ("127.0.0.1", 1))
+        demotion.start()
+        assert opened.poll(10, 0.6) == []
+        demotion.join()
+
+
+def test_reach_without_scripts(private, monkeypatch):
+    server = private()
+    with server.client() as client:
+        ids = add(client, "s", [b"1", b"2", b"3"])
+        client.execute_command("ACL", "SETUSER", "other", "on", f">{SECRET}", "~*", "+@all", "-eval")
+    with contextlib.closing(open_live(f"redis://other:{SECRET}@{server.host}?stream=s", "n")) as opened:
+        assert opened.reach("s", 0, 2) == to_offset(ids[1]) + 1
+    monkeypatch.setattr("fcstream.connectors.redis_streams._REACH", "return redis.error_reply('OOM x')")
+    with source("s", host=server.host) as opened, pytest.raises(SourceError, match="refuses: "):
+        opened.reach("s", 0, 2)
 
 
 def test_a_stream_made_anew_with_older_ids(server, key, caplog):
@@ -385,7 +575,7 @@ def everything(error):
 
 def test_no_secret_and_no_content_in_any_error(private, caplog, monkeypatch):
     caplog.set_level(0)
-    monkeypatch.setattr("fcstream.connectors.redis_streams._SOCKET_S", 1.0)
+    monkeypatch.setattr("fcstream.connectors.redis_link._SOCKET_S", 1.0)
     server = private("--requirepass", SECRET)
     right, wrong = f"{SECRET}", f"{SECRET}Wrong"
     monkeypatch.setenv("FCSTREAM_TEST_PASSWORD", wrong)
@@ -469,6 +659,26 @@ def test_tls(private, tmp_path):
             open_live(url, "n")
 
 
+def test_tls_trusts_the_named_authority_alone(private, tmp_path, monkeypatch):
+    """Not the system's besides."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificates")
+    for name in ("server", "other"):
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+        files = ["-keyout", f"{tmp_path}/{name}.key", "-out", f"{tmp_path}/{name}.pem"]
+        subprocess.run([*command, "-addext", "subjectAltName=DNS:localhost", *files], check=True, capture_output=True)
+    cert, other = f"{tmp_path}/server.pem", f"{tmp_path}/other.pem"
+    server = private(
+        *["--port", "0", "--tls-port", "PORT", "--tls-cert-file", cert, "--tls-key-file", f"{tmp_path}/server.key"],
+        *["--tls-ca-cert-file", cert, "--tls-auth-clients", "no"],
+    )
+    monkeypatch.setenv("SSL_CERT_FILE", cert)
+    open_live(f"rediss://localhost:{server.port}?stream=s", "n").close()
+    open_live(f"rediss://localhost:{server.port}?stream=s&ca={cert}", "n").close()
+    with pytest.raises(SourceError, match="its certificate is refused"):
+        open_live(f"rediss://localhost:{server.port}?stream=s&ca={other}", "n")
+
+
 def test_a_missing_client_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(ConfigError, match=r"source.url: needs the package redis: pip install 'fcstream\[redis\]'"):
@@ -512,7 +722,10 @@ def test_a_trimmed_stream_of_releases_goes_on(server, key):
         assert len(server.xrange(key)) == 2
         server.xtrim(key, maxlen=0, approximate=False)
         with pytest.raises(SinkError, match="a key of its own"):  # whose it was cannot be told any more
-            out.write(sent[4:5])
+            out.write(sent[3:4])
+        out.write(sent[4:5])  # the last that ever was
+        out.write(sent[3:5])  # so those before it were too
+        assert server.xlen(key) == 0
         out.write(sent[5:])
         out.write(sent)
         assert out.missing(sent) == sent[:5]
@@ -538,6 +751,122 @@ def test_a_sink_refuses_a_stream_of_others(server, key):
 def test_replicas_that_are_not_there(server, key, monkeypatch):
     monkeypatch.setattr("fcstream.connectors.redis_streams._WAIT_S", 0.1)
     with sink(key, "&replicas=1") as out, pytest.raises(SinkError, match="must reach 1 replicas"):
+        out.write([sample_release(1)])
+
+
+def test_letters_are_there_once_although_replicas_are_not(server, key, monkeypatch):
+    monkeypatch.setattr("fcstream.connectors.redis_streams._WAIT_S", 0.05)
+    with sink(key, "&replicas=1") as out:
+        for letters in ([b"a", b"b"], [b"a", b"b"], [b"a", b"b"], [b"c"]):
+            with pytest.raises(SinkError, match="must reach 1 replicas"):
+                out.send(letters)
+        out.send([])
+    assert [fields[b"data"] for _, fields in server.xrange(key)] == [b"a", b"b", b"c"]
+    assert server.xinfo_groups(key) == []
+
+
+def test_replicas_have_what_counts_as_written(private, monkeypatch):
+    """Also if the connection is lost between the answer and the wait for them."""
+    master, replica = private("--repl-diskless-sync-delay", "0"), private()
+    relay = Relay(master.port)
+    with master.client() as client, replica.client() as other, listening(relay.serve) as host:
+        other.replicaof("127.0.0.1", master.port)
+        until = time.monotonic() + 20
+        while (client.info("replication").get("slave0") or {}).get("state") != "online" and time.monotonic() < until:
+            time.sleep(0.05)
+        with sink("r", "&replicas=1", host) as out:
+            out.write([sample_release(0)])
+            assert other.xlen("r") == 1
+            with replica.frozen(), monkeypatch.context() as patch:
+                patch.setattr("fcstream.connectors.redis_streams._WAIT_S", 0.3)
+                for call in (lambda: out.write([sample_release(1)]), lambda: out.write([sample_release(1)])):
+                    relay.cuts_added = True
+                    with pytest.raises(SinkError, match="must reach 1 replicas"):
+                        call()
+            out.write([sample_release(1)])
+        with sink("l", "&replicas=1", host) as out:
+            with replica.frozen(), monkeypatch.context() as patch:
+                patch.setattr("fcstream.connectors.redis_streams._WAIT_S", 0.3)
+                relay.cuts_added = True
+                with pytest.raises(SinkError, match="must reach 1 replicas"):
+                    out.send([b"a", b"b"])
+                client.client_kill_filter(_type="normal", skipme=True)
+                with pytest.raises(SinkError, match="must reach 1 replicas"):
+                    out.send([b"a", b"b"])
+            out.send([b"a", b"b"])
+        assert other.xrevrange("r")[0][0] == b"%d-0" % sample_release(1).window_close_ms
+        assert other.xlen("l") == client.xlen("l")
+
+
+def test_a_demoted_master_is_left(private):
+    """Its name leads to the new one, its connections do not."""
+    old, new = private(), private()
+    relay = Relay(old.port)
+    with old.client() as client, new.client() as other, listening(relay.serve) as host:
+        with sink("r", host=host) as out, source("s", host=host) as opened:
+            out.write([sample_release(0)])
+            opened.poll(1, 0.1)
+            relay.port = new.port
+            client.replicaof("127.0.0.1", 1)
+            out.write([sample_release(1), sample_release(2)])
+            out.send([b"letter"])
+            opened.commit({"s": to_offset(b"5-0")})
+        assert other.xlen("r") == 3
+        assert other.hgetall("fcstream:s:positions") == {b"s": b"5-0"}
+
+
+class Sized:
+    """A release of any size."""
+
+    stream = "s"
+
+    def __init__(self, number, size):
+        self.window_open_ms, self.window_close_ms, self._size = number * 1000, number * 1000 + 1000, size
+
+    def to_bytes(self):
+        return b"x" * self._size
+
+
+def test_releases_are_added_together_or_not_at_all(private):
+    """A server that is nearly full has no room for a large one, but for the small one after it."""
+    server, large, small, refused = private(), Sized(1, 1_000_000), Sized(2, 10), 0
+    with server.client() as client, sink("r", host=server.host, patience_s=1.0) as out:
+        out.last()
+        client.config_set("maxmemory-policy", "noeviction")
+        for room in range(300_000, 4_000_000, 100_000):
+            client.config_set("maxmemory", int(client.info("memory")["used_memory"]) + room)
+            with contextlib.suppress(SinkError):
+                out.write([large, small])
+            client.config_set("maxmemory", 0)
+            refused += not client.xlen("r")
+            assert client.xlen("r") in (0, 2)
+            out.write([large, small])
+            assert client.xlen("r") == 2
+            client.delete("r")
+    assert refused
+
+
+def test_a_removed_release_is_taken_as_written(server, key):
+    """After a crash before it was noted, and a consumer that has removed it."""
+    sent = [sample_release(i) for i in range(4)]
+    with sink(key) as out:
+        out.write(sent[:3])
+        server.xdel(key, server.xrange(key)[-1][0])
+        out.write(sent[2:3])
+        assert server.xlen(key) == 2
+        server.xtrim(key, maxlen=0, approximate=False)
+        out.write(out.missing(sent[:3]))
+        assert server.xlen(key) == 0
+        out.write(sent[3:])
+        server.xdel(key, server.xrange(key)[-1][0])
+        out.write(sent[1:2])  # something later was deleted
+        assert server.xlen(key) == 0
+
+
+def test_a_stream_of_others_that_was_deleted_from_is_refused(server, key):
+    server.xadd(key, {"data": CONTENT})
+    server.xdel(key, server.xadd(key, {"data": CONTENT}))
+    with sink(key) as out, pytest.raises(SinkError, match="a key of its own"):
         out.write([sample_release(1)])
 
 

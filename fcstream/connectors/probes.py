@@ -262,7 +262,8 @@ def _redis_durability(found: Checkup, link: Any, check: str) -> None:
 
 
 def _redis_sink(found: Checkup, address: Address) -> None:
-    from .redis_streams import RedisSink, _kind
+    from .redis_link import error_kind
+    from .redis_streams import RedisSink
 
     where = address.masked
 
@@ -271,7 +272,7 @@ def _redis_sink(found: Checkup, address: Address) -> None:
         try:
             client.execute_command("XADD", sink._key, "0-0", "data", "")
         except Exception as error:
-            return "" if "greater than 0-0" in str(error) else _kind(error)
+            return "" if "greater than 0-0" in str(error) else error_kind(error)
         return "it takes what it should not"
 
     with closing(RedisSink(address)) as sink:

@@ -8,35 +8,33 @@ server choose. How much a server keeps when it stops is its own configuration (`
 from __future__ import annotations
 
 import logging
-import re
-import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from ..errors import ConfigError, FcstreamError, SinkError, SourceError
+from ..errors import ConfigError, SinkError, SourceError
 from ..releases.base import Release
 from .base import Chunk
-from .retry import close_quietly, with_patience
-from .tls import distrust, tls_context
-from .urls import need
+from .redis_link import Link, answers_of, raise_first, redis_errors
+from .retry import Remainder
 
 if TYPE_CHECKING:
     from .urls import Address
 
-T = TypeVar("T")
 LOG = logging.getLogger("fcstream.connectors.redis")
 POLL_BYTES = 1 << 24
 """A poll stops gathering here; it exceeds it by one reading at most."""
 _STEP = 250  # entries per reading: more is no faster, and a sudden run of huge ones is read whole
+_FEW = 16  # of the first reading: how large entries are is not known yet
 _WAIT_S = 5.0  # of one blocking command
-_SOCKET_S = 15.0
 _SEQ_BITS = 20
 _MS_LIMIT = 1 << (63 - _SEQ_BITS)
+_MARK = "fcstream-wait"
 _REACH = """
 local found = redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])
 return {#found, #found > 0 and found[#found][1] or ''}
@@ -49,10 +47,16 @@ def to_offset(entry_id: bytes) -> int:
     Raises
     ------
     SourceError
-        The id does not fit: more than a million entries in a millisecond, or a time after 2248.
+        It is none, or does not fit: more than a million entries in a millisecond, or a time after 2248.
     """
     ms, _, seq = entry_id.partition(b"-")
-    time_ms, count = int(ms), int(seq)
+    try:
+        time_ms, count = int(ms), int(seq)
+    except ValueError:
+        raise SourceError(
+            f"entry ids must be MILLISECONDS-COUNTER, got {entry_id[:40]!r}: if it is a stored position, correct or "
+            "delete it (hash fcstream:NAME:positions)"
+        ) from None
     if count >> _SEQ_BITS or time_ms >= _MS_LIMIT:
         raise SourceError(
             f"entry ids must be below {_MS_LIMIT}-0 with counters below {1 << _SEQ_BITS}, got {entry_id.decode()}: let "
@@ -87,9 +91,12 @@ class RedisSource:
     Notes
     -----
     An entry without the field has the empty body. A stream that does not exist is empty. If entries were trimmed away
-    before they were read, reading goes on from the oldest there is, and a warning is logged. A stream that ends before
-    what was read of it was made anew, with older ids: `ends` raises then, and a source that is opened later reads it
-    from its beginning.
+    or deleted before they were read, reading goes on from the oldest there is, and a warning is logged when everything
+    was read that was there at an `ends`: the server counts what was added, the source what it has read. (Servers before
+    Redis 7 do not count, and nothing is known of what lies between a stored position and the end at opening: there the
+    entry that was read last is looked for.) A stream that ends before what was read of it was made anew, with older
+    ids: `ends` raises then, and a source that is opened later reads it from its beginning. It raises too if the stream
+    has grown past that since, but holds older ids and not the one that was read last.
     """
 
     receipt_is_durable = False
@@ -101,15 +108,22 @@ class RedisSource:
             raise ConfigError(f"must name a stream, got {address.masked}", address.place)
         self._positions_key = f"fcstream:{address.take('group', name)}:positions"
         self._field = address.take("field", "data").encode()
-        self._link = _Link(address, patience_s, SourceError)
+        self._link = Link(address, patience_s, SourceError)
         self._entry_bytes = POLL_BYTES / _STEP
+        self._step = _FEW
         self._warned: dict[str, int] = {}
+        self._last: dict[str, int] = {}  # the last offset that was read
+        self._ranks: dict[str, int] = {}  # how many entries had been added up to the position, where it is known
+        self._marks: dict[str, tuple[int, int]] = {}  # an end, and how many had been added up to it
         stored = self._link.open(lambda client: client.hgetall(self._positions_key))
         self._next = {key: to_offset(stored.get(key.encode(), b"0-0")) for key in keys}
-        for key, (_, end) in self._link.do(self._extents).items():
-            if 0 < end < self._next[key]:
+        for key, extent in self._link.do(self._extents).items():
+            if 0 < extent.end < self._next[key]:
                 LOG.warning("stream %s was made anew: it is read from its beginning", key)
                 self._next[key] = 0
+            self._tell_trimmed(key, extent)
+            if extent.added is not None and (self._next[key] <= extent.first or not extent.length):
+                self._ranks[key] = extent.added - extent.length  # what is gone comes before what there is
         self._committed = dict(self._next)
         self.ends()
 
@@ -119,23 +133,25 @@ class RedisSource:
             wait_s = min(until - time.monotonic(), _WAIT_S)
             chunks = self._link.do(partial(self._gather, room=max_messages, wait_s=wait_s))
             for chunk in chunks:
-                self._next[chunk.partition] = int(chunk.offsets[-1]) + 1
+                self._took(chunk)
             if chunks or time.monotonic() >= until:
                 return chunks
 
     def ends(self) -> dict[str, int]:
         extents = self._link.do(self._extents)
-        for key, (first, end) in extents.items():
+        for key, extent in extents.items():
             position = self._next[key]
-            if 0 < end < position:
+            if 0 < extent.end < position:
                 raise SourceError(
-                    f"stream {key} must go on after id {to_id(position - 1)}, it ends at {to_id(end - 1)}: it was made "
-                    "anew; open the source again to read it from its beginning"
+                    f"stream {key} must go on after id {to_id(position - 1)}, it ends at {to_id(extent.end - 1)}: it "
+                    "was made anew; open the source again to read it from its beginning"
                 )
-            if 0 < position < first and self._warned.get(key) != position:
-                LOG.warning("stream %s begins at id %s: older entries may have been trimmed unread", key, to_id(first))
-                self._warned[key] = position
-        return {key: end or self._next[key] for key, (_, end) in extents.items()}
+            self._must_be_the_same(key, extent)
+            self._tell_trimmed(key, extent)
+            if extent.added is not None and key not in self._marks:  # a later one might never be reached
+                self._marks[key] = extent.end, extent.added
+                self._compare(key, 0)
+        return {key: extent.end or self._next[key] for key, extent in extents.items()}
 
     def behind(self, ends: Mapping[str, int]) -> bool:
         spans = {key: (self._next[key], end) for key, end in ends.items() if self._next[key] < end}
@@ -147,13 +163,17 @@ class RedisSource:
 
     def seek(self, positions: Mapping[str, int]) -> None:
         self._next = dict(positions)
+        for known in (self._last, self._ranks, self._marks):
+            known.clear()
 
     def reach(self, partition: str, start: int, count: int) -> int:
         def ask(client: Any) -> tuple[int, bytes]:
             try:
                 number, last = client.eval(_REACH, 1, partition, to_id(start), count)
                 return number, last
-            except _errors().ResponseError:  # scripts are not allowed to everybody
+            except redis_errors().ResponseError as error:  # scripts are not allowed to everybody
+                if not isinstance(error, redis_errors().NoPermissionError) and "unknown command" not in str(error):
+                    raise
                 entries = client.xrange(partition, to_id(start), "+", count)
                 return len(entries), entries[-1][0] if entries else b""
 
@@ -170,32 +190,87 @@ class RedisSource:
     def close(self) -> None:
         self._link.close()
 
-    def _extents(self, client: Any) -> dict[str, tuple[int, int]]:
-        """Offset of the first entry (0: none) and after the last one (0: there never was one) of every stream."""
+    def _took(self, chunk: Chunk) -> None:
+        """Move on behind what was read."""
+        key, last = chunk.partition, int(chunk.offsets[-1])
+        mark, _ = self._marks.get(key, (0, 0))
+        self._next[key] = last + 1
+        self._last[key] = last
+        if key in self._ranks:
+            self._ranks[key] += len(chunk.offsets)
+        if 0 < mark <= last + 1:
+            self._compare(key, int(len(chunk.offsets) - np.searchsorted(chunk.offsets, mark)))
+
+    def _compare(self, key: str, after: int) -> None:
+        """Once everything before a mark was read: were as many read as had been added? `after` of them came after."""
+        end, added = self._marks[key]
+        if self._next[key] < end:
+            return
+        del self._marks[key]
+        missed = added + after - self._ranks.get(key, added + after)
+        if missed > 0:
+            LOG.warning("stream %s: %d entries were trimmed or deleted unread, before id %s", key, missed, to_id(end))
+        self._ranks[key] = added + after
+
+    def _tell_trimmed(self, key: str, extent: _Extent) -> None:
+        """Where nothing was counted; what was counted is told exactly."""
+        position = self._next[key]
+        if key not in self._ranks and 0 < position < extent.first and self._warned.get(key) != position:
+            LOG.warning(
+                "stream %s begins at id %s: older entries may have been trimmed unread", key, to_id(extent.first)
+            )
+            self._warned[key] = position
+
+    def _must_be_the_same(self, key: str, extent: _Extent) -> None:
+        last = self._last.get(key)
+        if last is None or extent.deleted is None or not 0 < extent.first <= last or last <= extent.deleted:
+            return
+
+        def ask(client: Any) -> bool:
+            if client.xrange(key, to_id(last), to_id(last)):
+                return True
+            now = self._extents(client)[key]  # it may have been trimmed in between
+            return not 0 < now.first <= last or last <= (now.deleted or 0)
+
+        if not self._link.do(ask):
+            raise SourceError(
+                f"stream {key} must hold id {to_id(last)}, which was read, it holds older ones without it: it was made "
+                "anew, or its server lost entries; open the source again"
+            )
+
+    def _extents(self, client: Any) -> dict[str, _Extent]:
         extents = {}
         for key in self._next:
             try:
                 info = client.xinfo_stream(key)
-            except _errors().ResponseError as error:
+            except redis_errors().ResponseError as error:
                 if "no such key" not in str(error):
                     raise
-                extents[key] = (0, 0)
+                extents[key] = _Extent()
                 continue
-            first = info["first-entry"]
+            first, deleted = info["first-entry"], info.get("max-deleted-entry-id")
             last = to_offset(info["last-generated-id"])
-            extents[key] = (to_offset(first[0]) if first else 0, last + 1 if last else 0)
+            extents[key] = _Extent(
+                to_offset(first[0]) if first else 0,
+                last + 1 if last else 0,
+                info["length"],
+                info.get("entries-added"),
+                to_offset(deleted) if deleted else None,
+            )
         return extents
 
     def _gather(self, client: Any, room: int, wait_s: float) -> list[Chunk]:
         """Readings until there is nothing more, or enough; no position moves."""
         found: dict[str, tuple[list[int], list[bytes]]] = {key: ([], []) for key in self._next}
-        budget = float(POLL_BYTES)
+        budget, is_first = float(POLL_BYTES), True
         while room > 0 and budget > 0:
-            fit = min(room, _STEP, int(budget / self._entry_bytes) + 1)
+            fit = min(room, self._step, int(budget / self._entry_bytes) + 1)
             count = max(1, fit // len(found))
             starts = [to_id(max(0, (f[0][-1] if f[0] else self._next[key] - 1))) for key, f in found.items()]
             block = ("BLOCK", max(1, int(wait_s * 1000))) if wait_s > 0 else ()
-            reply = client.execute_command("XREAD", "COUNT", count, *block, "STREAMS", *found, *starts)
+            command = ("XREAD", "COUNT", count, *block, "STREAMS", *found, *starts)
+            reply = self._first(client, command) if is_first else client.execute_command(*command)
+            is_first = False
             taken = size = 0
             for key, entries in reply or ():
                 offsets, bodies = found[key.decode()]
@@ -206,10 +281,29 @@ class RedisSource:
             if not taken:
                 break
             self._entry_bytes = max(64.0, size / taken)
+            self._step = min(_STEP, 2 * max(_FEW // 2, taken))
             room, budget, wait_s = room - taken, budget - size, 0.0
             if taken < count:
                 break
         return [_chunk(key, offsets, bodies) for key, (offsets, bodies) in found.items() if offsets]
+
+    def _first(self, client: Any, command: tuple[Any, ...]) -> Any:
+        """The first reading of a poll. Where nothing is counted yet, it looks on the way whether the entry that was
+        read last is still there: if so, nothing after it was trimmed."""
+        unsure = [key for key, position in self._next.items() if key not in self._ranks and position]
+        if not unsure:
+            return client.execute_command(*command)
+        pipe = client.pipeline(transaction=False)
+        for key in unsure:
+            pipe.xrange(key, to_id(self._next[key] - 1), to_id(self._next[key] - 1))
+        pipe.execute_command(*command)
+        *there, reply = answers_of(pipe)
+        if not all(there):  # trimmed, or a position that was stored and is no entry's
+            extents = self._extents(client)
+            for key, entries in zip(unsure, there, strict=True):
+                if not entries:
+                    self._tell_trimmed(key, extents[key])
+        return reply
 
     def _body(self, fields: list[bytes]) -> bytes:
         if fields[0] == self._field:
@@ -218,12 +312,38 @@ class RedisSource:
         return fields[2 * names.index(self._field) + 1] if self._field in names else b""
 
 
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """What a stream holds.
+
+    Attributes
+    ----------
+    first : int
+        Offset of the first entry, 0 for none.
+    end : int
+        Offset after the last one that ever was, 0 if there never was one.
+    length : int
+    added : int or None
+        How many were ever added; None if the server does not count.
+    deleted : int or None
+        The highest offset of those that were deleted (trimmed ones do not count), 0 for none.
+    """
+
+    first: int = 0
+    end: int = 0
+    length: int = 0
+    added: int | None = None
+    deleted: int | None = None
+
+
 class RedisSink:
     """Adds releases to a stream of their own, once each; a `Sink`.
 
     The id of an entry is ``CLOSE-0``, the end of its window in milliseconds: ``XRANGE`` finds windows by time, and a
-    release that is written again is recognized, if it was not trimmed away: then it is taken as written when later ones
-    are there. The fields are ``data`` (the JSON), ``stream`` and ``window`` (its opening).
+    release that is written again is recognized. If it was trimmed away or deleted, it is taken as written when later
+    ones are or were there. The fields are ``data`` (the JSON), ``stream`` and ``window`` (its opening). Releases that
+    are written together are added together or not at all. A login needs ``EXISTS``, ``XADD``, ``XRANGE``,
+    ``XREVRANGE``, ``XINFO``, ``MULTI`` and ``EXEC``; with `replicas` also ``WAIT`` and ``XGROUP``.
 
     Parameters
     ----------
@@ -240,21 +360,30 @@ class RedisSink:
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
         self._key = address.take("stream")
         self._replicas = int(address.take_number("replicas", 1)) if "replicas" in address.options else 0
-        self._link = _Link(address, patience_s, SinkError)
+        self._unsent: Remainder[bytes | None] = Remainder()
+        self._link = Link(address, patience_s, SinkError)
         self._link.open(lambda client: client.exists(self._key))
 
     def write(self, releases: Sequence[Release]) -> None:
         self._link.do(lambda client: self._add(client, releases))
 
     def send(self, bodies: Sequence[bytes]) -> None:
-        def add(client: Any) -> None:
-            pipe = client.pipeline(transaction=False)
-            for body in bodies:
-                pipe.xadd(self._key, {"data": body})
-            pipe.execute()
-            self._wait(client)
+        waiting = self._unsent.of([*bodies, None])  # None: the replicas' word
 
-        self._link.do(add)
+        def add(client: Any) -> None:
+            letters = [body for body in waiting if body is not None]
+            if letters:
+                added, having = self._transact(client, [("XADD", self._key, "*", "data", body) for body in letters])
+                raise_first(added)
+                while len(waiting) > 1:
+                    waiting.popleft()
+                self._must_have(having)
+            else:
+                self._confirm(client)
+
+        if bodies:
+            self._link.do(add)
+            waiting.clear()
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         held = self._link.do(lambda client: self._held(client, releases))
@@ -273,150 +402,106 @@ class RedisSink:
         self._link.close()
 
     def _add(self, client: Any, releases: Sequence[Release]) -> None:
-        pipe = client.pipeline(transaction=False)
-        for release in releases:
-            window = release.window_open_ms
-            fields = {"data": release.to_bytes(), "stream": release.stream, "window": str(window)}
-            pipe.xadd(self._key, fields, id=_window_id(release))
+        if not releases:
+            return
+        commands = [
+            (
+                *("XADD", self._key, _window_id(release), "data", release.to_bytes()),
+                *("stream", release.stream, "window", release.window_open_ms),
+            )
+            for release in releases
+        ]
+        added, having = self._transact(client, commands)
         not_added = []
-        for release, answer in zip(releases, pipe.execute(raise_on_error=False), strict=True):
+        for release, answer in zip(releases, added, strict=True):
             if isinstance(answer, Exception):
                 if "equal or smaller" not in str(answer):
                     raise answer
                 not_added.append(release)
         self._check(client, not_added)
-        self._wait(client)
+        self._must_have(having)
+        if not_added:
+            self._confirm(client)
 
-    def _wait(self, client: Any) -> None:
-        """For the replicas, if it is to be."""
-        if self._replicas and client.wait(self._replicas, int(_WAIT_S * 1000)) < self._replicas:
+    def _transact(self, client: Any, commands: Sequence[tuple[Any, ...]]) -> tuple[list[Any], int]:
+        """Do all commands or none: a server that refuses one could accept the next one. Their answers, and how many
+        replicas have them: WAIT means the writes of its own connection, and does not wait within a transaction."""
+        pipe = client.pipeline(transaction=False)
+        for command in (("MULTI",), *commands, ("EXEC",)):
+            pipe.execute_command(*command)
+        if self._replicas:
+            pipe.execute_command("WAIT", self._replicas, int(_WAIT_S * 1000))
+        answers = answers_of(pipe)
+        return answers[len(commands) + 1], answers[-1] if self._replicas else 0
+
+    def _confirm(self, client: Any) -> None:
+        """Have the replicas confirm what was added before, perhaps on another connection: by a write that leaves
+        nothing behind, since only a write makes WAIT wait."""
+        if self._replicas:
+            commands = [
+                ("XGROUP", "CREATE", self._key, _MARK, "$", "MKSTREAM"),
+                ("XGROUP", "DESTROY", self._key, _MARK),
+            ]
+            done, having = self._transact(client, commands)
+            raise_first(done)
+            self._must_have(having)
+
+    def _must_have(self, replicas: int) -> None:
+        if replicas < self._replicas:
             raise SinkError(
                 f"{self._key} must reach {self._replicas} replicas, they did not answer in {_WAIT_S:g} s: mend them, "
                 "or lower `replicas`"
             )
 
     def _check(self, client: Any, releases: list[Release]) -> None:
-        """What could not be added must be there, or have been trimmed away."""
-        for release, held in zip(releases, self._held(client, releases), strict=True):
-            if held != release.to_bytes() and (held is not None or not self._is_trimmed(client, release)):
+        """What could not be added must be there, or have been there."""
+        held = self._held(client, releases)
+        info: Mapping[str, Any] = {} if all(held) else self._info(client)
+        was_added = False
+        for release, found in zip(reversed(releases), reversed(held), strict=True):
+            # One that was added tells of those before it.
+            was_added = (was_added or _was_removed(info, release)) if found is None else found == release.to_bytes()
+            if not was_added:
                 raise SinkError(
                     f"{self._key} holds other entries at or after id {_window_id(release)}: give every stream of "
                     "releases a key of its own"
                 )
 
-    def _is_trimmed(self, client: Any, release: Release) -> bool:
-        """Whether the oldest entry is a later window of the same stream."""
-        return any(
-            fields.get(b"stream") == release.stream.encode()
-            and to_offset(entry_id) > to_offset(_window_id(release).encode())
-            for entry_id, fields in client.xrange(self._key, count=1)
-        )
+    def _info(self, client: Any) -> Mapping[str, Any]:
+        try:
+            return dict(client.xinfo_stream(self._key))
+        except redis_errors().ResponseError as error:
+            if "no such key" not in str(error):
+                raise
+            return {}
 
     def _held(self, client: Any, releases: Sequence[Release]) -> list[bytes | None]:
         """The data under each release's id."""
         pipe = client.pipeline(transaction=False)
         for release in releases:
             pipe.xrange(self._key, _window_id(release), _window_id(release))
-        return [entries[0][1].get(b"data", b"") if entries else None for entries in pipe.execute()]
+        return [entries[0][1].get(b"data", b"") if entries else None for entries in answers_of(pipe)]
 
 
 def _window_id(release: Release) -> str:
     return f"{release.window_close_ms}-0"
 
 
-class _Link:
-    """A client that comes back after its connection was lost, and whose errors tell no secrets."""
-
-    def __init__(self, address: Address, patience_s: float, error: type[FcstreamError]) -> None:
-        try:
-            import redis
-            from redis.backoff import NoBackoff
-            from redis.retry import Retry
-        except ImportError:
-            raise need("redis", "redis", address.place) from None
-        self._error = error
-        self._where = address.masked
-        self._patience_s = address.take_number("patience", patience_s)
-        options = _options(address)
-        address.finish()
-        self._client: Any = redis.Redis(
-            **options,
-            decode_responses=False,
-            protocol=2,  # answers as lists, which are three times as fast to read
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=_SOCKET_S,
-            socket_connect_timeout=_WAIT_S,
-            socket_keepalive=True,
+def _was_removed(info: Mapping[str, Any], release: Release) -> bool:
+    """Whether a release that is not there was once, as ``XINFO STREAM`` shows it."""
+    first, last = info.get("first-entry"), info.get("last-entry")
+    if any(entry and entry[1].get(b"stream") != release.stream.encode() for entry in (first, last)):
+        return False
+    ours = (release.window_close_ms, 0)
+    oldest, latest, deleted = (
+        tuple(int(part) for part in entry_id.split(b"-"))
+        for entry_id in (
+            first[0] if first else b"0-0",
+            info.get("last-generated-id", b"0-0"),
+            info.get("max-deleted-entry-id", b"0-0"),  # not before Redis 7
         )
-        self._client.set_response_callback("XREAD", lambda reply, **_: reply)
-
-    def open(self, action: Callable[[Any], T]) -> T:
-        """The first thing to do: one try, so that a wrong address is told at once."""
-        return self._repeat(action, 0.0)
-
-    def do(self, action: Callable[[Any], T]) -> T:
-        """Do something that is safe to repeat."""
-        return self._repeat(action, self._patience_s)
-
-    def close(self) -> None:
-        close_quietly(self._client.close)
-
-    def _repeat(self, action: Callable[[Any], T], patience_s: float) -> T:
-        def lost(error: BaseException) -> FcstreamError:
-            return self._error(f"{self._where} cannot be reached: {error}; start the server, or correct the address")
-
-        return with_patience(lambda: self._once(action), lambda: None, (_Lost,), patience_s, lost)
-
-    def _once(self, action: Callable[[Any], T]) -> T:
-        errors = _errors()
-        try:
-            return action(self._client)
-        except (errors.AuthenticationError, errors.AuthorizationError) as error:
-            raise self._refused(error) from None
-        except (errors.ConnectionError, errors.TimeoutError, OSError) as error:
-            raise _Lost(_kind(error)) from None
-        except (errors.ReadOnlyError, errors.MasterDownError, errors.TryAgainError) as error:  # a failover goes on
-            raise _Lost(_kind(error)) from None
-        except errors.RedisError as error:
-            raise self._refused(error) from None
-
-    def _refused(self, error: Exception) -> FcstreamError:
-        return self._error(f"{self._where} refuses: {_kind(error)}; correct the address, or the server's rules")
-
-
-class _Lost(Exception):
-    """The connection, or a server that is about to come back."""
-
-
-def _kind(error: BaseException) -> str:
-    """What is safe to tell: the server's error code, or the system's words, or the class."""
-    if why := distrust(error):
-        return why
-    code = re.match(r"[A-Z]{3,20}\b", str(error))
-    cause: Any = error if isinstance(error, OSError) else error.__context__
-    words = cause.strerror if isinstance(cause, OSError) else None
-    return (code[0] if code else None) or words or type(error).__name__
-
-
-def _errors() -> Any:
-    import redis.exceptions
-
-    return redis.exceptions
-
-
-def _options(address: Address) -> dict[str, Any]:
-    """Of the client."""
-    if len(address.hosts) > 1 or not re.fullmatch(r"\d{0,4}", address.path):
-        raise ConfigError(f"must be redis://host:port/number, got {address.masked}", address.place)
-    host, port = address.host(6379)
-    options: dict[str, Any] = {"host": host, "port": port, "db": int(address.path or 0)}
-    options |= {"username": address.user, "password": address.password}
-    if address.scheme == "rediss":
-        files = {name: address.options.get(name) or None for name in ("ca", "cert", "key")}
-        tls_context(address)  # the client reads them with every connection, when it is too late to say what is wrong
-        options |= {"ssl": True, "ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True}
-        options |= {"ssl_ca_certs": files["ca"], "ssl_certfile": files["cert"], "ssl_keyfile": files["key"]}
-    return options
+    )
+    return oldest > ours or latest == ours or deleted >= ours
 
 
 def _chunk(key: str, offsets: list[int], bodies: list[bytes]) -> Chunk:

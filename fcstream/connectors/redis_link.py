@@ -1,0 +1,172 @@
+"""The connection of `redis_streams`: a client that comes back, and whose errors tell no secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import ConfigError, FcstreamError
+from .retry import close_quietly, with_patience
+from .tls import distrust, tls_context
+from .urls import need
+
+if TYPE_CHECKING:
+    import ssl
+
+    from .urls import Address
+
+T = TypeVar("T")
+_SOCKET_S = 15.0
+_CONNECT_S = 5.0
+_UNREADY = {"BUSY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READONLY", "TRYAGAIN", "UNBLOCKED"}
+"""Error codes of a server that is about to change its mind, or its part."""
+
+
+class Link:
+    """A client that comes back after its connection was lost, and whose errors tell no secrets."""
+
+    def __init__(self, address: Address, patience_s: float, error: type[FcstreamError]) -> None:
+        try:
+            import redis
+            from redis.backoff import NoBackoff
+            from redis.retry import Retry
+        except ImportError:
+            raise need("redis", "redis", address.place) from None
+        self._error = error
+        self._where = address.masked
+        self._patience_s = address.take_number("patience", patience_s)
+        options = _options(address)
+        # The client would read the files with every connection, when it is too late to say what is wrong.
+        context = tls_context(address) if address.scheme == "rediss" else None
+        address.finish()
+        self._client: Any = redis.Redis(
+            **options,
+            decode_responses=False,
+            protocol=2,  # answers as lists, which are three times as fast to read
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=_SOCKET_S,
+            socket_connect_timeout=_CONNECT_S,
+            socket_keepalive=True,
+        )
+        if context is not None:
+            self._client.connection_pool.connection_class = _secured(context)
+        self._client.set_response_callback("XREAD", lambda reply, **_: reply)
+
+    def open(self, action: Callable[[Any], T]) -> T:
+        """The first thing to do: one try, so that a wrong address is told at once."""
+        return self._repeat(action, 0.0)
+
+    def do(self, action: Callable[[Any], T]) -> T:
+        """Do something that is safe to repeat."""
+        return self._repeat(action, self._patience_s)
+
+    def close(self) -> None:
+        close_quietly(self._client.close)
+
+    def _repeat(self, action: Callable[[Any], T], patience_s: float) -> T:
+        def lost(error: BaseException) -> FcstreamError:
+            if str(error) in _UNREADY:
+                return self._error(f"{self._where} cannot serve now: {error}; mend the server, or its replication")
+            return self._error(f"{self._where} cannot be reached: {error}; start the server, or correct the address")
+
+        return with_patience(lambda: self._once(action), lambda: None, (_Lost,), patience_s, lost)
+
+    def _once(self, action: Callable[[Any], T]) -> T:
+        errors = redis_errors()
+        try:
+            return action(self._client)
+        except (errors.AuthenticationError, errors.AuthorizationError) as error:
+            raise self._refused(error) from None
+        except (errors.ConnectionError, errors.TimeoutError, OSError) as error:
+            self._drop()
+            raise _Lost(error_kind(error)) from None
+        except (errors.RedisError, ValueError) as error:  # ValueError: an answer that the client cannot make out
+            code = _code(error)
+            if code in _UNREADY or isinstance(error, ValueError):
+                self._drop()
+            if code in _UNREADY:
+                raise _Lost(code) from None
+            raise self._refused(error) from None
+
+    def _drop(self) -> None:
+        """The connections: the next one may lead to another server, after a failover behind a name."""
+        close_quietly(self._client.connection_pool.disconnect)
+
+    def _refused(self, error: Exception) -> FcstreamError:
+        return self._error(f"{self._where} refuses: {error_kind(error)}; correct the address, or the server's rules")
+
+
+class _Lost(Exception):
+    """The connection, or a server that is about to come back."""
+
+
+def error_kind(error: BaseException) -> str:
+    """What is safe to tell: the server's error code, or the system's words, or the class."""
+    if why := distrust(error):
+        return why
+    cause: Any = error if isinstance(error, OSError) else error.__context__
+    words = cause.strerror if isinstance(cause, OSError) else None
+    return _code(error) or words or type(error).__name__
+
+
+def _code(error: BaseException) -> str | None:
+    """The server's error code. The client takes some away, and has a class for each of them."""
+    errors = redis_errors()
+    for known, code in (
+        (errors.ReadOnlyError, "READONLY"),
+        (errors.MasterDownError, "MASTERDOWN"),
+        (errors.TryAgainError, "TRYAGAIN"),
+        (errors.ClusterDownError, "CLUSTERDOWN"),
+    ):
+        if isinstance(error, known):
+            return code
+    before = "Transaction discarded because of: " if isinstance(error, errors.ExecAbortError) else ""
+    found = re.match(rf"{before}([A-Z]{{3,20}})\b", str(error))
+    return found[1] if found else None
+
+
+def redis_errors() -> Any:
+    import redis.exceptions
+
+    return redis.exceptions
+
+
+def _options(address: Address) -> dict[str, Any]:
+    """Of the client."""
+    if len(address.hosts) > 1 or not re.fullmatch(r"\d{0,4}", address.path):
+        raise ConfigError(f"must be redis://host:port/number, got {address.masked}", address.place)
+    host, port = address.host(6379)
+    options: dict[str, Any] = {"host": host, "port": port, "db": int(address.path or 0)}
+    options |= {"username": address.user, "password": address.password}
+    if address.scheme == "rediss":
+        files = {name: address.options.get(name) or None for name in ("ca", "cert", "key")}
+        options |= {"ssl": True, "ssl_ca_certs": files["ca"]}
+        options |= {"ssl_certfile": files["cert"], "ssl_keyfile": files["key"]}
+    return options
+
+
+def _secured(context: ssl.SSLContext) -> type[Any]:
+    """A kind of connection that trusts whom the context trusts: the client's own trusts the system's authorities too,
+    whatever `ca` names."""
+    from redis import SSLConnection
+
+    class Secured(SSLConnection):
+        def _wrap_socket_with_ssl(self, sock: Any) -> Any:
+            return context.wrap_socket(sock, server_hostname=self.host)
+
+    return Secured
+
+
+def raise_first(answers: Sequence[Any]) -> None:
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+
+
+def answers_of(pipe: Any) -> list[Any]:
+    """Of a pipeline. The first error is raised as the server told it: the client would put the command before it, which
+    hides its code."""
+    answers: list[Any] = pipe.execute(raise_on_error=False)
+    raise_first(answers)
+    return answers
