@@ -510,11 +510,11 @@ def test_lost_acknowledgements_are_redelivered(server, topic, tmp_path):
 
 def test_a_connection_stays_while_messages_wait(server, topic, monkeypatch):
     """A spool that is full takes nothing for hours: who asks must keep the connection, or all would come again."""
-    monkeypatch.setattr(module._Connection, "keepalive_s", 1)  # the broker waits for half as long again
+    monkeypatch.setattr(module._Connection, "keepalive_s", 3)  # the broker waits for half as long again
     with contextlib.closing(queue(topic)) as opened:
         server.publish(topic, [b"%d" % i for i in range(5)])
         found = opened.receive(1, 5)
-        connection, until = opened._link.connection, time.monotonic() + 4
+        connection, until = opened._link.connection, time.monotonic() + 7
         while time.monotonic() < until:
             assert opened.pending()
             time.sleep(0.3)
