@@ -82,7 +82,7 @@ def filters() -> None:
     print(f"  AdvancedDPFilter: {1 / np.median(advanced):,.0f} charges/s")
     theirs = opendp()
     if theirs is None:
-        print("  OpenDP is not installed (pip install 'fcstream[bench]'): no comparison")
+        print("  OpenDP is not installed (the extra 'bench'): no comparison")
     else:
         beside(theirs, times)
     after_a_refusal(theirs)

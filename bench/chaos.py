@@ -62,6 +62,7 @@ max = 1e9
 length = "{length}ms"
 lateness = "{lateness}ms"
 clock = "{clock}"
+backlog = "1h"
 start = "{start}"
 [release]
 kind = "count"

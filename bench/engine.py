@@ -234,7 +234,7 @@ def noise() -> None:
     print(f"noise: 1,000 exact discrete Gaussians at sigma = 1e6: {1e3 * mine:.2f} ms; must 2 ms")
     done = subprocess.run([sys.executable, "-c", OPENDP], capture_output=True, text=True)
     if done.returncode:
-        print("  OpenDP is not installed (pip install 'fcstream[bench]'): no comparison")
+        print("  OpenDP is not installed (the extra 'bench'): no comparison")
         return
     theirs = json.loads(done.stdout)["seconds"]
     print(f"  OpenDP 0.16 Gaussian on a float vector of 1,000: {1e3 * theirs:.1f} ms: {theirs / mine:.0f} x; must 20 x")

@@ -116,7 +116,7 @@ def measure(name: str, folder: str) -> dict[str, object]:
         "sparse windows released": sum(r.value is not None for r, _ in outage),
         "records": summary.records,
         "rejected": summary.rejected,
-        "spent": summary.spent,
+        "spent": str(summary.spent),
         "seconds": f"{seconds:.1f}",
     }
 

@@ -138,7 +138,7 @@ def overhead(batches: int) -> None:
     folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
     values = mapping(folder, "live", (1, 100, 4), "local[2]", "never")
     start = time.time_ns() // 10**9 * 1000
-    values["window"] = {"length": "1s", "lateness": "0s", "clock": "broker"}
+    values["window"] = {"length": "1s", "lateness": "0s", "clock": "broker", "backlog": "1h"}
     values["window"]["start"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start // 1000))
     values["release"] = {"kind": "count", "rho": 1.0}
     values["source"] = {"url": f"redis://127.0.0.1/0?stream={name}"}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .config import Job
+    from .lattice import Feature
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +100,35 @@ def _check_values(job: Job, batch: Batch, rejections: list[Rejection]) -> tuple[
     lows = np.array([f.minimum for f in features])
     highs = np.array([f.maximum for f in features])
     inside = (values >= lows) & (values <= highs)  # False for NaN
+    absent = _absent(values, features)
+    if absent is not None:
+        inside = np.where(absent, [f.optional for f in features], inside)
+        values = np.where(absent, lows, values)  # whatever stands there, no answer reads it
     bad: NDArray[np.bool_] = np.logical_not(np.all(inside, axis=1))
     if bad.any():
-        finite = np.isfinite(values)
+        finite = np.isfinite(batch.values)
         for i in np.flatnonzero(bad).tolist():
             k = int(np.flatnonzero(~inside[i])[0])
             reason = "out_of_range" if finite[i, k] else "not_finite"
+            reason = "missing" if absent is not None and absent[i, k] else reason
             rejections.append(Rejection(reason, int(batch.positions[i]), features[k].name))
         values = np.where(bad[:, None], lows, values)
     return job.grid.points(values), bad
+
+
+def _absent(values: NDArray[np.float64], features: tuple[Feature, ...]) -> NDArray[np.bool_] | None:
+    """Which values stand for none: declared numbers, and NaN where a feature is optional. None if no feature has such.
+
+    A source may hold numbers in single precision, so a declared number is known in that too.
+    """
+    if not any(feature.missing or feature.optional for feature in features):
+        return None
+    found = np.zeros(values.shape, np.bool_)
+    for k, feature in enumerate(features):
+        if feature.optional:
+            found[:, k] = np.isnan(values[:, k])
+        with np.errstate(over="ignore"):
+            single = [float(np.float32(number)) for number in feature.missing]
+        for number in (*feature.missing, *single):
+            found[:, k] |= values[:, k] == number
+    return found

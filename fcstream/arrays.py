@@ -78,7 +78,7 @@ def private_mean(
     Returns
     -------
     Release
-        ``value`` and ``sigma`` in the rows' units, or a refusal (``too_few``).
+        ``value`` and ``sigma`` in the rows' units, or a refusal (``too_few`` rows; ``no_core``: enough, too far apart).
 
     Raises
     ------
@@ -513,6 +513,8 @@ def _charge(loss: PrivacyLoss) -> Charge:
 
 
 def _grid(rows: NDArray[np.float64], low: float, high: float, step: float) -> Grid:
+    if rows.shape[1] == 0:
+        raise ConfigError("must have at least one column", "rows")
     return Grid(Lattice(step), tuple(Feature(f"x{k}", low, high) for k in range(rows.shape[1])))
 
 

@@ -217,7 +217,8 @@ class PrivacyOdometer:
     Unit and relation: those of the mechanisms. An odometer promises nothing: only a `PrivacyFilter`'s capacity is a
     guarantee. `spent` are plain sums; turning them into an epsilon while the stream goes on is not a bound of anything,
     because when one looks may depend on what was released. `realized_loss_bound` is: with probability at least
-    1 - failure the log-likelihood ratio between two neighbors never exceeds it, whenever one looks.
+    1 - failure the log-likelihood ratio between two neighbors never exceeds it, whenever one looks; where losses have a
+    delta, that of the parts of both laws that remain without it, and the delta is taken off the failure.
 
     Complexity
     ----------

@@ -74,7 +74,7 @@ class SampledCounts(ABC):
         if held.seen is not None:
             raise ConfigError("its window was read: coins serve one release", "pane")
         if held.size + held.stage.size + len(points) > MOST_POINTS:
-            raise ConfigError(f"holds {held.size} points: at most 2**31 - 1 can be counted together", "pane")
+            raise ConfigError("holds too many points: at most 2**31 - 1 can be counted together", "pane")
         try:
             start = 0
             while start < len(points):

@@ -7,9 +7,11 @@ and neither accepts what the other refuses.
 from __future__ import annotations
 
 import csv
+import difflib
 import json
 import math
 import operator
+import re
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, starmap
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from .errors import SourceError
+from .errors import ConfigError
 from .records import (
     Batch,
     Refused,
@@ -28,9 +30,9 @@ from .records import (
     batch_from_columns,
     batch_from_rows,
     merge,
+    parse_feature,
     parse_iso8601,
     parse_label,
-    parse_level,
     parse_number,
     parse_time,
 )
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LONGEST_DIAGNOSIS = 2**16
+_LIKE_A_VALUE = re.compile(r"^\s*$|^\s*[-+.\d]|\d\d")
 
 
 class LineDecoder(Protocol):
@@ -66,8 +69,7 @@ class Objects:
         self._names = ["time", *(f"f{k}" for k in range(len(schema.features)))]
         self._fields: tuple[str, ...] = (schema.time, *schema.features)
         types: list[tuple[str, Any]] = [
-            (name, bool | int | float | str if field in schema.levels else float)
-            for name, field in zip(self._names[1:], schema.features, strict=True)
+            (name, self._kind_of(field)) for name, field in zip(self._names[1:], schema.features, strict=True)
         ]
         for k, name in enumerate(schema.labels):
             self._names.append(f"label{k}")
@@ -85,10 +87,17 @@ class Objects:
         self._decode_whole = decoder(whole).decode
         self._decode = decoder(record).decode
         self._as_tuple = msgspec.structs.astuple
-        self._is_plain = not (schema.labels or schema.levels) and schema.time_unit != "iso8601"  # all of it numbers
+        is_numbers = not (schema.labels or schema.levels or schema.missing)
+        self._is_plain = is_numbers and schema.time_unit != "iso8601"
         self._pack = struct.Struct(f"{len(self._names)}d").pack
         self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
         self._getters = [operator.attrgetter(name) for name in self._names]
+
+    def _kind_of(self, field: str) -> Any:
+        """What may stand in a feature's field; more than that is refused without a closer look."""
+        if field in self._schema.levels:
+            return bool | int | float | str
+        return float | str if field in self._schema.missing else float
 
     def decode(self, lines: list[bytes], first_position: int) -> Batch:
         """Lines without their ends, the first of which has `first_position`."""
@@ -118,7 +127,7 @@ class Objects:
         lines: list[bytes],
         positions: NDArray[np.int64],
     ) -> Batch:
-        stamps = _stamps(times, len(lines), self._schema)
+        stamps = stamps_of(times, len(lines), self._schema)
         batch, odd = batch_from_columns(stamps, columns, positions, self._schema, labels)
         if len(odd) == 0:
             return batch
@@ -138,7 +147,10 @@ class Objects:
             times, *columns = table.reshape(n, width).T
             return times, columns
         pairs = zip(self._getters[1:width], schema.features, strict=True)
-        columns = [_coded(map(get, records), n, schema.levels.get(name)) for get, name in pairs]
+        columns = [
+            _coded(map(get, records), n, schema.levels.get(name), has_texts=name in schema.missing)
+            for get, name in pairs
+        ]
         return map(self._getters[0], records), columns
 
     def _careful(self, lines: Sequence[bytes], positions: Sequence[int]) -> Batch:
@@ -162,7 +174,7 @@ class Objects:
             return Rejection("broken_record", position)
         try:
             row = self._parse(line)
-        except (*self._errors, ValueError):
+        except (*self._errors, ValueError, TypeError):  # the last of a key that cannot be one, in older clients
             return Rejection("broken_record", position)
         if isinstance(row, dict):
             for name in self._fields:
@@ -173,12 +185,8 @@ class Objects:
                         parse_time(value, self._schema.time_unit)
                     elif name in self._schema.labels:
                         parse_label(value, bad_label(self._schema, name))
-                    elif name in self._schema.levels:
-                        parse_level(value, self._schema.levels[name])
-                    elif isinstance(value, str):
-                        raise Refused("not_a_number")
                     else:
-                        parse_number(value)
+                        parse_feature(value, name, self._schema)
                 except Refused as refused:
                     return Rejection(refused.reason, position, name)
                 if is_time and isinstance(value, str) != (self._schema.time_unit == "iso8601"):
@@ -191,19 +199,22 @@ class JsonLines(Objects):
 
 
 class CsvRows:
-    """Decoder of CSV lines under one header. A quoted cell may hold commas and doubled quotes, not a line break."""
+    """Decoder of CSV lines under one header. A quoted cell may hold commas and doubled quotes, not a line break.
+
+    Raises
+    ------
+    ConfigError
+        The header lacks a column that the schema names.
+    """
 
     def __init__(self, schema: Schema, header: bytes) -> None:
         self._schema = schema
         columns = self._cells(header.removeprefix(b"\xef\xbb\xbf"))
         self._width = len(columns)
         self._names = [schema.time, *schema.features, *schema.labels]
-        for name in self._names:
-            if name not in columns:
-                raise SourceError(
-                    f"the first line must name the column {name!r} (it has {len(columns)} cells): check the header, "
-                    "`stream` and `features`"
-                )
+        absent = [name for name in self._names if name not in columns]
+        if absent:
+            raise ConfigError(_lacking(absent, columns))
         self._columns = [columns.index(name) for name in self._names]
 
     def decode(self, lines: list[bytes], first_position: int) -> Batch:
@@ -218,7 +229,7 @@ class CsvRows:
         times = picked[0] if self._schema.time_unit == "iso8601" else _numbers(picked[0])
         numbers = picked[1 : 1 + len(self._schema.features)]
         batch, odd = batch_from_columns(
-            _stamps(times, len(rows), self._schema),
+            stamps_of(times, len(rows), self._schema),
             [
                 _coded(column, len(rows), self._schema.levels[name])
                 if name in self._schema.levels
@@ -258,7 +269,21 @@ class CsvRows:
         return batch_from_rows(mapped, kept, self._schema, texts=True)
 
 
-def _stamps(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.float64]:
+def _lacking(absent: list[str], columns: list[str]) -> str:
+    """What is said of a header without some columns. Its cells are quoted only if none is like a number or a time, as
+    some of a record are."""
+    names = ("column " if len(absent) == 1 else "columns ") + ", ".join(map(repr, absent))
+    width = "1 cell; cells are separated by commas" if len(columns) == 1 else f"{len(columns)} cells"
+    text = f"the first line must name the {names} (it has {width})"
+    if not any(map(_LIKE_A_VALUE.search, columns)):
+        folded = {cell.strip().casefold(): cell for cell in columns}
+        found = {name: difflib.get_close_matches(name.casefold(), folded, n=1) for name in absent}
+        near = [f"{folded[cells[0]]!r} for {name!r}" for name, cells in found.items() if cells]
+        text += f"; did you mean {', '.join(near)}?" if near else ""
+    return f"{text}{'' if text.endswith('?') else ':'} check the header, `stream` and `features`"
+
+
+def stamps_of(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.float64]:
     """Event times in milliseconds as float64, NaN for whatever the careful path must look at."""
     if schema.time_unit == "iso8601":
         return np.fromiter(map(_iso_or_nan, times), np.float64, count)
@@ -276,8 +301,12 @@ def _iso_or_nan(text: str | None) -> float:
         return math.nan
 
 
-def _coded(values: Iterable[Any], count: int, codes: Mapping[Any, int] | None) -> NDArray[np.float64]:
-    """Codes of a column of levels, NaN for what has none; numbers as they are."""
+def _coded(
+    values: Iterable[Any], count: int, codes: Mapping[Any, int] | None, *, has_texts: bool = False
+) -> NDArray[np.float64]:
+    """Codes of a column of levels, NaN for what has none; numbers as they are, and NaN for texts among them."""
+    if codes is None and has_texts:
+        return np.fromiter((math.nan if type(value) is str else value for value in values), np.float64, count)
     if codes is None:
         return np.fromiter(values, np.float64, count)
     return np.fromiter((codes.get(value, math.nan) for value in values), np.float64, count)

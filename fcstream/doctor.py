@@ -20,20 +20,22 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 
+from .compiled import VARIABLE, check_cache
 from .config import Config, Job, ServiceSection
-from .connectors import is_live, is_queue
+from .connectors import check_dead_letter, check_file, check_sink, is_live, is_queue
 from .connectors.probes import Checkup, Clock, Finding, probe_file, probe_letters, probe_sink, probe_source
 from .errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
 from .history import duration
-from .ledgers import each_book, open_books
-from .ledgers.base import Terms, must_agree
+from .ledgers import check_scheme, each_book, open_books
+from .ledgers.agreement import alike, must_agree
+from .ledgers.base import Terms
 from .ledgers.witness import Witness
 from .logs import client_is_missing as logs_are_missing
 from .metrics import client_is_missing as metrics_are_missing
 from .payloads import decoder_for
 from .planning import doubts
 from .reports import Report
-from .status import split
+from .status import server_is_missing, split
 
 _FEW_WINDOWS = 100
 _FEW_FILES = 1024
@@ -68,6 +70,7 @@ def examine(load: Callable[[], Config]) -> list[Finding]:
         ("clock", _clocks),
         ("service", _service),
         ("limits", _limits),
+        ("compiled code", _compiled),
     ]
     for name, check in checks:
         try:
@@ -97,7 +100,7 @@ def _configuration(found: Checkup, config: Config, job: Job) -> None:
     kind = job.clock
     if live and kind == "eof":
         found.problem("configuration", "window.clock = 'eof' is for files", "use 'broker', or 'wall' with a spool")
-    elif config.source is not None and not live and kind != "eof":
+    elif config.source is not None and config.source.url.startswith(("jsonl:", "csv:")) and kind != "eof":
         found.problem("configuration", f"window.clock = {kind!r} is for brokers", "use 'eof' for files and pipes")
     elif live and config.source is not None and kind == "wall" and not is_queue(config.source.url):
         found.problem("configuration", "window.clock = 'wall' needs a source with a spool", "use 'broker'")
@@ -129,7 +132,7 @@ def _source(found: Checkup, config: Config, job: Job) -> None:
     if is_live(config.source.url):
         probe_source(found, config.source.url, config.source.name or f"fcstream-{config.stream.name}")
         return
-    place = config.source.url.partition(":")[2]
+    _, place = check_file(config.source.url)
     if place == "-":
         found.ok("source", "standard input; nothing was read")
     elif os.path.isfile(place) and os.access(place, os.R_OK):
@@ -208,6 +211,7 @@ def _use(lock: str) -> str:
 
 def _sink(found: Checkup, config: Config, job: Job) -> None:
     if config.sink is not None:
+        check_sink(config.sink.url)
         probe_sink(found, config.sink.url)
 
 
@@ -215,10 +219,10 @@ def _dead_letters(found: Checkup, config: Config, job: Job) -> None:
     if config.dead_letter is None:
         found.ok("dead letters", "none: rejected records are counted, and no more")
         return
-    scheme, _, place = config.dead_letter.url.partition(":")
-    if scheme != "jsonl":
+    if check_dead_letter(config.dead_letter.url):
         probe_letters(found, config.dead_letter.url)
         return
+    place = config.dead_letter.url.partition(":")[2]
     probe_file(found, "dead letters", place)
     if os.path.isfile(place) and stat.S_IMODE(os.stat(place).st_mode) & 0o077:
         found.warn("dead letters", f"{place}, which counts rejected records, is open to others", "chmod 600")
@@ -228,28 +232,37 @@ def _ledger(found: Checkup, config: Config, job: Job) -> None:
     if config.ledger is None:
         return
     url = config.ledger.url
+    check_scheme(url)
     if url.startswith("memory:"):
         found.warn("ledger", "memory: forgets what was spent when the process ends", "use sqlite: or postgresql:")
         return
     if url.startswith("sqlite:"):
-        path = url.removeprefix("sqlite:")
-        if not _ledger_file(found, path):
+        place = url.removeprefix("sqlite:")
+        if not _ledger_file(found, place):
             return
         try:
             with closing(each_book(url)) as all_books:
-                known = {books.terms.stream: (books.terms, Report.of(books)) for books in all_books}
+                known = {
+                    books.terms.stream: (books.terms, Report.of(books))
+                    for books in all_books
+                    if not getattr(books, "is_retired", False)
+                }
         except LedgerInUse as error:
             found.warn("ledger", str(error), "ask again when it is less busy")
             return
     else:
+        from .ledgers.sessions import Address
+
+        place = Address.of(url).place(None)
         names = _ledger_server(found, url, job.terms.stream)
         if names is None:
             return
         known = {}
-        for name in names & {part.stream for part in _parts(job)}:
+        for name in sorted(name for name in names if alike(name) == alike(job.terms.stream)):
             with closing(open_books(url, name)) as books:
-                known[name] = books.terms, Report.of(books)
-    _streams(found, job, known)
+                if not getattr(books, "is_retired", False):
+                    known[name] = books.terms, Report.of(books)
+    _streams(found, job, known, place)
 
 
 def _parts(job: Job) -> list[Terms]:
@@ -257,17 +270,19 @@ def _parts(job: Job) -> list[Terms]:
     return [job.part(key).terms for key in job.keys] or [job.terms]
 
 
-def _streams(found: Checkup, job: Job, known: Mapping[str, tuple[Terms, Report]]) -> None:
+def _streams(found: Checkup, job: Job, known: Mapping[str, tuple[Terms, Report]], place: str) -> None:
     """The budgets of a stream, or of all its keys; of many, only those that need care."""
     parts, fine = _parts(job), 0
+    for terms, _ in known.values():
+        if alike(terms.stream) == alike(job.terms.stream):
+            must_agree(place, terms, parts[0])
     for wanted in parts:
         if wanted.stream not in known:
             found.ok("ledger", f"stream {wanted.stream!r} will be added by the first run")
             continue
-        terms, report = known[wanted.stream]
-        must_agree("the ledger", terms, wanted)
+        _, report = known[wanted.stream]
         each = Checkup(found.need_ms)
-        _budget(each, report)
+        _budget(each, report, job)
         if len(parts) > _MANY_KEYS and all(finding.level == "ok" for finding in each.findings):
             fine += 1
         else:
@@ -278,7 +293,8 @@ def _streams(found: Checkup, job: Job, known: Mapping[str, tuple[Terms, Report]]
 
 def _ledger_file(found: Checkup, path: str) -> bool:
     """Whether there is one to look into."""
-    witness, folder = f"{path}-witness", os.path.dirname(os.path.abspath(path))
+    itself = os.path.realpath(path) if os.path.islink(path) else path
+    witness, folder = f"{itself}-witness", os.path.dirname(os.path.abspath(itself))
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
         found.problem("ledger", f"{folder} is no folder that this user may write to", "make it, or change its owner")
         return False
@@ -339,7 +355,7 @@ def _ledger_server(found: Checkup, url: str, stream: str) -> set[str] | None:
             else:
                 found.problem("ledger", f"{place} may not be made by this login", "grant it CREATE on the database")
             return None
-        tables = [f'"{schema}".{name}' for name in ("streams", "journal", "windows", "blocks", "users")]
+        tables = [f'"{schema}".{name}' for name in ("streams", "journal", "windows", "blocks", "users", "leases")]
         rights = "SELECT has_table_privilege(%s, 'SELECT') AND has_table_privilege(%s, 'INSERT')"
         if not all(ask(rights, table, table) for table in tables):
             found.problem("ledger", f"{place} may not be used by this login", "grant it the schema and its tables")
@@ -351,12 +367,19 @@ def _ledger_server(found: Checkup, url: str, stream: str) -> set[str] | None:
         return session.run(look)
 
 
-def _budget(found: Checkup, report: Report) -> None:
+def _budget(found: Checkup, report: Report, job: Job) -> None:
     for reading in filter(None, (report.unit, report.total)):
         outlook = reading.outlook
         whose = f"stream {report.terms.stream!r}, {reading.block}"
         text = f"{whose}: {reading.spent} spent of {reading.capacity}; runs out {outlook}"
-        if outlook.state == "exhausted":
+        if outlook.state == "exhausted" and reading.block == "user" and job.spending.omits:
+            told = (
+                "from now on releases leave out whoever has used up their budget, and say participation = 'exhausted'"
+            )
+            found.warn("budget", f"{text}; {told}", "start a new stream with a new budget, or set budget.exhausted")
+        elif outlook.state == "exhausted" and job.spending.stops:
+            found.problem("budget", text, "every further run ends at once: start a new stream with a new budget")
+        elif outlook.state == "exhausted":
             found.problem("budget", text, "every further window is refused: start a new stream with a new budget")
         elif outlook.state == "lasts" and (outlook.windows or 0) < _FEW_WINDOWS:
             found.warn("budget", text, "plan a new stream, longer windows, or less rho for each")
@@ -408,6 +431,9 @@ def _service(found: Checkup, config: Config, job: Job) -> None:
     if section.listen is None:
         found.ok("service", "no /live, /ready, /metrics: service.listen is not set")
         return
+    missing = server_is_missing()
+    if missing:
+        found.problem("service", *_in_two(missing))
     missing = metrics_are_missing()
     if missing:
         found.warn("service", f"no /metrics: {missing.rpartition(': ')[0]}", missing.rpartition(": ")[2])
@@ -445,3 +471,10 @@ def _limits(found: Checkup, config: Config, job: Job) -> None:
         found.warn("limits", f"at most {files} files may be open", f"raise it to {_FEW_FILES} (LimitNOFILE, ulimit -n)")
     else:
         found.ok("limits", f"{files} files may be open")
+
+
+def _compiled(found: Checkup, config: Config, job: Job) -> None:
+    folder = os.environ.get(VARIABLE, "")
+    check_cache(folder)
+    where = "beside the package or in this user's cache folder" if not folder else f"in {folder}, which is this user's"
+    found.ok("compiled code", f"is kept {where}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -12,14 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .admission import admit, reject
+from .closing import Cost, as_release, request
 from .config import Config, Job
 from .errors import ConfigError, EngineClosed
-from .ledgers import Answer, Ledger, Request, Verdict, WindowKey, open_ledger
+from .exhaustion import Participation
+from .first_run import FirstRun
+from .held import LateRecords
+from .intake import OnRejection, Rejections, clock_ms, read_pushed
+from .ledgers import Answer, Ledger, Verdict, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK, TOTAL_BLOCK, USER_BLOCK
 from .noise import Noise
-from .records import Batch, Rejection, SeenPositions
+from .records import Batch, SeenPositions
 from .releases.base import Counter, Mechanism, Outcome, Release
-from .rows import read_moment, read_push
+from .rows import read_moment
 from .users import UserPoints
 from .windows import Window, group_by_pane
 from .zcdp import PrivacyLoss
@@ -27,11 +32,13 @@ from .zcdp import PrivacyLoss
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+LOG = logging.getLogger("fcstream.engine")
 _DAY_MS = 86_400_000
+MOST_AT_ONCE = 1000
+"""Windows from which on one call of `Engine.advance` or `push` leaves the others to the next one."""
 _NOTHING = PrivacyLoss()
-People = tuple["NDArray[np.bytes_]", "NDArray[np.float64]"]
-"""Keys of a window's users and one point for each."""
-OnRejection = Callable[[Sequence[Rejection]], object]
+People = tuple["NDArray[np.bytes_]", "NDArray[np.float64] | None"]
+"""Keys of a window's users and one point for each, if the window was not flooded."""
 Stores = Callable[[Job, Mechanism, Noise], tuple[Counter, "UserPoints | None"]]
 """Makes what holds the records of a job's open windows, for the mechanism of the next one: all of them, and of the unit
 ``user`` one point a user."""
@@ -58,7 +65,8 @@ class Engine:
     noise : Noise, optional
         Exact noise from the operating system by default.
     on_rejection : callable, optional
-        Gets every rejected record as a sequence of `Rejection` (reason, position, field).
+        Gets every rejected record as a sequence of `Rejection` (reason, position, field). Without it they are counted
+        in `rejected`, and the log has a warning for each new reason.
     stores : callable, optional
         Where the records of open windows are, if others count them; they are not pushed here then. See `Stores`.
 
@@ -71,8 +79,9 @@ class Engine:
     A release that was returned counts as published when the same thread next calls `push`, `advance`, `close` or
     `acknowledge`; what was not acknowledged is kept in the ledger and given again by `unpublished` after a crash.
 
-    A crash loses the pushed records of open windows, unless the caller pushes them again: give `positions` and replay
-    from the oldest open window. Charges stay. A window that was charged and not sealed is drawn once more.
+    A crash, or `close` before a window is over, loses the pushed records of open windows, unless the caller pushes them
+    again: give `positions` and replay from `replay_from`. Charges stay. A window that was charged and not sealed is
+    drawn once more.
 
     All methods may be called from several threads; kernels release the GIL. Many engines may live in one process, each
     with its own ledger. Open the engine after a fork, not before. A ``with`` block acknowledges what was returned
@@ -83,9 +92,9 @@ class Engine:
     Unit: one record (``event``), all records of one user (``user``), or any set of records with at most one in each
     window (``stream``: the plain sum over windows). Relation: add or remove. Each release costs ``[release] rho,
     delta`` on every block or user it covers, charged durably before any noise is drawn; the ledger's filters keep every
-    one within ``[budget]`` for ever. A user whose budget is used up is left out silently. Not covered: run time,
-    memory, counters of rejected records, and, with clock ``wall``, the moment of publication if windows are closed by
-    `push`: call `advance` on a timer where that matters.
+    one within ``[budget]`` for ever. A user whose budget is used up is left out, see `Release.participation`. Not
+    covered: run time, memory, counters of rejected records, and, with clock ``wall``, the moment of publication if
+    windows are closed by `push`: call `advance` on a timer where that matters.
 
     Source
     ------
@@ -105,7 +114,7 @@ class Engine:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
         job = self.job = Job.answering(self.config, key)
         self._noise = noise or Noise()
-        self._on_rejection = on_rejection
+        self.rejections = Rejections(job.terms.stream, on_rejection)
         if ledger is None and self.config.ledger is None:
             raise ConfigError(
                 "is required: it keeps the guarantee across runs ('memory:' forgets at exit)", "ledger.url"
@@ -114,20 +123,25 @@ class Engine:
         if self._ledger.terms != job.terms:
             raise ConfigError("the ledger given was opened for other terms", "ledger")
         last = self._ledger.last_sealed()
-        self._track = Release.from_bytes(last[1]).track if last is not None and job.spending.tracks else None
+        before = None if last is None else Release.from_bytes(last[1])
+        self._track = before.track if before is not None and job.spending.tracks else None
+        self._participation = Participation(job, self._ledger, before)
         first = job.mechanism.after(self._track) if job.spending.tracks else job.mechanism
         self._friends, self._users = stores(job, first, self._noise)
-        self._first = self._next = 0 if last is None else job.schedule.index_after(last[0].open_ms)
-        self._held: list[tuple[int, int, NDArray[np.float64]]] = []
+        self._start = FirstRun(job, self._ledger, last is not None)
+        answered = 0 if last is None else job.schedule.index_after(last[0].open_ms)
+        self._first = self._next = max(answered, self._start.index or 0)
+        self._held = LateRecords(job.grid.dimension, None if job.gate is None else job.gate.held)
+        self._next_look: dict[int, int] = {}  # by window: at how many users
         self._seen = SeenPositions()
         self._outbox: list[Release] = []
         self._returned: dict[int, list[WindowKey]] = {}  # by thread: one cannot speak for another
         self._lock = threading.RLock()
         self._closed = False
-        self.rejected: dict[str, int] = {}
-        """How many records were rejected, by reason. Exact, so not private: for the operator only."""
         self.replayed = 0
         """How many records lay in windows that were answered before this engine started. For the operator only."""
+        if job.clock == "wall":
+            self.begin(clock_ms())
 
     @classmethod
     def from_config(cls, path: str | Path, **options: Any) -> Engine:
@@ -154,12 +168,16 @@ class Engine:
     @property
     def answered(self) -> int:
         """How many windows of the schedule were answered before this engine started."""
-        return self._first
+        return self._first - (self._start.index or 0)
 
     @property
     def next_open_ms(self) -> int:
         """Opening of the first window that is not answered."""
         return self.job.schedule.window(self._next).open_ms
+
+    def windows_due(self, now_ms: int) -> int:
+        """How many windows are over at a public time and have no answer yet."""
+        return max(0, self.job.schedule.due(now_ms) - self._next)
 
     @property
     def parts(self) -> tuple[Engine, ...]:
@@ -168,21 +186,34 @@ class Engine:
 
     def has_sealed(self, open_ms: int) -> bool:
         """Whether a window has its answer, which another process may have given since this engine started."""
-        last = None if open_ms < self.next_open_ms else self._ledger.last_sealed()
-        return open_ms < self.next_open_ms or (last is not None and last[0].open_ms >= open_ms)
+        if open_ms < self.next_open_ms:
+            return not self._start.skips(open_ms)
+        last = self._ledger.last_sealed()
+        return last is not None and last[0].open_ms >= open_ms
+
+    @property
+    def replay_from(self) -> int:
+        """From which event time on records must be pushed again after a restart, in Unix milliseconds: where the first
+        window opens that has no answer. Records before it lie in windows that have theirs; pushing them again changes
+        nothing."""
+        return self.next_open_ms
+
+    @property
+    def rejected(self) -> dict[str, int]:
+        """How many records were rejected, by reason. Exact, so not private: for the operator only."""
+        return self.rejections.counts
 
     def drain_rejected(self) -> dict[str, int]:
         """`rejected`, which starts anew."""
         with self._lock:
-            rejected, self.rejected = self.rejected, {}
-            return rejected
+            return self.rejections.drain()
 
     # -- in ----------------------------------------------------------------------------------------------------------
 
     def push(
         self,
-        times_ms: ArrayLike,
-        points: ArrayLike,
+        times_ms: Any,
+        points: Any = None,
         ids: ArrayLike | None = None,
         arrival_ms: ArrayLike | None = None,
         positions: ArrayLike | None = None,
@@ -191,12 +222,16 @@ class Engine:
 
         Parameters
         ----------
-        times_ms : int array (n,)
-            Event times, Unix milliseconds.
-        points : array (n, d)
-            Raw features in the configuration's order and their own units.
+        times_ms : int or datetime64 array (n,), or a table
+            Event times, Unix milliseconds, or moments, in UTC if they have no zone. A table (a data frame of pandas or
+            polars, a table of Arrow) has everything in columns named as in the configuration, times in
+            `stream.time_unit` or as moments; then only `arrival_ms` and `positions` may be given too.
+        points : array or data frame (n, d)
+            Raw features in the configuration's order and their own units; left out if there are none. NaN says that an
+            optional one is missing.
         ids : sequence of str or int (n,), optional
-            Whose record each is: required with the unit ``user``, refused with others.
+            Whose record each is: required with the unit ``user``, refused with others. From 2**53 on, pandas must hold
+            them as ``Int64`` or text.
         arrival_ms : int or int array (n,), optional
             Arrival times: required with clock ``broker``, now by default with ``wall``, ignored with ``eof``.
         positions : int array (n,), optional
@@ -210,9 +245,25 @@ class Engine:
         EngineClosed, LedgerError
         """
         with self._lock:
-            batch, arrivals = self.read(times_ms, points, arrival_ms, positions, ids)
+            batch, arrivals = read_pushed(self.job, times_ms, points, arrival_ms, positions, ids)
             self.take(batch, arrivals, identified=positions is not None)
+            self.rejections.warn()
             return self.tick()
+
+    def begin(self, now_ms: int) -> None:
+        """Let the first run of a live stream begin, and skip the windows before for ever; later calls change nothing.
+
+        The first window that is answered is the one that was open when the engine was made, by this machine's clock, or
+        is at the public time `now_ms` where that lies earlier; with ``window.backlog`` the one that was open so long
+        before. It is kept in the ledger. With clock ``wall`` the engine does this itself, with ``broker`` the first
+        `advance` does. Records of the past are replayed by beginning in the past, or by a backlog: the arrival of a
+        record must not decide where answers begin.
+        """
+        with self._lock:
+            self._must_be_open()
+            if self._start.begin(read_moment(now_ms, "now_ms")):
+                self._first = self._next = self._start.index or 0
+                self._forget()
 
     def tick(self) -> list[Release]:
         """Acknowledge what was returned before, and with clock ``wall`` close what is due by now: `push` without
@@ -220,7 +271,7 @@ class Engine:
         with self._lock:
             self._settle()
             if self.job.clock == "wall":
-                self._close_due(_now_ms())
+                self._close_due(clock_ms(), MOST_AT_ONCE)
             return self._hand_out()
 
     def take(self, batch: Batch, arrivals: NDArray[np.int64] | None = None, *, identified: bool = False) -> None:
@@ -246,6 +297,9 @@ class Engine:
             again = ~self._seen.fresh(batch.positions) if identified else None
             found = admit(self.job, batch, arrivals, again)
             first, last, fine, rejections = found.first, found.last, found.fine, found.rejections
+            skipped = fine & (last < (self._start.index or 0))
+            reject(rejections, skipped, batch, "time_out_of_range")
+            fine = fine & ~skipped
             answered = fine & (last < self._next)
             # What was answered before this engine started is a replay, not a fault.
             self.replayed += int(np.count_nonzero(answered & (last < self._first)))
@@ -253,11 +307,11 @@ class Engine:
             fine = fine & ~answered
             # Late for an open window, in time for a later one that shares its pane.
             held = fine & (first > np.maximum(found.covering, self._next))
-            self._report(rejections)
+            self.rejections.add(rejections)
             try:
                 if identified:
                     self._seen.add(batch.positions)
-                self._hold(held, first, found.panes, found.points)
+                self._held.add(first[held], found.panes[held], found.points[held])
                 self._count(fine & ~held, found.panes, found.points, batch)
             except BaseException:
                 self.abort()
@@ -268,20 +322,24 @@ class Engine:
     def advance(self, now_ms: int) -> list[Release]:
         """Close every window whose close + lateness lies before the public time `now_ms`; returns their releases.
 
-        The caller says with it that no record that arrived before `now_ms` is still to come. With clock ``eof`` time
-        does not close windows, and nothing happens.
+        The caller says with it that no record that arrived before `now_ms` is still to come. The first call of a new
+        stream says where it begins, see `begin`. After a pause a call answers about `MOST_AT_ONCE` windows: call again
+        while `windows_due` tells more. With clock ``eof`` time does not close windows, and nothing happens.
         """
         with self._lock:
             now = read_moment(now_ms, "now_ms")
-            if self.job.clock == "wall" and now > _now_ms() + _DAY_MS:
+            if self.job.clock == "wall" and now > clock_ms() + _DAY_MS:
                 raise ConfigError("must not lie a day ahead of this machine's clock with clock = 'wall'", "now_ms")
             self._settle()
             if self.job.clock != "eof":
-                self._close_due(now)
+                self.begin(now)
+                self._close_due(now, MOST_AT_ONCE)
             return self._hand_out()
 
     def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
         """Close the windows due at `now_ms` (None: all of a schedule with an end), one group of releases at a time."""
+        if now_ms is not None:
+            self.begin(now_ms)
         while True:
             with self._lock:
                 closed = self._close_next(now_ms)
@@ -313,13 +371,17 @@ class Engine:
     def close(self) -> list[Release]:
         """End the stream. With clock ``eof`` this closes every window; returns the last releases.
 
-        They count as published when `acknowledge` is called or the ``with`` block ends without an error.
+        They count as published when `acknowledge` is called or the ``with`` block ends without an error. With other
+        clocks windows that are not over stay open for the next engine and their records are lost; if there are any,
+        the log has a warning, for the operator only.
         """
         with self._lock:
             if not self._closed:
                 self._settle()
                 if self.job.clock == "eof":
                     self._close_due(None)
+                else:
+                    self._warn_of_loss()
                 self._closed = True
             releases = self._hand_out()
             if not self._returned:
@@ -368,12 +430,15 @@ class Engine:
             before = self._ledger.spent(USER_BLOCK if self._users else STREAM_BLOCK)
         offer = spending.offer(self._next, before, self._track)
         people = [self._users.read(window.index, self._ledger.salt) if self._users else None for window in windows]
-        requests = [self._request(window, offer, who) for window, who in zip(windows, people, strict=True)]
+        requests = [
+            request(self.job, window, offer.loss, None if who is None else who[0])
+            for window, who in zip(windows, people, strict=True)
+        ]
         verdicts = self._ledger.charge(requests)
         if spending.stops and verdicts[0].refusal:
             raise verdicts[0].refusal
         answers = [
-            self._release(window, verdict, who, before)
+            self._release(window, verdict, who)
             for window, verdict, who in zip(windows, verdicts, people, strict=True)
             if verdict.charge or verdict.refusal or verdict.interrupted
         ]
@@ -385,9 +450,11 @@ class Engine:
         self._forget()
         return True
 
-    def _close_due(self, now_ms: int | None) -> None:
+    def _close_due(self, now_ms: int | None, most: int | None = None) -> None:
+        first = self._next
         while self._close_next(now_ms):
-            pass
+            if most is not None and self._next - first >= most:
+                break
 
     def _hand_out(self) -> list[Release]:
         """What was sealed and not returned yet; from now on it is the caller's, and acknowledged with the next call."""
@@ -400,68 +467,46 @@ class Engine:
         if self._closed:
             raise EngineClosed("the engine is closed: make a new one to go on")
 
-    def _request(self, window: Window, offer: Mechanism, people: People | None) -> Request:
-        schedule = self.job.schedule
-        blocks: tuple[str, ...] = ()
-        if self.job.terms.unit == "event":
-            blocks = tuple(str(schedule.pane_open_ms(pane)) for pane in schedule.panes(window))
-        elif people is None:
-            blocks = (STREAM_BLOCK,)
-        return Request(
-            WindowKey(window.open_ms, window.close_ms), offer.loss, blocks, None if people is None else people[0]
-        )
-
-    def _release(
-        self, window: Window, verdict: Verdict, people: People | None, before: PrivacyLoss
-    ) -> tuple[Release, PrivacyLoss]:
+    def _release(self, window: Window, verdict: Verdict, people: People | None) -> tuple[Release, PrivacyLoss]:
         """The answer for one window, and what it did not use of its charge."""
-        charge = verdict.charge
+        charge, is_paid_by_all = verdict.charge, self._participation.note(verdict)
+        if charge is not None and charge.again and people is not None and self.job.gate is not None:
+            # Whether there are too many users was looked at before the draw. Those who came since are not charged, and
+            # must not decide it: there is no second draw.
+            return self._answer(window, Outcome("interrupted"), charge.loss, verdict.spent), _NOTHING
         if charge is None:
             if verdict.interrupted is not None:
                 outcome, loss = Outcome("interrupted"), verdict.interrupted
             else:
                 outcome, loss = Outcome("budget_exhausted"), _NOTHING
-            return self._as_release(window, outcome, loss, verdict.spent), _NOTHING
+            return self._answer(window, outcome, loss, verdict.spent), _NOTHING
         panes = self.job.schedule.panes(window)
         try:
             if people is not None and verdict.admitted is not None:
                 self._friends.drop(panes[0])  # of an earlier try
-                self._friends.add(panes[0], people[1][verdict.admitted])
+                self._friends.add(panes[0], self._points_of(people, verdict.admitted))
             view = self._friends.view(panes)
         except BaseException:
             self.abort()  # what was counted is not known
             raise
         outcome = self.job.spending.at(charge.loss.rho_nano, self._track).release(view, charge, self._noise)
         refund, spent = charge.unused, verdict.spent
-        if people is None or spent != before:  # somebody with a record in every window may have had no room
+        if is_paid_by_all:
             spent -= refund
-        return self._as_release(window, outcome, charge.loss - refund, spent), refund
+        return self._answer(window, outcome, charge.loss - refund, spent), refund
 
-    def _as_release(self, window: Window, outcome: Outcome, loss: PrivacyLoss, spent: PrivacyLoss) -> Release:
-        job = self.job
-        answer = job.mechanism.answer(outcome, job.grid)
-        return Release(
-            stream=job.terms.stream,
-            window_open_ms=window.open_ms,
-            window_close_ms=window.close_ms,
-            status="refused" if outcome.reason else "released",
-            reason=outcome.reason,
-            kind=job.mechanism.kind,
-            value=answer.value,
-            sigma=answer.sigma,
-            count=outcome.count,
-            core_count=outcome.core_count,
-            rho=loss.rho,
-            delta=loss.delta,
-            guarantee=job.terms.capacity.as_dict(),
-            spent=spent.as_dict(),
-            private=self._noise.private,
-            features=answer.features,
-            transform=answer.transform,
-            track=outcome.track,
-            parts=answer.parts,
-            key=job.key,
-        )
+    def _answer(self, window: Window, outcome: Outcome, loss: PrivacyLoss, spent: PrivacyLoss) -> Release:
+        is_private, people = self._noise.private, self._participation.state
+        return as_release(self.job, window, outcome, Cost(loss, spent), private=is_private, participation=people)
+
+    def _points_of(self, people: People, admitted: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Points of those who take part. Of a flooded window only their number is right, and it is too large."""
+        if people[1] is not None:
+            return people[1][admitted]
+        assert self.job.gate is not None
+        # The ledger has admitted all who were sure to have room; whatever becomes of that, the window is refused.
+        size = max(int(np.count_nonzero(admitted)), self.job.gate.held + 1)
+        return np.broadcast_to(0.0, (size, self.job.grid.dimension))
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -472,30 +517,6 @@ class Engine:
             self._ledger.acknowledge(returned)
         if self._closed and not self._returned:
             self._ledger.close()
-
-    def read(
-        self, times_ms: Any, points: Any, arrival_ms: Any, positions: Any, ids: Any, keys: Any = None
-    ) -> tuple[Batch, NDArray[np.int64] | None]:
-        """The rows of a push that can be read, the others as rejections, and the arrivals. Only wrong shapes raise."""
-        if (ids is None) == (self._users is not None):
-            unit = self.job.terms.unit
-            raise ConfigError(f"{'must be given' if ids is None else 'must be left out'} with unit {unit!r}", "ids")
-        now = None
-        if self.job.clock == "wall":
-            now = _now_ms()
-        elif self.job.clock == "eof":
-            arrival_ms = None
-        elif arrival_ms is None:
-            raise ConfigError("must be given with clock = 'broker'", "arrival_ms")
-        return read_push(
-            self.job.schema, times_ms, points, now if arrival_ms is None else arrival_ms, positions, ids, keys
-        )
-
-    def _report(self, rejections: list[Rejection]) -> None:
-        for rejection in rejections:
-            self.rejected[rejection.reason] = self.rejected.get(rejection.reason, 0) + 1
-        if rejections and self._on_rejection is not None:
-            self._on_rejection(sorted(rejections, key=lambda rejection: rejection.position))
 
     def _count(
         self,
@@ -511,25 +532,44 @@ class Engine:
         for pane, part in group_by_pane(panes):
             if self._users is not None and users is not None:
                 self._users.add(pane, users[part], times[part], points[part])
+                self._limit_users(pane)
             else:
                 self._friends.add(pane, points[part])
 
-    def _hold(
-        self, rows: NDArray[np.bool_], first: NDArray[np.int64], panes: NDArray[np.int64], points: NDArray[np.float64]
-    ) -> None:
-        for i in np.flatnonzero(rows).tolist():
-            self._held.append((int(first[i]), int(panes[i]), points[i : i + 1].copy()))
+    def _limit_users(self, window: int) -> None:
+        """Let go of the points of a window that is sure to have too many users when it closes.
+
+        Sure is who has room for all that the ledger can charge until then: what is let go of, and when, changes no
+        answer. Who is not sure counts when the window closes, as every user does.
+        """
+        gate, held = self.job.gate, self._users
+        if gate is None or held is None or held.size(window) < self._next_look.get(window, gate.held + 1):
+            return
+        keys, _ = held.read(window, self._ledger.salt)
+        if self.job.spending.savings is None:
+            most = self.job.mechanism.loss * (window - self._next + 1)
+            if np.count_nonzero(self._ledger.room(keys, most)) > gate.held:
+                held.flood(window, self._ledger.salt)
+        self._next_look[window] = 2 * len(keys)
 
     def _enter_held(self, index: int) -> None:
         """Count the held records that are in time for window `index`."""
-        due = [entry for entry in self._held if entry[0] <= index]
-        self._held = [entry for entry in self._held if entry[0] > index]
         try:
-            for _, pane, point in due:
-                self._friends.add(pane, point)
+            for pane, points in self._held.take(index):
+                self._friends.add(pane, points)
         except BaseException:
             self.abort()  # which of them were counted is not known
             raise
+
+    def _warn_of_loss(self) -> None:
+        """Say whether records of open windows are let go of; not how many, nor when theirs were."""
+        if self._friends.panes or not self._held.is_empty or not (self._users is None or self._users.is_empty):
+            LOG.warning(
+                "stream %r: closed before all windows were over: the records of those that are open are lost, unless a "
+                "new engine is given them again: push what lies at event time %d (`replay_from`) or later",
+                self.job.terms.stream,
+                self.replay_from,
+            )
 
     def _forget(self) -> None:
         """Drop panes that no later window covers."""
@@ -539,10 +579,7 @@ class Engine:
                 self._friends.drop(pane)
         if self._users is not None:
             self._users.forget_before(self._next)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+            self._next_look = {index: size for index, size in self._next_look.items() if index >= self._next}
 
 
 def _key(release: Release) -> WindowKey:

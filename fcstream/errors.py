@@ -4,7 +4,8 @@
 
     FcstreamError                    exit code 1
     ├── ConfigError                  2   a configuration or an argument that cannot be used
-    │   └── UnusablePlan             2   a configuration that could never release anything
+    │   ├── UnusablePlan             2   a configuration that could never release anything
+    │   └── AddressTaken             1   an address to listen at that is not free now: trying again may help
     ├── SourceError                  1   input that cannot be opened or read
     ├── SinkError                    1   output that cannot be written
     ├── EngineClosed                 1   a call on an engine after `close`
@@ -21,6 +22,10 @@ What a program needs is in attributes.
 
 from __future__ import annotations
 
+import shlex
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 
@@ -28,6 +33,8 @@ class FcstreamError(Exception):
     """Base of every error this package raises on purpose."""
 
     exit_code = 1
+    is_logged = False
+    """Whether the log has said it already, in its own form."""
 
 
 class ConfigError(FcstreamError, ValueError):
@@ -51,6 +58,12 @@ class ConfigError(FcstreamError, ValueError):
 
 class UnusablePlan(ConfigError):
     """The configuration would (almost) never release: the reason is public arithmetic."""
+
+
+class AddressTaken(ConfigError):
+    """Another process listens there, or the network is not up yet."""
+
+    exit_code = 1
 
 
 class SourceError(FcstreamError):
@@ -109,10 +122,12 @@ class BudgetExhausted(FcstreamError):
 
     def __init__(self, requested: Any, remaining: Any, capacity: Any, block: str, window: Any = None) -> None:
         missing = requested.missing(remaining)
-        place = "" if window is None else f" for window {window.open_ms}"
+        place = "" if window is None else f" for window {_utc(window.open_ms)}"
+        is_pane = block.removeprefix("-").isdigit()
         super().__init__(
-            f"block {block} refuses the charge{place}: requested {requested}, remaining {remaining} of {capacity}, "
-            f"difference {missing}: wait for a new block, lower `release.rho`, or use longer windows"
+            f"block {_utc(int(block)) if is_pane else block} refuses the charge{place}: requested {requested}, "
+            f"remaining {remaining} of {capacity}, difference {missing}: "
+            f"{'wait for a new block, ' if is_pane else ''}lower `release.rho`, or use longer windows"
         )
         self.requested = requested
         self.remaining = remaining
@@ -120,3 +135,35 @@ class BudgetExhausted(FcstreamError):
         self.difference = missing
         self.block = block
         self.window = window
+
+
+def _utc(time_ms: int) -> str:
+    """As `history.utc`, with milliseconds where there are some."""
+    try:
+        when = datetime.fromtimestamp(time_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"
+    rest = f".{time_ms % 1000:03d}" if time_ms % 1000 else ""
+    return f"{when:%Y-%m-%d %H:%M:%S}{rest} UTC"
+
+
+def extra_missing(extra: str) -> str:
+    """The command that installs an extra of this package, from where the package itself came."""
+    return f"{shlex.quote(sys.executable)} -m pip install {shlex.quote(f'{_origin()}[{extra}]')}"
+
+
+def _origin() -> str:
+    """The checkout or the file that this package was installed from; else its name."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
+    checkout = Path(__file__).parents[1]
+    if (checkout / "pyproject.toml").is_file():
+        return str(checkout)
+    try:
+        told = distribution("fcstream").read_text("direct_url.json")
+        path = unquote(urlsplit(json.loads(told or "{}").get("url", "")).path)
+    except (PackageNotFoundError, OSError, ValueError):
+        return "fcstream"
+    return path if path and Path(path).exists() else "fcstream"

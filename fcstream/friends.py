@@ -62,7 +62,7 @@ class WindowView:
         Lanes of each tile array that hold points, ascending.
     counts : int64 (n,)
         Friends of every point within the window, itself included, in the order of the lanes; empty if no radius.
-    arrivals : tuple of int32 (t * LANES,)
+    arrivals : tuple of int32 or int64 (t * LANES,)
         When the point of each lane came, counted from 0, pane by pane; () if that is not known.
     dimension : int
     scores : int64 (n,) or None
@@ -74,7 +74,7 @@ class WindowView:
     tiles: tuple[NDArray[np.float64], ...]
     lanes: tuple[NDArray[np.int64], ...]
     counts: NDArray[np.int64]
-    arrivals: tuple[NDArray[np.int32], ...]
+    arrivals: tuple[NDArray[np.int32] | NDArray[np.int64], ...]
     dimension: int
     scores: NDArray[np.int64] | None = None
     sampling: tuple[str, Fraction] | None = None
@@ -228,6 +228,10 @@ class PointCounts:
             self._broken = True
             raise
 
+    def free_spare(self) -> None:
+        """Give back the memory that `drop` keeps for the next pane."""
+        self._spare.clear()
+
     def _counted(self, panes: Iterable[int]) -> list[int]:
         """Those of some panes that hold points, all counted by now."""
         if self._broken:
@@ -260,7 +264,7 @@ class PointCounts:
         """Store points and compare them with all in reach."""
         held = self._panes.get(pane)
         if held is not None and held.size + len(points) > MOST_POINTS:
-            raise ConfigError(f"holds {held.size} points: at most 2**31 - 1 can be counted together", "pane")
+            raise ConfigError("holds too many points: at most 2**31 - 1 can be counted together", "pane")
         if held is None:
             frame = None if self._radius_squared is None else self._frame(pane, points)
             held = self._panes[pane] = Pane(self.dimension, frame, self._width, self._spare)
@@ -347,8 +351,7 @@ class FriendCounts(PointCounts):
                 inside = held.lanes(here)
                 tiles.append(chunk.tiles[: here.stop - here.start])
                 lanes.append(inside)
-                came = held.columns.arrivals[here].reshape(-1)
-                arrivals.append(came + np.int32(before) if before else came)
+                arrivals.append(numbered(held.columns.arrivals[here].reshape(-1), before, held.size))
                 if self._radius_squared is not None:
                     counts.append(_totals(held, here, len(inside), wanted))
             before += held.size
@@ -441,6 +444,13 @@ class CrossCounts(FriendCounts):
 
     def _neighbors(self, pane: int) -> list[int]:
         return [other for other in super()._neighbors(pane) if other != pane]
+
+
+def numbered(came: NDArray[np.int32], before: int, size: int) -> NDArray[np.int32] | NDArray[np.int64]:
+    """When the points of a pane of `size` came, counted from a window's first; its earlier panes hold `before`."""
+    if before == 0:
+        return came
+    return came + np.int32(before) if before + size <= MOST_POINTS else came.astype(np.int64) + before
 
 
 def _totals(held: Pane, here: slice, size: int, panes: list[int]) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ from .ledgers.base import TOTAL_BLOCK, Row
 from .zcdp import Loss, PrivacyLoss
 
 _NOTHING: Any = PrivacyLoss()
+_OF_WINDOWS = ("charge", "again", "seal", "acknowledge", "folded")
 LATELY = 20
 """Windows that say what a window costs today, and how often one opens."""
 
@@ -121,6 +122,8 @@ class History:
         self._dropped: dict[str, int] = Counter()
         self.answers: dict[str, int] = Counter()
         for row in rows:
+            if row.kind not in _OF_WINDOWS:
+                continue
             key = row.open_ms, row.close_ms, row.name, row.blocks if row.name else ""
             window = found.get(key)
             if window is None:

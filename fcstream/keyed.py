@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .admission import part_codes
-from .config import Config, Job, part_name
-from .engine import Engine, OnRejection, Stores, own_stores
-from .errors import ConfigError, LedgerMismatch
+from .config import Config, Job
+from .engine import Engine, Stores, own_stores
+from .errors import ConfigError
+from .intake import OnRejection, Rejections, read_pushed
 from .ledgers import Ledger, open_ledgers
 from .ledgers.base import worst
 from .noise import Noise
@@ -84,18 +85,11 @@ class KeyedEngine:
                 raise ConfigError("is required: it keeps the guarantee across runs", "ledger.url")
             opened = open_ledgers(self.config.ledger.url, [job.part(key).terms for key in mine])
             ledgers = dict(zip(mine, opened, strict=True))
-        try:
-            _refuse_former_keys(self.config, job, ledgers[mine[0]])
-        except BaseException:
-            for ledger in ledgers.values():
-                ledger.close()
-            raise
-        self._on_rejection = on_rejection
+        self.rejections = Rejections(job.terms.stream, on_rejection)
         self._index = {key: i for i, key in enumerate(job.keys)}
         self._engines: dict[int, Engine] = {}
         self._lock = threading.RLock()
         self._seen = SeenPositions()
-        self._rejected: dict[str, int] = {}
         try:
             for key in mine:
                 self._engines[self._index[key]] = Engine(
@@ -144,7 +138,7 @@ class KeyedEngine:
     @property
     def rejected(self) -> dict[str, int]:
         """See `Engine`."""
-        total = dict(self._rejected)
+        total = dict(self.rejections.counts)
         for engine in self.parts:
             for reason, count in engine.rejected.items():
                 total[reason] = total.get(reason, 0) + count
@@ -155,20 +149,31 @@ class KeyedEngine:
         """Opening of the first window that is not answered for every key."""
         return min(engine.next_open_ms for engine in self.parts)
 
+    @property
+    def replay_from(self) -> int:
+        """See `Engine`: of the key that needs most."""
+        return self.next_open_ms
+
+    def windows_due(self, now_ms: int) -> int:
+        """See `Engine.windows_due`; of all parts together."""
+        return sum(engine.windows_due(now_ms) for engine in self.parts)
+
     def push(
         self,
-        times_ms: ArrayLike,
-        points: ArrayLike,
-        keys: Sequence[Any],
+        times_ms: Any,
+        points: Any = None,
+        keys: Sequence[Any] | None = None,
         ids: ArrayLike | None = None,
         arrival_ms: ArrayLike | None = None,
         positions: ArrayLike | None = None,
     ) -> list[Release]:
-        """Take records; see `Engine.push`. `keys` names each record's part, as text or a whole number."""
+        """Take records; see `Engine.push`. `keys` names each record's part, as text or a whole
+        number."""
         with self._lock:
-            lead = self.parts[0]
-            batch, arrivals = lead.read(times_ms, points, arrival_ms, positions, ids, keys)
+            batch, arrivals = read_pushed(self.job, times_ms, points, arrival_ms, positions, ids, keys)
             self.take(batch, arrivals, identified=positions is not None)
+            for rejections in (self.rejections, *(part.rejections for part in self.parts)):
+                rejections.warn()
             return self._gather(Engine.tick)
 
     def take(
@@ -196,7 +201,7 @@ class KeyedEngine:
                 again = ~self._seen.fresh(batch.positions) & (codes >= 0)
                 rejections += [Rejection("duplicate", at) for at in batch.positions[again].tolist()]
                 codes[again] = -1
-            self._report(rejections)
+            self.rejections.add(rejections)
             try:
                 if identified:
                     self._seen.add(batch.positions)
@@ -204,6 +209,12 @@ class KeyedEngine:
             except BaseException:
                 self.abort()  # some parts may have taken theirs
                 raise
+
+    def begin(self, now_ms: int) -> None:
+        """See `Engine.begin`; a key that was added later begins at its own first run."""
+        with self._lock:
+            for engine in self.parts:
+                engine.begin(now_ms)
 
     def advance(self, now_ms: int) -> list[Release]:
         """See `Engine.advance`."""
@@ -229,7 +240,8 @@ class KeyedEngine:
     def drain_rejected(self) -> dict[str, int]:
         """`rejected`, which starts anew."""
         with self._lock:
-            total, self._rejected = self.rejected, {}
+            total = self.rejected
+            self.rejections.drain()
             for engine in self.parts:
                 engine.drain_rejected()
             return total
@@ -284,32 +296,6 @@ class KeyedEngine:
             engine = self._engines.get(int(codes[rows[0]])) if len(rows) else None
             if engine is not None:
                 engine.take(batch.pick(rows), None if arrivals is None else arrivals[rows])
-
-    def _report(self, rejections: list[Rejection]) -> None:
-        for rejection in rejections:
-            self._rejected[rejection.reason] = self._rejected.get(rejection.reason, 0) + 1
-        if rejections and self._on_rejection is not None:
-            self._on_rejection(sorted(rejections, key=lambda rejection: rejection.position))
-
-
-def _refuse_former_keys(config: Config, job: Job, ledger: Ledger) -> None:
-    """A budget that was divided among all keys is used up by those that there were once, too.
-
-    Raises
-    ------
-    LedgerMismatch
-    """
-    divided = job.terms.unit != "event" or job.terms.total is not None
-    if not divided or config.stream.keys_per_user is not None:
-        return
-    ours = {part_name(job.terms.stream, key) for key in job.keys}
-    former = [name for name in ledger.kin() if name not in ours]
-    if former:
-        raise LedgerMismatch(
-            f"the ledger has charged {len(former)} keys that `stream.keys` does not name any more, such as "
-            f"{former[0]!r}, and the budget was divided among all: name them again, or promise by "
-            "`stream.keys_per_user` under how many keys, former ones too, one user's records lie"
-        )
 
 
 def open_engine(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .errors import ConfigError
-from .friends import PointCounts, WindowView
+from .friends import PointCounts, WindowView, numbered
 from .lattice import MAX_RADIUS_SQUARED
 from .tiles import LANES, Batch, Pane
 
@@ -32,14 +32,14 @@ class LadderView:
         Tiles, which of their lanes hold points, and, for each pane of the window, how many points each lane has
         within a radius and no smaller one.
     radii, dimension : int
-    arrivals : tuple of int32 (t * LANES,)
+    arrivals : tuple of int32 or int64 (t * LANES,)
         See `WindowView`.
     """
 
     parts: tuple[tuple[NDArray[np.float64], NDArray[np.int64], tuple[NDArray[np.int32], ...]], ...]
     radii: int
     dimension: int
-    arrivals: tuple[NDArray[np.int32], ...] = ()
+    arrivals: tuple[NDArray[np.int32] | NDArray[np.int64], ...] = ()
 
     def __repr__(self) -> str:
         return f"<LadderView of {self.radii} radii>"  # nothing of what it holds
@@ -59,15 +59,20 @@ class LadderView:
         return self.at(0).points()
 
     @property
-    def pairs(self) -> NDArray[np.int64]:
-        """Ordered pairs within each radius, every point with itself included: int64 (radii,)."""
+    def pairs(self) -> NDArray[np.object_]:
+        """Ordered pairs within each radius, every point with itself included: Python integers (radii,).
+
+        Those of a point with one pane are below 2**31, as its points are; so are the points of a part.
+        """
         from ._kernels import sums
 
-        totals = np.zeros(self.radii, np.int64)
+        totals = [0] * self.radii
         for _, _, rungs in self.parts:
             for some in rungs:
-                sums.rung_totals(some, totals)
-        return np.cumsum(totals)
+                found = np.zeros(self.radii, np.int64)
+                sums.rung_totals(some, found)
+                totals = [a + b for a, b in zip(totals, found.tolist(), strict=True)]
+        return np.array(list(itertools.accumulate(totals)), object)
 
     def at(self, rung: int) -> WindowView:
         """The window with its friend counts at one radius, as a counter for this radius alone would show it."""
@@ -131,7 +136,7 @@ class LadderCounts(PointCounts):
             for chunk, here in held.parts():
                 rungs = tuple(self._rungs(held.counts[other])[here] for other in wanted if other in held.counts)
                 parts.append((chunk.tiles[: here.stop - here.start], held.lanes(here), rungs))
-                arrivals.append(held.columns.arrivals[here].reshape(-1) + np.int32(before))
+                arrivals.append(numbered(held.columns.arrivals[here].reshape(-1), before, held.size))
             before += held.size
         return LadderView(tuple(parts), len(self._radii), self.dimension, tuple(arrivals))
 

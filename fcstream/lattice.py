@@ -22,13 +22,21 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 MAX_COORDINATE = 2**40
+MOST_FEATURES = 2**16
 MAX_RADIUS_SQUARED = 2**53 - 1
+SMALLEST, LARGEST = 1e-100, 1e100
+"""Public numbers beyond these are slips, and differences, quotients and squares of them would leave the doubles."""
 TRANSFORMS: dict[str, Callable[[Any], Any]] = {"none": np.asarray, "log1p": np.log1p, "asinh": np.arcsinh}
 
 
 def exact(value: float | int | str | Fraction) -> Fraction:
     """The decimal a public number was written as: 0.1 is one tenth, not the nearest double."""
     return value if isinstance(value, Fraction) else Fraction(Decimal(str(value)))
+
+
+def _must_be_positive(value: float, place: str) -> None:
+    if not SMALLEST <= value <= LARGEST:
+        raise ConfigError(f"must be a positive number from {SMALLEST:g} to {LARGEST:g}, got {value!r}", place)
 
 
 @functools.lru_cache(maxsize=256)
@@ -52,14 +60,13 @@ class Lattice:
     Raises
     ------
     ConfigError
-        `step` not a positive finite number.
+        `step` not in [1e-100, 1e100].
     """
 
     step: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.step) and self.step > 0):
-            raise ConfigError(f"must be a positive number, got {self.step!r}", "lattice.step")
+        _must_be_positive(self.step, "lattice.step")
 
     def radius_squared(self, radius: float, place: str = "radius") -> int:
         """floor((radius / step)**2): the integer every pair is compared with.
@@ -121,6 +128,10 @@ class Feature:
         ``none``, ``log1p`` or ``asinh``.
     levels : tuple of str
         Of a Boolean or a category: what its codes 0, 1, ... stand for. Empty for a number.
+    missing : tuple of float
+        Numbers that stand for no value, in the field's own units.
+    optional : bool
+        Whether a record without a value counts all the same: the stream's answer is about other fields.
     """
 
     name: str
@@ -130,19 +141,27 @@ class Feature:
     origin: float = 0.0
     transform: str = "none"
     levels: tuple[str, ...] = ()
+    missing: tuple[float, ...] = ()
+    optional: bool = False
 
     def __post_init__(self) -> None:
         place = f"features.{self.name}"
         if self.transform not in TRANSFORMS:
             raise ConfigError(f"must be one of {sorted(TRANSFORMS)}, got {self.transform!r}", f"{place}.transform")
-        if not (math.isfinite(self.minimum) and math.isfinite(self.maximum) and self.minimum < self.maximum):
-            raise ConfigError(f"must be finite with min < max, got [{self.minimum}, {self.maximum}]", place)
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ConfigError(f"must be a positive number, got {self.scale!r}", f"{place}.scale")
-        if not math.isfinite(self.origin):
-            raise ConfigError(f"must be a finite number, got {self.origin!r}", f"{place}.origin")
+        if not -LARGEST <= self.minimum < self.maximum <= LARGEST:
+            raise ConfigError(
+                f"must be finite, within {LARGEST:g} of 0, and min < max, got [{self.minimum}, {self.maximum}]", place
+            )
+        _must_be_positive(self.scale, f"{place}.scale")
+        if not abs(self.origin) <= LARGEST:
+            raise ConfigError(f"must be within {LARGEST:g} of 0, got {self.origin!r}", f"{place}.origin")
         if self.transform == "log1p" and self.minimum <= -1:
             raise ConfigError(f"must be above -1 for log1p, got {self.minimum!r}", f"{place}.min")
+
+    def inside(self, value: float) -> float:
+        """A released number in transformed units, clipped to the public range."""
+        low, high = (float(TRANSFORMS[self.transform](bound)) for bound in (self.minimum, self.maximum))
+        return min(max(value, low), high)
 
     def scaled(self, value: NDArray[np.float64] | float) -> NDArray[np.float64]:
         """Scaled coordinate of raw values: a function of each value alone."""
@@ -157,8 +176,8 @@ class Grid:
     features: tuple[Feature, ...]
 
     def __post_init__(self) -> None:
-        if not self.features:
-            raise ConfigError("must name at least one feature", "features")
+        if len(self.features) > MOST_FEATURES:
+            raise ConfigError(f"must be at most {MOST_FEATURES}, got {len(self.features)}", "features")
         names = [feature.name for feature in self.features]
         if len(set(names)) != len(names):
             raise ConfigError("must have distinct names", "features")

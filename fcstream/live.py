@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .alarms import LateWatch, UnusableWatch
 from .collector import set_aside
 from .connectors.base import KeepingSource
 from .connectors.retry import close_quietly, pauses
@@ -19,19 +20,24 @@ from .errors import (
     EngineClosed,
     FcstreamError,
     LedgerDamaged,
+    LedgerError,
     LedgerMismatch,
     SourceError,
 )
+from .gaps import Gaps
 from .session import LONGEST_WAIT_S, POLL_MESSAGES, Rebalanced, Session, Setting, wait
+from .waiting import Outside, on
 
 if TYPE_CHECKING:
     from .connectors.base import LiveSource, Share
     from .engine import Engine
     from .keyed import KeyedEngine
+    from .releases.base import Release
     from .sinks import Sink
 
 LOG = logging.getLogger("fcstream.live")
 _STAND_BY_S = 0.5
+STATES = ("starting", "serving", "standby", "trouble")
 FATAL = (BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch)
 """Errors that trying again does not mend."""
 
@@ -51,6 +57,27 @@ class Lead(Protocol):
 
     def close(self) -> None:
         """Let another one take it. Idempotent."""
+
+
+class LedSink:
+    """A sink that a process writes to only while it leads: one that was stopped and replaced finds out before it
+    publishes anything."""
+
+    def __init__(self, sink: Sink, lead: Lead) -> None:
+        self._sink, self._lead = sink, lead
+
+    def write(self, releases: Sequence[Release]) -> None:
+        self._lead.check()
+        self._sink.write(releases)
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        return self._sink.missing(releases)
+
+    def last(self) -> Release | None:
+        return self._sink.last()
+
+    def close(self) -> None:
+        self._sink.close()
 
 
 class Service:
@@ -96,12 +123,67 @@ class Service:
         self.counters = setting.counters
         self.stopping = setting.stopping
         self._ending = setting.ending
+        self.has_ended = False
+        self.lost_letters: Callable[[], int] = lambda: 0
         self._health = setting.health
+        self._outside = Outside(setting.ending)
+        self._late = LateWatch(setting.health.warn)
+        self._unusable = (
+            UnusableWatch(setting.health.warn),
+            UnusableWatch(setting.health.warn, 3600.0, "unusable_hour"),
+        )
 
     @property
     def trouble(self) -> str | None:
         """Why the service is not ready now; None if it is."""
-        return self._health.trouble
+        trouble = self._health.trouble
+        if trouble in (None, "starting"):
+            trouble = self._outside.trouble or trouble
+        return trouble or self._health.hold
+
+    @property
+    def must_go_round(self) -> bool:
+        """Whether it is not waiting out a trouble that it has found."""
+        return self._health.trouble is None
+
+    @property
+    def outside(self) -> Outside:
+        """What the service waits for."""
+        return self._outside
+
+    @property
+    def state(self) -> str:
+        """One of `STATES`."""
+        if self.is_starting:
+            return "starting"
+        if self.trouble is not None:
+            return "trouble"
+        return "serving" if self._health.standby is None else "standby"
+
+    @property
+    def standby(self) -> str | None:
+        """Why another process answers the stream, if one does."""
+        return self._health.standby
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether the first attempt to open everything has not ended."""
+        return self._health.trouble == "starting"
+
+    @property
+    def warnings(self) -> Mapping[str, str]:
+        """What is wrong though the stream is served, by kind."""
+        return dict(self._health.warnings)
+
+    @property
+    def gaps(self) -> Gaps:
+        """What messages the broker dropped before they were read."""
+        return self._setting.gaps
+
+    @property
+    def clock_gap_ms(self) -> int | None:
+        """How far this machine's clock is ahead of the broker's, where that tells its own."""
+        return self._health.clock_gap_ms
 
     @property
     def beat(self) -> float:
@@ -117,6 +199,8 @@ class Service:
         """Say why it ended by itself, for those who watch."""
         self._health.bad(f"ended: {_what(error)}")
         LOG.error("ended: %s", _what(error))
+        if isinstance(error, FcstreamError):
+            error.is_logged = True
 
     def renew(self) -> None:
         """Finish the step under way, commit, and go on in a new session: with what `open_...` make then."""
@@ -126,9 +210,13 @@ class Service:
     def run(self, on_step: Callable[[Service], object] | None = None) -> None:
         """Serve until `stop`, or until a schedule with an end is answered whole."""
         try:
-            self._serve(on_step)
+            with self._outside.watched():
+                try:
+                    self._serve(on_step)
+                finally:
+                    self._drop_kept()
         finally:
-            self._drop_kept()
+            self.has_ended = True
 
     def _serve(self, on_step: Callable[[Service], object] | None) -> None:
         waits: Iterator[float] | None = None
@@ -152,7 +240,8 @@ class Service:
                 if self.stopping.is_set():
                     return
                 self.counters.restarts += 1
-                self._health.bad(_what(error))
+                part = "ledger" if isinstance(error, LedgerError) else self._outside.part_of(error)
+                self._health.bad(f"{part}: {_what(error)}" if part else _what(error))
                 LOG.warning("starting over: %s", self.trouble)
                 waits = waits or pauses()
                 wait(self._kept, next(waits), self._ending)
@@ -171,18 +260,22 @@ class Service:
             lead = None if self._open_lead is None else self._open_lead()
             if lead is not None:
                 stack.callback(close_quietly, lead.close)
-                while not lead.take():
+                while not self._takes(lead):
                     self._drop_kept()
-                    self._stand_by("another process answers this stream; standing by")
+                    self._stand_by("another process answers this stream")
                     yield None
                     if self._ending.is_set():
                         return
             # What charges before what reads, unless the group must say first what there is to charge for.
             engine = open_engine(None) if self._setting.place is None else None
             stack.callback(lambda: close_quietly(*([] if engine is None else [engine.abort])))
-            sink = open_sink()
-            stack.callback(close_quietly, sink.close)
-            source, self._kept = self._kept or open_source(), None
+            with on("sink"):
+                sink = open_sink()
+            stack.callback(self._close, "sink", sink)
+            if lead is not None:
+                sink = LedSink(sink, lead)
+            with on("source"):
+                source, self._kept = self._kept or open_source(), None
             stack.push(partial(self._let_go, source))
             while True:
                 share = yield from self._await_share(source)
@@ -190,7 +283,8 @@ class Service:
                     return
                 places = None if share is None or self._setting.place is None else self._places(share)
                 if engine is None:
-                    engine = open_engine(None if places is None else [key for keys in places.values() for key in keys])
+                    keys = None if places is None else [key for names in places.values() for key in names]
+                    engine = open_engine(keys)
                 try:
                     yield from self._steps(Session(engine, source, sink, self._setting, places), lead)
                 except Rebalanced:
@@ -201,6 +295,10 @@ class Service:
                 else:
                     return
 
+    def _takes(self, lead: Lead) -> bool:
+        with on("ledger"):
+            return lead.take()
+
     def _let_go(self, source: LiveSource, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Close a source, unless it is of use while something else is away."""
         is_fine = isinstance(error, FcstreamError) and not isinstance(error, (*FATAL, SourceError))
@@ -208,12 +306,16 @@ class Service:
             source.rewind()
             self._kept = source
         else:
-            close_quietly(source.close)
+            self._close("source", source)
+
+    def _close(self, part: str, it: Any) -> None:
+        with on(part):
+            close_quietly(it.close)
 
     def _drop_kept(self) -> None:
         kept, self._kept = self._kept, None
         if kept is not None:
-            close_quietly(kept.close)
+            self._close("source", kept)
 
     def _steps(self, session: Session, lead: Lead | None) -> Iterator[Session]:
         """One session until the end, which it commits."""
@@ -221,8 +323,14 @@ class Service:
         while not self._ending.is_set():
             if lead is not None:
                 lead.check()
+            seen = self.counters.seen
             session.step(LONGEST_WAIT_S)
-            self.counters.rejected = _sum(self.counters.rejected, session.engine.drain_rejected())
+            rejected = session.engine.drain_rejected()
+            for watch in self._unusable:
+                watch.note(self.counters.seen - seen, rejected)
+            self.counters.rejected = _sum(self.counters.rejected, rejected)
+            self._late.note(rejected)
+            self.counters.late_alarms = self._late.alarms
             yield session
         session.commit()
         session.engine.acknowledge()
@@ -241,16 +349,18 @@ class Service:
                 if len(share.mine) == share.total:
                     return share
                 self._stand_by(
-                    "other members of the group have partitions of this stream; standing by (to share it, give "
-                    "`stream.keys` and `source.partitioner`)"
+                    "other members of the group have partitions of this stream (to share it, give `stream.keys` and "
+                    "`source.partitioner`)"
                 )
                 yield None
             else:
                 if any(self._places(share).values()):
                     return share
-                self._stand_by("no key comes by the partitions that the group gave; standing by")
+                self._stand_by("no key comes by the partitions that the group gave")
                 yield None
-            source.poll(POLL_MESSAGES, 0)  # one call: it never returns messages of an assignment it has just learned of
+            with on("source"):
+                # One call: it never returns messages of an assignment that it has just learned of.
+                source.poll(POLL_MESSAGES, 0)
         return None
 
     def _places(self, share: Share) -> dict[str, list[str]]:
@@ -266,9 +376,8 @@ class Service:
         return found
 
     def _stand_by(self, why: str) -> None:
-        if self.trouble != why:
-            LOG.info("%s", why)
-        self._health.bad(why)
+        self._health.stand_by(why)
+        self.counters.last_close_ms = self.counters.due_ms = None  # the other process tells
         self._ending.wait(_STAND_BY_S)
 
 

@@ -21,7 +21,7 @@ from .errors import ConfigError
 LOG = logging.getLogger("fcstream.logs")
 WINDOWS = "fcstream.windows"
 """Logger of what became of each window: told in JSON only, a terminal has its line of status."""
-_EXTRAS = ("stream", "window", "status", "reason")
+_EXTRAS = ("stream", "window", "status", "reason", "incomplete")
 _STREAM: ContextVar[str | None] = ContextVar("stream", default=None)
 
 
@@ -40,6 +40,7 @@ class Logs:
 
     def __init__(self, stream: str | None) -> None:
         self.handler = logging.StreamHandler(sys.stderr)
+        self.kind = ""
         self._stream = stream
 
     def speak(self, kind: str) -> None:
@@ -51,6 +52,7 @@ class Logs:
             ``json`` without structlog; the message names the extra.
         """
         formatter = _json(self._stream) if kind == "json" else _Text()
+        self.kind = kind
         self.handler.setFormatter(formatter)
         self.handler.filters = [] if kind == "json" else [lambda record: record.name != WINDOWS]
 
@@ -76,10 +78,12 @@ def logging_as(kind: str, stream: str | None = None) -> Iterator[Logs]:
 
     root.addHandler(logs.handler)
     ours.setLevel(logging.INFO)
+    logging.captureWarnings(True)  # they would be printed, with a line of code
     threading.excepthook, logging.raiseExceptions = tell, False  # else arguments are printed when one does not fit
     try:
         yield logs
     finally:
+        logging.captureWarnings(False)
         root.removeHandler(logs.handler)
         ours.setLevel(level)
         threading.excepthook, logging.raiseExceptions = hook, raises

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import __version__
+from .alarms import USUAL
 from .config import ServiceSection
 from .connectors.urls import need
 from .errors import FcstreamError
 from .ledgers.base import TOTAL_BLOCK
+from .live import STATES
+
+_OUTSIDE = ("source", "sink", "ledger")
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -41,14 +46,15 @@ class Watched:
     standings : dict of str to tuple of Standing
         By the name of an engine's stream.
     reloads : dict of str to int
-        How often the configuration was read again: ``taken``, ``refused``.
+        How often the configuration was read again: ``taken``, ``refused``; and ``undone``, where what had been taken
+        could not be opened.
     """
 
     stream: str
     service: Service
     section: ServiceSection = field(default_factory=ServiceSection)
     standings: dict[str, tuple[Standing, ...]] = field(default_factory=dict)
-    reloads: dict[str, int] = field(default_factory=lambda: {"taken": 0, "refused": 0})
+    reloads: dict[str, int] = field(default_factory=lambda: {"taken": 0, "refused": 0, "undone": 0})
     _noted: tuple[object, ...] = ()
 
     def note(self, engines: Mapping[str, Engine]) -> None:
@@ -133,23 +139,51 @@ class _Streams:
             yield from _exact(core, exact)
 
     def _public(self, core: Any) -> Iterator[Any]:
-        ready = core.GaugeMetricFamily("fcstream_ready", "1 if the stream is served now", labels=["stream"])
+        ready = core.GaugeMetricFamily(
+            "fcstream_ready", "1 if the stream is served now, by this process or another one", labels=["stream"]
+        )
+        state = core.GaugeMetricFamily("fcstream_state", "1 for the state it is in", labels=["stream", "state"])
+        errors = _counter(core, "errors", "Failed tries to use what is outside", "part")
+        lag = core.GaugeMetricFamily(
+            "fcstream_lag_seconds", "For how long the next window has been due; 0 if it is not", labels=["stream"]
+        )
         released = _counter(core, "windows_released", "Windows answered with a value")
         refused = _counter(core, "windows_refused", "Windows answered with a refusal", "reason")
         restarts = _counter(core, "restarts", "Times that everything was opened again after an error")
+        late = _counter(core, "late_alarms", f"Times that about {USUAL} records had come too late; noisy")
         reloads = _counter(core, "reloads", "Times that the configuration was read again (SIGHUP)", "result")
+        warning = core.GaugeMetricFamily(
+            "fcstream_warning", "1 for each warning of /ready, by its kind", labels=["stream", "kind"]
+        )
+        gaps = _counter(core, "gaps", "Times that the broker had dropped what nobody had read")
+        incomplete = _counter(core, "incomplete_windows", "Releases of windows that may lack something for that reason")
+        gap = core.GaugeMetricFamily(
+            "fcstream_clock_gap_seconds", "This machine's clock minus the broker's, where that tells", labels=["stream"]
+        )
         closed = core.GaugeMetricFamily(
             "fcstream_last_window_close_seconds", "End of the last window answered, Unix time", labels=["stream"]
         )
         for each in self._watched:
             counters, stream = each.service.counters, each.stream
             ready.add_metric([stream], 0 if each.service.trouble else 1)
+            _by_label(state, stream, {name: int(name == each.service.state) for name in STATES})
+            _by_label(errors, stream, dict.fromkeys(_OUTSIDE, 0) | each.service.outside.errors)
+            if counters.due_ms is not None:
+                lag.add_metric([stream], max(0.0, time.time() - counters.due_ms / 1000))
             released.add_metric([stream], counters.released)
             _by_label(refused, stream, counters.refused)
             restarts.add_metric([stream], counters.restarts)
+            late.add_metric([stream], counters.late_alarms)
             _by_label(reloads, stream, each.reloads)
-            closed.add_metric([stream], counters.last_close_ms / 1000)
-        yield from (ready, released, refused, restarts, reloads, closed)
+            if counters.last_close_ms is not None:
+                closed.add_metric([stream], counters.last_close_ms / 1000)
+            gaps.add_metric([stream], each.service.gaps.found)
+            incomplete.add_metric([stream], each.service.gaps.answered)
+            if each.service.clock_gap_ms is not None:
+                gap.add_metric([stream], each.service.clock_gap_ms / 1000)
+            _by_label(warning, stream, dict.fromkeys(each.service.warnings, 1))
+        yield from (ready, state, lag, errors, released, refused, restarts, late, reloads, closed, warning)
+        yield from (gap, gaps, incomplete)
 
     def _budgets(self, core: Any) -> Iterator[Any]:
         said = {
@@ -176,15 +210,20 @@ def _exact(core: Any, watched: Sequence[Watched]) -> Iterator[Any]:
     said = {
         "messages": "Messages read, redelivered ones too",
         "records": "Records read from them",
-        "duplicates": "Messages that had been counted before",
+        "duplicates": "Messages that had come before",
     }
     families = {name: _counter(core, name, f"{text}; exact, not private") for name, text in said.items()}
     rejected = _counter(core, "rejected", "Records that were not taken; exact, not private", "reason")
+    spool = core.GaugeMetricFamily("fcstream_spool_bytes", "Size of the spool; exact, not private", labels=["stream"])
+    lost = _counter(core, "dead_letters_lost", "Rejections that no dead letter tells of; exact, not private")
     for each in watched:
+        lost.add_metric([each.stream], each.service.lost_letters())
+        if each.service.counters.spool_bytes is not None:
+            spool.add_metric([each.stream], each.service.counters.spool_bytes)
         for name, family in families.items():
             family.add_metric([each.stream], getattr(each.service.counters, name))
         _by_label(rejected, each.stream, each.service.counters.rejected)
-    yield from (*families.values(), rejected)
+    yield from (*families.values(), rejected, lost, spool)
 
 
 def _counter(core: Any, name: str, text: str, label: str | None = None) -> Any:

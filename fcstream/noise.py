@@ -257,6 +257,28 @@ def _place(
     return None
 
 
+def drawable(scale: Fraction) -> Fraction:
+    """A scale of Laplace noise, if need be a little larger, so that its numerator can be drawn from.
+
+    Raises
+    ------
+    ConfigError
+        It is not in (0, 2**40].
+
+    Privacy
+    -------
+    A function of public numbers; more noise than was asked for costs no more.
+
+    Source
+    ------
+    Ours.
+    """
+    found = scale if scale.numerator < 2**55 else Fraction(math.ceil(scale * 2**12), 2**12)
+    if not 0 < found <= 2**40:
+        raise ConfigError(f"must be larger: it asks for noise of scale {float(scale):.3g}, above 2**40", "release.rho")
+    return found
+
+
 @functools.cache
 def _kernels() -> Any:
     """The compiled twins, imported when first needed; None where Numba is not installed, as on a small device."""
@@ -450,7 +472,7 @@ class Noise:
         -------
         Post-processing of a Gaussian mechanism with standard deviation `sigma`, except that probabilities have
         relative error below 2**-100 and those below 2**-128 count as 0: together 1e-15 of delta for n < 2**40 and
-        sigma >= 1, charged by `cores.zcdp_filter`.
+        sigma >= 1, charged as `cores.BIT_DELTA`.
 
         Source
         ------

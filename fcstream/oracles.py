@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from .errors import ConfigError
+from .errors import ConfigError, extra_missing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -66,15 +66,11 @@ def find(oracle: str | Oracle, k: int, dimension: int) -> Oracle:
         oracle = "pca" if dimension >= 4 * k else "kmeans"
     if oracle == "gaussians":
         if not has_sklearn():
-            raise ConfigError(
-                "must not be 'gaussians' without scikit-learn: pip install 'fcstream[clusters]'", "oracle"
-            )
+            raise ConfigError(f"must not be 'gaussians' without scikit-learn: {extra_missing('clusters')}", "oracle")
         return gaussians
     if oracle == "minibatch":
         if not has_sklearn():
-            raise ConfigError(
-                "must not be 'minibatch' without scikit-learn: pip install 'fcstream[clusters]'", "oracle"
-            )
+            raise ConfigError(f"must not be 'minibatch' without scikit-learn: {extra_missing('clusters')}", "oracle")
         return MINIBATCH
     if oracle == "pca":
         return pca

@@ -8,29 +8,40 @@ import urllib.parse
 
 from .errors import ConfigError
 
-_PLACEHOLDER = re.compile(r"\$\{(file:)?([^}]*)\}")
+# A name holds no sign that parts a URL, so that a forgotten brace does not take a password for a name.
+PLACEHOLDER = re.compile(r"\$\{(file:)?([^}@?&=#:$]+)\}")
 
 
-def fill(url: str, place: str) -> str:
-    """A URL with what its placeholders stand for, percent-encoded, so that it is read as it is whatever it holds.
+def fill(url: str, place: str, *, kept: str = "") -> str:
+    """A URL with what its placeholders stand for, percent-encoded but for the characters in `kept`, so that it is
+    read as it is whatever it holds.
 
     Raises
     ------
     ConfigError
         A variable or file that is not there. Never quotes what a placeholder stood for.
     """
-    return _PLACEHOLDER.sub(lambda found: _quoted(found, place), url)
+    return PLACEHOLDER.sub(lambda found: urllib.parse.quote(_value(found, place), safe=kept), url)
 
 
-def _quoted(found: re.Match[str], place: str) -> str:
+def _value(found: re.Match[str], place: str) -> str:
     name = found[2]
     if found[1]:
         try:
             with open(name, encoding="utf-8") as file:
-                return urllib.parse.quote(file.read().strip(), safe="")
+                return file.read().strip()
         except (OSError, UnicodeDecodeError):
             raise ConfigError(f"names the file {name}, which cannot be read", place) from None
     value = os.environ.get(name)
     if value is None:
         raise ConfigError(f"names the variable {name}, which is not set", place)
-    return urllib.parse.quote(value, safe="")
+    return value
+
+
+def is_url(place: str) -> bool:
+    """Whether what should be a path is a URL, or the rest of one, whose login no message may show.
+
+    ``///data/x.csv`` is a path, unless it has an ``@``.
+    """
+    place = place.strip()
+    return "://" in place or (place.startswith("//") and (not place.startswith("///") or "@" in place))

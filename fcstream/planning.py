@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+import msgspec
 
 from .config import Config, Job, SparkSection
 from .errors import ConfigError, UnusablePlan
+from .exhaustion import exhaustion_warning, lasting_windows, scheduled_windows
+from .payloads import most_rows
 from .releases.base import Forecast, Mechanism, Notes, percent
+from .releases.gate import TIMES_HINT
 from .releases.registry import method_of
 from .zcdp import RHO_UNIT, PrivacyLoss, epsilon_tight
 
 NEVER, RARELY = 0.01, 0.99
 DAY_MS = 86_400_000
+USUAL_SIZE = 1000
+"""Records of a window at which noise is told where there is no `size_hint`."""
+_MORE_RHO = (1.25, 1.5, 2, 3, 5, 10, 30, 100)
+_MOST_DELTA = 1e-4
+_RECORDS = re.compile(r"\brecord(?=s?\b)")
 MANY = 100_000
 """Records per window from which `plan` measures how pairs are compared fastest."""
 
@@ -25,8 +36,9 @@ class Plan:
 
     Attributes
     ----------
-    probability : float
-        Chance that a window of `size_hint` records that are all friends releases a value.
+    probability : float or None
+        Chance that a window of `size_hint` records that are all friends releases a value. None where `size_hint` is
+        missing and not every window releases, or where only the data tell: see `chance`.
     sigma : dict
         Expected noise deviations by name: of a mean per coordinate, in the features' own (transformed) units.
     smallest_size : int or None
@@ -43,8 +55,12 @@ class Plan:
         Of a stream in parts, one of which the plan is about.
     notes, facts : list of str, dict
         What the kind of release says besides, for humans and for programs.
+    false_release : float or None
+        Chance that a window without records releases a value, at most; None where every window is answered.
     case : str
         Of which records `probability` and `smallest_size` speak.
+    chance : str
+        On what it depends whether windows release, where no probability can be told.
     """
 
     stream: str
@@ -52,7 +68,7 @@ class Plan:
     method: str | None
     unit: str
     size_hint: int | None
-    probability: float
+    probability: float | None
     sigma: dict[str, float]
     smallest_size: int | None
     loss: PrivacyLoss
@@ -74,14 +90,17 @@ class Plan:
     notes: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     case: str = ""
+    chance: str = ""
     keys: int | None = None
     keys_per_user: int | None = None
     warnings: list[str] = field(default_factory=list)
+    false_release: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         values = asdict(self)
         values |= values.pop("facts")
         values.pop("case")
+        values.pop("chance")
         if self.keys is None:
             del values["keys"], values["keys_per_user"]
         for name in ("loss", "per_record", "capacity", "stopped", "total"):
@@ -92,18 +111,17 @@ class Plan:
     def lines(self) -> list[str]:
         """For a human."""
         what = f"{self.kind} ({self.method})" if self.method else self.kind
-        points = "users" if self.unit == "user" else "records"
-        at = f" of {self.size_hint} {points}" if self.size_hint else ""
-        noise = ", ".join(f"{name} {_short(value)}" for name, value in self.sigma.items())
+        points = points_of(self.unit)
         lines = [
             f"stream {self.stream!r}: {what} per window, unit {self.unit!r}",
             *self._key_lines(),
-            f"a window{at} releases with probability {percent(self.probability)}; noise (standard deviation): {noise}",
+            *self._release_lines(),
         ]
         lines += self.notes
         if self.smallest_size != 1:
             smallest = "no size" if self.smallest_size is None else f"{self.smallest_size} {points}{self.case}"
             lines.append(f"smallest usable window (99%, with that `size_hint`): {smallest}")
+        lines.append(self._empty_line())
         delta = f"{self.epsilon_delta:g}"
         lines += [
             f"one release costs {self.loss}, epsilon {_short(self.epsilon_release)} at delta {delta}",
@@ -114,6 +132,26 @@ class Plan:
         if self.total is not None:
             lines.append(f"and the sum of all windows stays within {self.total}")
         return lines + [f"warning: {text}" for text in self.warnings]
+
+    def _empty_line(self) -> str:
+        points = points_of(self.unit)
+        if self.false_release is None:
+            return f"a window without {points} is answered like any other"
+        if self.false_release == 0:
+            return f"a window without {points} never releases a value"
+        return f"a window without {points} releases a value with probability {self.false_release:.1e} at most"
+
+    def _release_lines(self) -> list[str]:
+        """How often windows release, as far as public numbers tell, and with how much noise."""
+        points = points_of(self.unit)
+        at = f" of {self.size_hint} {points}" if self.size_hint else ""
+        noise = ", ".join(f"{name} {_noise(value)}" for name, value in self.sigma.items())
+        noise = f"noise (standard deviation){'' if self.size_hint else f' at {USUAL_SIZE} {points}'}: {noise}"
+        if self.chance:
+            return [f"a window{at} releases {self.chance}", noise]
+        if self.probability is None:
+            return [f"how often windows release is not told without `size_hint`; {noise}"]
+        return [f"a window{at} releases with probability {percent(self.probability)}; {noise}"]
 
     def _key_lines(self) -> list[str]:
         if self.keys is None:
@@ -179,7 +217,9 @@ def plan(config: Config, delta: float | None = None) -> Plan:
     job = Job.of(config)
     mechanism, schedule = job.mechanism, job.schedule
     hint = config.release.size_hint
-    forecast, notes = _usable_forecast(job, hint), mechanism.notes(hint, job.grid)
+    forecast, notes = _usable_forecast(config, job, hint), _notes(job, hint)
+    smallest = _smallest_size(mechanism)
+    is_told = not notes.chance and (hint is not None or smallest == 1)
     delta = max(1e-6, 2 * job.terms.capacity.delta) if delta is None else delta
     per_day = DAY_MS / schedule.slide_ms
 
@@ -193,28 +233,32 @@ def plan(config: Config, delta: float | None = None) -> Plan:
         method=method_of(config.release),
         unit=job.terms.unit,
         size_hint=hint,
-        probability=forecast.probability,
-        sigma=mechanism.predicted(hint or 1000, job.grid),
-        smallest_size=_smallest_size(mechanism),
+        probability=forecast.probability if is_told else None,
+        sigma=mechanism.predicted(hint or USUAL_SIZE, job.grid),
+        smallest_size=smallest,
         loss=mechanism.loss,
         per_record=mechanism.loss * (schedule.overlap if is_event else 1),
         capacity=job.terms.capacity,
         windows_per_day=per_day,
-        windows=schedule.count,
+        windows=scheduled_windows(job),
         epsilon_delta=delta,
         epsilon_guarantee=epsilon(job.terms.capacity),
         epsilon_release=epsilon(mechanism.loss),
         epsilon_day=epsilon(mechanism.loss, per_day),
         epsilon_year=epsilon(mechanism.loss, per_day * 365),
-        lasting_windows=None if is_event else _lasting(mechanism.loss, job.terms.capacity),
+        lasting_windows=None if is_event else lasting_windows(mechanism.loss, job.terms.capacity),
         total=job.terms.total,
-        notes=[*notes.lines, *_split_note(config, job, notes)],
+        notes=[*notes.lines, *_message_note(config, job), *_split_note(config, job, notes)],
         facts=notes.facts,
         case=notes.case,
+        chance=notes.chance,
         keys=len(job.keys) or None,
         keys_per_user=(config.stream.keys_per_user or len(job.keys)) if job.keys else None,
         stopped=notes.stopped,
-        warnings=_warnings(job, forecast.probability, notes, hint) + _pair_advice(job, notes, hint),
+        false_release=mechanism.false_release,
+        warnings=_warnings(config, job, forecast.probability, notes)
+        + _limit_warnings(config, job)
+        + _pair_advice(job, notes, hint),
         **_savings(job, notes.stopped, config.budget.savings, hint),
     )
 
@@ -253,6 +297,36 @@ def _pair_advice(job: Job, notes: Notes, hint: int | None) -> list[str]:
     ]
 
 
+def _message_note(config: Config, job: Job) -> list[str]:
+    """Up to which length rows of one message are protected each for itself."""
+    if config.source is None or config.source.format not in ("floats", "arrow"):
+        return []
+    most = most_rows(job.grid.dimension)
+    return [
+        f"of one {config.source.format!r} message {most} rows are read and later ones rejected: in a longer message a "
+        "record more or less decides about another one, so what is protected there is the message"
+    ]
+
+
+def _limit_warnings(config: Config, job: Job) -> list[str]:
+    """What bounds, or does not bound, the records that a window may hold."""
+    gate, points = job.gate, "users" if job.terms.unit == "user" else "records"
+    if gate is None:
+        if not config.release.holds_records:
+            return []
+        missing = "`window.max_records`" if config.release.whole_delta else "`release.delta` and `window.max_records`"
+        return [
+            f"nothing bounds the {points} that a window holds, and so the memory: give {missing} to refuse windows of "
+            "more"
+        ]
+    if config.window.max_records is not None:
+        return []
+    return [
+        f"`window.max_records` is not given: windows of more than {gate.most} {points}, {TIMES_HINT} times "
+        "`release.size_hint`, are refused; say how many there may be"
+    ]
+
+
 def _split_note(config: Config, job: Job, notes: Notes) -> list[str]:
     """From which size on it pays to deal one window's pairs to many tasks; measured, for configurations with Spark."""
     if config.spark == SparkSection() or notes.core is None or notes.core[0].kind != "exact":
@@ -276,23 +350,63 @@ def doubts(config: Config) -> list[str]:
         Windows of `size_hint` records would all but never release: they would only spend.
     """
     job, hint = Job.of(config), config.release.size_hint
-    forecast = _usable_forecast(job, hint)
-    return _warnings(job, forecast.probability, job.mechanism.notes(hint, job.grid), hint)
+    forecast = _usable_forecast(config, job, hint)
+    return _warnings(config, job, forecast.probability, _notes(job, hint))
 
 
-def _usable_forecast(job: Job, hint: int | None) -> Forecast:
+def _usable_forecast(config: Config, job: Job, hint: int | None) -> Forecast:
     mechanism = job.mechanism
-    forecast = mechanism.forecast(hint or 1000)
+    forecast = mechanism.forecast(hint or USUAL_SIZE)
     if hint is not None and forecast.probability < NEVER:
-        smallest = _smallest_size(mechanism)
-        needed = f"{smallest} records per window" if smallest else "a larger `release.rho`"
         raise UnusablePlan(
-            f"a window of {hint} records{mechanism.notes(hint, job.grid).case} would release with probability "
-            f"{percent(forecast.probability)} at {mechanism.loss}: it needs {needed}; use longer windows (and set "
-            "`size_hint` to what they hold), or raise `release.rho` or `release.delta`",
+            f"a window of {hint} {points_of(job.terms.unit)}{_notes(job, hint).case} would release with probability "
+            f"{percent(forecast.probability)} at {mechanism.loss}: {_remedies(config, job)}",
             "release",
         )
     return forecast
+
+
+def _notes(job: Job, hint: int | None) -> Notes:
+    """The mechanism's, of users where users are counted: it knows points only, and calls them records."""
+    notes = job.mechanism.notes(hint, job.grid)
+    if job.terms.unit != "user":
+        return notes
+    lines, warnings = ([_RECORDS.sub("user", text) for text in texts] for texts in (notes.lines, notes.warnings))
+    return replace(notes, lines=tuple(lines), warnings=tuple(warnings), case=_RECORDS.sub("user", notes.case))
+
+
+def points_of(unit: str) -> str:
+    """What a window counts."""
+    return "users" if unit == "user" else "records"
+
+
+def _remedies(config: Config, job: Job) -> str:
+    """What would make windows of the size hint release, each tried out; without what would not help."""
+    smallest, hint = _smallest_size(job.mechanism), config.release.size_hint
+    found = []
+    if smallest is not None and hint is not None and smallest > hint:
+        found.append(f"use longer windows, of {smallest} {points_of(job.terms.unit)} (and set `size_hint` to that)")
+    rho = next((x for x in (config.release.rho * f for f in _MORE_RHO) if _releases(config, rho=x)), None)
+    if rho is not None:
+        found.append(f"raise `release.rho` to {rho:g}, and `budget.rho` with it")
+    delta = getattr(config.release, "delta", 0.0)
+    more = next(
+        (x for x in (delta * 10**n for n in range(1, 7)) if 0 < x <= _MOST_DELTA and _releases(config, delta=x)), None
+    )
+    if more is not None:
+        found.append(f"raise `release.delta` to {more:g}, and `budget.delta` with it")
+    return ", or ".join(found) or "no longer windows and no larger budget would help"
+
+
+def _releases(config: Config, **changes: float) -> bool:
+    """Whether windows of the size hint would release with these options, and a budget that holds them."""
+    room = msgspec.structs.replace(config.budget, rho=1e6, delta=0.5, total_rho=None, total_delta=None, savings="none")
+    try:
+        changed = msgspec.structs.replace(config.release, **changes)
+        job = Job.of(msgspec.structs.replace(config, release=changed, budget=room))
+        return job.mechanism.forecast(config.release.size_hint or USUAL_SIZE).probability >= RARELY
+    except ConfigError:
+        return False
 
 
 def _smallest_size(mechanism: Mechanism) -> int | None:
@@ -316,16 +430,12 @@ def _smallest_size(mechanism: Mechanism) -> int | None:
     return high
 
 
-def _lasting(loss: PrivacyLoss, capacity: PrivacyLoss) -> int:
-    windows = capacity.rho_nano // loss.rho_nano
-    return min(windows, capacity.delta_femto // loss.delta_femto) if loss.delta_femto else windows
-
-
-def _warnings(job: Job, probability: float, notes: Notes, hint: int | None) -> list[str]:
-    warnings = []
+def _warnings(config: Config, job: Job, probability: float, notes: Notes) -> list[str]:
+    warnings, hint = [], config.release.size_hint
     if hint is not None and probability < RARELY:
         warnings.append(
-            f"a window of {hint} records releases with probability {percent(probability)} only: raise `release.rho`"
+            f"a window of {hint} {points_of(job.terms.unit)}{notes.case} releases with probability "
+            f"{percent(probability)} only: {_remedies(config, job)}"
         )
     if job.terms.capacity.rho > 5:
         warnings.append(f"`budget.rho` = {job.terms.capacity.rho:g} protects weakly")
@@ -334,21 +444,26 @@ def _warnings(job: Job, probability: float, notes: Notes, hint: int | None) -> l
             f"`budget.delta` = {job.terms.capacity.delta:g} is large: below 1 / (number of people) is usual"
         )
     warnings += notes.warnings
+    if exhaustion := exhaustion_warning(job):
+        warnings.append(exhaustion)
     schedule = job.schedule
     now = time.time_ns() // 1_000_000
     if job.clock == "eof" and schedule.end_ms is not None and schedule.end_ms > now:
         warnings.append(
             "`window.end` lies in the future: a run answers its windows for ever, before their records come"
         )
-    if job.clock != "eof" and schedule.due(now) > 10_000:
-        warnings.append(f"{schedule.due(now)} windows since `window.start` are over: the first call answers them all")
-    if (schedule.count or 0) > 10**6:
-        warnings.append(f"the schedule has {schedule.count} windows: is `window.end` right?")
+    count = scheduled_windows(job, now)
+    if (count or 0) > 10**6:
+        warnings.append(f"the schedule has {count} windows: is `window.end` right?")
     if schedule.end_ms is not None and schedule.count is not None:
         rest = schedule.end_ms - schedule.window(schedule.count - 1).close_ms
         if rest:
             warnings.append(f"the last {rest} ms before `window.end` lie in no window: records there are rejected")
     return warnings
+
+
+def _noise(value: float) -> str:
+    return "that only the data tell" if math.isnan(value) else _short(value)
 
 
 def _short(value: float) -> str:

@@ -33,6 +33,9 @@ class Spending:
         There is a filter on the sum of all windows.
     stops : bool
         A window that the budget has no room for ends the stream instead of being answered with a refusal.
+    omits : bool
+        Of the unit ``user``: a window leaves out those who have no budget left. Otherwise it is refused, or ends the
+        stream, as soon as somebody with a record in every window has none.
 
     Privacy
     -------
@@ -49,6 +52,7 @@ class Spending:
     savings: BudgetSchedule | None = None
     has_total: bool = False
     stops: bool = False
+    omits: bool = False
 
     @property
     def group(self) -> int:

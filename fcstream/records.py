@@ -6,7 +6,7 @@ Nothing here, and nothing that leaves here, quotes a record's content.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ REASONS = (
     "duplicate",  # this source position was taken before
     "bad_user",  # a user's id that is neither text nor a whole number, or longer than `LONGEST_LABEL`
     "unknown_level",  # a Boolean or a category that is none of its declared levels
+    "too_long",  # rows of one message beyond those that are read
     "unknown_key",  # a key that is not among the declared ones, or has no place in the partition it came by
 )
 MAX_TIME_MS = 2**53
@@ -125,7 +126,8 @@ class SeenPositions:
 @dataclass(frozen=True, slots=True)
 class Schema:
     """Which fields make a record: the event time, its unit, the features in order, whose it is (None: nobody's), to
-    which part of the stream it belongs (None: there is but one), and the codes of features that are no numbers."""
+    which part of the stream it belongs (None: there is but one), the codes of features that are no numbers, the texts
+    that say that a feature has no value, and which features a record may lack."""
 
     time: str
     time_unit: str
@@ -133,6 +135,8 @@ class Schema:
     user: str | None = None
     key: str | None = None
     levels: Mapping[str, Mapping[Any, int]] = field(default_factory=dict)
+    missing: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -191,6 +195,29 @@ def parse_time(value: Any, unit: str) -> int:
     return math.floor(millis)
 
 
+def ticks_to_ms(ticks: NDArray[Any], numerator: int, denominator: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Whole ticks of `numerator` / `denominator` milliseconds (one of them is 1) -> milliseconds, rounded down.
+
+    Parameters
+    ----------
+    ticks : integer array (n,)
+        Of any integer type; compared before it is converted, so that nothing wraps around.
+
+    Returns
+    -------
+    times_ms : int64 (n,)
+        0 where the time cannot be held.
+    good : bool (n,)
+        Where it can: up to `MAX_TIME_MS` in size.
+    """
+    most = MAX_TIME_MS * denominator // numerator
+    good: NDArray[np.bool_] = ticks <= min(most, int(np.iinfo(ticks.dtype).max))
+    if ticks.dtype.kind == "i":
+        good &= ticks >= max(-most, int(np.iinfo(ticks.dtype).min))
+    times = np.where(good, ticks, 0).astype(np.int64)
+    return times * numerator // denominator, good
+
+
 def parse_number(value: Any) -> float:
     """One feature value: an int, a float or, from text sources, the text of one.
 
@@ -230,8 +257,42 @@ def parse_level(value: Any, codes: Mapping[Any, int]) -> float:
     except TypeError:  # a list, an object, or what MessagePack calls an extension
         code = None
     if code is None:
-        raise Refused("missing" if value is None or value == "" else "unknown_level")
+        raise Refused("missing" if value is None or (isinstance(value, str) and not value) else "unknown_level")
     return float(code)
+
+
+def parse_feature(value: Any, name: str, schema: Schema, *, texts: bool = False) -> float:
+    """The number or the code of one feature, NaN where it is missing and may be. `texts`: numbers come as text.
+
+    Raises
+    ------
+    Refused
+        See `parse_number` and `parse_level`.
+    """
+    try:
+        if name in schema.levels:
+            return parse_level(value, schema.levels[name])
+        if isinstance(value, str) and not texts:
+            raise Refused("not_a_number")
+        return parse_number(value)
+    except Refused as refused:
+        if refused.reason != "missing" and not _says_missing(value, schema.missing.get(name, ())):
+            raise
+        if name in schema.optional:
+            return math.nan
+        raise Refused("missing") from None
+
+
+def _says_missing(value: Any, texts: Collection[str]) -> bool:
+    """Whether a value that is no number and no level is one of the texts for "no value"; whole numbers as their
+    text."""
+    if not texts or isinstance(value, (bool, np.bool_)):
+        return False
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, (int, np.integer)):
+        return abs(int(value)) < MAX_TIME_MS and str(int(value)) in texts
+    return isinstance(value, str) and value.strip() in texts
 
 
 def parse_label(value: Any, reason: str = "bad_user") -> str:
@@ -242,7 +303,7 @@ def parse_label(value: Any, reason: str = "bad_user") -> str:
     Refused
         ``missing``, or `reason`.
     """
-    if value is None or value == "" or value == b"":
+    if value is None or (isinstance(value, (str, bytes)) and not value):
         raise Refused("missing")
     if isinstance(value, (str, bytes)) and len(value) > LONGEST_LABEL:
         raise Refused(reason)
@@ -279,13 +340,7 @@ def batch_from_rows(
             time = parse_time(row.get(name), schema.time_unit)
             numbers = []
             for name in schema.features:
-                value = row.get(name)
-                if name in schema.levels:
-                    numbers.append(parse_level(value, schema.levels[name]))
-                    continue
-                if isinstance(value, str) and not texts:
-                    raise Refused("not_a_number")
-                numbers.append(parse_number(value))
+                numbers.append(parse_feature(row.get(name), name, schema, texts=texts))
             texts_of = []
             for name in schema.labels:
                 texts_of.append(parse_label(row.get(name), bad_label(schema, name)))

@@ -20,13 +20,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from .config import Config, Job, ServiceSection
 from .connectors.urls import parse
-from .errors import ConfigError, FcstreamError
+from .errors import ConfigError, FcstreamError, SinkError, SourceError
+from .waiting import impatient
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -53,11 +55,12 @@ def _may_change(key: str, old: Config, new: Config) -> bool:
         is_later = ends[1] is None or (ends[0] is not None and ends[1] > ends[0])
         return is_later and new.budget.savings == "none"
     if key == "source.url" and old.source is not None and new.source is not None:
-        return _what_is_read(old.source.url) == _what_is_read(new.source.url)
+        return what_is_read(old.source.url) == what_is_read(new.source.url)
     return False
 
 
-def _what_is_read(url: str) -> tuple[Any, ...]:
+def what_is_read(url: str) -> tuple[Any, ...]:
+    """What a source's URL says beside how to connect: scheme, path, and the options that name what is read."""
     address = parse(url, "source.url")
     options = {name: value for name, value in address.options.items() if name in _WHAT_IS_READ}
     return _SECURED.get(address.scheme, address.scheme), address.path, options
@@ -90,11 +93,14 @@ class Current:
     config : Config
     engines : dict of str to Engine
         Those of the session under way, by stream.
+    on_undone : callable
+        Called when the former configuration is gone back to.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.engines: dict[str, Engine] = {}
+        self.on_undone: Callable[[], object] = lambda: None
         self._former: Config | None = None
         self._opened: Config | None = None
 
@@ -107,27 +113,33 @@ class Current:
     def engine(self, open_engine: Callable[[Config], Engine | KeyedEngine]) -> Engine | KeyedEngine:
         """Open what charges."""
         config = self._opened = self._opened or self.config
-        engine = self._guard(lambda: open_engine(config))
+        engine = self._guard(lambda: open_engine(config), "ledger")
         self.engines = {part.job.terms.stream: part for part in engine.parts}
         return engine
 
-    def open(self, opener: Callable[[Config], T]) -> T:
-        """Open something else, by the same configuration as the rest of the session."""
+    def open(self, opener: Callable[[Config], T], section: str) -> T:
+        """Open what a section names, by the same configuration as the rest of the session."""
         config = self._opened = self._opened or self.config
-        return self._guard(lambda: opener(config))
+        return self._guard(lambda: opener(config), section)
 
     def proven(self) -> None:
         """A session that was opened by it has made a step."""
         if self._opened is self.config:
             self._former = None
 
-    def _guard(self, opener: Callable[[], T]) -> T:
-        try:
+    def _guard(self, opener: Callable[[], T], section: str) -> T:
+        """Go back if a section that is new cannot be opened; what is as it was may be away for other reasons."""
+        if self._former is None:
             return opener()
-        except ConfigError as error:
-            if self._former is None:
+        is_new = getattr(self._former, section) != getattr(self.config, section)
+        try:
+            with impatient() if is_new else nullcontext():
+                return opener()
+        except (ConfigError, SinkError, SourceError) as error:
+            if not (is_new or isinstance(error, ConfigError)):
                 raise
             self.config, self._former, self._opened = self._former, None, None
+            self.on_undone()
             raise _Reverted(f"the new configuration cannot be used, going on with the former one: {error}") from None
 
 
@@ -156,6 +168,10 @@ class Reloader:
         apply: Callable[[ServiceSection], object],
     ) -> None:
         self._load, self._current, self._watched, self._apply = load, current, watched, apply
+        current.on_undone = self._undone
+
+    def _undone(self) -> None:
+        self._watched.reloads["undone"] += 1
 
     def __call__(self) -> None:
         """Never raises what a file can cause."""

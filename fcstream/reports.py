@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .budgets import PrivacyOdometer
-from .errors import ConfigError, LedgerDamaged
+from .errors import ConfigError, LedgerDamaged, extra_missing
 from .history import History, Outlook, Point, blocks_of, integers, release_of, units, utc
 from .ledgers.base import DEVICE_BLOCK, TOTAL_BLOCK, Books, Row, Terms
 from .zcdp import RHO_UNIT, DPLoss, PrivacyLoss
@@ -386,6 +386,7 @@ def journal_document(books: Books, report: Report) -> dict[str, Any]:
         "stream": terms.stream,
         "unit": terms.unit,
         "specification": terms.specification,
+        "specification_hash": terms.specification_hash,
         "capacity": integers(terms.capacity),
         "total": None if terms.total is None else integers(terms.total),
         "readings": report.as_dict(),
@@ -423,7 +424,7 @@ def events_document(books: Books, delta: float | None = None, block: str | None 
 
 
 def dp_events(books: Books, block: str | None = None) -> tuple[Any, PrivacyLoss]:
-    """The same events as objects of Google's ``dp_accounting`` (``pip install 'fcstream[audit]'``).
+    """The same events as objects of Google's ``dp_accounting`` (the extra ``audit``).
 
     Parameters
     ----------
@@ -448,7 +449,7 @@ def dp_events(books: Books, block: str | None = None) -> tuple[Any, PrivacyLoss]
     try:
         import dp_accounting
     except ImportError:
-        raise ConfigError("dp_accounting is not installed: pip install 'fcstream[audit]'") from None
+        raise ConfigError(f"dp_accounting is not installed: {extra_missing('audit')}") from None
     _, windows = History(books.rows()).charged_to(block)
     events = [dp_accounting.ZCDpEvent(rho=window.net.rho) for window in windows]
     return dp_accounting.ComposedDpEvent(events), sum((window.net for window in windows), PrivacyLoss())

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import ConfigError
-from .records import MAX_TIME_MS, Batch, Refused, Rejection, Schema, as_objects, parse_label, parse_level, parse_number
+from .records import (
+    MAX_TIME_MS,
+    Batch,
+    Refused,
+    Rejection,
+    Schema,
+    as_objects,
+    parse_feature,
+    parse_label,
+    parse_number,
+    ticks_to_ms,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,10 +29,9 @@ if TYPE_CHECKING:
 _ROW = (list, tuple, np.ndarray)
 
 
-def read_push(
-    schema: Schema, times_ms: Any, points: Any, arrival_ms: Any, positions: Any, ids: Any, keys: Any
-) -> tuple[Batch, NDArray[np.int64] | None]:
-    """The rows of `Engine.push` that can be read, the others as rejections, and the arrivals, if there are any.
+def read_push(schema: Schema, times_ms: Any, points: Any, ids: Any, keys: Any) -> tuple[Batch, int]:
+    """The rows of arrays that can be read, the others as rejections, and how many there were. Positions are numbers of
+    rows.
 
     Raises
     ------
@@ -29,17 +40,7 @@ def read_push(
     """
     times, good_times = read_column(times_ms, "times_ms")
     n = len(times)
-    levels = [schema.levels.get(name) for name in schema.features] if schema.levels else ()
-    values, odd = read_rows(points, n, len(schema.features), levels)
-    where, named = np.arange(n), np.ones(n, np.bool_)
-    if positions is not None:
-        where, named = read_column(positions, "positions", n, 2**62)
-    arrivals = None
-    if isinstance(arrival_ms, (int, float, str, np.generic)):
-        arrivals = np.full(n, read_moment(arrival_ms, "arrival_ms"))
-    elif arrival_ms is not None:
-        arrivals, stamped = read_column(arrival_ms, "arrival_ms", n)
-        good_times = good_times & stamped
+    values, odd = read_rows(points, n, schema)
     users = parts = None
     if ids is not None:
         users, strange = read_labels(ids, n)
@@ -48,19 +49,44 @@ def read_push(
         parts, strange = read_labels(keys, n, "keys", "unknown_key")
         odd |= strange
     odd |= dict.fromkeys(np.flatnonzero(~good_times).tolist(), "bad_time")
-    odd |= dict.fromkeys(np.flatnonzero(~named).tolist(), "broken_record")
-    batch = Batch(times, values, where, users=users, keys=parts)
+    batch = Batch(times, values, np.arange(n), users=users, keys=parts)
     if not odd:
-        return batch, arrivals
-    rejections = [Rejection(odd[i], int(where[i])) for i in sorted(odd)]
+        return batch, n
     rows = np.array([i for i in range(n) if i not in odd], np.int64)
-    return batch.pick(rows, rejections), None if arrivals is None else arrivals[rows]
+    return batch.pick(rows, [Rejection(odd[i], i) for i in sorted(odd)]), n
+
+
+def identified(batch: Batch, n: int, positions: Any, arrival_ms: Any) -> tuple[Batch, NDArray[np.int64] | None]:
+    """A batch of some of n rows with their identities in the source and their arrivals, if there are any.
+
+    Raises
+    ------
+    ConfigError
+        Wrong shapes.
+    """
+    where, named = np.arange(n), np.ones(n, np.bool_)
+    if positions is not None:
+        where, named = read_column(positions, "positions", n, 2**62)
+    arrivals, stamped = None, np.ones(n, np.bool_)
+    if isinstance(arrival_ms, (int, float, str, np.generic, datetime)):
+        arrivals = np.full(n, read_moment(arrival_ms, "arrival_ms"))
+    elif arrival_ms is not None:
+        arrivals, stamped = read_column(arrival_ms, "arrival_ms", n)
+    rows = batch.positions
+    odd = [Rejection("broken_record", int(i)) for i in rows[~named[rows]].tolist()]
+    odd += [Rejection("bad_time", int(i)) for i in rows[named[rows] & ~stamped[rows]].tolist()]
+    told = [Rejection(each.reason, int(where[each.position]), each.field) for each in batch.rejections + odd]
+    kept = batch.pick(named[rows] & stamped[rows], told) if odd else batch
+    rows, kept.rejections = kept.positions, told
+    kept.positions = where[rows]
+    return kept, None if arrivals is None else arrivals[rows]
 
 
 def read_column(
     values: Any, name: str, size: int | None = None, limit: int = MAX_TIME_MS
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Whole numbers below `limit` in size (floats: below 2**53), and which rows hold one.
+    """Whole numbers below `limit` in size (floats and pandas' own types: below 2**53), or moments in ms, and which rows
+    hold one.
 
     An array of numbers is read at once, anything else value by value.
 
@@ -69,12 +95,16 @@ def read_column(
     ConfigError
         Not one number a row.
     """
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
-        array = np.atleast_1d(_unmasked(values) if values.dtype.kind == "f" or np.ma.isMA(values) else values)
+    limit = min(limit, MAX_TIME_MS) if _may_turn_float(values) else limit
+    values = as_array(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "M":
+        column, good = datetimes_to_ms(np.atleast_1d(np.ma.filled(values, np.datetime64("NaT"))))
+    elif isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
+        array, present = np.atleast_1d(np.ma.getdata(values)), ~np.atleast_1d(np.ma.getmaskarray(values))
         if array.dtype.kind == "f":
-            limit = min(limit, MAX_TIME_MS)
+            array, limit = array.astype(np.float64), min(limit, MAX_TIME_MS)
         with np.errstate(invalid="ignore"):
-            good = (array > -limit) & (array < limit) & (array == np.floor(array))
+            good = present & (array > -limit) & (array < limit) & (array == np.floor(array))
         column = np.where(good, array, 0).astype(np.int64)
     else:
         scalar = isinstance(values, (str, bytes)) or not isinstance(values, Iterable)
@@ -89,6 +119,11 @@ def read_column(
 def _whole(value: Any, limit: int) -> int | None:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value) if abs(int(value)) < limit else None
+    if isinstance(value, datetime):
+        return datetime_to_ms(value) if value == value else None  # pandas has a moment that is none
+    if isinstance(value, np.datetime64):
+        (stamp,), (is_good,) = datetimes_to_ms(np.array([value]))
+        return int(stamp) if is_good else None
     try:
         number = parse_number(None if isinstance(value, str) else value)
     except Refused:
@@ -96,7 +131,7 @@ def _whole(value: Any, limit: int) -> int | None:
     return int(number) if number == math.floor(number) and abs(number) < min(limit, MAX_TIME_MS) else None
 
 
-def _unmasked(values: NDArray[Any]) -> NDArray[np.float64]:
+def unmasked(values: NDArray[Any]) -> NDArray[np.float64]:
     """As float64, masked cells as NaN."""
     return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
 
@@ -113,7 +148,7 @@ def read_labels(
     """
     if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
         ids = [ids]
-    values = list(ids)
+    values = whole_cells(ids)
     if len(values) != n:
         raise ConfigError(f"must have {n} entries, got {len(values)}", name)
     names, odd = [], {}
@@ -139,20 +174,21 @@ def read_moment(now_ms: Any, name: str) -> int:
     return int(column[0])
 
 
-def read_rows(
-    points: Any, n: int, dimension: int, levels: Sequence[Mapping[Any, int] | None] = ()
-) -> tuple[NDArray[np.float64], dict[int, str]]:
+def read_rows(points: Any, n: int, schema: Schema) -> tuple[NDArray[np.float64], dict[int, str]]:
     """Raw rows (n, d), and which of them are none and why. In arrays, NaN and infinity are left to the range check.
 
-    `levels` has the codes of each feature that is no number: text and truth values are levels, numbers are codes.
+    Of a feature that is no number, text and truth values are levels, numbers are codes.
 
     Raises
     ------
     ConfigError
         Another number of rows, or an array of another shape.
     """
+    dimension = len(schema.features)
+    if points is None and dimension == 0:
+        return np.empty((n, 0)), {}
     if isinstance(points, np.ndarray) and points.dtype.kind in "iuf":
-        values = _unmasked(points)
+        values = unmasked(points)
         if values.ndim == 1 and n == 1:
             values = values[None, :]
         if values.shape != (n, dimension):
@@ -166,17 +202,146 @@ def read_rows(
     if len(rows) != n:
         raise ConfigError(f"must have {n} rows, got {len(rows)}", "points")
     values, odd = np.zeros((n, dimension)), {}
+    shaped = [isinstance(row, _ROW) and getattr(row, "ndim", 1) == 1 and len(row) == dimension for row in rows]
+    if n and not any(shaped):  # one row of another shape is its own affair, all of them are the caller's
+        raise ConfigError(f"must have rows of {dimension} numbers each, got none", "points")
     for i, row in enumerate(rows):
-        if not isinstance(row, _ROW) or getattr(row, "ndim", 1) != 1 or len(row) != dimension:
+        if not shaped[i]:
             odd[i] = "broken_record"
             continue
         try:
-            for k, value in enumerate(row):
-                codes = levels[k] if levels else None
-                if codes is not None and isinstance(value, (str, bool, np.bool_)):
-                    values[i, k] = parse_level(value, codes)
-                else:
-                    values[i, k] = parse_number(None if isinstance(value, str) else value)
+            for k, (name, value) in enumerate(zip(schema.features, row, strict=True)):
+                values[i, k] = _value(value, name, schema)
         except Refused as refused:
-            odd[i] = "not_a_number" if refused.reason == "missing" else refused.reason
+            odd[i] = refused.reason
     return values, odd
+
+
+def _value(value: Any, name: str, schema: Schema) -> float:
+    """One cell of a row of Python objects; NaN says, as in arrays, that an optional one is missing."""
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not is_number:
+        return parse_feature(value, name, schema)
+    return math.nan if name in schema.optional and value != value else parse_number(value)
+
+
+def as_array(values: Any) -> Any:
+    """A column of pandas, polars or Arrow as an array, with NaN, NaT or None for nulls; anything else as it is.
+
+    Integers stay integers beside nulls, which are masked: as floats, one null would round all other rows.
+    """
+    if isinstance(values, np.ndarray) or not hasattr(values, "to_numpy"):
+        return values
+    absent = _nulls(values)
+    array = _filled(values)
+    if not absent.any():
+        return array
+    if array.dtype.kind in "fO":
+        present = _filled(_without_nulls(values))
+        if present.dtype.kind in "iu":
+            whole = np.zeros(len(absent), present.dtype)
+            whole[~absent] = present
+            return np.ma.MaskedArray(whole, absent)
+    if array.dtype.kind == "f":
+        return np.where(absent, math.nan, array.astype(np.float64))
+    array = array.copy() if array.dtype.kind in "MO" else array.astype(np.object_)
+    array[absent] = "NaT" if array.dtype.kind == "M" else None
+    return array
+
+
+def _filled(values: Any) -> NDArray[Any]:
+    """A column as its library makes an array of it."""
+    kind = getattr(values, "dtype", None)
+    if getattr(kind, "tz", None) is not None:  # of pandas, which else makes objects of moments with a zone
+        return np.asarray(values.to_numpy(dtype=f"datetime64[{getattr(kind, 'unit', 'ns')}]"))
+    return np.asarray(values.to_numpy(zero_copy_only=False) if hasattr(values, "to_pylist") else values.to_numpy())
+
+
+def _without_nulls(values: Any) -> Any:
+    """The cells of a column of pandas, polars or Arrow that are there."""
+    names = ("dropna", "drop_nulls", "drop_null")
+    return next(getattr(values, name) for name in names if hasattr(values, name))()
+
+
+def _may_turn_float(values: Any) -> bool:
+    """Whether this is a column of one of pandas' numpy types, all of whose integers become floats where one is null."""
+    return not isinstance(values, np.ndarray) and isinstance(getattr(values, "dtype", None), np.dtype)
+
+
+def whole_cells(values: Any) -> NDArray[np.object_]:
+    """A column as Python's values, whole floats below 2**53 as integers; those of a plain list as they are.
+
+    pandas makes floats of a column of integers as soon as one row has none, and objects as soon as one is a text. So
+    that this row changes no other, a column of pandas' numpy types (int64, float64, object) holds whole numbers below
+    2**53 only, whichever of these it has become: larger ones become infinity, which is no id. To raise an error for
+    floats instead would let one row stop all others, and to refuse every float would let it refuse them. `Int64`,
+    texts, polars and Arrow hold every whole number. The type of a numpy array is the caller's.
+    """
+    cells = as_cells(values)
+    if not hasattr(values, "dtype") and not hasattr(values, "to_pylist"):
+        return cells
+    most = MAX_TIME_MS if _may_turn_float(values) else math.inf
+    return as_objects([_as_whole(cell, most) for cell in cells])
+
+
+def _as_whole(cell: Any, most: float) -> Any:
+    if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
+        return int(cell) if abs(float(cell)) < MAX_TIME_MS else math.inf
+    is_whole = isinstance(cell, (int, np.integer)) and not isinstance(cell, bool)
+    return math.inf if is_whole and abs(int(cell)) >= most else cell
+
+
+def as_cells(values: Any) -> NDArray[np.object_]:
+    """A column as Python's values, None for nulls: whole numbers stay whole beside them."""
+    for name in ("to_pylist", "to_list", "tolist"):
+        if hasattr(values, name):
+            cells = as_objects(getattr(values, name)())
+            if name != "tolist" or not isinstance(values, np.ndarray):
+                cells[_nulls(values)] = None
+            return cells
+    return as_objects(list(values))
+
+
+def _nulls(values: Any) -> NDArray[np.bool_]:
+    """Where a column of pandas (`isna`), polars or Arrow (`is_null`) has no value."""
+    ask = getattr(values, "isna", None) or getattr(values, "is_null", None)
+    return np.zeros(len(values), np.bool_) if ask is None else np.asarray(ask(), np.bool_)
+
+
+_TICKS = {
+    "W": (604_800_000, 1),
+    "D": (86_400_000, 1),
+    "h": (3_600_000, 1),
+    "m": (60_000, 1),
+    "s": (1000, 1),
+    "ms": (1, 1),
+    "us": (1, 10**3),
+    "ns": (1, 10**6),
+    "ps": (1, 10**9),
+    "fs": (1, 10**12),
+    "as": (1, 10**15),
+}
+"""Milliseconds of one tick of numpy's units, as fractions."""
+
+
+def datetimes_to_ms(moments: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """datetime64 of any unit -> Unix milliseconds, rounded down, and which rows hold one that can be held."""
+    unit, count = np.datetime_data(moments.dtype)
+    if unit in ("Y", "M"):  # as long as the calendar says
+        far = moments.astype(np.int64)
+        moments = np.where((far > -(10**6)) & (far < 10**6), moments, np.datetime64("NaT")).astype("datetime64[D]")
+        unit, count = "D", 1
+    ticks, good = moments.astype(np.int64), ~np.isnat(moments)
+    numerator, denominator = _TICKS.get(unit, (1, 1))
+    if count > 1 and denominator > 1:
+        good &= (ticks >= -(2**62) // count) & (ticks <= 2**62 // count)
+        ticks, count = np.where(good, ticks, 0) * count, 1
+    times, held = ticks_to_ms(ticks, numerator * count, denominator)
+    return np.where(good, times, 0), good & held
+
+
+def datetime_to_ms(moment: datetime) -> int:
+    """Unix milliseconds, rounded down; no zone means UTC."""
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

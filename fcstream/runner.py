@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from .collector import set_aside
 from .engine import Engine
-from .errors import ConfigError, LedgerMismatch
+from .errors import BudgetExhausted, ConfigError, LedgerMismatch
+from .exhaustion import EXHAUSTED
+from .sources import MeasuredSource
+from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from .keyed import KeyedEngine
-    from .releases.base import Release
+    from .releases.base import Mechanism, Release
     from .sinks import Sink
     from .sources import Source
 
 POLL_RECORDS = 8192
-_REMEDIES = {
+REMEDIES = {
     "broken_record": "that `source.url` names the format (jsonl, csv) and that the file is UTF-8",
-    "missing": "`stream.time` and the names of `[[features]]`",
-    "not_a_number": "`[[features]]`",
+    "missing": "`stream.time`, `stream.user`, `stream.key` and the names of `[[features]]`",
+    "not_a_number": "`[[features]]`: numbers need a decimal point; texts that mean no value go in `missing`",
     "out_of_range": "`min` and `max` of `[[features]]`, and their units",
-    "bad_time": "`stream.time_unit`",
+    "bad_time": "`stream.time_unit`: 'iso8601' reads text like 2016-03-15T00:00:00Z, 's' and 'ms' read numbers",
     "time_out_of_range": "`stream.time_unit`, and `start` and `end` of `[window]`",
     "bad_user": "`stream.user`",
     "unknown_level": "`levels` of `[[features]]`",
+    "too_long": "how many rows a message holds",
     "unknown_key": "`stream.key` and `stream.keys`",
 }
 """What to look at where most records were rejected for a reason of `records.REASONS`."""
+NO_RECORDS = "the source held no records; its windows are answered all the same, for ever"
+_OF_A_NEW_STREAM = ("too_few", "no_core", "no_match", "no_radius", "too_many")
+"""Refusals that other settings prevent, but only in windows that have no answer yet."""
 
 
 @dataclass(slots=True)
@@ -40,20 +48,64 @@ class Summary:
     records: int = 0
     released: int = 0
     refused: dict[str, int] = field(default_factory=dict)
+    hints: dict[str, str] = field(default_factory=dict)
+    exhausted: int = 0
     republished: int = 0
     already_answered: int = 0
     replayed: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
-    spent: str = ""
-    guarantee: str = ""
+    spent: PrivacyLoss = field(default_factory=PrivacyLoss)
+    guarantee: PrivacyLoss = field(default_factory=PrivacyLoss)
+    stopped: BudgetExhausted | None = None
+    """Why later windows have no answer, with ``budget.exhausted`` = 'stop'."""
 
     def add(self, releases: Sequence[Release]) -> None:
         for release in releases:
+            self.exhausted += release.participation == EXHAUSTED
             if release.reason is None:
                 self.released += 1
             else:
                 self.refused[release.reason] = self.refused.get(release.reason, 0) + 1
+
+    def explain(self, mechanism: Mechanism) -> None:
+        """Add what to do about windows that were refused."""
+        self.hints = {reason: mechanism.hint(reason) for reason in self.refused}
+        if self.exhausted and "too_few" in self.hints:  # a larger `release.rho` would leave out more of them
+            self.hints["too_few"] = (
+                "too few records are left without those who have used up their budget: use longer windows, lower "
+                "`release.rho`, or raise `budget.rho`"
+            )
+        for reason in _OF_A_NEW_STREAM:
+            if self.hints.get(reason):
+                self.hints[reason] += "; for a new stream: these windows stay as they are"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        stopped = None if self.stopped is None else str(self.stopped)
+        return values | {"spent": self.spent.as_dict(), "guarantee": self.guarantee.as_dict(), "stopped": stopped}
+
+    @property
+    def warnings(self) -> list[str]:
+        """What somebody should look at before the releases are used."""
+        rejected, text = sum(self.rejected.values()), []
+        if self.exhausted:
+            text.append(
+                f"{_many(self.exhausted, 'window')} left out whoever has used up their budget "
+                "(`participation` = 'exhausted'): counts there are too low, and values those of the others"
+            )
+        if self.records == 0:
+            text.append(NO_RECORDS)
+        elif rejected == self.records:
+            text.append("every record was rejected; the windows are answered all the same, for ever")
+        elif 2 * rejected > self.records:
+            text.append("most records were rejected")
+        if 2 * rejected > self.records:
+            most = max(self.rejected, key=self.rejected.__getitem__)
+            if most in REMEDIES:
+                text[-1] += f"; check {REMEDIES[most]} ({most})"
+        return text
 
     def lines(self) -> list[str]:
         refused, rejected = sum(self.refused.values()), sum(self.rejected.values())
@@ -63,23 +115,18 @@ class Summary:
             f"{_many(self.records, 'record')} read, {rejected} rejected{_reasons(self.rejected)}",
             f"most charged block: {self.spent} of {self.guarantee}; {self.seconds:.1f} s",
         ]
+        text += [f"{reason}: {hint}" for reason, hint in sorted(self.hints.items()) if hint]
         if self.republished:
             text.append(f"{self.republished} releases sealed by an earlier run were published again, unchanged")
         if self.already_answered:
             text.append(f"{self.already_answered} windows were answered by an earlier run and stay as they are")
         if self.replayed:
             text.append(f"{self.replayed} records lie in those windows and changed nothing")
-        if self.records == 0:
-            text.append("warning: the source held no records; its windows are answered all the same, for ever")
-        elif rejected == self.records:
-            text.append("warning: every record was rejected; the windows are answered all the same, for ever")
-        elif 2 * rejected > self.records:
-            text.append("warning: most records were rejected")
-        if 2 * rejected > self.records:
-            most = max(self.rejected, key=self.rejected.__getitem__)
-            if most in _REMEDIES:
-                text[-1] += f"; check {_REMEDIES[most]} ({most})"
-        return text
+        return text + [f"warning: {warning}" for warning in self.warnings]
+
+
+PAUSE_S = 0.5
+"""Between two lines that move on a terminal."""
 
 
 class Progress:
@@ -88,28 +135,56 @@ class Progress:
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stderr
         self._live = self._out.isatty()
-        self._pause = 0.5 if self._live else 15.0
+        self._pause = PAUSE_S if self._live else 15.0
         self._last = time.monotonic()
         self._shown = False
+        self._compiled = 0
 
     def show(self, text: str) -> None:
-        now = time.monotonic()
-        if now - self._last < self._pause:
-            return
-        self._last = now
-        self._shown = self._shown or self._live
-        self._out.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
-        self._out.flush()
+        if time.monotonic() - self._last >= self._pause:
+            self._write(text)
+
+    def compiling(self) -> None:
+        """Tell a terminal that functions are compiled; it takes some seconds, and so would be taken for a fault."""
+        self._compiled += 1
+        if self._live:
+            many = _many(self._compiled, "function")
+            self._write(f"compiling for the first time, which later runs do without ({many} so far)")
 
     def clear(self) -> None:
         if self._shown:
             self._out.write("\r\x1b[K")
             self._out.flush()
 
+    def make_room(self) -> None:
+        """Before something is written to standard output, which may be the same terminal."""
+        if self._shown and sys.stdout is not None and sys.stdout.isatty():
+            self.clear()
+
+    def _write(self, text: str) -> None:
+        self._last = time.monotonic()
+        self._shown = self._shown or self._live
+        self._out.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
+        self._out.flush()
+
+
+class Pace:
+    """How much of one part of a run is done, and how long the rest will take if it goes on like that."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def told(self, part: float | None) -> str:
+        """To stand after what was done; `part` lies between 0 and 1, or is not known."""
+        if part is None:
+            return ""
+        left = (time.monotonic() - self._started) * (1 - part) / part if part > 0 else math.inf
+        return f", {part:.0%}" + (f", about {_time(left)} left" if math.isfinite(left) else "")
+
 
 @set_aside()
 def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: Progress | None = None) -> Summary:
-    """Run one job to the end of its source.
+    """Run one job to the end of its source, or until its budget stops it: the summary's `stopped` says so then.
 
     Parameters
     ----------
@@ -134,22 +209,36 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
         refuse_strange_sink(engine, sink)
         publish_left_over(engine, sink, summary)
         summary.already_answered = engine.answered
+        pace = Pace()
         while (batch := source.poll(POLL_RECORDS)) is not None:
             summary.records += len(batch.times_ms) + len(batch.rejections)
             engine.take(batch)
-            progress.show(f"{summary.records:,} records read")
-        for group in engine.closing():
+            part = source.part_read() if isinstance(source, MeasuredSource) else None
+            progress.show(f"{summary.records:,} records read{pace.told(part)}")
+        pace, due = Pace(), sum((part.job.schedule.count or 0) - part.answered for part in engine.parts)
+        for group in closing(engine, summary):
+            progress.make_room()
             sink.write(group)
             engine.acknowledge()
             summary.add(group)
-            progress.show(f"{_many(summary.released + sum(summary.refused.values()), 'window')} answered")
+            done = summary.released + sum(summary.refused.values())
+            progress.show(f"{done:,} of {due:,} windows answered{pace.told(done / due if due else None)}")
+        summary.explain(engine.job.mechanism)
         summary.rejected, summary.replayed = engine.rejected, engine.replayed
-        summary.spent, summary.guarantee = str(engine.spent), str(engine.guarantee)
+        summary.spent, summary.guarantee = engine.spent, engine.guarantee
     finally:
         progress.clear()
         engine.abort()
     summary.seconds = time.perf_counter() - started
     return summary
+
+
+def closing(engine: Engine | KeyedEngine, summary: Summary) -> Iterator[list[Release]]:
+    """What `engine.closing` yields, up to where the budget stops it: what was answered until then is to be told."""
+    try:
+        yield from engine.closing()
+    except BudgetExhausted as stopped:
+        summary.stopped = stopped
 
 
 def refuse_strange_sink(engine: Engine | KeyedEngine, sink: Sink) -> None:
@@ -181,6 +270,12 @@ def publish_left_over(engine: Engine | KeyedEngine, sink: Sink, summary: Summary
 
 def _many(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 99.5 * 60 else f"{seconds / 3600:.0f} h"
 
 
 def _reasons(counts: dict[str, int]) -> str:

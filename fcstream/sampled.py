@@ -152,7 +152,8 @@ class SparseZCDPFilter(_Sampled):
         Percent of rho that goes to the noisy size.
     parameter_sets : int, optional
         Given if other releases use the same coins: the size of the fixed finite set that everything chosen from
-        earlier releases (radius, participants) ranges over; 1 if nothing is. By default coins are fresh and used once.
+        earlier releases ranges over, which may be the radius alone: who takes part may not be; 1 if nothing is. By
+        default coins are fresh and used once.
 
     Privacy
     -------

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import itertools
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import ConfigError, SourceError
+from .errors import ConfigError, SourceError, extra_missing
+from .textfiles import read_lines
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_LEVELS = 1024
+MOST_LINES = 10_000_000
+"""Of a file that is compared."""
 MOST_TABLES = 2000
 """Sets of three columns that are looked at; of more, evenly spaced ones."""
 MOST_ROWS = 20_000
@@ -96,7 +98,7 @@ def score(real: str, synthetic: str, target: str | None = None, *, learn: bool =
         Paths. If the release lies beside the synthetic rows (``NAME.json``), its columns and edges are used; else all
         columns that both files have.
     target : str, optional
-        What a classifier learns to tell, by default the last column. It needs scikit-learn (``fcstream[score]``); is it
+        What a classifier learns to tell, by default the last column. It needs scikit-learn (the extra ``score``); is it
         not installed, and no target named, that part is left out.
     learn : bool
         False leaves it out.
@@ -135,26 +137,22 @@ def read_table(path: str) -> dict[str, list[Any]]:
     try:
         if plain.endswith(".parquet"):
             return _read_parquet(path)
-        with (
-            gzip.open(path, "rt", encoding="utf-8", newline="")
-            if path != plain
-            else open(path, encoding="utf-8", newline="") as file
-        ):
+        if plain.endswith((".csv", ".jsonl")):
+            lines = (line.decode() for line in read_lines(path, MOST_LINES))
             if plain.endswith(".csv"):
-                return _read_csv(path, file)
-            if plain.endswith(".jsonl"):
-                lines = [json.loads(line) for line in file if line.strip()]
-                names = list(dict.fromkeys(name for line in lines for name in line))
-                return {name: [line.get(name) for line in lines] for name in names}
+                return _read_csv(path, lines)
+            records = [json.loads(line) for line in lines if line.strip()]
+            names = list(dict.fromkeys(name for record in records for name in record))
+            return {name: [record.get(name) for record in records] for name in names}
     except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror or 'not readable as gzip data'}") from None
-    except (ValueError, AttributeError, TypeError, EOFError):
+        raise SourceError(f"{path} cannot be read: {error.strerror or 'it is damaged'}") from None
+    except (ValueError, AttributeError, TypeError, RecursionError, csv.Error):
         raise SourceError(f"{path} does not hold a table of rows") from None
     raise ConfigError(f"must end in .csv, .jsonl or .parquet, got {os.path.basename(path)!r}", "score")
 
 
-def _read_csv(path: str, file: IO[str]) -> dict[str, list[Any]]:
-    header, *lines = list(csv.reader(file)) or [[]]
+def _read_csv(path: str, text: Iterable[str]) -> dict[str, list[Any]]:
+    header, *lines = list(csv.reader(text)) or [[]]
     if not header or any(len(line) != len(header) for line in lines):
         raise SourceError(f"{path} must have a header and as many cells on every line")
     return {name: [line[k] for line in lines] for k, name in enumerate(header)}
@@ -165,9 +163,12 @@ def _read_parquet(path: str) -> dict[str, list[Any]]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise ConfigError("needs the package pyarrow: pip install 'fcstream[arrow]'", "score") from None
+        raise ConfigError(f"needs the package pyarrow: {extra_missing('arrow')}", "score") from None
     try:
-        return dict(pyarrow.parquet.read_table(path).to_pydict())
+        with pyarrow.parquet.ParquetFile(path) as file:
+            if file.metadata.num_rows > MOST_LINES:
+                raise SourceError(f"{path} is longer than {MOST_LINES:,} rows: give a part of it")
+            return dict(file.read().to_pydict())
     except pyarrow.ArrowException:
         raise SourceError(f"{path} is no Parquet file") from None
 
@@ -257,7 +258,7 @@ def _learned(
     except ImportError:
         if target is None:
             return found
-        raise ConfigError("needs scikit-learn: pip install 'fcstream[score]'", "--target") from None
+        raise ConfigError(f"needs scikit-learn: {extra_missing('score')}", "--target") from None
     name = target or found.columns[-1]
     k = found.columns.index(name)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from .drawable import check_drawable, shape
 from .errors import ConfigError, SourceError
 from .releases.base import Release
 
@@ -63,7 +64,7 @@ def read_series(lines: Iterable[bytes], stream: str | None = None) -> Series:
         if line.strip():
             try:
                 release = Release.from_bytes(line)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 raise SourceError(f"line {number} is not a release of fcstream") from None
             found[release.stream, release.window_open_ms, release.window_close_ms] = release
     streams = sorted({release.stream for release in found.values()})
@@ -77,6 +78,7 @@ def read_series(lines: Iterable[bytes], stream: str | None = None) -> Series:
     shapes = {(release.kind, tuple(release.features or ())) for release in chosen}
     if len(shapes) > 1:
         raise ConfigError("must be releases of one kind and of the same features", "RELEASES")
+    check_drawable(chosen)
     return Series(chosen, {})
 
 
@@ -90,7 +92,7 @@ def read_truth(lines: Iterable[bytes], series: Series) -> Series:
     SourceError
         A line holds no such pair of keys, or a value of another shape; it is named by its number, never quoted.
     """
-    shapes = {_shape(release.value) for release in series.released}
+    shapes = {shape(release.value) for release in series.released}
     truth: dict[int, list[Any]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -98,9 +100,9 @@ def read_truth(lines: Iterable[bytes], series: Series) -> Series:
         try:
             record = json.loads(line)
             opening, value = record["window_open_ms"], record["value"]
-            is_like = _is_numbers(value) and (not shapes or _shape(value) in shapes)
+            is_like = _is_numbers(value) and (not shapes or shape(value) in shapes)
             is_good = isinstance(opening, int) and (value is None or is_like)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             is_good = False
         if not is_good:
             raise SourceError(f"line {number} of the truth has no `window_open_ms` with a `value` like those released")
@@ -113,8 +115,3 @@ def _is_numbers(value: Any) -> bool:
     if isinstance(value, list):
         return all(_is_numbers(item) for item in value)
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _shape(value: Any) -> tuple[Any, ...] | None:
-    """How lists are nested, tables of different sizes too."""
-    return tuple(map(_shape, value)) if isinstance(value, list) else None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -12,14 +15,18 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
+from .compiled import watching_compilation
 from .config import Config, Job, ServiceSection
-from .connectors import open_dead_letter, open_live, open_sink
+from .config.durations import duration_ms
+from .connectors import is_queue, open_dead_letter, open_live, open_sink
 from .connectors.places import place
 from .connectors.retry import close_quietly
-from .errors import ConfigError, UnusablePlan
+from .errors import ConfigError, FcstreamError, UnusablePlan
 from .keyed import KeyedEngine, open_engine
-from .live import Lead, Service, now_ms
-from .logs import about, logging_as
+from .live import Service, now_ms
+from .logs import Logs, about, logging_as
 from .metrics import Watched
 from .notify import Notifier
 from .payloads import decoder_for
@@ -31,14 +38,18 @@ from .status import Status, stuck
 from .warming import warm_up
 
 if TYPE_CHECKING:
+    from .config import DeadLetterSection, SourceSection
     from .connectors.base import AckSource, LiveSource
     from .connectors.files import DeadLetters
     from .connectors.letters import QueuedDeadLetters
     from .engine import Engine
+    from .ledgers.lead import PostgresLead
     from .records import Rejection
     from .sinks import Sink
 
 LOG = logging.getLogger("fcstream.service")
+_LAST_WAIT_S = {"kernels": 0.0, "source": 5.0, "sink": 5.0, "ledger": 5.0}
+"""Seconds that a process which is to end waits for an answer."""
 
 
 class Served(NamedTuple):
@@ -95,6 +106,7 @@ def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] 
     section, progress, notifier = watched[speaker].section, Progress(), Notifier()
     with ExitStack() as stack:
         logs = stack.enter_context(logging_as(section.log, names[0] if len(names) == 1 else None))
+        stack.enter_context(_last_words(logs))
         status = Status(watched)
         stack.callback(status.close)
         status.listen(section.listen)
@@ -123,21 +135,26 @@ def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] 
             def on_step(_: Service) -> None:
                 currents[i].proven()
                 watched[i].note(currents[i].engines)
-                progress.show("; ".join(map(_line, watched)))
+                if logs.kind == "text" and sys.stderr.isatty():  # elsewhere, /metrics tell it
+                    progress.show("; ".join(map(_line, watched)))
 
             with about(names[i]):
                 for text in warnings[i]:
                     LOG.warning("%s", text)
                 services[i].run(on_step)
                 progress.clear()
-                LOG.info("stopped; %s", _told(watched[i]) if len(streams) == 1 else _line(watched[i]))
+                LOG.info("stopped; %s", _windows(watched[i]))
 
         stack.enter_context(signals(services, reload if reloaders else None, notifier.stopping))
-        is_up = lambda: all(service.trouble != "starting" for service in services)  # noqa: E731
+        is_up = lambda: not any(service.is_starting for service in services)  # noqa: E731
         stack.enter_context(notifier.watching(is_up, lambda: not stuck(watched)))
         stack.callback(progress.clear)
+        stack.enter_context(watching_compilation(progress.compiling))
         kinds = [served.config.release.kind for served in streams]
-        warm_up(*kinds)  # not between a charge and its seal, where a process that dies twice gives a window up
+        with ExitStack() as waits:
+            for service in services:
+                waits.enter_context(service.outside.on("kernels"))
+            warm_up(*kinds)  # not between a charge and its seal, where a process that dies twice gives a window up
         if len(streams) == 1:
             run(0)
         else:
@@ -179,20 +196,21 @@ def build(config: Config, current: Current | None = None) -> Service:
     if config.source is None or config.sink is None or config.ledger is None:
         missing = next(name for name in ("source", "sink", "ledger") if getattr(config, name) is None)
         raise ConfigError("is required for a live stream", f"{missing}.url")
+    _downtime_ms(config.source)
     now = current or Current(config)
     letters = Letters()
     letters.follow(config)
     job, partitioner = Job.of(config), config.source.partitioner
-    ledger_url, name = config.ledger.url, config.stream.name
-    is_shared = ledger_url.startswith(("postgresql:", "postgres:"))
-    if partitioner is not None and not is_shared:
+    name, leading = config.stream.name, Leading(config.ledger.url, config.stream.name)
+    if partitioner is not None and not leading.is_shared:
         raise ConfigError(
             "must be left out with this ledger: several processes share one in PostgreSQL only", "source.partitioner"
         )
 
     def engine(config: Config, keys: Collection[str] | None) -> Engine | KeyedEngine:
         letters.follow(config)
-        return open_engine(config, keys=keys, on_rejection=letters.write if config.dead_letter else None)
+        on_rejection = letters.write if config.dead_letter else None
+        return open_engine(leading.bind(config), keys=keys, on_rejection=on_rejection)
 
     def opened(config: Config) -> LiveSource:
         source = config.source
@@ -204,61 +222,102 @@ def build(config: Config, current: Current | None = None) -> Service:
                 "must be left out for this source: its consumers do not divide partitions among them",
                 "source.partitioner",
             )
-        return found if hasattr(found, "poll") else _spooled(found, source.spool, source.spool_bytes)
+        return found if hasattr(found, "poll") else _spooled(found, source)
 
     def sink(config: Config) -> Sink:
         assert config.sink is not None
         return open_sink(config.sink.url)
 
-    def lead() -> Lead:
-        from .ledgers.lead import PostgresLead
-
-        return PostgresLead(ledger_url, name)
-
     where = None if partitioner is None else partial(place, partitioner)
-    return Service(
+    service = Service(
         lambda keys: now.engine(lambda config: engine(config, keys)),
-        lambda: now.open(opened),
-        lambda: now.open(sink),
+        lambda: now.open(opened, "source"),
+        lambda: now.open(sink, "sink"),
         Setting(decoder_for(config.source.format, job.schema), now_ms, where),
         job.keys,
-        lead if is_shared and partitioner is None else None,
+        leading.open if leading.is_shared and partitioner is None else None,
     )
+    service.lost_letters = lambda: letters.lost
+    return service
+
+
+class Leading:
+    """The leases of one service, one for each session: only a ledger that several processes can share has any.
+
+    Parameters
+    ----------
+    url : str
+        Of the ledger.
+    stream : str
+    """
+
+    def __init__(self, url: str, stream: str) -> None:
+        self.is_shared = url.startswith(("postgresql:", "postgres:"))
+        self._url, self._stream = url, stream
+        self._lead: PostgresLead | None = None
+
+    def open(self) -> PostgresLead:
+        """A lease to be taken, the service's own from now on."""
+        from .ledgers.lead import PostgresLead
+
+        self._lead = PostgresLead(self._url, self._stream)
+        return self._lead
+
+    def bind(self, config: Config) -> Config:
+        """The configuration with a ledger that writes nothing once another process has taken the lease."""
+        if self._lead is None or config.ledger is None:
+            return config
+        return replace(config, ledger=replace(config.ledger, url=self._lead.bind(config.ledger.url)))
 
 
 class Letters:
     """Where rejections go; opened once, and again when it moves."""
 
     def __init__(self) -> None:
-        self._url: str | None = None
+        self._section: DeadLetterSection | None = None
         self._file: DeadLetters | QueuedDeadLetters | None = None
+        self._lost = 0
+
+    @property
+    def lost(self) -> int:
+        """How many were told nowhere; exact, not private."""
+        return self._lost + (0 if self._file is None else self._file.lost)
 
     def follow(self, config: Config) -> None:
-        url = config.dead_letter.url if config.dead_letter else None
+        section = config.dead_letter
         # A file that the URL names may hold another password now.
-        if url != self._url or (url is not None and "${file:" in url):
-            fresh = None if url is None else open_dead_letter(url)
+        if section != self._section or (section is not None and "${file:" in section.url):
+            fresh = None if section is None else open_dead_letter(section.url, section.max_bytes)
             if self._file is not None:
                 self._file.close()
-            self._url, self._file = url, fresh
+                self._lost += self._file.lost
+            self._section, self._file = section, fresh
 
     def write(self, rejections: Sequence[Rejection]) -> None:
         if self._file is not None:
             self._file.write(rejections)
 
 
-def _spooled(queue: AckSource, folder: str | None, most: int) -> LiveSource:
-    if folder is None:
+def _downtime_ms(source: SourceSection) -> int:
+    downtime_ms = duration_ms(source.downtime, "source.downtime")
+    if downtime_ms and not is_queue(source.url):
+        raise ConfigError("must be left out for this source: its broker stamps messages", "source.downtime")
+    return downtime_ms
+
+
+def _spooled(queue: AckSource, source: SourceSection) -> LiveSource:
+    if source.spool is None:
         queue.close()
         raise ConfigError(
             "is required for this source: its broker forgets what is acknowledged, so records wait in a local folder "
             "until their windows are sealed",
             "source.spool",
         )
-    from .connectors.spool import Spool, SpooledSource
+    from .connectors.spool import Spool
+    from .connectors.spooled import SpooledSource
 
     try:
-        return SpooledSource(queue, Spool(Path(folder), most))
+        return SpooledSource(queue, Spool(Path(source.spool), source.spool_bytes), _downtime_ms(source))
     except BaseException:
         queue.close()  # it has messages, which others could have
         raise
@@ -272,6 +331,8 @@ def signals(
 ) -> Iterator[None]:
     """SIGTERM and SIGINT finish the step under way, a second SIGINT interrupts it; SIGHUP calls `reload`.
 
+    A step that waits for something outside is given some seconds more (`_end_in_time`).
+
     The handlers only note the signal: what it asks for is done on a thread, because a lock that the main thread holds
     when it is interrupted would never be let go of.
     """
@@ -279,6 +340,7 @@ def signals(
         yield
         return
     came: SimpleQueue[int] = SimpleQueue()
+    over = threading.Event()
 
     def note(number: int, _frame: object) -> None:
         if number == signal.SIGINT and all(service.stopping.is_set() for service in services):
@@ -291,6 +353,7 @@ def signals(
                 on_stop()
                 for service in services:
                     service.stop()
+                threading.Thread(target=_end_in_time, args=(services, over), daemon=True).start()
             elif reload is not None:
                 try:
                     reload()
@@ -304,18 +367,52 @@ def signals(
     try:
         yield
     finally:
+        over.set()
         for number, handler in before.items():
             signal.signal(number, handler)
         came.put(0)
         worker.join()
 
 
-def _told(watched: Watched) -> str:
+def _end_in_time(services: Sequence[Service], over: threading.Event) -> None:
+    """End the process once all that is left of it waits for what does not answer: whatever counts is in the broker, the
+    ledger or the spool. Windows that are being answered are not interrupted."""
+    stopped = time.monotonic()
+    while not over.wait(0.1):
+        if all(service.has_ended for service in services):
+            continue  # the main thread leaves by itself, with the exit code of whatever ended them
+        waits = [(service.has_ended, service.outside.longest(stopped)) for service in services]
+        if not all(has_ended or (wait is not None and wait[1] > _LAST_WAIT_S[wait[0]]) for has_ended, wait in waits):
+            continue
+        for _, wait in waits:
+            if wait is not None:
+                LOG.warning("ended without waiting any longer for: %s", wait[0])
+        sys.stderr.flush()
+        os._exit(0)
+
+
+@contextmanager
+def _last_words(logs: Logs) -> Iterator[None]:
+    """What ends a service is part of its log: every line of it is JSON, or none."""
+    try:
+        yield
+    except FcstreamError as error:
+        if logs.kind == "json" and not error.is_logged:
+            LOG.error("%s", error)
+            error.is_logged = True
+        raise
+
+
+def _windows(watched: Watched) -> str:
+    """Public, as a log may be read by others than the records."""
     counters = watched.service.counters
     refused = sum(counters.refused.values())
-    return f"{counters.messages:,} messages, {counters.released:,} windows released, {refused:,} refused"
+    return f"{counters.released:,} windows released, {refused:,} refused"
 
 
 def _line(watched: Watched) -> str:
-    trouble = watched.service.trouble
-    return f"{watched.stream}: {_told(watched)}" + (f"; {trouble}" if trouble else "")
+    """For whoever sits at the terminal: the number of messages is exact."""
+    service = watched.service
+    trouble = service.trouble or service.standby
+    told = f"{watched.stream}: {service.counters.messages:,} messages, {_windows(watched)}"
+    return told + (f"; {trouble}" if trouble else "")

@@ -18,13 +18,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .clocks import SLACK_MS, StreamClock
 from .connectors.base import Chunk, KeepingSource
 from .connectors.retry import pauses
 from .engine import Engine
 from .errors import ConfigError, FcstreamError, SinkError, SourceError
+from .gaps import Gaps
+from .health import Health
 from .keyed import KeyedEngine
 from .payloads import read_messages
 from .runner import refuse_strange_sink
+from .waiting import on
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,19 +44,28 @@ WINDOWS = logging.getLogger("fcstream.windows")
 POLL_MESSAGES = 4096
 LONGEST_WAIT_S = 0.25
 _COMMIT_EVERY_S = 1.0
+_TELL_EVERY_S = 5.0
+_POSITION = (1 << 63) - 1
+_SILENCE_S = 1.0
 
 
 @dataclass(slots=True)
 class Counters:
-    """What a service has done since it started. Numbers of messages and records are exact, so not private."""
+    """What a service has done since it started. Numbers of messages and records, and the size of the spool, are exact,
+    so not private; how often the alarm of late records went off is noisy. `due_ms` is when the next window is to be
+    answered."""
 
     messages: int = 0
     records: int = 0
+    seen: int = 0
     duplicates: int = 0
     released: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     restarts: int = 0
-    last_close_ms: int = 0
+    last_close_ms: int | None = None
+    due_ms: int | None = None
+    spool_bytes: int | None = None
+    late_alarms: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
 
     def add(self, releases: list[Release]) -> None:
@@ -61,7 +74,15 @@ class Counters:
                 self.released += 1
             else:
                 self.refused[release.reason] = self.refused.get(release.reason, 0) + 1
-            self.last_close_ms = max(self.last_close_ms, release.window_close_ms)
+            self.last_close_ms = max(self.last_close_ms or 0, release.window_close_ms)
+
+    def look(self, engine: Engine | KeyedEngine) -> None:
+        """See from the ledger which windows are answered."""
+        schedule = engine.job.schedule
+        following = schedule.index_after(engine.next_open_ms) - 1
+        is_over = schedule.count is not None and following >= schedule.count
+        self.due_ms = None if is_over else schedule.window(following).close_ms + schedule.lateness_ms
+        self.last_close_ms = schedule.window(following - 1).close_ms if following > 0 else None
 
 
 class _Progress:
@@ -95,20 +116,6 @@ class _Progress:
         return self._next if self._next >= 0 else None
 
 
-@dataclass(slots=True)
-class Health:
-    """Whether a service is served now, and when it last went round (`time.monotonic`)."""
-
-    trouble: str | None = "starting"
-    beat: float = field(default_factory=time.monotonic)
-
-    def good(self) -> None:
-        self.trouble, self.beat = None, time.monotonic()
-
-    def bad(self, trouble: str) -> None:
-        self.trouble, self.beat = trouble, time.monotonic()
-
-
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What outlives a session.
@@ -125,6 +132,7 @@ class Setting:
     ending : threading.Event
         The session under way is to end: the service stops, or another session is to begin.
     health : Health
+    gaps : Gaps
     """
 
     decoder: LineDecoder
@@ -134,6 +142,7 @@ class Setting:
     stopping: threading.Event = field(default_factory=threading.Event)
     ending: threading.Event = field(default_factory=threading.Event)
     health: Health = field(default_factory=Health)
+    gaps: Gaps = field(default_factory=Gaps)
 
 
 class Publisher:
@@ -155,16 +164,26 @@ class Publisher:
 
     def left_over(self) -> None:
         """Publish what was sealed and may not have been published."""
-        refuse_strange_sink(self._engine, self._sink)
+        with on("sink"):
+            refuse_strange_sink(self._engine, self._sink)
         sealed = self._engine.unpublished()
-        self._write(self._sink.missing(sealed))
+        with on("sink"):
+            missing = self._sink.missing(sealed)
+        self._write(missing)
         self._written(sealed)
+        self._setting.counters.look(self._engine)
 
     def close_due(self, now_ms: int) -> None:
         """Answer and publish every window that is over; stops between two groups when the session is to end."""
+        tell_at = time.monotonic() + _TELL_EVERY_S
         for group in self._engine.closing(now_ms):
             self._write(group)
             self._written(group)
+            self._setting.counters.look(self._engine)
+            if time.monotonic() >= tell_at:
+                tell_at = time.monotonic() + _TELL_EVERY_S
+                left = self._engine.windows_due(now_ms)
+                LOG.info("answering what was missed: %d windows are still due", left)
             self._setting.health.beat = time.monotonic()
             if self._setting.ending.is_set():
                 return
@@ -172,10 +191,16 @@ class Publisher:
     def _written(self, releases: list[Release]) -> None:
         """The sink has them."""
         self._engine.acknowledge()
+        known = set(self._setting.counters.refused)
         self._setting.counters.add(releases)
+        for reason in sorted(set(self._setting.counters.refused) - known):
+            LOG.warning("windows are refused (%s): %s", reason, self._engine.job.mechanism.hint(reason))
         for release in releases:
             about = {"window": release.window_open_ms, "status": release.status, "reason": release.reason}
+            if self._setting.gaps.concern(release.window_open_ms):
+                about["incomplete"] = True
             WINDOWS.info("window answered", extra=about)
+        self._setting.gaps.answer([release.window_open_ms for release in releases])
 
     def _write(self, releases: list[Release]) -> None:
         """Write until the sink has them; nothing is read meanwhile, so memory stays bounded."""
@@ -184,13 +209,14 @@ class Publisher:
         waits, told = pauses(), False
         while True:
             try:
-                self._sink.write(releases)
+                with on("sink"):
+                    self._sink.write(releases)
                 return
             except SinkError as error:
                 if not told:
                     LOG.warning("the sink refuses: %s", error, extra={"window": releases[0].window_open_ms})
                     told = True
-                self._setting.health.bad(str(error))
+                self._setting.health.bad(f"sink: {error}")
                 if wait(self._source, next(waits), self._setting.ending):
                     raise
 
@@ -235,27 +261,36 @@ class Session:
         self._publisher = Publisher(engine, sink, setting, source)
         self._decoder = setting.decoder
         self._counters = setting.counters
-        self._clock = setting.clock
+        self._time = StreamClock(source, setting.clock, engine.job.schedule.lateness_ms, setting.health)
         self._setting = setting
         self._places = places
         self._progress: dict[str, _Progress] = {}
         self._generation = source.generation
         self._committed: dict[str, int] = {}
         self._commit_at = 0.0
+        self._heard = time.monotonic()  # when the source last showed that it is there
+        self._keeping = source if isinstance(source, KeepingSource) else None
+        self._dropped = 0 if self._keeping is None else self._keeping.duplicates
+        self._incomplete = -1  # the last window that may lack messages
 
     def start(self) -> None:
         """Publish what an earlier life sealed and may not have published."""
         self._publisher.left_over()
+        self.engine.begin(self._time.now_ms())
 
     def step(self, wait_s: float) -> None:
         """Read once, for `wait_s` at most; close and publish what is due; commit."""
         schedule = self.engine.job.schedule
-        due = schedule.due(self._clock())
-        if due <= self._next_window:
-            wait_ms = self.engine.job.schedule.window(self._next_window).close_ms + schedule.lateness_ms - self._clock()
+        now = self._time.now_ms()
+        if self._setting.health.hold is not None and self._time.is_asked:
+            self._setting.ending.wait(wait_s)  # the broker keeps what comes meanwhile
+        elif self._setting.health.hold is not None or self._is_catching_up:
+            self._read(wait_s)
+        elif schedule.due(now) <= self._next_window:
+            wait_ms = schedule.window(self._next_window).close_ms + schedule.lateness_ms - now
             self._read(min(wait_s, max(0.0, wait_ms / 1000)))
-            due = schedule.due(self._clock())
-        if due > self._next_window:
+        must_wait = self._setting.health.hold is not None or self._is_catching_up
+        if schedule.due(self._time.now_ms()) > self._next_window and not must_wait:
             self._close()
         if time.monotonic() >= self._commit_at:
             self.commit()
@@ -269,14 +304,21 @@ class Session:
     def commit(self) -> None:
         """Tell the source from where a restart must read."""
         self._commit_at = time.monotonic() + _COMMIT_EVERY_S
+        if self._next_window <= self._incomplete:
+            return  # a restart must find out again what is missing
         positions = {}
         for partition, progress in self._progress.items():
             safe = progress.safe(self._next_window)
             if safe is not None and safe > self._committed.get(partition, -1):
                 positions[partition] = safe
         if positions:
-            self._source.commit(positions)
+            with on("source"):
+                self._source.commit(positions)
             self._committed |= positions
+
+    @property
+    def _is_catching_up(self) -> bool:
+        return self._keeping is not None and self._keeping.is_catching_up
 
     @property
     def _next_window(self) -> int:
@@ -285,14 +327,43 @@ class Session:
 
     def _read(self, wait_s: float) -> None:
         self._must_be_ours()  # a commit may have told: what is polled now would be gone with this session
-        chunks = [self._fresh(chunk) for chunk in self._source.poll(POLL_MESSAGES, wait_s)]
+        with on("source"):
+            polled = self._source.poll(POLL_MESSAGES, wait_s)
+        self._must_answer(bool(polled))
+        self._count_kept()
+        chunks = [self._fresh(chunk) for chunk in polled]
         self._must_be_ours()
+        self._note_gaps()
         chunks = [chunk for chunk in chunks if len(chunk.offsets)]
+        self._time.look(chunks)
         if self._places is None and chunks:
             self._take(chunks)
         else:  # which keys may come depends on the partition
             for chunk in chunks:
                 self._take([chunk])
+
+    def _must_answer(self, is_heard: bool) -> None:
+        """A source that brings nothing is asked whether it is there: many clients wait for messages in silence."""
+        now = time.monotonic()
+        if is_heard:
+            self._heard = now
+        elif now > self._heard + _SILENCE_S:
+            with on("source"):
+                self._source.ends()
+            self._heard = time.monotonic()
+
+    def _count_kept(self) -> None:
+        if self._keeping is not None:
+            dropped = self._keeping.duplicates
+            self._counters.duplicates += dropped - self._dropped
+            self._dropped, self._counters.spool_bytes = dropped, self._keeping.stored_bytes
+
+    def _note_gaps(self) -> None:
+        gaps, schedule = self._setting.gaps, self.engine.job.schedule
+        last = gaps.look(self._source, schedule, self._next_window, self._time.now_ms())
+        self._incomplete = max(self._incomplete, last)
+        if gaps.text is not None:
+            self._setting.health.warnings["incomplete"] = gaps.text
 
     def _must_be_ours(self) -> None:
         if self._source.generation != self._generation:
@@ -306,7 +377,8 @@ class Session:
             return chunk
         self._counters.duplicates += int(np.count_nonzero(~fresh))
         bodies = [body for body, new in zip(chunk.bodies, fresh.tolist(), strict=True) if new]
-        return Chunk(chunk.partition, chunk.offsets[fresh], chunk.stamps_ms[fresh], bodies)
+        receipts = None if chunk.receipts_ms is None else chunk.receipts_ms[fresh]
+        return Chunk(chunk.partition, chunk.offsets[fresh], chunk.stamps_ms[fresh], bodies, receipts)
 
     def _take(self, chunks: list[Chunk]) -> None:
         """Count messages, of many partitions at once: there may be dozens, with few messages each."""
@@ -314,15 +386,29 @@ class Session:
         stamps = np.concatenate([chunk.stamps_ms for chunk in chunks])
         origin = np.repeat(np.arange(len(chunks)), [len(chunk.offsets) for chunk in chunks])
         bodies = list(chain.from_iterable(chunk.bodies for chunk in chunks))
+        if offsets.dtype == object:  # ids that somebody chose; positions, for dead letters only, have 63 bits of them
+            offsets = np.array([int(offset) & _POSITION for offset in offsets], np.int64)
         batch, arrivals, messages = read_messages(self._decoder, offsets, stamps, bodies)
+        # Of a message that may have waited, a record arrived when it happened, as far as that can be.
+        arrivals = np.clip(batch.times_ms, arrivals, np.concatenate([chunk.latest_ms for chunk in chunks])[messages])
+        arrivals = self._bounded(arrivals, batch.times_ms)
         lasts = self._last_windows(batch, arrivals, origin[messages], len(chunks))
         self._counters.records += len(batch.times_ms)
+        self._counters.seen += len(batch.times_ms) + len(batch.rejections)
         if isinstance(self.engine, KeyedEngine) and self._places is not None:
             self.engine.take(batch, arrivals, places=self._places.get(chunks[0].partition, ()))
         else:
             self.engine.take(batch, arrivals)
         for chunk, last in zip(chunks, lasts, strict=True):
             self._progress[chunk.partition].took(chunk.offsets, last)
+
+    def _bounded(self, arrivals: NDArray[np.int64], times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Arrivals that no stamp puts into the future. When a message with such a stamp came is not known, also not
+        after a restart: it counts as in time, for as long as its window is open."""
+        if not self._time.is_asked:  # a clock of ours that is behind would refuse what is in time
+            return arrivals
+        bound = self._time.now_ms() + SLACK_MS
+        return np.where(arrivals > bound, np.minimum(times_ms, bound), arrivals)
 
     def _last_windows(
         self, batch: Batch, arrivals: NDArray[np.int64], origin: NDArray[np.int64], count: int
@@ -337,8 +423,11 @@ class Session:
 
     def _close(self) -> None:
         """Read up to where the broker stands now, then answer every window that was over before it was asked."""
-        now = self._clock()
-        ends = self._source.ends()
+        now = self._time.ask()
+        if self._setting.health.hold is not None or self.engine.job.schedule.due(now) <= self._next_window:
+            return
+        with on("source"):
+            ends = self._source.ends()
         self._must_be_ours()
         while self._source.behind(ends):
             if self._setting.ending.is_set():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from .records import Batch, Rejection, Schema, batch_from_rows
 
@@ -17,6 +17,14 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Let go of what is held. Idempotent."""
+
+
+@runtime_checkable
+class MeasuredSource(Source, Protocol):
+    """A source that knows how far it has been read."""
+
+    def part_read(self) -> float | None:
+        """Between 0 and 1; None if its size is not known."""
 
 
 class IterableSource:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
-import socket
-import threading
 import time
 from collections.abc import Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .connectors.urls import need
 from .errors import ConfigError
+from .http import Limits, Server
 from .metrics import client_is_missing, exposition
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ LOG = logging.getLogger("fcstream.status")
 SLOWEST_BEAT_S = 180.0
 """A service that went round longer ago is stuck: a connector waits for its broker for a minute by default."""
 _TEXT = "text/plain; charset=utf-8"
-_REQUEST_S = 10.0
+_LIMITS = Limits(connections=64, per_peer=32, body_bytes=0, head_s=5, body_s=5, answer_s=10)
 
 
 def stuck(watched: Sequence[Watched]) -> str:
     """Which streams have not gone round for too long; empty if all live. One that waits out a trouble lives."""
     now = time.monotonic()
-    late = {each.stream: now - each.service.beat for each in watched if each.service.trouble is None}
+    late = {each.stream: now - each.service.beat for each in watched if each.service.must_go_round}
     return "".join(f"{stream}: stuck for {s:.0f} s\n" for stream, s in late.items() if s >= SLOWEST_BEAT_S)
 
 
@@ -34,6 +34,19 @@ def troubles(watched: Sequence[Watched]) -> str:
     """Which streams are not served now, and why; empty if all are."""
     told = [(each.stream, each.service.trouble) for each in watched]
     return "".join(f"{stream}: {trouble}\n" for stream, trouble in told if trouble is not None)
+
+
+def standing_by(watched: Sequence[Watched]) -> str:
+    """Which streams another process answers; that is no trouble."""
+    told = [(each.stream, each.service.standby) for each in watched]
+    return "".join(f"{stream}: standing by: {why}\n" for stream, why in told if why is not None)
+
+
+def warnings(watched: Sequence[Watched]) -> str:
+    """What is wrong with streams that are served all the same, a line each."""
+    return "".join(
+        f"{each.stream}: warning: {text}\n" for each in watched for _, text in sorted(each.service.warnings.items())
+    )
 
 
 def answer(watched: Sequence[Watched], path: str, accept: str = "") -> tuple[int, str, bytes]:
@@ -44,7 +57,8 @@ def answer(watched: Sequence[Watched], path: str, accept: str = "") -> tuple[int
         return 503 if text else 200, _TEXT, (text or "alive\n").encode()
     if path == "/ready":
         text = troubles(watched)
-        return 503 if text else 200, _TEXT, (text or "ready\n").encode()
+        told = (text or "ready\n") + standing_by(watched) + warnings(watched)
+        return 503 if text else 200, _TEXT, told.encode()
     if path != "/metrics":
         return 404, _TEXT, b"try /live, /ready or /metrics\n"
     try:
@@ -66,8 +80,7 @@ class Status:
     def __init__(self, watched: Sequence[Watched]) -> None:
         self._watched = watched
         self._place: str | None = None
-        self._server: ThreadingHTTPServer | None = None
-        self._thread: threading.Thread | None = None
+        self._server: Server | None = None
 
     def listen(self, place: str | None) -> None:
         """Answer at ``HOST:PORT`` from now on; None: nowhere. What cannot be opened leaves everything as it was.
@@ -85,48 +98,41 @@ class Status:
             missing = client_is_missing()
             if missing:
                 LOG.warning("no /metrics: %s", missing)
-            self._thread = threading.Thread(target=server.serve_forever, name="fcstream-status", daemon=True)
-            self._thread.start()
+            server.start()
 
     def close(self) -> None:
         """Idempotent."""
-        server, thread = self._server, self._thread
-        self._place, self._server, self._thread = None, None, None
-        if server is not None and thread is not None:
-            server.shutdown()
-            server.server_close()
-            thread.join()
+        server, self._place, self._server = self._server, None, None
+        if server is not None:
+            server.close()
 
-    def _open(self, place: str) -> ThreadingHTTPServer:
-        watched = self._watched
+    def _open(self, place: str) -> Server:
         host, port = split(place)
+        return Server(_app(self._watched), host, port, _LIMITS, setting="service.listen", extra="service")
 
-        class Handler(BaseHTTPRequestHandler):
-            server_version, sys_version = "fcstream", ""
-            timeout = _REQUEST_S  # one that says nothing holds a thread no longer
 
-            def do_GET(self) -> None:
-                code, kind, body = answer(watched, self.path, self.headers.get("Accept", ""))
-                self.send_response(code)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+def server_is_missing() -> str | None:
+    """What to say where the server cannot be opened for want of a package; None if it can."""
+    for module in ("starlette", "uvicorn"):
+        if importlib.util.find_spec(module) is None:
+            return str(need(module, "service", "service.listen"))
+    return None
 
-            def log_message(self, format: str, *args: object) -> None:
-                pass
 
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+def _app(watched: Sequence[Watched]) -> Any:
+    try:
+        from starlette.applications import Starlette
+        from starlette.requests import Request
+        from starlette.responses import Response
+        from starlette.routing import Route
+    except ImportError:
+        raise need("starlette", "service", "service.listen") from None
 
-            def handle_error(self, request: object, client_address: object) -> None:
-                pass  # a caller that went away
+    async def tell(request: Request) -> Response:  # on the loop: however many ask, the service waits for one of them
+        code, kind, body = answer(watched, request.url.path, request.headers.get("Accept", ""))
+        return Response(body, code, {"Content-Type": kind})
 
-        try:
-            return Server((host, port), Handler)
-        except OSError as error:
-            raise ConfigError(f"cannot be used: {error.strerror}", "service.listen") from None
+    return Starlette(routes=[Route("/{path:path}", tell)])
 
 
 def split(place: str) -> tuple[str, int]:

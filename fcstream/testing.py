@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .ledgers.base import TOTAL_BLOCK, Answer, Ledger, Request, Terms, WindowKey
+from .ledgers.base import TOTAL_BLOCK, USER_BLOCK, Answer, Ledger, Request, Terms, WindowKey
 from .releases.base import Release
 from .sinks import Sink
 from .users import user_key
@@ -163,13 +164,19 @@ class LedgerContract:
         ):
             with pytest.raises(LedgerError, match="cannot be refunded"):
                 ledger.seal([answer])
+        ledger.close()
+
+    def test_the_first_answer_of_a_window_that_was_drawn_twice_stands_without_its_refund(self, tmp_path: Path) -> None:
+        """To turn it away for its refund would choose among answers by their values."""
+        ledger = self.make(self.terms, tmp_path)
+        first = ledger.charge([self.request(0)])[0].charge
         again = ledger.charge([self.request(0)])[0].charge
+        assert first is not None
         assert again is not None
         assert again.unused == PrivacyLoss()  # what the first draw started is not known
-        with pytest.raises(LedgerError, match="cannot be refunded"):
-            ledger.seal([Answer(window(0), b"drawn twice", PrivacyLoss.charge("0.1"))])
+        ledger.seal([Answer(window(0), b"too few", PrivacyLoss.charge("0.1"))])
+        assert ledger.last_sealed() == (window(0), b"too few")
         assert ledger.spent() == self.loss
-        ledger.seal([Answer(window(0), b"answer")])
         ledger.close()
 
     def test_total_is_charged_on_top_of_every_block(self, tmp_path: Path) -> None:
@@ -186,6 +193,18 @@ class LedgerContract:
         assert ledger.spent() == self.loss
         assert ledger.spent(TOTAL_BLOCK) == self.loss + self.loss
         ledger.close()
+
+    def test_settings_are_kept_once(self, tmp_path: Path) -> None:
+        ledger = self.make(self.terms, tmp_path)
+        assert ledger.setting("start") is None
+        assert ledger.keep_setting("start", "first") == "first"
+        assert ledger.keep_setting("start", "second") == ledger.setting("start") == "first"
+        ledger.charge([self.request(0)])
+        ledger.close()
+        if self.durable:
+            ledger = self.make(self.terms, tmp_path)
+            assert ledger.keep_setting("start", "third") == "first"
+            ledger.close()
 
     users_terms = Terms("stream", "user", PrivacyLoss.cap("1.0", "1e-6"), "specification")
 
@@ -229,12 +248,48 @@ class LedgerContract:
         assert self.admitted(ledger, 1, "abcd") == "abcd"  # they paid once
         ledger.close()
 
+    def test_whether_users_have_room_is_known_before_they_are_charged(self, tmp_path: Path) -> None:
+        ledger = self.make(self.users_terms, tmp_path)
+        assert self.admitted(ledger, 0, "ab") == "ab"
+        ledger.seal([Answer(window(0), b"answer")])
+        assert self.admitted(ledger, 1, "bc") == "bc"
+        ledger.seal([Answer(window(1), b"too few", PrivacyLoss.charge("0.3"))])
+        keys = sorted((user_key(ledger.salt, name), name) for name in "abcd")
+        for loss, expected in (("0.5", "abcd"), ("0.6", "acd"), ("0.9", "cd"), ("1.0", "d"), ("1.1", "")):
+            found = ledger.room(np.array([key for key, _ in keys], "S16"), PrivacyLoss.charge(loss))
+            room = "".join(sorted(name for (_, name), has in zip(keys, found, strict=True) if has))
+            assert room == expected, loss
+        assert ledger.room(np.empty(0, "S16"), self.loss).tolist() == []
+        ledger.close()
+
     def test_users_get_back_what_was_not_used(self, tmp_path: Path) -> None:
         ledger = self.make(self.users_terms, tmp_path)
         for index in range(5):
             assert self.admitted(ledger, index, "ab") == "ab"
             ledger.seal([Answer(window(index), b"too few", PrivacyLoss.charge("0.3"))])
         assert ledger.spent() == PrivacyLoss.charge("0.5", "5e-9")
+        ledger.close()
+
+    def test_whether_somebody_always_there_was_charged_is_known(self, tmp_path: Path) -> None:
+        ledger = self.make(self.users_terms, tmp_path)
+        for index in range(4):
+            ledger.charge([self.user_request(ledger, index, "")])
+            assert ledger.charged_blocks(window(index)) == ((USER_BLOCK,) if index < 2 else ())
+            ledger.seal([Answer(window(index), b"too few")])
+        assert ledger.charged_blocks(window(4)) == ()
+        ledger.close()
+
+    def test_a_window_can_ask_for_room_for_somebody_always_there(self, tmp_path: Path) -> None:
+        ledger = self.make(self.users_terms, tmp_path)
+        for index, is_charged in enumerate([True, True, False, False]):
+            request = self.user_request(ledger, index, "a" if index == 2 else "")  # a was never there before
+            verdict = ledger.charge([replace(request, blocks=(USER_BLOCK,))])[0]
+            assert (verdict.charge is not None) == is_charged
+            assert verdict.refusal is None or verdict.refusal.block == USER_BLOCK
+            assert ledger.charged_blocks(window(index)) == ((USER_BLOCK,) if is_charged else ())
+            ledger.seal([Answer(window(index), b"answer")])
+        assert ledger.spent(USER_BLOCK) == self.loss + self.loss
+        assert self.admitted(ledger, 4, "a") == "a"  # a refused window cost nobody anything
         ledger.close()
 
     def test_users_survive_reopening(self, tmp_path: Path) -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .errors import ConfigError
+from .lattice import MAX_COORDINATE
+from .totals import rows_within
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KEY_BYTES = 16
-_MOST_RECORDS = 2**22
-"""Of one user and window, for a mean: sums of coordinates below 2**40 then stay below 2**62."""
+_LARGE = 2**61
+"""A sum of this size goes on in Python integers."""
+_TOGETHER = rows_within(MAX_COORDINATE) // 2
+"""Records that are added at a time: a sum below `_LARGE` then stays below 2**62, all of one user too."""
+_FRESH_KEYS = 4096
 
 
 def user_key(salt: bytes, name: str) -> bytes:
@@ -31,7 +37,7 @@ class UserPoints:
     dimension : int
     per_user : str
         ``first``: a user's earliest record of the window counts, by event time, then by lattice point. ``mean``: the
-        mean of a user's records, rounded to the lattice, of at most 2**22 of them.
+        mean of all of a user's records, rounded to the lattice.
 
     Privacy
     -------
@@ -41,7 +47,8 @@ class UserPoints:
 
     Complexity
     ----------
-    O(1) a record; memory per user and open window, not per record.
+    O(1) a record; memory per user and open window, not per record. Of a flooded window 16 bytes a user, as all of them
+    pay for its refusal.
 
     Source
     ------
@@ -54,12 +61,31 @@ class UserPoints:
         self.dimension = dimension
         self._takes_mean = per_user == "mean"
         self._windows: dict[int, _Open] = {}
+        self._flooded: dict[int, _Keys] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no window has a record."""
+        return not self._windows and not self._flooded
+
+    def size(self, window: int) -> int:
+        """Users of whom there are points."""
+        return len(self._windows[window].places) if window in self._windows else 0
+
+    def flood(self, window: int, salt: bytes) -> None:
+        """Let go of the points of a window, now and to come: keep the keys of its users alone."""
+        held = self._windows.pop(window, None)
+        self._flooded[window] = _Keys(salt)
+        self._flooded[window].add(held.places if held else ())
 
     def add(
         self, window: int, names: NDArray[np.object_], times_ms: NDArray[np.int64], points: NDArray[np.float64]
     ) -> None:
         """Take records of one window: names (m,) of str, event times (m,), lattice points (m, d)."""
         if len(names) == 0:
+            return
+        if window in self._flooded:
+            self._flooded[window].add(names.tolist())
             return
         held = self._windows.setdefault(window, _Open(self.dimension))
         places = held.places
@@ -70,34 +96,66 @@ class UserPoints:
         else:
             held.keep_first(at, times_ms, points.astype(np.int64))
 
-    def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.float64]]:
-        """Keys (n,) of a window's users, ascending, and their points (n, d) in that order."""
+    def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.float64] | None]:
+        """Keys (n,) of a window's users, ascending, and their points (n, d) in that order; None if it was flooded."""
+        if window in self._flooded:
+            return self._flooded[window].all(), None
         held = self._windows.get(window)
         if held is None:
             return np.empty(0, f"S{KEY_BYTES}"), np.empty((0, self.dimension))
         n = len(held.places)
         keys = np.frombuffer(b"".join(user_key(salt, name) for name in held.places), f"S{KEY_BYTES}")
         order = np.argsort(keys, kind="stable")
-        sums, counts = held.sums[:n][order], held.counts[:n][order]
-        points = _nearest(sums, counts[:, None]) if self._takes_mean else sums
-        return keys[order], points.astype(np.float64)
+        points = held.means() if self._takes_mean else held.sums[:n]
+        return keys[order], points[order].astype(np.float64)
 
-    def give(self, window: int) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-        """A window's users for somebody else's `enter`: names, sums (n, d) and numbers of records (n,)."""
+    def give(self, window: int) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64], dict[int, list[int]]]:
+        """A window's users for somebody else's `enter`: names, sums (n, d), numbers of records (n,), and what is to be
+        added to the sums of some, by their place."""
         held = self._windows.get(window, _Open(self.dimension))
         n = len(held.places)
-        return list(held.places), held.sums[:n], held.counts[:n]
+        return list(held.places), held.sums[:n], held.counts[:n], held.wide
 
-    def enter(self, window: int, names: list[str], sums: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+    def enter(
+        self,
+        window: int,
+        names: list[str],
+        sums: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        wide: dict[int, list[int]],
+    ) -> None:
         """Take a whole window of somebody else's in place of what is held of it."""
+        self._flooded.pop(window, None)
         held = self._windows[window] = _Open(self.dimension)
         held.places = {name: i for i, name in enumerate(names)}
-        held.sums, held.counts, held.times = sums, counts, np.zeros(len(names), np.int64)
+        held.sums, held.counts, held.times, held.wide = sums, counts, np.zeros(len(names), np.int64), wide
 
     def forget_before(self, window: int) -> None:
         """Drop the records of earlier windows."""
-        for old in [index for index in self._windows if index < window]:
-            del self._windows[old]
+        for held in (self._windows, self._flooded):
+            for old in [index for index in held if index < window]:
+                del held[old]
+
+
+class _Keys:
+    """Of one flooded window: who its users are."""
+
+    def __init__(self, salt: bytes) -> None:
+        self._salt = salt
+        self._known = np.empty(0, f"S{KEY_BYTES}")
+        self._fresh: set[bytes] = set()
+
+    def add(self, names: Iterable[str]) -> None:
+        self._fresh.update(user_key(self._salt, name) for name in names)
+        if len(self._fresh) > max(_FRESH_KEYS, len(self._known)):
+            self.all()
+
+    def all(self) -> NDArray[np.bytes_]:
+        """Ascending, each once."""
+        fresh = np.frombuffer(b"".join(self._fresh), f"S{KEY_BYTES}")
+        self._known = np.union1d(self._known, fresh)
+        self._fresh = set()
+        return self._known
 
 
 class _Open:
@@ -108,6 +166,7 @@ class _Open:
         self.sums = np.zeros((0, dimension), np.int64)
         self.counts = np.zeros(0, np.int64)
         self.times = np.zeros(0, np.int64)
+        self.wide: dict[int, list[int]] = {}  # of users with very many records: what their sums held before
 
     def grow(self) -> None:
         """Room for all users known."""
@@ -129,17 +188,29 @@ class _Open:
         self.counts[at[chosen]] = 1
 
     def add(self, at: NDArray[np.int64], points: NDArray[np.int64]) -> None:
-        """Add points to the sums of their users, in order, until a user has as many as fit."""
-        if int(self.counts[at].max()) + len(at) <= _MOST_RECORDS:
-            np.add.at(self.counts, at, 1)
-            np.add.at(self.sums, at, points)
-            return
-        for place, point in zip(at.tolist(), points, strict=True):
-            if self.counts[place] < _MOST_RECORDS:
-                self.counts[place] += 1
-                self.sums[place] += point
+        """Add points to the sums of their users, exactly however many there are."""
+        np.add.at(self.counts, at, 1)
+        for first in range(0, len(at), _TOGETHER):
+            here = at[first : first + _TOGETHER]
+            np.add.at(self.sums, here, points[first : first + _TOGETHER])
+            large = here[(np.abs(self.sums[here]) >= _LARGE).any(axis=1)]
+            for place in np.unique(large).tolist():
+                before = self.wide.get(place, [0] * points.shape[1])
+                self.wide[place] = [a + b for a, b in zip(before, self.sums[place].tolist(), strict=True)]
+                self.sums[place] = 0
+
+    def means(self) -> NDArray[np.int64]:
+        """Each user's mean, rounded to the nearest integers (halves up)."""
+        n = len(self.places)
+        found = _nearest(self.sums[:n], self.counts[:n, None])
+        for place, before in self.wide.items():
+            records, sums = int(self.counts[place]), self.sums[place].tolist()
+            found[place] = [(2 * (a + b) + records) // (2 * records) for a, b in zip(before, sums, strict=True)]
+        return found
 
 
 def _nearest(numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Nearest integers of quotients (halves up)."""
-    return np.asarray((2 * numerators + denominators) // (2 * denominators), np.int64)
+    """Nearest integers of quotients (halves up), for denominators above 0; nothing is doubled, so nothing wraps."""
+    whole = numerators // denominators
+    rest = numerators - whole * denominators
+    return np.asarray(whole + (rest >= denominators - rest), np.int64)

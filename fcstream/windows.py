@@ -117,6 +117,11 @@ class Schedule:
         over = max(over, 0)
         return over if self.count is None else min(over, self.count)
 
+    def first_open(self, now_ms: int) -> int:
+        """Index of the first window that closes after `now_ms` (the number of windows if none does)."""
+        index = max(0, (now_ms - self.start_ms - self.length_ms) // self.slide_ms + 1)
+        return index if self.count is None else min(index, self.count)
+
     def last_window_of_pane(self, pane: int) -> int:
         """Index of the last window that covers a pane (it may not exist)."""
         return pane * self.pane_ms // self.slide_ms

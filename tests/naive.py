@@ -530,3 +530,16 @@ def to_simplex(weights, total: float = 1.0) -> list[float]:
         middle = (low + high) / 2
         low, high = (middle, high) if sum(max(0.0, w - middle) for w in weights) > total else (low, middle)
     return [max(0.0, w - low) for w in weights]
+
+
+def too_many(n: int, most: int, margin: int, draw: int) -> bool:
+    """Whether a window of n records is refused when the gate draws this: by the noisy number, and always past H."""
+    return n + draw > most or n > most + margin
+
+
+def too_many_probability(n: int, most: int, margin: int, variance: float) -> float:
+    """Of a refusal, summed over the exact law of the draw."""
+    pmf = gaussian_pmf(variance, int(12 * math.sqrt(variance)) + 20)
+    if n > most + margin:
+        return 1.0
+    return sum(p for value, p in pmf.items() if too_many(n, most, margin, value))

@@ -185,4 +185,4 @@ def test_the_bound_itself_is_right():
 
 
 def test_mechanism_under_audit_is_the_default():
-    assert isinstance(Engine(sample()).job.mechanism, RecentredMean)
+    assert isinstance(Engine(sample()).job.mechanism.inner, RecentredMean)

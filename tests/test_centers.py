@@ -10,6 +10,7 @@ from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.ledgers import Request, WindowKey, open_ledger
 from fcstream.noise import Noise, SeededEntropy
 from fcstream.planning import plan
+from fcstream.releases.base import Outcome
 from fcstream.releases.centers import CentersRelease
 from fcstream.releases.clusters import Centers
 from fcstream.shards import ShardCounts
@@ -69,7 +70,7 @@ def test_a_window_without_clusters_is_refused_and_gives_back_what_was_not_starte
 
 def test_an_empty_window_costs_the_first_stage_only():
     job = Job.of(Config.from_mapping(config()))
-    mechanism = job.mechanism
+    mechanism = job.mechanism.inner
     ledger = open_ledger("memory:", job.terms)
     charge = ledger.charge([Request(WindowKey(0, 10_000), mechanism.loss, ("0",))])[0].charge
     view = mechanism.counter(2, 1, Noise()).view([0])
@@ -91,14 +92,14 @@ def test_an_oracle_may_learn_while_records_come():
     for part in np.array_split(rows(6000), 5):
         learned.push(np.full(len(part), 1000), part)
     first = next(iter(learned.close()))
-    assert isinstance(learned.job.mechanism.counter(2, 1, Noise()), ShardCounts)
-    assert not isinstance(learned.job.mechanism.counter(2, 2, Noise()), ShardCounts)
+    assert isinstance(learned.job.mechanism.inner.counter(2, 1, Noise()), ShardCounts)
+    assert not isinstance(learned.job.mechanism.inner.counter(2, 2, Noise()), ShardCounts)
     assert first.status == "released" or first.reason == "no_match"
 
 
 def test_a_window_that_may_spend_more_gets_as_many_tuples_as_its_own_plan_has(monkeypatch):
     """Savings raise rho, and with it the number of shards: what learners made for the first plan does not serve."""
-    mechanism = Job.of(Config.from_mapping(config(oracle="minibatch", ball=65.0))).mechanism
+    mechanism = Job.of(Config.from_mapping(config(oracle="minibatch", ball=65.0))).mechanism.inner
     richer = mechanism.at(PrivacyLoss(2 * mechanism.loss.rho_nano))
     assert richer.inner.shards.tuples != mechanism.inner.shards.tuples
     view, seen = mechanism.counter(2, 1, Noise()).view([0]), []
@@ -118,7 +119,8 @@ def test_what_no_plan_can_use_stays_saved():
 
 def test_plans_say_how_and_why():
     told = plan(Config.from_mapping(config()))
-    assert told.probability > 0.99
+    assert told.probability is None  # only the data tell
+    assert told.as_dict()["agreement"][0]["probability"] > 0.99
     assert told.smallest_size is not None
     assert told.smallest_size <= 6000
     text = "\n".join(told.lines())
@@ -157,7 +159,7 @@ def test_configurations_that_cannot_work_are_refused_at_once(changes, message):
 
 
 def test_another_loss_or_size_is_planned_anew():
-    mechanism = Job.of(Config.from_mapping(config())).mechanism
+    mechanism = Job.of(Config.from_mapping(config())).mechanism.inner
     assert isinstance(mechanism, CentersRelease)
     more = mechanism.at(PrivacyLoss.charge(3))
     assert more.loss == PrivacyLoss(3 * 10**9, mechanism.loss.delta_femto)
@@ -165,4 +167,55 @@ def test_another_loss_or_size_is_planned_anew():
     assert mechanism.sized(50_000).inner.lloyd.loss.rho_nano > 0
     with pytest.raises(ConfigError):
         mechanism.sized(10)
-    assert hash(mechanism) == hash(Job.of(Config.from_mapping(config())).mechanism)
+    assert hash(mechanism) == hash(Job.of(Config.from_mapping(config())).mechanism.inner)
+
+
+EARTH = [{"name": "lon", "min": -180.0, "max": 180.0}, {"name": "lat", "min": -90.0, "max": 90.0}]
+
+
+def test_no_center_lies_where_nobody_can_be_and_no_count_is_below_0():
+    """A fallback told of longitude -181 and of -7 records."""
+    found = sample(
+        release={"kind": "centers", "k": 8, "rho": 0.2, "delta": 1e-8, "size_hint": 40_000, "fallback": "lloyd"}
+        | {"method": None, "radius": None, "spread": None},
+        window={"end": "1970-01-01T00:00:10Z"},
+    ) | {"features": EARTH, "lattice": {"step": 0.001}}
+    rng = np.random.default_rng(0)
+    edges = np.column_stack([rng.choice([-180.0, 180.0], 600), rng.uniform(-90, 90, 600)])
+    answers = []
+    for seed in range(12):
+        engine = Engine(found, noise=Noise(SeededEntropy(seed)))
+        engine.push(np.ones(600, np.int64), edges)
+        answers += [release for release in engine.close() if release.value]
+    assert len(answers) > 3
+    clipped = 0
+    for answer in answers:
+        values, counts, told = (
+            np.array(answer.value),
+            np.array(answer.parts["counts"]),
+            np.array(answer.parts["clipped"]),
+        )
+        assert (np.abs(values) <= [180, 90]).all()
+        assert (counts >= 0).all()
+        on_edge = (np.abs(values) == [180, 90]).any(axis=1)
+        assert (told <= (on_edge | (counts == 0))).all()
+        assert told.dtype == bool
+        assert (told >= on_edge).all()
+        clipped += told.sum()
+    assert clipped > 3
+
+
+@pytest.mark.parametrize("transform", ["none", "log1p", "asinh"])
+def test_what_is_clipped_is_told_center_by_center(transform):
+    features = [{"name": "a", "min": 1.0, "max": 9.0, "transform": transform, "origin": 1.0, "scale": 2.0}]
+    job = Job.of(Config.from_mapping(config() | {"features": features, "lattice": {"step": 0.001}}))
+    bounds = [float({"none": float, "log1p": np.log1p, "asinh": np.arcsinh}[transform](x)) for x in (1.0, 9.0)]
+    steps = [(x - 1.0) / 2.0 / 0.001 for x in (bounds[0] - 1, bounds[0], 1.5, bounds[1] + 1, 1.5)]
+    outcome = Outcome(
+        None, np.array(steps)[:, None], np.ones((5, 1)), 3, 3, parts={"counts": [5, 5, 5, 5, -2], "tuples": None}
+    )
+    answer = job.mechanism.answer(outcome, job.grid)
+    assert np.allclose(np.array(answer.value).ravel(), [bounds[0], bounds[0], 1.5, bounds[1], 1.5])
+    assert bounds[0] <= min(answer.value)[0] <= max(answer.value)[0] <= bounds[1]
+    assert answer.parts["counts"] == [5, 5, 5, 5, 0]
+    assert np.delete(answer.parts["clipped"], 1).tolist() == [True, False, True, True]

@@ -162,7 +162,7 @@ def test_times_in_the_wrong_unit_name_the_key(folder):
     (folder / "c.toml").write_text(short(sample_config()))
     line = json.dumps({"ts_ms": 1_458_000_000, "temp_c": 20, "rh_pct": 45}) + "\n"  # seconds
     (folder / "telemetry.jsonl").write_text("junk\n" + 2 * line)
-    told = call("run", "c.toml").stderr
+    told = call("run", "c.toml", "--unchecked").stderr
     assert "warning: every record was rejected" in told
     assert "check `stream.time_unit`, and `start` and `end` of `[window]` (time_out_of_range)" in told
     good = json.dumps({"ts_ms": 1_458_000_000_001, "temp_c": 20, "rh_pct": 45}) + "\n"
@@ -178,13 +178,30 @@ def test_times_in_the_wrong_unit_name_the_key(folder):
 def test_useless_input_is_said_loudly(folder):
     (folder / "c.toml").write_text(short(sample_config()))
     (folder / "telemetry.jsonl").write_text("junk\njunk\n")
-    told = call("run", "c.toml").stderr
+    told = call("run", "c.toml", "--unchecked").stderr
     assert "every record was rejected" in told
     assert "check that `source.url` names the format" in told
     (folder / "telemetry.jsonl").write_text("")
     assert "held no records" in call("run", "c.toml", "--ledger", "sqlite:b.db").stderr
     write_stream(folder / "telemetry.jsonl")
     assert "1300 records lie in those windows" in call("run", "c.toml").stderr
+
+
+def test_programs_are_warned_as_people_are(folder):
+    (folder / "c.toml").write_text(short(sample_config()))
+    good = json.dumps({"ts_ms": 1_458_000_000_001, "temp_c": 20, "rh_pct": 45}) + "\n"
+    for name, body, text in (
+        ("none", "", "the source held no records"),
+        ("all", "junk\njunk\n", "every record was rejected; the windows are answered all the same, for ever; check"),
+        ("most", "junk\njunk\n" + good, "most records were rejected; check that `source.url` names the format"),
+    ):
+        (folder / "telemetry.jsonl").write_text(body)
+        done = call(
+            "run", "c.toml", "--unchecked", "--json", "--ledger", f"sqlite:{name}.db", "--sink", "jsonl:x.jsonl"
+        )
+        (folder / "x.jsonl").unlink()
+        told = json.loads(done.stderr.splitlines()[-1])["warnings"]
+        assert sum(warning.startswith(text) for warning in told) == 1, (name, told)
 
 
 def test_a_user_without_a_cache_folder_can_run(folder):
@@ -319,9 +336,9 @@ BAD = {
     "a directory as sink": (nothing, "run ok.toml --sink jsonl:.", 1, "must be a file"),
     "a directory as ledger": (nothing, "run ok.toml --ledger sqlite:.", 1, "directory"),
     "a sink on the ledger": (nothing, "run ok.toml --sink jsonl:./ledger.db", 2, "must not be the file of"),
-    "an unknown scheme": (nothing, "run ok.toml --source carrier-pigeon:x", 2, "must be"),
+    "an unknown scheme": (nothing, "run ok.toml --source carrier-pigeon:x", 2, "amqp, amqps, kafka, mqtt"),
     "a truncated archive": (truncated, "run ok.toml --source jsonl:x.gz", 1, "truncated"),
-    "a CSV without the column": (other_columns, "run ok.toml --source csv:x.csv", 1, "x.csv: the first line must name"),
+    "a CSV without the column": (other_columns, "run ok.toml --source csv:x.csv", 2, "x.csv: the first line must name"),
     "no ledger to show": (nothing, "budget show absent.db", 1, "does not exist"),
     "a bad start": (nothing, "simulate --start soon", 2, "ISO 8601"),
     "usage": (nothing, "run", 2, "Missing argument"),
@@ -344,7 +361,7 @@ def test_faults_are_one_line_and_an_exit_code(folder, prepare, args, code, what)
 
 def test_a_failed_read_releases_and_charges_nothing(folder):
     (folder / "c.toml").write_text(short(sample_config()))
-    (folder / "x.gz").write_bytes(gzip.compress(b'{"ts_ms": 1458000000000, "temp_c": 20, "rh_pct": 40}\n' * 9999)[:-9])
+    (folder / "x.gz").write_bytes(gzip.compress(b'{"ts_ms": 1458000000000, "temp_c": 20, "rh_pct": 40}\n' * 99999)[:-9])
     assert call("run", "c.toml", "--source", "jsonl:x.gz").exit_code == 1
     facts = json.loads(call("budget", "show", "ledger.db", "--json").stdout)
     assert facts["spent"]["rho"] == 0
@@ -354,7 +371,7 @@ def test_hopeless_configurations(folder):
     (folder / "c.toml").write_text(short(sample_config()).replace("size_hint = 600", "size_hint = 60"))
     planned = call("plan", "c.toml")
     assert planned.exit_code == 2
-    assert "needs" in planned.stderr
+    assert "use longer windows, of" in planned.stderr
     write_stream(folder / "telemetry.jsonl", 100)
     done = call("run", "c.toml")
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", planned.stderr)
@@ -428,3 +445,13 @@ def test_what_is_no_ledger_is_called_so(folder):
     assert done.exit_code == 4
     assert "t.csv is damaged, or was never a ledger" in done.stderr
     assert "is a directory: name the ledger's file" in call("budget", "show", ".").stderr
+
+
+def test_the_place_of_an_expected_error_is_shown(tmp_path):
+    """It was `NoneType: None`: the error was gone when its place was printed."""
+    told = CliRunner().invoke(main, ["--traceback", "budget", "show", str(tmp_path / "absent.db")])
+    assert told.exit_code != 0
+    assert "NoneType" not in told.stderr
+    assert "Traceback (most recent call last)" in told.stderr
+    assert "fcstream.errors." in told.stderr
+    assert told.stderr.splitlines()[-1].startswith("fcstream: ")

@@ -22,8 +22,6 @@ from fcstream.sampled import HiddenCoinFilter, SparseZCDPFilter, design_pairs
 from fcstream.speeds import cheapest_pairs, measured_costs
 from fcstream.zcdp import PrivacyLoss
 
-GOLDEN = "1c86f0a32f678e91b654d16435ae23983a2d2a0d49e559fa64e9378e973864d7"
-
 
 class Recording(Noise):
     """Keeps what was drawn."""
@@ -232,14 +230,6 @@ def test_sampled_pairs_in_configurations():
             Job.of(Config.from_mapping(sample(release={"pairs": "blocks", "size_hint": 20_000, **useless})))
     with pytest.raises(ConfigError, match="exact"):
         FriendlyMean(PrivacyLoss.charge(1, 1e-6), 100, 2, 20_000, "some")
-
-
-def test_ledgers_from_before_there_was_a_choice_stay_valid():
-    """The hash of a configuration, as the version without `pairs` computed it."""
-    terms = [Job.of(Config.from_mapping(sample(release=r))).terms for r in ({}, {"pairs": "exact"})]
-    assert [t.specification for t in terms] == [GOLDEN, GOLDEN]
-    sampled = sample(release={"pairs": "hidden", "size_hint": 20_000, "rho": 2.0})
-    assert Job.of(Config.from_mapping(sampled)).terms.specification != GOLDEN
 
 
 @pytest.mark.parametrize("pairs", ["blocks", "hidden"])

@@ -56,7 +56,7 @@ def test_every_documented_key_is_read(tmp_path):
     assert config.dead_letter.url == "jsonl:dead.jsonl"
     found = plan(config)
     assert found.probability > 0.99
-    assert found.warnings == []
+    assert [text.partition(":")[0] for text in found.warnings] == ["`window.max_records` is not given"]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_specification_covers_what_shapes_a_release_and_nothing_else():
 
 def test_plan_refuses_what_can_never_release():
     config = Config.from_mapping(sample(release={"size_hint": 60, "rho": 0.25}))
-    with pytest.raises(UnusablePlan, match=r"60 records.*needs \d+ records per window") as refused:
+    with pytest.raises(UnusablePlan, match=r"60 records.*use longer windows, of \d+ records") as refused:
         plan(config)
     assert refused.value.exit_code == 2
 
@@ -232,3 +232,34 @@ def test_plan_of_other_kinds_and_units():
     tail = plan(Config.from_mapping(sample(window={"end": "1970-01-01T00:01:03Z"})))
     assert any("3000 ms" in text for text in tail.warnings)
     assert found.as_dict()["loss"] == {"rho": 0.1, "delta": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("where", "changes"),
+    [
+        ("lattice.step", {"lattice": {"step": 5e-324}}),
+        ("lattice.step", {"lattice": {"step": 1e300}}),
+        ("features.a.scale", {"features": [{"name": "a", "min": 0.0, "max": 1.0, "scale": 5e-324}]}),
+        ("features.a.origin", {"features": [{"name": "a", "min": 0.0, "max": 1.0, "origin": 1e308}]}),
+        ("features.a", {"features": [{"name": "a", "min": -1e308, "max": 1e308}]}),
+        ("release.rho", {"release": {"rho": 1e300}}),
+        ("budget.rho", {"budget": {"rho": 1e300}}),
+        ("budget.total_rho", {"budget": {"total_rho": 1e10}}),
+    ],
+)
+def test_public_numbers_that_no_arithmetic_survives_are_refused(where, changes):
+    """A step of 5e-324 made every coordinate infinite, and an error of its own kind."""
+    features = changes.pop("features", None)
+    with pytest.raises(ConfigError) as refused:
+        Config.from_mapping(sample(**changes) | ({"features": features} if features else {}))
+    assert refused.value.place == where
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("length", "9" * 400 + "s"), ("start", "0001-01-01T00:00:00+23:59"), ("end", "9999-12-31T23:59:59-10:00")],
+)
+def test_times_beyond_the_calendar_are_refused(key, text):
+    with pytest.raises(ConfigError) as refused:
+        Config.from_mapping(sample(window={key: text}))
+    assert refused.value.place == f"window.{key}"

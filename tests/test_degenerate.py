@@ -9,7 +9,7 @@ from helpers import sample
 
 from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.errors import ConfigError
-from fcstream.releases.base import REASONS
+from fcstream.releases.reasons import REASONS
 from fcstream.releases.registry import KINDS
 
 pytestmark = pytest.mark.usefixtures("one_start")

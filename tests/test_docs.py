@@ -31,7 +31,8 @@ def test_example_configurations_plan(path):
         with pytest.raises(UnusablePlan, match="60 records"):
             plan(config)
     else:
-        assert plan(config).probability > 0.99
+        found = plan(config)  # of clusters only the data tell
+        assert found.probability is None or found.probability > 0.99
 
 
 def test_there_are_examples():
@@ -71,7 +72,7 @@ def test_python_in_the_readme_runs(tmp_path, monkeypatch):
 
 
 def test_documents_do_not_speak_of_workplaces():
-    for name in ("README.md", "PRIVACY.md", "CHANGELOG.md", "pyproject.toml"):
+    for name in ("README.md", "PRIVACY.md", "CHANGELOG.md", "SECURITY.md", "pyproject.toml"):
         text = (ROOT / name).read_text()
         assert "/work/" not in text
         assert "/tmp/" not in text

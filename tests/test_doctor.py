@@ -104,6 +104,15 @@ def test_a_service_that_runs_is_healthy_and_is_not_disturbed(running):  # noqa: 
     running.check()
 
 
+def test_stamps_that_run_ahead_of_the_brokers_clock_are_a_problem(redis):  # noqa: F811
+    key = "fcstream-doctor-ahead"
+    redis.xadd(key, {"data": b"{}"}, id="9999999999999-0")
+    try:
+        problem("clock", "the broker's stamps run", source={"url": f"redis://127.0.0.1:6379/0?stream={key}"})
+    finally:
+        redis.delete(key)
+
+
 def test_a_look_leaves_nothing_behind(redis, tmp_path):  # noqa: F811
     url = "redis://127.0.0.1:6379/0?stream=fcstream-doctor-test"
     problems = [each for each in look(source={"url": url}, sink={"url": url + "-out"}) if each.level == "problem"]
@@ -287,6 +296,11 @@ def test_rabbitmq_streams(stream):  # noqa: F811
     problem("source", "nowhere", source={"url": url + "-nowhere"})
 
 
+def test_an_amqp_url_that_names_a_stream_is_refused_as_run_refuses_it(stream):  # noqa: F811
+    url = f"amqp://guest:guest@127.0.0.1/?queue={stream}"
+    problem("source", "must not name a stream", source={"url": url, "spool": "spool"})
+
+
 def test_dead_letters_to_a_broker(private):  # noqa: F811
     it = private()
     url = f"redis://{it.host}/0?stream=letters"
@@ -295,7 +309,7 @@ def test_dead_letters_to_a_broker(private):  # noqa: F811
         assert any("takes entries" in line for line in said(look(dead_letter={"url": url}), "dead letters", "ok"))
         client.config_set("maxmemory", "1")
     problem("dead letters", "does not take entries", dead_letter={"url": url})
-    problem("dead letters", "or a broker's", dead_letter={"url": "http://127.0.0.1/"})
+    problem("dead letters", "or begin with one of amqp", dead_letter={"url": "http://127.0.0.1/"})
 
 
 @pytest.fixture
@@ -349,7 +363,7 @@ def test_postgresql_as_a_ledger(database, monkeypatch):
     assert any("event: (rho=0" in line for line in said(found, "budget", "ok"))
     assert any("the ledger's PostgreSQL is" in line for line in said(found, "clock", "ok"))
     problem("ledger", "may not be used by this login", ledger=theirs)
-    problem("ledger", "a cap that was promised cannot be changed", ledger=ours, budget={"rho": 5.0, "delta": 1e-6})
+    problem("ledger", "a cap that was promised cannot grow", ledger=ours, budget={"rho": 5.0, "delta": 1e-6})
     third = look(ledger=ours, stream={"name": "third"})
     assert any("will be added" in line for line in said(third, "ledger", "ok"))
     monkeypatch.delenv("DOCTOR_PASSWORD")
@@ -448,9 +462,11 @@ def test_the_port_and_the_limits(monkeypatch):
     problem("service", "must be HOST:PORT", service={"listen": "9100"})
     warning("service", "keep /metrics from the public", service={"counters": True})
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    warning("service", "pip install 'fcstream[service]'", service={"listen": place})
+    warning("service", "[service]'", service={"listen": place})
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    problem("service", "[service]'", service={"listen": place})
     monkeypatch.setitem(sys.modules, "structlog", None)
-    problem("service", "pip install 'fcstream[service]'", service={"log": "json"})
+    problem("service", "[service]'", service={"log": "json"})
     monkeypatch.setattr(doctor.resource, "getrlimit", lambda _: (256, 256))
     warning("limits", "at most 256 files may be open")
 
@@ -460,7 +476,7 @@ def test_the_port_and_the_limits(monkeypatch):
     [
         ("configuration", "window.clock = 'wall' needs a source with a spool", {"window": {"clock": "wall"}}),
         ("configuration", "is for brokers", {"source": {"url": "jsonl:data.jsonl"}}),
-        ("source", "pip install 'fcstream[redis]'", {}),
+        ("source", "[redis]'", {}),
         ("plan", "`fcstream plan` says what would do", {"release": {"size_hint": 3}}),
     ],
     ids=lambda value: str(value)[:30],
@@ -470,3 +486,41 @@ def test_configurations_that_cannot_work(check, text, changes, monkeypatch):
     if check == "source":
         monkeypatch.setitem(sys.modules, "redis", None)
     problem(check, text, **changes)
+
+
+@pytest.mark.parametrize(
+    ("check", "text", "changes"),
+    [
+        ("source", "must be 'jsonl:PATH' or 'csv:PATH'", {"source": {"url": "cvs:x.csv"}}),
+        ("source", "got 'rediss2://***@h'", {"source": {"url": f"rediss2://u:{SECRET}@h"}}),
+        ("sink", "or begin with one of amqp", {"sink": {"url": f"rediss2://u:{SECRET}@127.0.0.1:6379/0"}}),
+        ("sink", "got 'jsnol'", {"sink": {"url": "jsnol:out.jsonl"}}),
+        ("sink", "must be 'jsonl:PATH'", {"sink": {"url": "jsonl:"}}),
+        ("dead letters", "or begin with one of amqp", {"dead_letter": {"url": "redis2://127.0.0.1:6379/0"}}),
+        ("dead letters", "must be 'jsonl:PATH'", {"dead_letter": {"url": "jsonl:-"}}),
+        ("ledger", "got scheme 'sqlit'", {"ledger": {"url": "sqlit:ledger.db"}}),
+        ("ledger", "got scheme 'mysql'", {"ledger": {"url": f"mysql://u:{SECRET}@h/d"}}),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_schemes_that_run_refuses_are_problems(check, text, changes, redis):  # noqa: F811
+    """It said ok, or something of a client or a host, since the scheme was not looked at."""
+    found = look(**changes)
+    problems = [each for each in found if each.level == "problem"]
+    assert [each.check for each in problems] == [check], "\n".join(map(str, found))
+    assert text in str(problems[0])
+    assert not said(found, check, "ok")
+
+
+def test_users_whose_budget_ran_out_are_left_out_not_refused():
+    """It said that every further window is refused, which goes on to be answered without them."""
+    changes = {"stream": {"unit": "user", "user": "who"}, "budget": {"rho": 3.0, "delta": 1e-6}}
+    changes["release"] = {"kind": "count"}
+    mapping = sample(**{**changes, "window": {"end": "1970-01-01T00:00:30Z"}})
+    mapping["ledger"] = {"url": "sqlite:ledger.db"}
+    Engine(mapping).close()
+    window = {"length": "10s", "lateness": "0s", "start": "1970-01-01T00:00:00Z", "clock": "broker"}
+    found = look(**changes, window=window)
+    assert any("leave out whoever has used up their budget" in line for line in said(found, "budget", "warning"))
+    for exhausted, text in (("refuse", "every further window is refused"), ("stop", "every further run ends at once")):
+        problem("budget", text, **{**changes, "budget": {**changes["budget"], "exhausted": exhausted}}, window=window)

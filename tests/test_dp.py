@@ -385,7 +385,7 @@ def test_windows():
     engine.push(np.zeros(3000, np.int64), rows)
     (release,) = engine.close()
     assert np.abs(np.array(release.value) - [20, 50]).max() < 0.2
-    assert release.parts["epsilon"] == pytest.approx(2.399357, abs=1e-5)
+    assert release.parts["epsilon"] == pytest.approx(2.382686, abs=1e-5)  # of 99% of rho: the gate has the rest
     with pytest.raises(ConfigError, match=r"release\.alpha"):
         Engine(sample(release={**config["release"], "spread": None, "alpha": 0.7}))
 

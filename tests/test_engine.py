@@ -1,3 +1,4 @@
+import logging
 import threading
 
 import numpy as np
@@ -135,7 +136,7 @@ def test_an_interrupt_while_held_records_enter_counts_none_twice(monkeypatch):
 
     def interrupted(self, pane, points):
         calls.append(1)
-        if len(calls) == 20:
+        if len(calls) == 1:
             raise KeyboardInterrupt
         return real(self, pane, points)
 
@@ -449,15 +450,18 @@ def test_a_raising_callback_takes_nothing():
     class Stop(Exception):
         pass
 
+    stops = True
+
     def stop(rejections):
-        raise Stop
+        if stops:
+            raise Stop
 
     shape = {"release": {"kind": "count", "rho": 50.0}, "budget": {"rho": 50.0}}
     eng = Engine(sample(**shape), noise=Noise(SeededEntropy(1)), on_rejection=stop)
     for positions in (None, np.arange(101)):
         with pytest.raises(Stop):
             eng.push([1] * 100 + [-5], rows(101), positions=positions)
-    eng._on_rejection = None
+    stops = False
     eng.push([1] * 100 + [-5], rows(101), positions=np.arange(101))
     assert abs(eng.close()[0].count - 100) < 3
 
@@ -535,3 +539,33 @@ def test_panes_are_forgotten():
         fill(eng, k, 20, arrival_ms=10_000 * k)
         eng.advance(10_000 * k)
     assert len(eng._friends.panes) < 8
+
+
+@pytest.mark.parametrize("unit", ["event", "user"])
+@pytest.mark.parametrize("held", [True, False])
+def test_a_close_that_loses_records_of_open_windows_says_so(caplog, unit, held):
+    user = {"unit": "user", "user": "id"} if unit == "user" else {}
+    eng = engine(stream=user, window=LIVE)
+    ids = {"ids": ["somebody"]} if user else {}
+    eng.advance(0)
+    eng.push([1000], rows(1), arrival_ms=[1000], **ids)
+    eng.advance(12_001)  # answers the window of that record
+    if held:
+        eng.push([12_500], rows(1), arrival_ms=[12_500], **ids)
+    with caplog.at_level(logging.WARNING, "fcstream.engine"):
+        eng.close()
+        eng.close()
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == held
+    assert not held or "push what lies at event time 10000 (`replay_from`) or later" in told[0]
+
+
+def test_a_close_says_so_of_records_that_wait_for_a_later_window(caplog):
+    """Late for the only open window of their pane, in time for the next one."""
+    eng = engine(window=LIVE | {"slide": "5s", "lateness": "0s"})
+    eng.advance(0)
+    eng.push([6000], rows(1), arrival_ms=[11_000])
+    assert not eng._friends.panes
+    with caplog.at_level(logging.WARNING, "fcstream.engine"):
+        eng.close()
+    assert "records of those that are open are lost" in caplog.text

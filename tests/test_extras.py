@@ -362,7 +362,7 @@ def test_plans_say_what_a_kind_gives():
     assert 20 < smallest < 1000
     tight = np.column_stack([20 + np.arange(smallest) / 1000, np.full(smallest, 50.0)])
     assert answer({**QUANTILES, "rho": 0.5}, tight).reason is None
-    with pytest.raises(UnusablePlan, match=r"10 records with values as close together .* needs \d+ records"):
+    with pytest.raises(UnusablePlan, match=r"10 records with values as close together .* of \d+ records"):
         plan(Config.from_mapping(sample(release={**QUANTILES, "rho": 0.5, "size_hint": 10})))
     with pytest.raises(UnusablePlan, match="that are all friends"):
         plan(Config.from_mapping(sample(release={**VARIANCE, "rho": 0.1, "size_hint": 50})))
@@ -394,7 +394,7 @@ def test_degenerate_data(name, data):
     raw = DEGENERATE[data]
     found = answer({**KINDS[name], "rho": 0.9}, raw)
     if found.reason is not None:
-        assert found.reason == "too_few"
+        assert found.reason == ("too_few" if len(raw) < 2 or name == "quantiles" else "no_core")
         assert (found.value, found.sigma) == (None, None)
         assert 0 < found.rho < 0.5  # the stages that never started went back
     else:

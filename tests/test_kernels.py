@@ -363,7 +363,7 @@ def test_the_naive_twin_agrees_with_the_integer_twin():
 def test_cached_code_is_not_shared_between_files():
     """A cached kernel that calls another file's would go stale when that one changes."""
     folder = Path(pairs.__file__).parent
-    for file in folder.glob("*.py"):
+    for file in folder.glob("[a-z]*.py"):
         for line in file.read_text().splitlines():
             assert not line.startswith(("from .", "import fcstream", "from fcstream")), f"{file.name}: {line}"
 

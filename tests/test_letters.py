@@ -22,8 +22,8 @@ from fcstream.cli import main
 from fcstream.config import Config, Job
 from fcstream.connectors import letters as letters_module
 from fcstream.connectors import open_dead_letter, open_live
-from fcstream.connectors.files import DeadLetters
-from fcstream.errors import ConfigError, SinkError
+from fcstream.connectors.files import LEAST_LETTER_BYTES, DeadLetters
+from fcstream.errors import ConfigError
 from fcstream.live import Service
 from fcstream.payloads import decoder_for
 from fcstream.records import Rejection
@@ -119,68 +119,91 @@ def test_every_rejection_arrives(request, tmp_path, place):
     assert all(len(body) <= letters_module.MESSAGE_BYTES for body in bodies)
 
 
-def test_nothing_is_committed_past_a_letter_that_was_not_taken(request, tmp_path):
-    """The place for letters goes away: the stream starts over until it is back, and loses neither letter nor record."""
+def test_a_place_for_letters_that_goes_away_never_holds_up_the_stream(request, tmp_path, caplog):
+    """Records are counted and windows released meanwhile, and the letters arrive when it is back."""
     port, door = int(REDIS.partition(":")[2]), free_port()
     with redis(request, f"fcstream-test-{secrets.token_hex(6)}") as (to, at):
         rig = Rig(tmp_path)
         proxies = [Proxy(port, door=door)]
         letters = open_dead_letter(f"{to.replace(REDIS, f'127.0.0.1:{door}')}&patience=0.1")
         letters.write(REJECTIONS[:1])
+        assert len(read(at, "reader", 1)) == 1
         proxies[0].close()
-
-        def engine(keys):
-            return Engine(rig.config, on_rejection=letters.write)
-
-        def serve(until):
-            def on_step(it):
-                if until():
-                    it.stop()
-
-            setting = Setting(decoder_for("json", Job.of(rig.config).schema), lambda: rig.clock.now_ms)
-            made = Service(engine, lambda: rig.source(), lambda: rig.sink, setting)
-            made.run(on_step)
-            return made
-
+        setting = Setting(decoder_for("json", Job.of(rig.config).schema), lambda: rig.clock.now_ms)
+        service = Service(
+            lambda keys: Engine(rig.config, on_rejection=letters.write),
+            lambda: LogSource(rig.log),
+            lambda: rig.sink,
+            setting,
+        )
         rig.send(0, [1, 2, 3])
         rig.send(0, [4], body=json.dumps({"ts_ms": CONTENT}).encode())
         rig.send(0, [5, 6])
         rig.clock.now_ms = 13_000  # the window is over
-        opened = []
-
-        def source():
-            opened.append(rig.log.committed[0])
-            if len(opened) == 3:
-                assert rig.sink.releases == []
-                proxies.append(Proxy(port, door=door))
-            return LogSource(rig.log)
-
-        rig.source = source
-        try:
-            made = serve(lambda: rig.log.committed[0] == 6)
-        finally:
-            letters.close()
-            proxies[-1].close()
-        assert opened[:3] == [0, 0, 0]
-        assert made.counters.restarts >= 2
+        service.run(lambda it: it.stop() if rig.log.committed[0] == 6 else None)
+        assert service.counters.restarts == 0
         assert [round(release.count) for release in rig.sink.releases] == [5]
+        until = time.monotonic() + 10
+        while "dead letters: " not in caplog.text and time.monotonic() < until:
+            time.sleep(0.05)
+        assert "the stream goes on without them" in caplog.text
+        proxies.append(Proxy(port, door=door))
         bodies = read(at, "reader", 2)
-        assert {json.loads(line)["position"] for body in bodies[1:] for line in body.splitlines()} == {3}
+        letters.close()
+        proxies[-1].close()
+        assert letters.lost == 0
+        assert [json.loads(line)["position"] for body in bodies for line in body.splitlines()][-1] == 3
         assert CONTENT.encode() not in b"".join(bodies)
 
 
-def test_a_place_that_is_away_is_told_and_tried_again(request, caplog):
+def test_a_place_that_is_away_is_told_and_what_never_arrives_is_counted(request, caplog, monkeypatch):
+    monkeypatch.setattr(letters_module, "_CLOSE_S", 3.0)
     door = free_port()
     with redis(request, f"fcstream-test-{secrets.token_hex(6)}") as (to, _):
         away = to.replace("redis://", f"redis://u:{SECRET}@").replace(REDIS, f"127.0.0.1:{door}")
         opened = open_dead_letter(f"{away}&patience=0.1")
         assert "dead letters: redis://***@127.0.0.1" in caplog.text
         opened.write([])
-        with pytest.raises(SinkError, match="start the server") as caught:
-            opened.write(REJECTIONS[:1])
+        started = time.monotonic()
+        for _ in range(letters_module.MOST_WAITING // len(REJECTIONS) + 10):
+            opened.write(REJECTIONS)
+        assert time.monotonic() - started < 5
+        assert len(opened._waiting) <= letters_module.MOST_WAITING
+        assert opened.lost >= 5 * len(REJECTIONS)
         opened.close()
         opened.close()
-    assert SECRET not in caplog.text + str(caught.value)
+        assert opened.lost == len(REJECTIONS) * (letters_module.MOST_WAITING // len(REJECTIONS) + 10)
+    assert SECRET not in caplog.text
+
+
+def test_letters_in_files_take_as_much_room_as_they_may_and_the_newest_are_there(tmp_path):
+    path, most = tmp_path / "dead.jsonl", LEAST_LETTER_BYTES
+    with contextlib.closing(DeadLetters(str(path), most)) as letters:
+        for start in range(0, 60_000, 3_000):
+            letters.write([Rejection("out_of_range", start + i, "temperature") for i in range(3_000)])
+            held = sum(file.stat().st_size for file in tmp_path.iterdir())
+            assert held <= most
+        assert {file.name for file in tmp_path.iterdir()} == {"dead.jsonl", "dead.jsonl.1"}
+        assert letters.lost == 0
+    lines = [*(tmp_path / "dead.jsonl.1").read_text().splitlines(), *path.read_text().splitlines()]
+    positions = [json.loads(line)["position"] for line in lines]
+    assert positions == list(range(60_000 - len(positions), 60_000))
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in tmp_path.iterdir())
+
+
+def test_a_disk_that_takes_no_letters_never_stops_the_engine(tmp_path, caplog):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    letters = DeadLetters(str(tmp_path / "dead.jsonl"))
+    os.dup2(os.open("/dev/full", os.O_RDWR), letters._file._fd)
+    engine = Engine(Config.from_mapping(sample()), on_rejection=letters.write)
+    engine.push([1, 2], [[20.0, 50.0], [9e9, 50.0]])
+    assert engine.rejected == {"out_of_range": 1}
+    assert len(engine.close()) == 6
+    assert letters.lost == 1
+    letters.close()
+    assert "cannot be written" in caplog.text
+    assert "the stream goes on without them" in caplog.text
 
 
 def test_the_command_sends_them_too(request, tmp_path):

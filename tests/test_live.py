@@ -14,15 +14,18 @@ from test_spool import Queue
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Config, Job
 from fcstream.connectors.base import Chunk
-from fcstream.connectors.spool import Spool, SpooledSource
+from fcstream.connectors.spool import Spool
+from fcstream.connectors.spooled import SpooledSource
 from fcstream.decoders import Objects
 from fcstream.errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch, SinkError, SourceError
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.live import Service
+from fcstream.metrics import Watched, exposition
 from fcstream.payloads import decoder_for
 from fcstream.runner import refuse_strange_sink
 from fcstream.session import Setting, _Progress
 from fcstream.sinks import ListSink
+from fcstream.status import answer
 from fcstream.testing import ManualClock
 
 WINDOW = {"clock": "broker", "end": "1970-01-01T00:01:00Z", "lateness": "2s"}
@@ -220,6 +223,25 @@ def test_late_is_decided_by_the_brokers_stamp_alone(tmp_path):
     near(rig.counts(), [(0, 2)])
 
 
+def test_records_that_are_lost_as_late_are_told_though_counters_are_private(tmp_path, monkeypatch):
+    """45,000 of them went without a sign: exact numbers are for `counters` only, that there are many is not."""
+    monkeypatch.setattr("fcstream.alarms._ASK_S", 0.0)
+    rig = Rig(tmp_path)
+    rig.send(0, [1000] * 400, stamps=[12_001] * 400)
+    rig.clock.now_ms = 12_002
+    service = rig.service
+    watched = Watched("s", service)
+    assert b"warning" not in answer([watched], "/ready")[2]
+    rig.run(100)
+    code, _, text = answer([watched], "/ready")
+    assert code == 200
+    assert b"s: warning: about 100 records or more came too late for their windows" in text
+    metrics = exposition([watched])[0]
+    assert b'fcstream_warning{kind="late",stream="s"} 1.0' in metrics
+    assert 1 <= service.counters.late_alarms <= 4
+    assert b"fcstream_rejected" not in metrics
+
+
 def test_lost_connections_and_rebalances_are_got_over(tmp_path):
     rig = Rig(tmp_path)
     rig.send(0, np.arange(0, 10_000, 100))
@@ -341,6 +363,25 @@ def test_a_queue_that_forgets_is_emptied_while_the_ledger_is_away(tmp_path, monk
     assert len(sources) == 1
     assert queue.closed
     near(rig.counts(), [(0, 100), (10_000, 100)])
+
+
+def test_what_a_spool_has_dropped_and_holds_is_counted(tmp_path):
+    rig, queue = Rig(tmp_path), Queue()
+    queue.delivery_id = lambda received: received.body
+    opens = rig.service._opens
+
+    def spooled():
+        return SpooledSource(queue, Spool(tmp_path / "spool", 1 << 22, clock=lambda: rig.clock.now_ms))
+
+    rig.service._opens = (opens[0], spooled, opens[2])
+    bodies = [json.dumps({"ts_ms": t, "a": 20.0, "b": 50.0}).encode() for t in range(0, 5000, 100)]
+    queue.send(bodies)
+    queue.send(bodies[:20])
+    counters = rig.service.counters
+    rig.clock.now_ms = 6000
+    rig.run(20)
+    assert (counters.messages, counters.duplicates) == (50, 20)
+    assert counters.spool_bytes == sum(file.stat().st_size for file in (tmp_path / "spool").glob("*.rows")) > 0
 
 
 def test_a_source_that_breaks_is_opened_anew(tmp_path):

@@ -19,7 +19,7 @@ from fcstream import Engine
 from fcstream.budgets import BudgetSchedule
 from fcstream.cli import main
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerMismatch
-from fcstream.ledgers import open_books
+from fcstream.ledgers import open_books, sqlite
 from fcstream.local import (
     Ask,
     Box,
@@ -432,25 +432,35 @@ def test_an_analyst_killed_at_any_moment_goes_on(tmp_path):
         assert all(invoke("verify", folder / name).exit_code == 0 for name in ("state", "analyst.db"))
 
 
-def test_a_record_that_does_not_add_up_is_damage(tmp_path):
+CHANGED = ({"paid": "eJw="}, {"left": "0"}, {"query": "town-2"}, {"of_rounds": 1}, {"split": "even"}, {"paid": 5})
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_a_record_that_does_not_add_up_is_damage_even_if_its_hashes_do(change, tmp_path, monkeypatch):
+    path = tmp_path / "analyst.db"
+    honest = sqlite.SQLiteLedger.seal
+
+    def seal(ledger, answers):
+        (answer,) = answers
+        return honest(ledger, [answer._replace(body=json.dumps(json.loads(answer.body) | change).encode())])
+
+    monkeypatch.setattr(sqlite.SQLiteLedger, "seal", seal)
+    with Series(crowd(), BudgetSchedule(10**10, 4), "town", path) as series:
+        series.run(COUNT, "PM1", Rounds(4))
+    with pytest.raises(LedgerDamaged, match="does not add up"):
+        Series(crowd(), BudgetSchedule(10**10, 4), "town", path)
+
+
+def test_a_record_that_was_changed_is_damage(tmp_path):
     path = tmp_path / "analyst.db"
     with Series(crowd(), BudgetSchedule(10**10, 4), "town", path) as series:
         series.run(COUNT, "PM1", Rounds(4))
-        (record,) = series.unpublished()
-    for change in (
-        {"paid": "eJw="},
-        {"left": "0"},
-        {"query": "town-2"},
-        {"of_rounds": 1},
-        {"split": "even"},
-        {"paid": 5},
-    ):
-        with sqlite3.connect(path) as db:
-            db.execute("UPDATE journal SET body = ? WHERE kind = 'seal'", (json.dumps(record | change).encode(),))
-        db.close()
-        with pytest.raises(LedgerDamaged, match="does not add up"):
-            Series(crowd(), BudgetSchedule(10**10, 4), "town", path)
-        assert invoke("verify", path).exit_code == 4
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE journal SET body = CAST('{}' AS BLOB) WHERE kind = 'seal'")
+    db.close()
+    with pytest.raises(LedgerDamaged, match="does not follow"):
+        Series(crowd(), BudgetSchedule(10**10, 4), "town", path)
+    assert invoke("verify", path).exit_code == 4
 
 
 def test_ledgers_of_others_are_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -66,6 +67,22 @@ def test_plan_warns_of_a_query_beyond_the_budget(tmp_path):
     assert "drops out" not in invoke("plan", path).output
     path.write_text(text.replace("rho = 10.0", "rho = 1000.0"))
     assert "devices hold rho 40 and may be asked for 1000" in invoke("plan", path).output
+
+
+def test_plan_says_from_where_devices_without_a_value_answer(tmp_path):
+    path = tmp_path / "a.toml"
+    place = {"missing": [50, 50]}
+    for more, query, text in (
+        ({}, COUNT, "as if they were outside the public box: they are in no box within it"),
+        ({}, COUNT | {"sides": [500, 500]}, "warning: devices without a value .* in the box that is counted"),
+        (place, COUNT, r"warning: .* at \[50.0, 50.0\], which is in the box that is counted"),
+        (place, COUNT | {"center": [10, 10], "sides": [5, 5]}, "warning: .* takes them for devices that are there"),
+        ({}, KINDS["density"], "as if they were outside the public box"),
+    ):
+        path.write_text(toml(sample(components=SPACES | {"place": PLACE | more}, query=query)))
+        assert re.search(text, invoke("plan", path).output)
+    path.write_text(toml(sample(query=KINDS["share"])))
+    assert "without a value" not in invoke("plan", path).output
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -204,6 +221,20 @@ def free_port():
         return listener.getsockname()[1]
 
 
+def test_a_taken_port_says_what_to_do(tmp_path):
+    values = tmp_path / "values"
+    values.write_text('{"device": "a", "place": [1, 2]}')
+    path = tmp_path / "a.toml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        held = {"values": str(values), "journal": str(tmp_path / "journal"), "listen": listen}
+        path.write_text(toml(sample(devices=held)))
+        found = invoke("device", path)
+    assert found.exit_code == 1  # it may be free later
+    assert "devices.listen: 127.0.0.1:" in found.output
+    assert "another process listens there" in found.output
+
+
 @pytest.mark.parametrize("scheme", ["http", "mqtt"])
 def test_devices_in_a_process_of_their_own(scheme, tmp_path):
     """Serve, ask a series, kill the devices, serve again: what was said is said again, budgets are remembered."""
@@ -246,7 +277,7 @@ def test_devices_in_a_process_of_their_own(scheme, tmp_path):
                 answers.append(json.loads(found.output))
         finally:
             process.send_signal(signal.SIGKILL if turn == 0 else signal.SIGTERM)
-            process.wait(20)
+            assert process.wait(20) == (-signal.SIGKILL if turn == 0 else 0)  # issue: over HTTP, ended by the signal
             process.stderr.close()
     first, again, second = answers
     for one in (first, again):

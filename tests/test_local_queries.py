@@ -12,7 +12,7 @@ from scipy import stats
 
 from fcstream.budgets import BudgetSchedule
 from fcstream.errors import ConfigError, LedgerError, LedgerMismatch
-from fcstream.local import Box, Component, Distance, Euclidean, LocalBudget, LocalFilter, Point, Records
+from fcstream.local import Box, Component, Distance, Euclidean, GreatCircle, LocalBudget, LocalFilter, Point, Records
 from fcstream.local.counting import RangeCount, balanced_cut, paper_cut
 from fcstream.local.density import KernelDensity, predicted_errors
 from fcstream.local.elimination import Question, Rounds, Transcript, Triple, eliminate, non_interactive, smallest
@@ -48,6 +48,50 @@ class Scripted:
     def ask(self, question, who, costs):
         self.asked.append((question.round, who.tolist(), costs.tolist()))
         return np.ones(len(who), bool), self.answers[who, question.round - 1].reshape(len(who), -1)
+
+
+# -- devices without a value -------------------------------------------------------------------------------------------
+
+
+def test_devices_without_a_value_count_in_no_box():
+    """Issue: they answered from the middle of the public box: 501 were reported for 308."""
+    box = RangeCount.around("place", PLANE, (500, 500), (200, 200))
+    points = PLANE.encode_all(np.vstack([RNG.uniform(0, 1000, (800, 2)), np.full((200, 2), np.nan)]))
+    truth = box.exact(points[:800])
+    for method in ("BM0", "BM1", "PM0", "PM1"):
+        answer = box.run(simulation(points), "q", np.full(1000, 10**12), method)
+        assert answer.missing == 0
+        assert abs(answer.value - truth) <= 8, method
+    nearest = Nearest.at("place", PLANE, (500, 500), 3)
+    found = nearest.run(simulation(points), "r", np.full(1000, 10**12), "PM1")
+    assert max(np.asarray(found.value).ravel().tolist()) < 800
+
+
+@pytest.mark.parametrize("space", [PLANE, LINE, GreatCircle(), Euclidean((3.0,), (3.4,), step=1.0)])
+def test_the_place_of_a_missing_value_is_public_and_outside(space):
+    nowhere = space.nowhere
+    width = max(b - a for a, b in space._bounds)
+    assert all(n < a for n, (a, _) in zip(nowhere, space._bounds, strict=True))
+    assert all(a - n >= min(width, b - a) for n, (a, b) in zip(nowhere, space._bounds, strict=True))
+    for value in (None, "x", [], [float("nan")] * space.dimension, [1e400] * 2, object()):
+        assert space.encode(value) == nowhere
+    count = 2 if isinstance(space, GreatCircle) else space.dimension
+    assert space.encode_all(np.full((2, count), np.nan)).tolist() == [list(nowhere)] * 2
+    assert space.reach >= max(map(abs, nowhere))
+    assert "missing" not in space.as_dict()
+
+
+def test_a_place_of_ones_own_for_missing_values():
+    space = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=2.0, missing=(10.0, 1500.0))
+    assert space.encode(None) == (5, 750)
+    assert space.as_dict()["missing"] == [10.0, 1500.0]
+    gulf = GreatCircle(missing=(0.0, 0.0)).encode(None)
+    assert np.abs(np.subtract(gulf, GreatCircle().encode((0.0, 0.0)))).max() <= 1
+    for wrong in ((1.0,), (1.0, float("nan")), (1e15, 0.0)):
+        with pytest.raises(ConfigError, match="missing"):
+            Euclidean((0.0, 0.0), (1000.0, 1000.0), step=1.0, missing=wrong)
+    with pytest.raises(ConfigError, match="missing"):
+        GreatCircle(missing=(1.0, 2.0, 3.0))
 
 
 # -- budgets ---------------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ import itertools
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -13,16 +15,17 @@ import urllib.request
 import numpy as np
 import pytest
 from helpers import service
+from test_operations import free_port
 
 from fcstream.budgets import BudgetSchedule
 from fcstream.errors import ConfigError, LedgerError, SourceError
 from fcstream.local import Box, Component, Euclidean, FileJournal, LocalBudget, LocalFilter, RangeCount, Rounds, Series
-from fcstream.local.gateway import LARGEST, Direct, Gateway, Remote, message_of
+from fcstream.local.gateway import LARGEST, MOST_ASKED, Direct, Gateway, Remote, message_of
 from fcstream.local.journal import MemoryJournal
 from fcstream.local.mqtt import MqttGateway, MqttTransport
 from fcstream.local.questions import Ask, answered, canonical
 from fcstream.local.simulation import Fleet
-from fcstream.local.web import HttpTransport, app
+from fcstream.local.web import HttpTransport, open_server, serve
 from fcstream.noise import Noise, SeededEntropy
 
 HOST = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")
@@ -98,6 +101,23 @@ def test_who_stays_silent_counts_as_charged():
     assert QUERY.run(silent, "q", BUDGETS, "PM1").missing == 60
 
 
+@pytest.mark.parametrize(("forged", "value"), [(-(10**6), 60), (10**6, 0)])
+def test_forged_replies_change_an_answer_without_a_trace_as_the_readme_says(forged, value):
+    class Forger(Direct):
+        def exchange(self, messages, timeout_s):
+            found = {}
+            for batch, reply in super().exchange(messages, timeout_s).items():
+                told = json.loads(reply)
+                for each in told["replies"]:
+                    each["values"] = [forged] * len(each["values"])
+                found[batch] = json.dumps(told).encode()
+            return found
+
+    remote = Remote(Forger({"g": Gateway(devices())}), addresses())
+    answer = QUERY.run(remote, "q", BUDGETS, "BM1")
+    assert (answer.value, answer.missing) == (value, 0)
+
+
 def test_bad_messages_are_refused_and_cost_nothing():
     held = devices()
     gateway = Gateway(held)
@@ -123,6 +143,29 @@ def test_bad_messages_are_refused_and_cost_nothing():
     assert said[0]["status"] == "answered"
     assert said[1] is None
     assert gateway.names[:2] == ["d0", "d1"]
+
+
+def test_a_message_names_so_many_devices_and_each_once():
+    """Issue: one device named a million times in one message took 1.3 GB."""
+    held = devices(count=2)
+    gateway = Gateway(held)
+    one = Ask("q", 1, "place", PLANE.as_dict(), {"kind": "point"}, 0)
+    for to in ([("d1", 5)] * 2, [("d1", 5)] * 100_000, [(f"n{i}", 5) for i in range(MOST_ASKED + 1)]):
+        said = json.loads(gateway.answer(message_of(one, "b", to)))
+        assert (said["status"], said["reason"]) == ("refused", "malformed")
+    assert all(d.spent.rho_nano == 0 for d in held)
+    most = [("d1", 10**9), *((f"n{i}", 5) for i in range(MOST_ASKED - 1))]
+    assert json.loads(gateway.answer(message_of(one, "b", most)))["replies"][0]["status"] == "answered"
+    for batch in (0, MOST_ASKED + 1):
+        with pytest.raises(ConfigError, match=rf"analyst\.batch: must be in \[1, {MOST_ASKED}\]"):
+            Remote(Direct({}), addresses(), batch=batch)
+
+
+def test_a_refusal_does_not_repeat_a_long_ask_for_every_device():
+    one = Ask("q", 1, "place", PLANE.as_dict(), {"kind": "x" * 10**6}, 0)
+    said = Gateway(devices()).answer(message_of(one, "b", [(f"d{i}", 5) for i in range(60)]))
+    assert b'"function"' in said
+    assert len(said) < 60 * 1000
 
 
 def test_deep_messages_and_long_names_do_not_stop_a_gateway():
@@ -296,6 +339,59 @@ def test_an_mqtt_gateway_that_cannot_write_stops(url, tmp_path):
         transport.close()
 
 
+def test_an_mqtt_gateway_outlives_what_it_cannot_answer_and_holds_little_of_what_waits(url):
+    """Issue: a thread that died of one reply left a gateway that looked alive; 1,000 messages of any size waited."""
+    import paho.mqtt.client as paho
+
+    prefix = url.rpartition("/")[2]
+    held, gate, entered = Gateway(devices()), threading.Event(), threading.Event()
+    inner = held.answer_many
+
+    def slow(messages):
+        entered.set()
+        gate.wait(20)
+        return inner(messages)
+
+    held.answer_many = slow
+    gateway = MqttGateway(url, "one", held)
+    host, _, port = HOST.partition(":")
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    client.connect(host, int(port))
+    client.loop_start()
+    transport = MqttTransport(url)
+    try:
+        client.publish(f"{prefix}/ask/one", b" " * (2 * LARGEST), qos=1).wait_for_publish(10)
+        for _ in range(20):
+            client.publish(f"{prefix}/ask/one", b" " * (LARGEST - 100), qos=1)
+        assert entered.wait(10)
+        time.sleep(1)
+        assert 2**20 < gateway._queue.qsize() <= 2**24 + LARGEST + 1000
+        gate.set()
+        remote = Remote(transport, addresses("one"), timeout_s=10, tries=2)
+        assert QUERY.run(remote, "q", BUDGETS, "BM1").missing == 0
+        assert gateway.failed is None
+    finally:
+        gate.set()
+        client.disconnect()
+        client.loop_stop()
+        gateway.close()
+        transport.close()
+
+
+def test_an_mqtt_gateway_that_fails_while_messages_wait_ends(url):
+    held = Gateway(devices())
+    held.answer_many = lambda messages: [b""] * (len(messages) + 1)
+    gateway = MqttGateway(url, "one", held)
+    transport = MqttTransport(url)
+    transport.exchange({"b": ("one", b"{}")}, 0.5)
+    with pytest.raises(ValueError):
+        gateway.wait(threading.Event())
+    transport.exchange({"c": ("one", b" " * (LARGEST - 100))}, 0.5)
+    transport.close()
+    gateway.close()
+    assert not gateway._thread.is_alive()
+
+
 def test_mqtt_addresses():
     for bad in ("mqtt://h/a/%23", "mqtt://h", "amqp://h/a", "mqtt://h/a?wrong=1"):
         with pytest.raises(ConfigError):
@@ -310,21 +406,12 @@ def test_mqtt_addresses():
 
 @contextlib.contextmanager
 def served(gateway):
-    import uvicorn
-
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app(gateway), log_level="critical", lifespan="off"))
-    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-    thread.start()
+    server = open_server(gateway, "127.0.0.1", 0)
+    server.start()
     try:
-        until = time.monotonic() + 10
-        while not server.started and time.monotonic() < until:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield f"http://127.0.0.1:{server.port}"
     finally:
-        server.should_exit = True
-        thread.join(10)
-        listener.close()
+        server.close()
 
 
 def test_over_http():
@@ -383,6 +470,66 @@ def test_a_crowd_of_analysts_over_http(tmp_path):
         assert len(mine) == 6  # of eight: there is room for no more
         assert sum(mine) == one.spent.rho_nano <= 2 * 10**9
     journal.close()
+
+
+SERVED = """
+import resource, sys, threading
+from fcstream.local.gateway import Gateway
+from fcstream.local.web import open_server
+from test_local_remote import devices
+server = open_server(Gateway(devices()), "127.0.0.1", int(sys.argv[1]))
+server.start()
+for line in sys.stdin:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, flush=True)
+server.close()
+"""
+
+
+def test_half_sent_bodies_take_a_bounded_amount_of_memory_and_others_are_answered():
+    """Issue: 40 half-sent bodies took 605 MB."""
+    port = free_port()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", SERVED, str(port)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    with subprocess.Popen(command, env=environment, **pipes) as server, contextlib.ExitStack() as stack:
+
+        def megabytes():
+            server.stdin.write("\n")
+            return int(server.stdout.readline())
+
+        stack.callback(server.kill)
+        transport = HttpTransport()
+        stack.callback(transport.close)
+        remote = Remote(transport, addresses(f"http://127.0.0.1:{port}"), timeout_s=30)
+        megabytes()  # it is up
+        assert QUERY.run(remote, "before", BUDGETS // 2, "BM1").missing == 0
+        before = megabytes()
+        for _ in range(60):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+            with contextlib.suppress(OSError):
+                one.sendall(b"POST /ask HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % LARGEST)
+                one.sendall(b"[" * (LARGEST - 1))
+        assert QUERY.run(remote, "q", BUDGETS, "BM1").missing == 0
+        assert megabytes() - before < 100
+        server.stdin.close()
+        assert server.wait(20) == 0
+
+
+def test_a_gateway_that_fails_ends_its_server(tmp_path):
+    journal = FileJournal(tmp_path / "state")
+    gateway = Gateway(devices(journal=journal))
+    server = open_server(gateway, "127.0.0.1", 0)
+    journal.close()
+    transport = HttpTransport()
+    asked = threading.Thread(target=lambda: transport.exchange({"b": (f"http://127.0.0.1:{server.port}", MESSAGE)}, 5))
+    asked.start()
+    with pytest.raises(LedgerError):
+        serve(gateway, server, threading.Event())
+    asked.join()
+    transport.close()
+
+
+MESSAGE = message_of(Ask("q", 1, "place", PLANE.as_dict(), {"kind": "point"}, 0), "b", [("d1", 5 * 10**8)])
 
 
 def test_a_gateway_that_cannot_write_says_so_over_http(tmp_path):

@@ -10,24 +10,30 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import warnings
+from functools import partialmethod
 
 import pytest
 from helpers import sample
 from test_connectors_redis import private, server  # noqa: F401
 from test_service import Running, redis, running  # noqa: F401
 
-from fcstream import ConfigError
+from fcstream import ConfigError, FcstreamError
+from fcstream.cli import base as cli_base
 from fcstream.config import Config, ServiceSection
+from fcstream.connectors.retry import with_patience
 from fcstream.engine import Engine
+from fcstream.errors import LedgerDamaged, SinkError
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.live import Service
 from fcstream.logs import about, logging_as
 from fcstream.metrics import Standing, Watched, exposition
 from fcstream.notify import Notifier
 from fcstream.reloading import Current, _opens_alike, needs_restart
-from fcstream.service import signals
+from fcstream.service import Served, serve, signals
 from fcstream.session import Setting
-from fcstream.status import SLOWEST_BEAT_S, Status, stuck
+from fcstream.status import SLOWEST_BEAT_S, Status, answer, stuck
+from fcstream.waiting import on
 
 SENTINEL = "c0nt3nt-of-a-record"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -110,6 +116,68 @@ def test_the_budget_is_looked_at_when_windows_were_answered():
     assert each.standings["s"] == (Standing("event", engine.guarantee, engine.spent),)
 
 
+def test_what_is_not_known_yet_is_absent_and_not_zero():
+    """Zero would be 1970: an alert on the age of the last window would go off at every start."""
+    from prometheus_client import parser
+
+    each, stream = watched(), ("stream", "s")
+    found = values(exposition([each])[0], parser)
+    assert not {name for name, *_ in found} & {"fcstream_last_window_close_seconds", "fcstream_lag_seconds"}
+    config = Config.from_mapping(sample())
+    engine = Engine(config)
+    each.service.counters.look(engine)
+    length_s = engine.job.schedule.length_ms / 1000
+    found = values(exposition([each])[0], parser)
+    assert ("fcstream_last_window_close_seconds", stream) not in found
+    assert found["fcstream_lag_seconds", stream] == pytest.approx(time.time() - length_s, abs=5)
+    next(iter(engine.closing(int(2000 * length_s))))
+    each.service.counters.look(engine)
+    found = values(exposition([each])[0], parser)
+    assert found["fcstream_last_window_close_seconds", stream] >= length_s
+
+
+def test_a_process_that_stands_by_is_in_no_trouble_and_says_nothing_of_windows():
+    from prometheus_client import parser
+
+    each, stream = watched(), ("stream", "s")
+    health = each.service._health
+
+    def state():
+        found = values(exposition([each])[0], parser)
+        told = [dict(labels)["state"] for name, *labels in found if name == "fcstream_state" and found[(name, *labels)]]
+        return *told, found["fcstream_ready", stream], *answer([each], "/ready")[::2]
+
+    assert state() == ("starting", 0, 503, b"s: starting\n")
+    each.service._ending.set()
+    each.service.counters.last_close_ms = 7
+    each.service._stand_by("another process answers this stream")
+    assert state() == ("standby", 1, 200, b"ready\ns: standing by: another process answers this stream\n")
+    assert b"last_window_close" not in exposition([each])[0].replace(b"# ", b"").partition(b"{")[0]
+    assert each.service.counters.last_close_ms is None
+    health.good()
+    assert state() == ("serving", 1, 200, b"ready\n")
+    health.bad("sink: it is away")
+    assert state() == ("trouble", 0, 503, b"s: sink: it is away\n")
+
+
+def test_failed_tries_are_counted_by_what_they_were_about():
+    from prometheus_client import parser
+
+    each, tries = watched(), iter([OSError, OSError, None])
+
+    def action():
+        if (error := next(tries)) is not None:
+            raise error
+
+    with each.service.outside.watched(), on("sink"):
+        with_patience(action, lambda: None, (OSError,), 5.0, SinkError)
+    with pytest.raises(LedgerDamaged), each.service.outside.watched(), on("ledger"):
+        raise LedgerDamaged("no")
+    found = values(exposition([each])[0], parser)
+    told = {dict(labels)["part"]: n for (name, *labels), n in found.items() if name == "fcstream_errors_total"}
+    assert told == {"source": 0, "sink": 2, "ledger": 1}
+
+
 # -- health ------------------------------------------------------------------------------------------------------------
 
 
@@ -139,12 +207,12 @@ def test_health_needs_no_client_and_metrics_say_what_to_install(status, monkeypa
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     port = free_port()
     status.listen(f"127.0.0.1:{port}")
-    assert "pip install 'fcstream[service]'" in caplog.text
+    assert "[service]'" in caplog.text
     assert ask(port, "/live") == (200, "alive\n")
     assert ask(port, "/ready") == (503, "one: starting\ntwo: starting\n")
     code, text = ask(port, "/metrics")
     assert code == 501
-    assert "pip install 'fcstream[service]'" in text
+    assert "[service]'" in text
     assert ask(port, "/elsewhere")[0] == 404
 
 
@@ -154,7 +222,7 @@ def test_a_server_that_moves(status):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(ConfigError, match=r"service\.listen: cannot be used"):
+        with pytest.raises(ConfigError, match=r"service\.listen: .*another process listens there"):
             status.listen(f"127.0.0.1:{taken.getsockname()[1]}")
     assert ask(first, "/live")[0] == 200
     status.listen(f"127.0.0.1:{second}")
@@ -250,8 +318,60 @@ def test_fields_of_a_json_line(capsys):
 
 def test_json_without_structlog_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "structlog", None)
-    with pytest.raises(ConfigError, match=r"service\.log: needs .*fcstream\[service\]"), logging_as("json"):
+    with pytest.raises(ConfigError, match=r"service\.log: needs .*\[service\]"), logging_as("json"):
         pass
+
+
+class Stepping(Service):
+    """Counts what nobody may know, and ends as it is told."""
+
+    end = None
+
+    def run(self, on_step=None):
+        for _ in range(5):
+            self.counters.messages += 71717
+            on_step(self)
+        if self.end is not None:
+            raise self.end
+
+
+def serve_stepping(monkeypatch, kind, end=None, **section):
+    """A service whose status would be told at every step."""
+    monkeypatch.setattr("fcstream.service.warm_up", lambda *_: None)
+    monkeypatch.setattr("fcstream.service.Progress.__init__", partialmethod(impatient_progress))
+
+    def make(_config, _current):
+        it = Stepping(*[lambda: None] * 3, Setting(decoder=None, clock=lambda: 0))
+        it.end = end
+        return it
+
+    serve([Served(live(service={"log": kind, **section}))], make)
+
+
+def impatient_progress(self):
+    self._out, self._live, self._pause, self._last, self._shown = sys.stderr, False, 0.0, 0.0, False
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+def test_no_log_tells_exact_numbers_between_its_lines_or_in_them(kind, monkeypatch, capsys):
+    serve_stepping(monkeypatch, kind)
+    errors = capsys.readouterr().err
+    assert "71717" not in errors.replace(",", "")
+    assert "358585" not in errors.replace(",", "")
+    assert "stopped; 0 windows released" in errors
+
+
+def test_every_line_of_a_json_log_is_json_to_its_end(monkeypatch, capsys):
+    warned = []
+    monkeypatch.setattr("fcstream.service.warm_up", lambda *_: warned.append(warnings.warn("plain text", stacklevel=1)))
+    with pytest.raises(LedgerDamaged) as caught:
+        serve_stepping(monkeypatch, "json", LedgerDamaged("the ledger is damaged"))
+    guarded = cli_base.guarded(lambda: (_ for _ in ()).throw(caught.value))
+    with pytest.raises(SystemExit) as ended:
+        guarded()
+    assert ended.value.code == 4
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert events[-1]["event"] == "the ledger is damaged"
 
 
 # -- reloads -----------------------------------------------------------------------------------------------------------
@@ -334,13 +454,49 @@ def test_a_configuration_that_cannot_be_opened_is_undone_once():
         raise ConfigError("no", "sink.url")
 
     with pytest.raises(ConfigError, match="no"):  # nothing to go back to
-        current.open(fails)
+        current.open(fails, "sink")
     current.take(new)
     current.proven()  # by a step of the session before: not what is meant
     with pytest.raises(Exception, match="going on with the former one") as caught:
-        current.open(fails)
+        current.open(fails, "sink")
     assert not isinstance(caught.value, ConfigError)
     assert current.config is old
+
+
+@pytest.mark.parametrize(("section", "is_taken_back"), [("sink", True), ("source", False)])
+def test_a_new_sink_that_is_away_is_taken_back_and_an_old_source_that_is_away_is_waited_for(section, is_taken_back):
+    old, new = live(), live(sink={"url": "jsonl:other"})
+    current, tries = Current(old), []
+    current.take(new)
+
+    def away(_config):
+        def once():
+            tries.append(0)
+            raise OSError
+
+        return with_patience(once, lambda: None, (OSError,), 0.3, lambda _: SinkError("is away"))
+
+    with pytest.raises(FcstreamError, match="going on with the former one" if is_taken_back else "is away"):
+        current.open(away, section)
+    assert current.config is (old if is_taken_back else new)
+    assert (len(tries) == 1) is is_taken_back
+
+
+def test_a_reload_with_a_sink_that_cannot_be_reached_leaves_the_stream_as_it_was(running, manager):  # noqa: F811
+    path = running.folder / "c.toml"
+    good = path.read_text()
+    running.start()
+    manager.wait_for("READY=1")
+    until(lambda: running.get("/ready")[0] == 200)
+    path.write_text(good.replace("jsonl:out.jsonl", "postgresql://nobody@127.0.0.1:1/nothing"))
+    running.process.send_signal(signal.SIGHUP)
+    until(lambda: 'fcstream_reloads_total{result="undone",stream="live"} 1.0' in running.get("/metrics")[1])
+    running.send(20)
+    running.wait_for(max(running.sent))
+    code, errors = running.end(signal.SIGTERM)
+    assert code == 0
+    assert "going on with the former one: " in errors
+    running.check()
 
 
 class Manager:

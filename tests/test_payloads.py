@@ -1,13 +1,17 @@
 """Bodies of messages: what they hold, and hostile ones."""
 
 import json
+from datetime import UTC, datetime
 
 import msgspec
 import numpy as np
 import pytest
 
+from fcstream.arrow import MOST_BATCHES
+from fcstream.config import Config
 from fcstream.errors import ConfigError
-from fcstream.payloads import LONGEST_MESSAGE, decoder_for
+from fcstream.payloads import LONGEST_MESSAGE, decoder_for, most_rows
+from fcstream.planning import plan
 from fcstream.records import Schema
 
 SCHEMA = Schema("ts", "ms", ("a", "b"))
@@ -55,8 +59,8 @@ def test_objects(codec):
 def test_packed_floats():
     one, two = packed([1, 2, 3], [[1, 2], [3, 4], [5, np.nan]]), packed([4], [[7, 8]])
     batch = decoder_for("floats", SCHEMA).decode([one, b"", one[:-1], two, packed([2**60], [[0, 0]])], 5)
-    assert batch.times_ms.tolist() == [1, 2, 3, 4]
-    assert batch.positions.tolist() == [5, 5, 5, 8]
+    assert batch.times_ms.tolist() == [1, 2, 3, 1, 2, 4]
+    assert batch.positions.tolist() == [5, 5, 5, 7, 7, 8]
     assert batch.values[:2].tolist() == [[1, 2], [3, 4]]
     assert np.isnan(batch.values[2, 1])  # the engine's range check refuses it
     assert reasons(batch) == [(6, "broken_record", None), (7, "broken_record", None), (9, "bad_time", None)]
@@ -108,3 +112,145 @@ def test_formats_that_cannot_be():
         decoder_for("xml", SCHEMA)
     with pytest.raises(ConfigError, match="no users"):
         decoder_for("floats", USERS)
+
+
+def block(codec, times, values):
+    if codec == "floats":
+        return packed(times, values)
+    values = np.asarray(values)
+    return arrow(ts=np.asarray(times), a=values[:, 0], b=values[:, 1])
+
+
+@pytest.mark.parametrize("codec", ["floats", "arrow"])
+def test_a_row_too_many_rejects_itself_and_not_its_message(codec):
+    """Neighbors differ in one record: whether a thousand others count must not depend on it."""
+    most = most_rows(2)
+    bodies = [block(codec, np.arange(n), np.zeros((n, 2))) for n in (most, most + 1)]
+    full, over = (decoder_for(codec, SCHEMA).decode([body], 3) for body in bodies)
+    assert len(bodies[0]) <= LONGEST_MESSAGE + 1000 < LONGEST_MESSAGE * 1.1
+    assert (len(full.times_ms), full.rejections) == (most, [])
+    assert np.array_equal(over.times_ms, full.times_ms)
+    assert reasons(over) == [(3, "too_long", None)]
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_batches_without_end_take_no_memory_and_reject_what_follows_alone(size):
+    pa = pytest.importorskip("pyarrow")
+    one = pa.RecordBatch.from_pydict({"ts": np.arange(1), "a": np.zeros(1), "b": np.zeros(1)})
+    schema, first, other = (part.serialize().to_pybytes() for part in (one.schema, one, one.slice(0, size)))
+    for more in (0, 1, 3):
+        body = schema + first + other * (MOST_BATCHES - 1 + more) + b"\xff\xff\xff\xff\0\0\0\0"
+        batch = decoder_for("arrow", SCHEMA).decode([body], 7)
+        assert len(batch.times_ms) == (MOST_BATCHES if size else 1)
+        assert reasons(batch) == [(7, "too_long", None)] * bool(more)
+
+
+def test_half_a_row_at_the_end_rejects_itself():
+    whole = packed([1, 2], [[1, 2], [3, 4]])
+    for cut in range(1, 24):
+        batch = decoder_for("floats", SCHEMA).decode([whole + whole[:cut]], 0)
+        assert batch.values.tolist() == [[1, 2], [3, 4]]
+        assert reasons(batch) == [(0, "broken_record", None)]
+
+
+def text_column(pa, raw, large=False):
+    """A text column of any bytes, UTF-8 or not."""
+    return pa.array(raw, pa.large_binary() if large else pa.binary()).view(pa.large_string() if large else pa.string())
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_one_id_that_is_not_utf8_rejects_its_row_and_not_its_message(large):
+    pa = pytest.importorskip("pyarrow")
+    ids = text_column(pa, [b"x", b"\xff\xfe", None, b"\xc3\xbc", b""], large)
+    batch = decoder_for("arrow", USERS).decode([arrow(ts=[1, 2, 3, 4, 5], a=[1] * 5, b=[1] * 5, id=ids)], 0)
+    assert (batch.times_ms.tolist(), batch.users.tolist()) == ([1, 4], ["x", "ü"])
+    assert reasons(batch) == [(0, "bad_user", "id"), (0, "missing", "id"), (0, "missing", "id")]
+    times = text_column(pa, [b"2020-01-01", b"\xff", b"soon"], large)
+    iso = decoder_for("arrow", Schema("ts", "iso8601", ("a",))).decode([arrow(ts=times, a=[1.0, 2.0, 3.0])], 0)
+    assert (iso.values.tolist(), reasons(iso)) == ([[1.0]], [(0, "bad_time", "ts"), (0, "bad_time", "ts")])
+    levels = Schema("ts", "ms", ("a",), levels={"a": {"on": 1, "off": 0}})
+    states = decoder_for("arrow", levels).decode([arrow(ts=[1, 2], a=text_column(pa, [b"on", b"\xff"], large))], 0)
+    assert (states.values.tolist(), reasons(states)) == ([[1.0]], [(0, "unknown_level", "a")])
+
+
+def test_a_column_of_nulls_alone_has_no_type_and_rejects_rows_alone():
+    """What is left of a column when the one record that has a value is not there."""
+    pa = pytest.importorskip("pyarrow")
+    batch = decoder_for("arrow", SCHEMA).decode([arrow(ts=[1, 2], a=pa.nulls(2), b=[1, 1])], 0)
+    assert reasons(batch) == [(0, "missing", "a")] * 2
+
+
+def test_text_whose_buffers_are_broken_rejects_the_message():
+    pa = pytest.importorskip("pyarrow")
+    offsets, data = pa.py_buffer(np.array([0, 10**6, 5], np.int32)), pa.py_buffer(b"abcdefgh")
+    ids = pa.Array.from_buffers(pa.string(), 2, [None, offsets, data])
+    bodies = [arrow(ts=[1, 2], a=[1, 1], b=[1, 1], id=ids), arrow(ts=[3], a=[1], b=[1], id=["x"])]
+    batch = decoder_for("arrow", USERS).decode(bodies, 0)
+    assert (batch.times_ms.tolist(), reasons(batch)) == ([3], [(0, "broken_record", None)])
+
+
+LEAST, MOST = -(2**63), 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "stamps", "good"),
+    [
+        ("int64", [5, LEAST, LEAST + 1, MOST, -(2**53) - 1, 2**53 + 1, -(2**53), 2**53], [5, -(2**53), 2**53]),
+        ("uint64", [5, 2**64 - 1, 2**63, 2**53 + 1], [5]),
+        ("int8", [5, -128], [5, -128]),
+        ("uint8", [5, 255], [5, 255]),
+        ("float64", [5.9, float("nan"), float("inf"), -float("inf"), 1e300, -0.5], [5, -1]),
+        ("timestamp[s]", [5, MOST, LEAST, 2**62, -(2**55), 10**13], [5000]),
+        ("timestamp[ms]", [5, MOST, LEAST, 2**53 + 1, -5], [5, -5]),
+        ("timestamp[us]", [5999, -1, MOST, LEAST], [5, -1]),
+        ("timestamp[ns]", [5_999_999, -1], [5, -1]),
+    ],
+)
+def test_times_of_arrow_never_wrap_around(kind, stamps, good):
+    """-2**63 passed as near 0, for its absolute value is negative; 2**64 - 1 was taken as -1; seconds overflowed."""
+    pa = pytest.importorskip("pyarrow")
+    column = pa.array(stamps, pa.int64()).view(kind) if kind.startswith("time") else pa.array(stamps, kind)
+    batch = decoder_for("arrow", SCHEMA).decode([arrow(ts=column, a=[1.0] * len(stamps), b=[1.0] * len(stamps))], 0)
+    assert batch.times_ms.tolist() == good
+    assert {reason for _, reason, _ in reasons(batch)} <= {"bad_time"}
+    assert len(batch.rejections) == len(stamps) - len(good)
+
+
+@pytest.mark.parametrize("unit", ["ms", "s", "iso8601"])
+def test_timestamps_of_arrow_say_their_unit_themselves(unit):
+    pa = pytest.importorskip("pyarrow")
+    moments = [datetime(2020, 1, 1, tzinfo=UTC), None]
+    for kind in (pa.timestamp("s"), pa.timestamp("us", "Europe/Berlin"), pa.timestamp("ns", "Nowhere/Atall")):
+        body = arrow(ts=pa.array(moments, kind), a=[1, 1])
+        batch = decoder_for("arrow", Schema("ts", unit, ("a",))).decode([body], 0)
+        assert batch.times_ms.tolist() == [1_577_836_800_000]
+        assert reasons(batch) == [(0, "missing", "ts")]
+
+
+@pytest.mark.parametrize("codec", ["json", "msgpack"])
+def test_times_of_objects_never_wrap_around(codec):
+    encode = getattr(msgspec, codec).encode
+    stamps = [LEAST, 2**64 - 1, MOST, 2**53 + 2, 1e300, -1e300, 2**53, True, None, "5", [5]]
+    for unit, good in (("ms", [2**53]), ("s", [])):
+        decoder = decoder_for(codec, Schema("ts", unit, ("a",)))
+        batch = decoder.decode([encode({"ts": stamp, "a": 1}) for stamp in stamps], 0)
+        assert batch.times_ms.tolist() == good
+        assert {reason for _, reason, _ in reasons(batch)} == {"bad_time", "missing"}
+
+
+@pytest.mark.parametrize("format", ["json", "floats", "arrow"])
+def test_plan_says_what_is_protected_in_long_messages(format):
+    config = Config.from_mapping(
+        {
+            "stream": {"name": "t"},
+            "lattice": {"step": 0.001},
+            "features": [{"name": name, "min": 0.0, "max": 40.0} for name in "abc"],
+            "window": {"length": "1s", "start": "2020-01-01", "clock": "broker"},
+            "release": {"kind": "count", "rho": 1.0},
+            "budget": {"rho": 1.0, "delta": 0.0},
+            "source": {"url": "redis://host:6379/0?stream=k", "format": format},
+        }
+    )
+    told = [line for line in plan(config).lines() if "message" in line]
+    assert bool(told) == (format != "json")
+    assert all("524288 rows" in line and "protected there is the message" in line for line in told)

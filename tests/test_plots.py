@@ -10,6 +10,7 @@ from helpers import rows, sample
 from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.cli import main
 from fcstream.errors import ConfigError, SourceError
+from fcstream.ledgers.retiring import retire
 from fcstream.series import Series, read_series, read_truth
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -214,13 +215,12 @@ def test_what_has_no_picture(tmp_path):
     table = read_series(lines_of(release(0, [[1.0, 0.0], [0.0, 1.0]], kind="synthetic")))
     with pytest.raises(ConfigError, match="'synthetic' have no picture"):
         plot_releases(table, str(tmp_path / "x.png"))
-    flat = read_series(lines_of(release(0, [1.0, 0.0], kind="centers")))
-    with pytest.raises(ConfigError, match="'centers' have no picture"):
-        plot_releases(flat, str(tmp_path / "x.png"))
+    with pytest.raises(ConfigError, match="must hold a value as the kind 'centers' has it"):
+        read_series(lines_of(release(0, [1.0, 0.0], kind="centers")))
     with pytest.raises(ConfigError, match=r"--out: must end in \.svg or \.png"):
         plot_releases(read_series(lines_of(release(0, [1.0]))), "x.pdf")
     with pytest.raises(ConfigError, match="years"):
-        plot_releases(read_series(lines_of(release(10**9, [1.0]))), "x.png")
+        read_series(lines_of(release(10**9, [1.0])))
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
@@ -316,3 +316,48 @@ def test_what_the_command_refuses(args, code, message, tmp_path, monkeypatch):
     done = call(*args)
     assert (done.exit_code, message in done.output) == (code, True), done.output
     assert (tmp_path / "r.svg").read_bytes().startswith(b"{")
+
+
+def test_a_picture_of_a_ledger_leaves_retired_books_out(tmp_path):
+    """Releases of two budgets were one curve, and the retired ones could not be chosen by their name."""
+    url = f"sqlite:{tmp_path / 'l.db'}"
+    for rho in (1.0, 2.0):
+        count = {**BARE, "kind": "count", "rho": rho}
+        changes = {"stream": {"name": "bikes"}, "release": count, "budget": {"rho": 30.0}, "ledger": {"url": url}}
+        Engine(sample(**changes)).close()
+        if rho == 1.0:
+            retire(url, "bikes")
+    costs = {}
+    for name in (None, "bikes", "bikes (retired 1)"):
+        out = tmp_path / "x.svg"
+        with matplotlib.rc_context({"svg.fonttype": "none"}):
+            done = call(url, "--out", out, *(["--stream", name] if name else []))
+        assert done.exit_code == 0, done.output
+        costs[name] = [f"at most rho {rho} each" in out.read_text() for rho in (1, 2)]
+    assert costs == {None: [False, True], "bikes": [False, True], "bikes (retired 1)": [True, False]}
+    assert call(url, "--out", out, "--stream", "cars").exit_code != 0
+    retire(url, "bikes")
+    alone = call(url, "--out", out)
+    assert alone.exit_code == 2
+    assert "--stream" in alone.output
+    assert "'bikes (retired 2)'" in alone.output
+
+
+@pytest.mark.parametrize("kind", ["count", "mean", "histogram", "quantiles"])
+def test_pictures_tell_that_users_are_left_out(kind, tmp_path):
+    """Nothing showed from when on counts are too low; and users were called records."""
+    value = {"count": [5.0], "mean": [1.0], "histogram": [3.0, 4.0], "quantiles": [1.0]}[kind]
+    more = {"kind": kind, "sigma": [1.0] * len(value)}
+    more |= {"features": ["a"]} if kind == "mean" else {}
+    more |= {"parts": {"feature": "a", "edges": [0.0, 1.0, 2.0]}} if kind == "histogram" else {}
+    more |= {"parts": {"quantiles": [0.5]}, "features": ["a"]} if kind == "quantiles" else {}
+    states = ["full"] * 3 + ["exhausted"] * 3
+    with_some = drawn([release(k, value, participation=state, **more) for k, state in enumerate(states)], tmp_path)
+    with_all = drawn([release(k, value, participation="full", **more) for k in range(6)], tmp_path)
+    of_records = drawn([release(k, value, **more) for k in range(6)], tmp_path)
+    assert "users without budget left out" in with_some
+    assert "left out" not in with_all + of_records
+    assert ">users" in with_all
+    assert "records" not in with_all
+    assert "records" in of_records
+    assert "users" not in of_records

@@ -131,9 +131,36 @@ def test_iso_times_in_json_and_csv():
 
 
 def test_header_without_the_column():
-    with pytest.raises(SourceError, match="must name the column 'b'") as error:
+    with pytest.raises(ConfigError, match="must name the column 'b'") as error:
         CsvRows(SCHEMA, b"t,a,31415")
     assert "31415" not in str(error.value)  # it may be a record
+
+
+def test_a_header_without_columns_names_all_of_them_and_what_is_near():
+    schema = Schema("time", "iso8601", ("speed", "room"))
+    with pytest.raises(ConfigError, match="must name the columns 'time', 'speed'") as error:
+        CsvRows(schema, b"Time,sped,room")
+    assert "'Time' for 'time', 'sped' for 'speed'?" in str(error.value)
+    with pytest.raises(ConfigError, match="it has 1 cell; cells are separated by commas"):
+        CsvRows(schema, b"time;speed;room")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"2016-03-15,sped,rooms",
+        b"12,sped,rooms",
+        b"sped,-4,rooms",
+        b"sped,.5,rooms",
+        b",sped,rooms",
+        b"Tue Mar 15,sped,rooms",
+    ],
+)
+def test_a_record_in_the_place_of_a_header_is_not_quoted(record):
+    with pytest.raises(ConfigError, match="it has 3 cells") as error:
+        CsvRows(Schema("time", "iso8601", ("speed", "room")), record)
+    assert "did you mean" not in str(error.value)
+    assert "sped" not in str(error.value)
 
 
 @given(st.lists(st.lists(st.integers(-20, 60), max_size=30), max_size=12))
@@ -372,7 +399,6 @@ def test_values_and_widths_undo_the_scaling():
         (lambda: Feature("a", 0, 1, 1, math.nan), "origin"),
         (lambda: Feature("a", -1, 1, transform="log1p"), "above -1"),
         (lambda: Feature("a", 0, 1, transform="sqrt"), "transform"),
-        (lambda: Grid(Lattice(1.0), ()), "at least one"),
         (lambda: Grid(Lattice(1.0), (Feature("a", 0, 1), Feature("a", 0, 1))), "distinct"),
         (lambda: Grid(Lattice(1e-9), (Feature("a", 0, 1e9),)), "2\\*\\*40"),
     ],

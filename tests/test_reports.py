@@ -4,7 +4,6 @@ import json
 import math
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import time
@@ -332,7 +331,7 @@ def test_events_of_a_refunded_window_are_net(look):
 
 def test_without_dp_accounting(look, monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    with pytest.raises(ConfigError, match=r"pip install 'fcstream\[audit\]'"):
+    with pytest.raises(ConfigError, match=r"pip install .*\[audit\]'"):
         dp_events(look(windows=1))
 
 
@@ -384,7 +383,7 @@ def test_pictures_that_cannot_be_drawn(look, tmp_path, monkeypatch):
         plot(report, str(tmp_path / "x.pdf"))
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "matplotlib", None)
-        with pytest.raises(ConfigError, match=r"pip install 'fcstream\[plot\]'"):
+        with pytest.raises(ConfigError, match=r"pip install .*\[plot\]'"):
             plot(report, str(tmp_path / "x.svg"))
     pytest.importorskip("matplotlib")
     with pytest.raises(FcstreamError, match="cannot be written"):
@@ -479,22 +478,6 @@ def test_what_is_damaged_is_refused_by_its_own_name(tmp_path, temporary):
             Snapshot(text)
         assert str(caught.value).startswith(text)
     assert not list(temporary.iterdir())
-
-
-def test_an_older_schema_is_read_and_left_alone(tmp_path):
-    path = fill(tmp_path / "l.db")
-    db = sqlite3.connect(path)
-    with db:
-        db.execute("DROP TABLE users")
-        db.execute("DROP TABLE streams")
-        db.execute("DELETE FROM meta WHERE key IN ('users', 'salt')")
-        db.execute("UPDATE meta SET value = '1' WHERE key = 'schema'")
-    db.close()
-    before = states(tmp_path)
-    books = Snapshot(path)
-    assert books.verify() == 75
-    books.close()
-    assert states(tmp_path) == before
 
 
 def test_no_look_at_a_ledger_of_this_process_which_keeps_its_lock(tmp_path, monkeypatch):

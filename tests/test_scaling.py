@@ -4,6 +4,7 @@ by for another. Real processes, a real PostgreSQL; Kafka is librdkafka's mock cl
 import json
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from contextlib import closing, contextmanager
 import kafka_mock
 import pytest
 from helpers import service
+from silence import Proxy
 
 from fcstream import Release
 from fcstream.connectors.places import place
@@ -24,6 +26,7 @@ confluent_kafka = pytest.importorskip("confluent_kafka")
 SERVER = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test")
 KEYS = [f"site {i}" for i in range(8)]
 LENGTH_MS = 1000
+TAKEOVER_S = 25  # a lease of 10 s, a window, its lateness, and a loaded machine
 CONFIG = """
 [stream]
 name = "scaled"
@@ -39,6 +42,7 @@ length = "1s"
 lateness = "1s"
 clock = "broker"
 start = "{start}"
+backlog = "1d"
 [release]
 kind = "count"
 rho = 50.0
@@ -68,9 +72,13 @@ class Fleet:
         self.sent = Counter()
         self.processes = {}
 
-    def start(self, name):
+    def start(self, name, port=5432):
+        """`port` of the ledger's server: a proxy's."""
+        text = (self.folder / "c.toml").read_text()
+        ledger = f'url = "{SERVER}?schema'
+        (self.folder / f"{name}.toml").write_text(text.replace(ledger, ledger.replace(":5432", f":{port}")))
         with open(self.folder / f"{name}.log", "w") as log:
-            command = [sys.executable, "-m", "fcstream", "run", "c.toml"]
+            command = [sys.executable, "-m", "fcstream", "run", f"{name}.toml"]
             self.processes[name] = subprocess.Popen(command, cwd=self.folder, stderr=log)
 
     def log(self, name):
@@ -87,6 +95,10 @@ class Fleet:
         while not what():
             assert time.monotonic() < until, {name: self.log(name) for name in self.processes}
             time.sleep(0.05)
+
+    def sends_until(self, client, name, what, seconds=40):
+        """Records to a Redis stream all the while."""
+        self.wait(lambda: client.xadd(name, {"data": record(self)[1]}) and what(), seconds)
 
     def close(self):
         for process in self.processes.values():
@@ -136,8 +148,9 @@ def check(fleet, keys):
 @pytest.fixture(scope="module", autouse=True)
 def running(tmp_path_factory):
     """Both stories mostly wait: they run beside each other."""
+    stories = (three_processes, stand_by, stopped, cut_off)
     with ThreadPoolExecutor(2) as pool:
-        yield [pool.submit(story, tmp_path_factory.mktemp("fleet")) for story in (three_processes, stand_by)]
+        yield [pool.submit(story, tmp_path_factory.mktemp("fleet")) for story in stories]
 
 
 def test_three_processes_share_a_stream_and_one_is_killed_in_mid_window(running):
@@ -146,6 +159,14 @@ def test_three_processes_share_a_stream_and_one_is_killed_in_mid_window(running)
 
 def test_one_process_answers_and_another_stands_by(running):
     running[1].result()
+
+
+def test_a_stopped_process_is_replaced_within_seconds_and_stands_by_when_it_wakes_up(running):
+    running[2].result()
+
+
+def test_a_process_whose_ledger_is_out_of_reach_is_replaced_within_seconds(running):
+    running[3].result()
 
 
 def three_processes(tmp_path):
@@ -220,3 +241,56 @@ def stand_by(tmp_path):
         assert it.processes["b"].wait(20) == 0, it.log("b")
         check(it, [None])
         client.delete(name)
+
+
+@contextmanager
+def two_on_redis(tmp_path):
+    redis = pytest.importorskip("redis")
+    client = redis.Redis(port=int(os.environ.get("FCSTREAM_REDIS_PORT", "6379")))
+    service("Redis", client.ping)
+    name = f"test-{secrets.token_hex(6)}"
+    source = f'url = "redis://127.0.0.1:6379/0?stream={name}&patience=2"\nname = "{name}"'
+    with closing(client), fleet(tmp_path, source) as it:
+        yield it, client, name
+        client.delete(name)
+
+
+def is_answered(it, moment_ms):
+    found = it.releases()
+    return bool(found) and found[-1].window_open_ms > moment_ms
+
+
+def stopped(tmp_path):
+    with two_on_redis(tmp_path) as (it, client, name):
+        it.start("a")
+        it.sends_until(client, name, it.releases)
+        it.start("b")
+        it.wait(lambda: "standing by" in it.log("b"))
+        it.processes["a"].send_signal(signal.SIGSTOP)
+        stopped_ms = time.time_ns() // 10**6
+        it.sends_until(client, name, lambda: is_answered(it, stopped_ms), TAKEOVER_S)
+        it.processes["a"].send_signal(signal.SIGCONT)
+        it.sends_until(client, name, lambda: "standing by" in it.log("a"))
+        woken_ms = time.time_ns() // 10**6
+        it.sends_until(client, name, lambda: is_answered(it, woken_ms))
+        for process in it.processes.values():
+            process.terminate()
+        assert [process.wait(20) for process in it.processes.values()] == [0, 0], it.log("a") + it.log("b")
+        check(it, [None])
+
+
+def cut_off(tmp_path):
+    with two_on_redis(tmp_path) as (it, client, name), Proxy(5432) as proxy:
+        it.start("a", proxy.port)
+        it.sends_until(client, name, it.releases)
+        it.start("b")
+        it.wait(lambda: "standing by" in it.log("b"))
+        proxy.is_silent = True
+        silent_ms = time.time_ns() // 10**6
+        it.sends_until(client, name, lambda: is_answered(it, silent_ms), TAKEOVER_S)
+        proxy.is_silent = False
+        it.sends_until(client, name, lambda: "standing by" in it.log("a"))
+        for process in it.processes.values():
+            process.terminate()
+        assert [process.wait(20) for process in it.processes.values()] == [0, 0], it.log("a") + it.log("b")
+        check(it, [None])

@@ -24,6 +24,7 @@ from fcstream.config import Config, Job
 from fcstream.connectors import open_ranges, open_sink, open_source
 from fcstream.errors import ConfigError, SourceError
 from fcstream.friends import CrossCounts, FriendCounts
+from fcstream.intake import read_pushed
 from fcstream.keyed import open_engine
 from fcstream.ledgers import each_book
 from fcstream.runner import run
@@ -122,7 +123,7 @@ def test_what_tasks_count_is_what_an_engine_counts(name):
     releases = []
     for counted in (False, True):
         engine = Engine(config, noise=Noise(SeededEntropy(1)))
-        batch, _ = engine.read(times, points, None, np.arange(n), None)
+        batch, _ = read_pushed(engine.job, times, points, None, np.arange(n), None)
         if counted:
             found = []
             for start in range(0, n, 90):
@@ -145,7 +146,7 @@ def test_what_tasks_count_is_what_an_engine_counts(name):
 def test_a_message_of_many_records_counts_whole_and_once():
     job = Job.of(config_of())
     engine = Engine(config_of())
-    batch, _ = engine.read([0, 1, 2, 3], rows(4), None, np.array([5, 5, 5, 6]), None)
+    batch, _ = read_pushed(engine.job, [0, 1, 2, 3], rows(4), None, np.array([5, 5, 5, 6]), None)
     blocks, other = ([packed for *_, packed in blocks_of(job, batch, name)] for name in "pq")
     assert len(gather(blocks * 2, 2).points) == 4
     assert len(gather(blocks + other, 2).points) == 8
@@ -206,7 +207,7 @@ def test_without_pyspark_the_extra_is_named(monkeypatch):
     from fcstream.spark import sessions
 
     monkeypatch.setattr(sessions.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"fcstream\[spark\]"):
+    with pytest.raises(ConfigError, match=r"\[spark\]"):
         sessions.need_pyspark()
 
 
@@ -256,10 +257,10 @@ FILES = {
 @needs_spark
 @pytest.mark.parametrize("name", FILES)
 def test_files_give_the_bytes_of_the_local_runner(name, session, tmp_path, monkeypatch):
-    from fcstream.ledgers import sqlite
+    from fcstream.ledgers import sqlite_tables
     from fcstream.spark.files import run_files
 
-    monkeypatch.setattr(sqlite, "SystemEntropy", lambda: SeededEntropy(3))  # users are in the order of salted keys
+    monkeypatch.setattr(sqlite_tables, "SystemEntropy", lambda: SeededEntropy(3))  # users stand in salted order
 
     write_lines(tmp_path / "in.jsonl", keys=("a", "b"))
     found, letters, summaries = [], [], []
@@ -363,6 +364,25 @@ def test_failing_tasks_tell_nothing_of_records(session, tmp_path):
         frame.mapInArrow(Admission(Job.of(config_of()), {"": 0}, decode), BLOCKS).collect()
     assert "a task failed (ValueError)" in str(caught.value)
     assert "SENTINEL-1374" not in str(caught.value)
+
+
+@needs_spark
+def test_a_run_that_its_budget_stops_tells_what_it_did(session, tmp_path):
+    from fcstream.spark.files import run_files
+
+    write_lines(tmp_path / "in.jsonl")
+    config = config_of(
+        stream={"unit": "stream"},
+        release={"kind": "count", "rho": 1.0},
+        budget={"rho": 2.0, "exhausted": "stop"},
+        source={"url": f"jsonl:{tmp_path / 'in.jsonl'}"},
+        sink={"url": f"jsonl:{tmp_path / 'out.jsonl'}"},
+    )
+    summary = run_files(config)
+    assert summary.stopped is not None
+    assert (summary.released, summary.spent.rho) == (2, 2.0)
+    assert summary.records > 0
+    assert (tmp_path / "out.jsonl").read_bytes().count(b"\n") == 2
 
 
 @needs_spark
@@ -502,6 +522,103 @@ def test_a_live_stream_gives_the_bytes_of_the_local_runner(session, client, tmp_
     charged_once(config.ledger.url)
 
 
+def spent(ledger):
+    return sum(row.kind == "charge" for books in each_book(ledger) for row in books.rows())
+
+
+CHANGES = {
+    "specification": {"release": {"kind": "count", "rho": 25.0}},
+    "source": {"source": {"url": f"redis://127.0.0.1:{REDIS_PORT}/1?stream=other"}},
+    "stream": {"stream": {"name": "other"}},
+    "ledger": {"ledger": {"url": "sqlite:/nonexistent/other.db"}},
+    "partitions": {"spark": {"checkpoint": "/nonexistent", "partitions": 3}},
+}
+
+
+@needs_spark
+def test_a_checkpoint_serves_one_specification_stream_source_ledger_and_number_of_partitions(session, tmp_path):
+    """Issue: a checkpoint of another specification released 0.499 for 5.0; other `partitions` were ignored."""
+    from fcstream.spark.checkpoint import bind
+    from fcstream.spark.sessions import prepare
+
+    folder = str(tmp_path / "checkpoint")
+    base = {
+        "release": {"kind": "count", "rho": 50.0},
+        "budget": {"rho": 50.0, "delta": 0.0},
+        "ledger": {"url": f"sqlite:{tmp_path / 'ledger.db'}"},
+        "spark": {"checkpoint": folder, "partitions": 2},
+    }
+    try:
+        for changes in ({}, {}, {"budget": {"rho": 60.0, "delta": 0.0}}):
+            config = live(**{**base, **changes})
+            prepare(session, config.spark)
+            bind(session, config, folder)
+        for name, changes in CHANGES.items():
+            config = live(**{k: v for k, v in {**base, **changes}.items() if k != "source"})
+            if "source" in changes:
+                config = msgspec.structs.replace(config, source=type(config.source)(**changes["source"]))
+            prepare(session, config.spark)
+            setting = "partitions" if name == "partitions" else "checkpoint"
+            with pytest.raises(ConfigError, match=rf"spark\.{setting}: .*was made for another {name}"):
+                bind(session, config, folder)
+        bind(session, config, str(tmp_path / "new"))
+    finally:
+        session.conf.set("spark.sql.shuffle.partitions", "2")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "metadata").write_text('{"id":"1"}')
+    with pytest.raises(ConfigError, match="nothing that says of which stream"):
+        bind(session, config, str(tmp_path / "foreign"))
+
+
+@needs_spark
+@pytest.mark.timeout(150)
+def test_a_checkpoint_that_belongs_to_another_charges_nothing_and_one_ahead_of_its_ledger_neither(
+    session, client, tmp_path
+):
+    stream = Stream(client, windows=3, n=50)
+    one = {"release": {"kind": "count", "rho": 50.0}, "budget": {"rho": 500.0, "delta": 0.0}}
+    config = stream.config(tmp_path / "one", **one)
+    run_spark(session, config)
+    assert spent(config.ledger.url) == 3
+    for name in ("ledger.db", "ledger.db-wal", "ledger.db-witness", "out.jsonl"):
+        (tmp_path / "one" / name).unlink(missing_ok=True)
+    stream.windows = 60  # a later end; the next of them is over soon
+    longer = stream.config(tmp_path / "one", **one)
+    with pytest.raises(ConfigError, match="a later state of this stream than the ledger"):
+        run_spark(session, msgspec.structs.replace(longer, dead_letter=None))
+    assert spent(config.ledger.url) == 0
+    other = stream.config(tmp_path / "two", **{**one, "release": {"kind": "count", "rho": 25.0}})
+    other = msgspec.structs.replace(other, spark=config.spark)
+    with pytest.raises(ConfigError, match="was made for another"):
+        run_spark(session, other)
+    assert spent(other.ledger.url) == 0
+
+
+@needs_spark
+@pytest.mark.timeout(120)
+def test_a_worker_of_python_that_is_killed_at_the_start_is_waited_out(session, client, tmp_path, monkeypatch):
+    """Issue: the service ended, with a stack of Java's."""
+    from fcstream.spark import service as spark_service
+    from fcstream.spark.source import Brokers
+
+    marker, honest = str(tmp_path / "killed"), spark_service._source
+
+    class Dying(Brokers):
+        def schema(self):
+            if not os.path.exists(marker):
+                open(marker, "w").close()
+                os.kill(os.getpid(), 9)
+            return super().schema()
+
+    monkeypatch.setattr(spark_service, "_source", lambda session, config, _, url: honest(session, config, Dying, url))
+    stream = Stream(client, windows=2, n=50)
+    one = {"release": {"kind": "count", "rho": 50.0}, "budget": {"rho": 500.0, "delta": 0.0}}
+    done = run_spark(session, stream.config(tmp_path / "one", **one))
+    assert os.path.exists(marker)
+    assert done.counters.restarts == 1
+    all_is_there(stream, tmp_path / "one", ("",))
+
+
 @needs_spark
 def test_sources_of_spark_itself_close_windows_by_a_clock_beside_them(session, tmp_path, monkeypatch, client):
     from pyspark.sql import functions as f
@@ -600,7 +717,7 @@ def test_windows_are_handed_over_when_the_public_time_says_so_and_never_again():
 
     job = replace(Job.of(config_of()), schedule=Schedule(0, 10_000, 10_000, 1000, 40_000))
     engine = Engine(config_of())
-    batch, _ = engine.read([10, 20], rows(2), None, np.array([7, 8]), None)
+    batch, _ = read_pushed(engine.job, [10, 20], rows(2), None, np.array([7, 8]), None)
     engine.abort()
     block = Row(block=next(packed for *_, packed in blocks_of(job, batch)))
     tester = TwsTester(ByOneKey(job), timeMode="EventTime", eventTimeExtractor=lambda row: 2**60)
@@ -608,7 +725,7 @@ def test_windows_are_handed_over_when_the_public_time_says_so_and_never_again():
     assert tester.test(("", 0), [block, block]) == []
     assert tester.setWatermark(11_000) == []
     found = {row.window: bytes(row.body) for row in tester.setWatermark(11_001)}
-    assert found[CLOCK] == b"11001 1000"
+    assert found[CLOCK] == b"11001 1000 0"
     assert pickle.loads(found[0])[1].size == 2  # what came twice counts once
     late = tester.test(("", 0), [block])
     assert [row.window for row in late] == [NOTES]
@@ -617,13 +734,59 @@ def test_windows_are_handed_over_when_the_public_time_says_so_and_never_again():
     assert tester.peekListState("blocks", ("", 0)) == []
     # Windows without records are told of by the clock alone; a lateness that was changed is told by what stood first.
     tester.processor.job = replace(job, schedule=Schedule(0, 10_000, 10_000, 2000, 40_000))
-    assert [bytes(row.body) for row in tester.setWatermark(35_000)] == [b"35000 1000"]
+    assert [bytes(row.body) for row in tester.setWatermark(35_000)] == [b"35000 1000 1"]
     # The last window of a schedule, and then a later end.
-    assert [bytes(row.body) for row in tester.setWatermark(45_000)] == [b"45000 1000"]
+    assert [bytes(row.body) for row in tester.setWatermark(45_000)] == [b"45000 1000 3"]
     assert tester.setWatermark(95_000) == []
     tester.processor.job = replace(job, schedule=Schedule(0, 10_000, 10_000, 1000, 200_000))
     assert tester.test(("", CLOCK), [Row(block=b"")]) == []
-    assert [bytes(row.body) for row in tester.setWatermark(111_001)] == [b"111001 1000"]
+    assert [bytes(row.body) for row in tester.setWatermark(111_001)] == [b"111001 1000 4"]
+
+
+@needs_spark
+def test_the_state_of_a_flooded_window_is_emptied_and_the_window_is_refused():
+    from dataclasses import replace
+
+    from pyspark.sql import Row
+    from pyspark.sql.streaming.tws_tester import TwsTester
+
+    from fcstream.spark.processor import Windows
+
+    class ByOneKey(Windows):  # the tester wraps a key in a tuple
+        def handleInputRows(self, key, rows, timerValues):
+            return super().handleInputRows(key[0], rows, timerValues)
+
+        def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+            return super().handleExpiredTimer(key[0], timerValues, expiredTimerInfo)
+
+    config = config_of(window={"max_records": 50})
+    job = replace(Job.of(config), schedule=Schedule(0, 10_000, 10_000, 1000, 40_000))
+    most = job.gate.held
+    engine = Engine(config)
+
+    def block(window, first, size):
+        batch, _ = read_pushed(
+            engine.job, [window * 10_000] * size, rows(size), None, np.arange(first, first + size), None
+        )
+        return Row(block=next(packed for *_, packed in blocks_of(job, batch)))
+
+    tester = TwsTester(ByOneKey(job), timeMode="EventTime", eventTimeExtractor=lambda row: 2**60)
+    for first in range(0, most, 20):
+        size = min(20, most - first)
+        tester.test(("", 0), [block(0, first, size)] * 3)  # what comes again does not count
+        tester.test(("", 1), [block(1, first, size)])
+    assert len(tester.peekListState("blocks", ("", 0))) > 0
+    tester.test(("", 1), [block(1, most, 1)])  # one more than is held
+    assert tester.peekListState("blocks", ("", 1)) == []
+    tester.test(("", 1), [block(1, most + 1, 500)])
+    assert tester.peekListState("blocks", ("", 1)) == []
+    found = {row.window: pickle.loads(bytes(row.body)) for row in tester.setWatermark(30_000) if row.window >= 0}
+    engine.abort()
+    (kind, held), (_, flooded) = found[0], found[1]
+    assert (kind, held.size) == ("view", most)
+    assert held.view is not None
+    assert flooded.size > most
+    assert flooded.view is None
 
 
 DRIVER = """

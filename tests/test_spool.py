@@ -12,22 +12,27 @@ import subprocess
 import sys
 from collections import deque
 
+import numpy as np
 import pytest
 
 from fcstream.connectors import spool as module
+from fcstream.connectors import spooled
 from fcstream.connectors.base import Received
-from fcstream.connectors.spool import LEAST_BYTES, Spool, SpooledSource
+from fcstream.connectors.spool import LEAST_BYTES, Spool
+from fcstream.connectors.spooled import SpooledSource
 from fcstream.errors import ConfigError, SourceError
+from fcstream.payloads import decoder_for, read_messages
+from fcstream.records import Schema
 from fcstream.testing import ManualClock, SourceContract
 
 SECRET = b"s3cretBody"
 MIB = 1 << 20
 
 
-@pytest.fixture(autouse=True, params=[module._MUCH, 0], ids=["alone", "ahead"])
+@pytest.fixture(autouse=True, params=[spooled._MUCH, 0], ids=["alone", "ahead"])
 def much(request, monkeypatch):
     """Receiving and the disk one after the other, and at the same time."""
-    monkeypatch.setattr(module, "_MUCH", request.param)
+    monkeypatch.setattr(spooled, "_MUCH", request.param)
 
 
 class Queue:
@@ -231,7 +236,7 @@ def test_torn_while_a_segment_is_begun(tmp_path):
     *_, last = segments(tmp_path / "whole")
     assert len(segments(tmp_path / "whole")) == 3
     data = last.read_bytes()
-    size = data.index(b"fcs1", 4)  # of the first frame
+    size = data.index(module._MAGIC, 4)  # of the first frame
     for cut in range(size):
         folder = tmp_path / "torn"
         shutil.copytree(tmp_path / "whole", folder)
@@ -265,7 +270,7 @@ def test_every_flipped_byte_is_found(tmp_path, which):
     rng = random.Random(which)
     for place in range(len(data)):
         for flipped in {data[place] ^ 1 << rng.randrange(8), 0} - {data[place]}:
-            if (flipped, data[place : place + 5]) in ((0, b"\nfcs1"), (0, b"\n")):
+            if (flipped, data[place : place + 5]) in ((0, b"\n" + module._MAGIC), (0, b"\n")):
                 continue  # the end of a frame: everything in it is right
             paths[which].write_bytes(data[:place] + bytes([flipped]) + data[place + 1 :])
             with pytest.raises(SourceError, match=f"{paths[which].name} is damaged: restore it") as caught:
@@ -425,14 +430,16 @@ def test_what_came_by_a_lost_connection_is_not_kept_for_later(tmp_path):
     source.close()
 
 
-def test_a_message_larger_than_half_the_spool_is_an_error_without_its_content(tmp_path):
+@pytest.mark.parametrize("format", ["json", "msgpack", "floats", "arrow"])
+def test_a_message_larger_than_half_the_spool_is_rejected_alone_and_holds_nothing_up(tmp_path, format):
     queue = Queue([b"small", SECRET * 100_000, b"after"])
-    source = SpooledSource(queue, Spool(tmp_path / "spool", MIB))
-    with pytest.raises(SourceError, match="must hold twice its largest message") as caught:
-        drain(source)
-    assert SECRET.decode() not in str(caught.value)
-    assert SECRET * 100_000 in queue.sent
-    source.close()
+    with contextlib.closing(SpooledSource(queue, Spool(tmp_path / "spool", MIB))) as source:
+        found = drain(source)
+    assert [row[2] for row in found] == [b"small", b"\xc1", b"after"]
+    schema = Schema("ts_ms", "ms", ("a",))
+    batch, _, _ = read_messages(decoder_for(format, schema), np.array([7]), np.array([1]), [b"\xc1"])
+    assert len(batch.times_ms) == 0
+    assert [(each.reason, each.position) for each in batch.rejections] == [("broken_record", 7)]
 
 
 # ── the order of things: receive, disk, acknowledge ──
@@ -472,8 +479,8 @@ def test_a_queue_is_served_while_a_long_spool_is_read(tmp_path, monkeypatch):
     spool = Spool(tmp_path / "spool", MIB)
     for i in range(10):
         spool.append([b"%d" % i])
-    monkeypatch.setattr(module, "POLL_BYTES", 1)
-    monkeypatch.setattr(module, "_SERVE_S", 0.0)
+    monkeypatch.setattr(spooled, "POLL_BYTES", 1)
+    monkeypatch.setattr(spooled, "_SERVE_S", 0.0)
     queue = Queue([b"new"])
     with contextlib.closing(SpooledSource(queue, spool)) as source:
         source.poll(1, 0.0)
@@ -488,14 +495,14 @@ def test_the_end_pulls_what_the_queue_holds_but_not_for_ever(tmp_path, monkeypat
     assert source.behind({"spool": 10_000})
     assert not source.behind({})
     assert len(drain(source, 3000)) == 10_000
-    monkeypatch.setattr(module, "_ENDS_S", 0.2)
+    monkeypatch.setattr(spooled, "_ENDS_S", 0.2)
     monkeypatch.setattr(queue, "pending", lambda: queue.send([b"x"]) is None)  # a publisher that never stops
     source.ends()
     source.close()
 
 
 def test_polls_stay_small(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "POLL_BYTES", 1000)
+    monkeypatch.setattr(spooled, "POLL_BYTES", 1000)
     queue = Queue(b"x" * 400 for _ in range(20))
     spool = Spool(tmp_path / "spool", MIB)
     for _ in range(20):
@@ -655,7 +662,8 @@ def test_nothing_is_written_after_what_could_not_be_taken_back(tmp_path, monkeyp
 CHILD = """
 import os, signal, sys
 from test_spool import Queue, drain
-from fcstream.connectors.spool import Spool, SpooledSource
+from fcstream.connectors.spool import Spool
+from fcstream.connectors.spooled import SpooledSource
 queue = Queue(b"%03d" % i for i in range(40))
 source = SpooledSource(queue, Spool(sys.argv[1], 1 << 20))
 acknowledge, count = queue.acknowledge, 0

@@ -184,15 +184,15 @@ def test_unit_event_sliding(release):
 
 
 def user_stream(per_user, windows, paid, release):
-    """Six users in every window, and one more who is removed altogether; budgets last for some windows."""
+    """Nine users in every window, and one more who is removed altogether; budgets last for some windows."""
     shape = {
         "stream": {**USERS, "per_user": per_user},
         "window": until(windows),
         "release": {**release, "rho": 0.25},
         "budget": {"rho": 0.25 * paid},
     }
-    # Others come and go, so that every window has six who can pay.
-    base = at_center(windows, 6, ids=[f"{i} of {k // paid}" for k in range(windows) for i in range(6)])
+    # Others come and go, so that every window has nine who can pay.
+    base = at_center(windows, 9, ids=[f"{i} of {k // paid}" for k in range(windows) for i in range(9)])
     points = [EDGE, [-40.0, 0.0]] if per_user == "first" else [[24.0, 40.0], [22.0, 60.0]]
     times = np.arange(windows).repeat(2) * 10_000 + np.tile([0, 5], windows)
     extra = [(times, points * windows, {"ids": ["x"] * len(times)})]
@@ -201,7 +201,7 @@ def user_stream(per_user, windows, paid, release):
 
 def evidence_of_users(windows, paid):
     """As it should be, x takes part in the first windows only; a fault lets them into all."""
-    first, every = evidence_of(range(paid), 6), evidence_of(range(windows), 6)
+    first, every = evidence_of(range(paid), 9), evidence_of(range(windows), 9)
     return lambda answers: [*first(answers), *every(answers)]
 
 
@@ -239,7 +239,7 @@ def test_unit_stream_with_savings_at_the_gate_of_a_core():
         "release": {"rho": 0.5, "size_hint": 120},
         "budget": {"rho": 1.5, "savings": "even"},
     }
-    least = Job.of(Config.from_mapping(sample(**shape))).mechanism.least
+    least = Job.of(Config.from_mapping(sample(**shape))).mechanism.inner.least
     points = rows(max(1, least), 1, CENTER)
     base = [(np.full(len(points), 10_000 * k), points, {}) for k in range(3)]
 
@@ -262,7 +262,7 @@ class Tracked:
     def __init__(self, shape, points):
         self.shape = shape
         job = Job.of(Config.from_mapping(sample(**shape)))
-        self.grid, self.mechanism = job.grid, job.mechanism
+        self.grid, self.mechanism = job.grid, job.mechanism.inner
         self.points = [self.grid.points(window) for window in points]
         self.base = [(np.full(len(window), 10_000 * k), window, {}) for k, window in enumerate(points)]
         self.trial = play(self.base[:3], 50, 3, **shape)
@@ -520,14 +520,14 @@ def panes_in_the_red(engine, answers):
 @pytest.mark.parametrize("fault", [False, True])
 @pytest.mark.parametrize("release", [{**COUNT, "rho": 0.5}, {"rho": 0.5}], ids=["count", "recentered"])
 def test_fault_a_pane_that_is_not_charged(release, fault, monkeypatch):
-    real = Engine._request
+    real = engine_module.request
 
-    def forgetful(self, window, offer, people):
-        request = real(self, window, offer, people)
+    def forgetful(job, window, loss, users):
+        request = real(job, window, loss, users)
         return dataclasses.replace(request, blocks=request.blocks[:-1] if window.index == 2 else request.blocks)
 
     if fault:
-        monkeypatch.setattr(Engine, "_request", forgetful)
+        monkeypatch.setattr(engine_module, "request", forgetful)
     engine = Engine(sample(window={"slide": "4s"}, release=release), noise=Noise(SeededEntropy(1)))
     engine.push(np.arange(900) * 20, rows(900))  # later windows are empty: part of their charges goes back
     answers = engine.close()
@@ -607,7 +607,7 @@ def test_fault_exhausted_users_are_kept(fault, monkeypatch):
     assert holds(audit(base, extra, evidence_of_users(10, 1), 300, **shape), 0.25) == (not fault)
     shape = {**shape, "release": {**COUNT, "rho": 500.0}, "budget": {"rho": 500.0}}
     [answers] = play([*base, *extra], 1, 0, **shape)
-    assert [r.count for r in answers] == ([7] * 10 if fault else [7] + [6] * 9)
+    assert [r.count for r in answers] == ([10] * 10 if fault else [10] + [9] * 9)
 
 
 # -- planted fault 7: fresh noise after a crash ------------------------------------------------------------------------

@@ -316,7 +316,7 @@ def test_plans_tell_the_error_and_refuse_what_cannot_work():
     assert found.smallest_size < 1000
     assert found.stopped.rho == pytest.approx(0.18)
     assert any("kind = 'marginals'" in line for line in found.lines())
-    with pytest.raises(UnusablePlan, match=r"a window of 100 records .* it needs \d+ records per window"):
+    with pytest.raises(UnusablePlan, match=r"a window of 100 records .*: use longer windows, of \d+ records"):
         plan(config_of({**SYNTHETIC, "rho": 0.01, "size_hint": 100}))
     found = plan(config_of({**SYNTHETIC, "variant": "pure", "size_hint": 5000}))
     assert any("pure epsilon" in line for line in found.lines())

@@ -19,7 +19,8 @@ from helpers import service
 from test_connectors_mqtt import Proxy, free_port
 
 from fcstream.connectors import open_live, open_sink
-from fcstream.connectors.spool import Spool, SpooledSource
+from fcstream.connectors.spool import Spool
+from fcstream.connectors.spooled import SpooledSource
 from fcstream.errors import ConfigError, FcstreamError, SourceError
 from fcstream.testing import SourceContract, sample_release
 

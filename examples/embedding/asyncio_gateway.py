@@ -21,7 +21,7 @@ CONFIG = {
     "stream": {"name": "gateway"},
     "lattice": {"step": 0.001},
     "features": [{"name": "temp_c", "min": -40.0, "max": 85.0, "origin": 20.0}],
-    "window": {"length": "1s", "lateness": "200ms", "clock": "broker"},
+    "window": {"length": "1s", "lateness": "200ms", "clock": "broker", "start": "now"},
     "release": {"kind": "count", "rho": 1.0},
     "budget": {"rho": 1.0, "delta": 0.0},
     "ledger": {"url": "memory:"},  # "sqlite:gateway.db" for anything real
@@ -75,9 +75,8 @@ async def send(port: int, seconds: float) -> None:
 
 
 async def main(seconds: float) -> None:
-    start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     lines: asyncio.Queue = asyncio.Queue(MOST_WAITING)
-    with ThreadPoolExecutor(1) as worker, Engine(CONFIG | {"window": CONFIG["window"] | {"start": start}}) as engine:
+    with ThreadPoolExecutor(1) as worker, Engine(CONFIG) as engine:
         server = await asyncio.start_server(lambda *streams: read(lines, *streams), "127.0.0.1", 0)
         feeding = asyncio.create_task(feed(engine, worker, lines))
         async with server:

@@ -20,7 +20,7 @@ CONFIG = {
     "stream": {"name": "mqtt"},
     "lattice": {"step": 0.001},
     "features": [{"name": "temp_c", "min": -40.0, "max": 85.0, "origin": 20.0}],
-    "window": {"length": "1s", "lateness": "500ms", "clock": "broker"},
+    "window": {"length": "1s", "lateness": "500ms", "clock": "broker", "start": "now"},
     "release": {"kind": "count", "rho": 1.0},
     "budget": {"rho": 1.0, "delta": 0.0},
     "ledger": {"url": "memory:"},  # "sqlite:mqtt.db" for anything real
@@ -28,9 +28,8 @@ CONFIG = {
 
 
 def main(seconds: float, host: str, topic: str = f"fcstream/example/{random.getrandbits(40):x}") -> None:
-    start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     ready = threading.Event()
-    with Engine(CONFIG | {"window": CONFIG["window"] | {"start": start}}) as engine:
+    with Engine(CONFIG) as engine:
 
         def on_message(client: mqtt.Client, _: object, message: mqtt.MQTTMessage) -> None:
             now = int(time.time() * 1000)

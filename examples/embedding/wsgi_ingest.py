@@ -24,7 +24,7 @@ CONFIG = {
     "stream": {"name": "ingest"},
     "lattice": {"step": 0.001},
     "features": [{"name": "temp_c", "min": -40.0, "max": 85.0, "origin": 20.0}],
-    "window": {"length": "1s", "lateness": "200ms", "clock": "broker"},
+    "window": {"length": "1s", "lateness": "200ms", "clock": "broker", "start": "now"},
     "release": {"kind": "count", "rho": 1.0},
     "budget": {"rho": 1.0, "delta": 0.0},
     "ledger": {"url": "memory:"},  # "sqlite:ingest.db" for anything real
@@ -36,8 +36,6 @@ class Ingest:
     """The application, and the timer that closes its windows."""
 
     def __init__(self, config: dict) -> None:
-        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        config = config | {"window": config["window"] | {"start": start}}
         self.engine = Engine(Config.from_mapping(config))
         self.releases: list[bytes] = []
         self._stop = threading.Event()

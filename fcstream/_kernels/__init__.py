@@ -2,7 +2,8 @@
 files.
 
 Compiled code is kept where Numba keeps it: beside these files, in the user's cache folder, or in NUMBA_CACHE_DIR. Where
-none of them can be written, it goes to a private folder that ends with the process, and a warning says so.
+none of them can be written, it goes to a private folder that ends with the process, and a warning says so. A folder
+that others can write to is refused: their code would run here.
 """
 
 import atexit
@@ -11,6 +12,24 @@ import tempfile
 import warnings
 
 from numba import config, njit
+from numba.core import event
+
+from ..compiled import check_cache, compilation_begins
+
+check_cache(config.CACHE_DIR)
+
+
+class _Compilation(event.Listener):
+    """Hears of functions that the cache does not hold."""
+
+    def on_start(self, event: event.Event) -> None:
+        compilation_begins()
+
+    def on_end(self, event: event.Event) -> None:
+        pass
+
+
+event.register("numba:compile", _Compilation())
 
 
 def _identity(x):  # type: ignore[no-untyped-def]

@@ -1,7 +1,8 @@
 """Sums, norms and histograms over tiles of lattice points (see `pairs` for the layout).
 
 Coordinates are integers below 2**40 in size, so sums over one tile of 32 lanes are exact in float64 in any order; that
-is why reassociation is allowed. Tile sums go on in int64.
+is why reassociation is allowed. Tile sums go on in int64: callers add up no more of them than `totals.rows_within`
+allows.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
+from ..placeholders import is_url
+from .urls import mask, parse, scheme_of
 
 if TYPE_CHECKING:
     from ..records import Schema
@@ -79,13 +81,11 @@ def open_live(url: str, name: str) -> LiveSource | AckSource:
     ConfigError, SourceError
         Unknown scheme, missing client library (the message names the extra), broker that cannot be reached.
     """
-    from .urls import parse
-
     scheme = url.partition(":")[0]
     found = _find(scheme, _SOURCES, "sources") or _find(scheme, _QUEUES, "queues")
     if not found:
         known = ", ".join(sorted([*_SOURCES, *_QUEUES]))
-        raise ConfigError(f"must begin with one of {known}, got {scheme!r}", "source.url")
+        raise ConfigError(f"must begin with one of {known}, got {scheme_of(url)!r}", "source.url")
     return found(parse(url, "source.url"), name)  # type: ignore[no-any-return]
 
 
@@ -97,21 +97,21 @@ def open_ranges(url: str, name: str) -> ReplayableSource:
     ConfigError, SourceError
         As `open_live`; also for a queue, and for a source that cannot seek.
     """
-    from .urls import parse
-
     scheme = url.partition(":")[0]
     if is_queue(url):
         raise ConfigError(
-            f"must be a broker that replays (Kafka, Redis Streams, JetStream, RabbitMQ streams), got {scheme!r}, which "
-            "forgets what was acknowledged: bridge it into one of those, or run it with the local runner, whose spool "
-            "keeps its records",
+            "must be a broker that replays (Kafka, Redis Streams, JetStream, RabbitMQ streams), got "
+            f"{scheme_of(url)!r}, which forgets what was acknowledged: bridge it into one of those, or run it with the "
+            "local runner, whose spool keeps its records",
             "source.url",
         )
     found = _find(scheme, _REPLAYS, "ranges") or _find(scheme, _SOURCES, "sources")
     if not found:
-        raise ConfigError(f"must begin with one of {', '.join(sorted(_SOURCES))}, got {scheme!r}", "source.url")
+        raise ConfigError(f"must begin with one of {', '.join(sorted(_SOURCES))}, got {scheme_of(url)!r}", "source.url")
     if not hasattr(found, "seek"):
-        raise ConfigError(f"must be a source that can be read from any offset on, {scheme!r} is not", "source.url")
+        raise ConfigError(
+            f"must be a source that can be read from any offset on, {scheme_of(url)!r} is not", "source.url"
+        )
     return found(parse(url, "source.url"), name)  # type: ignore[no-any-return]
 
 
@@ -134,12 +134,27 @@ def open_source(url: str, schema: Schema) -> Source:
     """
     from . import files
 
+    scheme, place = check_file(url)
+    return files.LineSource.jsonl(place, schema) if scheme == "jsonl" else files.LineSource.csv(place, schema)
+
+
+def check_file(url: str) -> tuple[str, str]:
+    """The format and the place of a source that ends.
+
+    Raises
+    ------
+    ConfigError
+        Another scheme, or a place that is a URL.
+    """
     scheme, _, place = url.partition(":")
-    if scheme == "jsonl" and place:
-        return files.LineSource.jsonl(place, schema)
-    if scheme == "csv" and place:
-        return files.LineSource.csv(place, schema)
-    raise ConfigError(f"must be 'jsonl:PATH' or 'csv:PATH' (or '-' for standard input), got {url!r}", "source.url")
+    if scheme not in ("jsonl", "csv") or not place or is_url(place):
+        known = ", ".join(sorted([*_SOURCES, *_QUEUES]))
+        raise ConfigError(
+            "must be 'jsonl:PATH' or 'csv:PATH' (or '-' for standard input), or of a live stream begin with one of "
+            f"{known}, got {mask(url)!r}",
+            "source.url",
+        )
+    return scheme, place
 
 
 def open_sink(url: str) -> Sink:
@@ -152,27 +167,45 @@ def open_sink(url: str) -> Sink:
     """
     from . import files
 
+    found = check_sink(url)
     scheme, _, place = url.partition(":")
-    if scheme == "jsonl" and place:
+    if found:
+        return found(parse(url, "sink.url"))  # type: ignore[no-any-return]
+    if scheme == "jsonl":
         return files.StandardOutput() if place == "-" else files.JsonlSink(place)
-    if scheme in ("csv-tables", "jsonl-tables", "parquet-tables") and place:
-        from .tables import TableFolder
+    from .tables import TableFolder
 
-        return TableFolder(place, scheme.partition("-")[0])
+    return TableFolder(place, scheme.partition("-")[0])
+
+
+def check_sink(url: str) -> Any:
+    """A sink's connector by its scheme, None for files and folders; nothing is opened.
+
+    Raises
+    ------
+    ConfigError
+        There is none, or the path of a file is a URL.
+    """
+    scheme, _, place = url.partition(":")
+    if scheme in ("jsonl", "csv-tables", "jsonl-tables", "parquet-tables"):
+        if place and not is_url(place):
+            return None
+        raise ConfigError(f"must be '{scheme}:PATH', got {mask(url)!r}", "sink.url")
     found = _find(scheme, _SINKS, "sinks")
     if found:
-        from .urls import parse
-
-        return found(parse(url, "sink.url"))  # type: ignore[no-any-return]
+        return found
     known = ", ".join(sorted(_SINKS))
     raise ConfigError(
-        f"must be 'jsonl:PATH' (or 'jsonl:-' for standard output), or begin with one of {known}, got {scheme!r}",
+        f"must be 'jsonl:PATH' (or 'jsonl:-' for standard output), or begin with one of {known}, "
+        f"got {scheme_of(url)!r}",
         "sink.url",
     )
 
 
-def open_dead_letter(url: str) -> DeadLetters | QueuedDeadLetters:
-    """Where rejections go, by URL: ``jsonl:PATH``, or a broker's as for sinks; one of its own.
+def open_dead_letter(url: str, max_bytes: int | None = None) -> DeadLetters | QueuedDeadLetters:
+    """Where rejections go, by URL: ``jsonl:PATH`` (with ``PATH.1`` at most `max_bytes`), or a broker's as for sinks.
+
+    It must be one of its own.
 
     Raises
     ------
@@ -180,14 +213,30 @@ def open_dead_letter(url: str) -> DeadLetters | QueuedDeadLetters:
     """
     from . import files
 
+    found = check_dead_letter(url)
+    if found is None:
+        place = url.partition(":")[2]
+        return files.DeadLetters(place, files.LETTER_BYTES if max_bytes is None else max_bytes)
+    from .letters import QueuedDeadLetters
+
+    return QueuedDeadLetters(lambda: found(parse(url, "dead_letter.url")))
+
+
+def check_dead_letter(url: str) -> Any:
+    """A connector of dead letters by its scheme, None for a file; nothing is opened.
+
+    Raises
+    ------
+    ConfigError
+        There is none, or the path of the file is a URL.
+    """
     scheme, _, place = url.partition(":")
+    if scheme == "jsonl" and is_url(place):
+        raise ConfigError(f"must be 'jsonl:PATH', got {mask(url)!r}", "dead_letter.url")
     if scheme == "jsonl" and place and place != "-":
-        return files.DeadLetters(place)
+        return None
     found = _find(scheme, _SINKS, "sinks")
     if hasattr(found, "send"):
-        from .letters import QueuedDeadLetters
-        from .urls import parse
-
-        return QueuedDeadLetters(lambda: found(parse(url, "dead_letter.url")))
+        return found
     known = ", ".join(sorted(set(_SINKS) - {"postgresql", "http", "https"}))
-    raise ConfigError(f"must be 'jsonl:PATH', or begin with one of {known}, got {scheme!r}", "dead_letter.url")
+    raise ConfigError(f"must be 'jsonl:PATH', or begin with one of {known}, got {scheme_of(url)!r}", "dead_letter.url")

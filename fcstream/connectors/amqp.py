@@ -27,6 +27,7 @@ _HEARTBEAT_S = 60
 _SOCKET_S = 10.0
 _ANSWER_S = 10.0
 _WAIT_S = 1.0  # a consumer that is cancelled does not end a wait
+_MOST_BYTES = 1 << 24  # of messages that wait here: beyond, no more is read than keeps the connection
 _LONGEST_ID = 255  # bytes that AMQP has for it
 _PRECONDITION_FAILED = 406
 _SILENCE = "no answer"
@@ -43,6 +44,8 @@ class AmqpQueue:
         ``amqp://[user:password@]host[:port][,host...]/[vhost]?queue=NAME``, ``amqps`` for TLS. Options: ``prefetch``
         (messages that the broker sends ahead, all of which memory must hold; 1000), ``delivery_id=message_id`` if those
         who publish give every message a ``message_id`` of its own, which tells a message that is delivered again;
+        ``arrival=timestamp`` if messages have that property (of publishers, or of RabbitMQ's
+        ``message_interceptors.incoming.set_header_timestamp``), by which a message that waited is not late;
         ``patience`` (seconds), and with TLS ``ca``, ``cert``, ``key`` (files in PEM).
     name : str
         Of the connection, as the broker lists it.
@@ -81,8 +84,14 @@ class AmqpQueue:
         self._is_stream = ConfigError(
             f"must not name a stream, {address.masked} does: use rabbitmq-stream://", address.place
         )
+        arrival = address.take("arrival", "receipt")
+        if arrival not in ("receipt", "timestamp"):
+            raise ConfigError(f"must have `arrival` = receipt or timestamp, got {arrival!r}", address.place)
+        self.gives_arrivals = arrival == "timestamp"
+        self.connections = 0
         self._is_cancelled = False
         self._ready: deque[Received] = deque()
+        self._bytes = 0  # of these messages
         self._given: deque[int] = deque()  # tags that wait to be acknowledged, ascending
         self._link = _Link(address, name, patience_s, SourceError, self._consume)
         self._link.open()
@@ -91,6 +100,7 @@ class AmqpQueue:
         until = time.monotonic() + timeout_s
         self._link.do(lambda channel: self._gather(channel, max_messages, until), timeout_s)
         found = [self._ready.popleft() for _ in range(min(max_messages, len(self._ready)))]
+        self._bytes -= sum(len(received.body) for received in found)
         self._given.extend(received.token[1] for received in found)
         return found
 
@@ -107,6 +117,9 @@ class AmqpQueue:
 
     def pending(self) -> bool:
         return self._link.do(self._count) > 0
+
+    def waiting(self) -> int:
+        return self._link.do(partial(self._count, is_asked=True))
 
     def delivery_id(self, received: Received) -> bytes | None:
         """What a message keeps when it is delivered again; None if it has nothing."""
@@ -127,12 +140,16 @@ class AmqpQueue:
 
     def _consume(self, channel: Any) -> None:
         """After every connection: what was not acknowledged comes again."""
+        self.connections += 1
         self._ready.clear()
+        self._bytes = 0
         self._given.clear()
         self._is_cancelled = False
 
         def take(_channel: object, method: Any, properties: Any, body: bytes) -> None:
-            self._ready.append(Received(body, (channel, method.delivery_tag, properties.message_id)))
+            token = channel, method.delivery_tag, properties.message_id
+            self._ready.append(Received(body, token, _arrival(properties) if self.gives_arrivals else None))
+            self._bytes += len(body)
 
         def cancel(_frame: object) -> None:
             self._is_cancelled = True
@@ -163,17 +180,17 @@ class AmqpQueue:
     def _gather(self, channel: Any, most: int, until: float) -> None:
         """Wait for the first message; then take what is there."""
         before = -1
-        while before < len(self._ready) < most:
+        while before < len(self._ready) < most and self._bytes <= _MOST_BYTES:
             before = len(self._ready)
             channel.connection.process_data_events(0 if before else max(0.0, min(until - time.monotonic(), _WAIT_S)))
             self._check(channel)
             if not self._ready and time.monotonic() < until:
                 before = -1
 
-    def _count(self, channel: Any) -> int:
+    def _count(self, channel: Any, is_asked: bool = False) -> int:
         """Messages that the broker could still give. Asked twice: the second answer follows what it was sending."""
         waiting = 0
-        for _ in range(0 if self._ready else 2):
+        for _ in range(2 if is_asked or not self._ready else 0):
             waiting = int(channel.queue_declare(self._queue, passive=True).method.message_count)
         channel.connection.process_data_events(0)
         self._check(channel)
@@ -256,6 +273,15 @@ class AmqpSink:
 
 def _id_of(release: Release) -> str:
     return shortened(f"{release.stream}:{release.window_open_ms}:{release.window_close_ms}", _LONGEST_ID)
+
+
+def _arrival(properties: Any) -> int | None:
+    """When a message says that it came: to the millisecond in the header that RabbitMQ's own stamping writes, else to
+    the second."""
+    for value, unit in (((properties.headers or {}).get("timestamp_in_ms"), 1), (properties.timestamp, 1000)):
+        if isinstance(value, int) and value > 0:
+            return value * unit
+    return None
 
 
 def _acknowledge(channel: Any, tag: int, multiple: bool) -> None:

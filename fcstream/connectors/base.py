@@ -27,16 +27,25 @@ class Chunk:
         Of the source; offsets are compared within it only.
     offsets : int64 (n,)
         The identity of each message in its partition: a message that is delivered again has the same one. Ascending.
+        Of Python's integers where a broker's ids do not fit.
     stamps_ms : int64 (n,)
         When each message arrived, Unix milliseconds, by the broker's clock (of a spool: its durable receipt time). The
         same for every delivery.
     bodies : list of bytes
+    receipts_ms : int64 (n,), optional
+        Where a message arrived at some time between its stamp and this: it may have waited while nobody read.
     """
 
     partition: str
     offsets: NDArray[np.int64]
     stamps_ms: NDArray[np.int64]
     bodies: list[bytes]
+    receipts_ms: NDArray[np.int64] | None = None
+
+    @property
+    def latest_ms(self) -> NDArray[np.int64]:
+        """No message arrived later."""
+        return self.stamps_ms if self.receipts_ms is None else self.receipts_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +129,85 @@ class ReplayableSource(Protocol):
         """See `LiveSource`."""
 
 
+class BrokerTime(NamedTuple):
+    """What a broker says of time.
+
+    Attributes
+    ----------
+    now_ms : int
+        Its clock, by which it stamps messages.
+    newest_ms : int
+        The highest stamp that it has given, 0 if it does not tell. Ahead of `now_ms` only if somebody else chose it.
+    """
+
+    now_ms: int
+    newest_ms: int = 0
+
+
+@runtime_checkable
+class ClockedSource(Protocol):
+    """What a `LiveSource` can do besides whose broker says what time it is."""
+
+    def clock(self) -> BrokerTime | None:
+        """Ask it, now; None if it does not tell after all (an old server, a login that may not ask)."""
+
+
+@runtime_checkable
+class StampedSource(Protocol):
+    """What a `LiveSource` can tell besides whose broker stamps messages by a clock that cannot be asked."""
+
+    @property
+    def stamps_are_brokers(self) -> bool:
+        """Whether no publisher chose the stamps of what was polled."""
+
+
+class Gap(NamedTuple):
+    """Messages that a broker dropped before they were read.
+
+    Attributes
+    ----------
+    what : str
+        What happened, for a human.
+    since_ms : int or None
+        No message that was stamped before is among them; None: that is not known.
+    """
+
+    what: str
+    since_ms: int | None = None
+
+
+@runtime_checkable
+class GappySource(Protocol):
+    """What a `LiveSource` can do besides that notices when messages were dropped unread, or a stream was made anew.
+
+    It goes on with what there is: what was polled before stays with whoever polled it. The partition of a stream that
+    was made anew has another name, because its offsets begin anew.
+    """
+
+    def gaps(self) -> list[Gap]:
+        """Those that were noticed since the last call."""
+
+
 @runtime_checkable
 class KeepingSource(Protocol):
     """What a `LiveSource` with a store of its own (a spool) can do besides, while the ledger or the sink is away: take
-    what its broker might not hold for long."""
+    what its broker might not hold for long.
+
+    Attributes
+    ----------
+    duplicates : int
+        Messages that were dropped, as they had come before.
+    """
+
+    duplicates: int
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the store takes of the disk."""
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether windows are to wait, after a pause, for what the broker held meanwhile."""
 
     def keep(self, timeout_s: float) -> None:
         """Receive for about `timeout_s`, and hand out nothing; `poll` does that later."""
@@ -138,10 +222,12 @@ def shortened(name: str, most: int) -> str:
 
 
 class Received(NamedTuple):
-    """A message of an ack-only source, and what it is acknowledged by."""
+    """A message of an ack-only source, what it is acknowledged by, and when it arrived, if it says so (Unix
+    milliseconds)."""
 
     body: bytes
     token: Any
+    arrival_ms: int | None = None
 
 
 class Messenger(Protocol):

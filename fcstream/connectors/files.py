@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import gzip
+import logging
 import os
+import stat
 import sys
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from io import BufferedIOBase
@@ -18,12 +21,16 @@ from typing import cast
 import msgspec
 
 from ..decoders import CsvRows, JsonLines, LineDecoder
-from ..errors import SinkError, SourceError
+from ..errors import ConfigError, SinkError, SourceError
 from ..records import Batch, Rejection, Schema
 from ..releases.base import Release
 
+LOG = logging.getLogger("fcstream.connectors.files")
 BLOCK_BYTES = 1 << 20
 LONGEST_LINE = 1 << 20
+LETTER_BYTES, LEAST_LETTER_BYTES = 1 << 26, 1 << 20
+"""Of dead letters in files: by default, and at least."""
+_LETTERS_TOGETHER, _TELL_S = 1024, 60.0
 _NO_RECORD = b"\0"  # stands for a line that is too long to look at
 
 
@@ -66,8 +73,8 @@ class LineSource:
             header = source._header()
             try:
                 return CsvRows(schema, header)
-            except SourceError as error:
-                raise SourceError(f"{path}: {error}") from None
+            except ConfigError as error:
+                raise ConfigError(f"{path}: {error}") from None
 
         return cls(path, make)
 
@@ -80,6 +87,15 @@ class LineSource:
         first = self._next
         self._next += len(lines)
         return self._decoder.decode(lines, first)
+
+    def part_read(self) -> float | None:
+        """How much of the file has been read, between 0 and 1; of a packed one how much of its packed bytes. None for
+        pipes."""
+        if self._file.closed:
+            return None
+        packed = cast(BufferedIOBase, self._file.fileobj) if isinstance(self._file, gzip.GzipFile) else self._file
+        state = os.fstat(packed.fileno())
+        return min(1.0, packed.tell() / max(1, state.st_size)) if stat.S_ISREG(state.st_mode) else None
 
     def close(self) -> None:
         if self.path != "-":
@@ -188,6 +204,11 @@ class _LineFile:
             ) from None
         self._end += len(data)
 
+    @property
+    def size(self) -> int:
+        """Bytes of whole lines."""
+        return self._end
+
     def lines(self) -> set[bytes]:
         """What the file holds."""
         with open(self.path, "rb") as file:
@@ -290,14 +311,57 @@ class StandardOutput:
 
 
 class DeadLetters:
-    """Rejections as JSON lines ``{"reason", "position", "field"}``, mode 0600: where and why, never what."""
+    """Rejections as JSON lines ``{"reason", "position", "field"}``, mode 0600: where and why, never what.
 
-    def __init__(self, path: str) -> None:
-        self._file = _LineFile(path, 0o600, b'{"reason":')
+    Parameters
+    ----------
+    path : str
+    max_bytes : int
+        Of both files together: from a half on what was written becomes ``PATH.1``, in place of an earlier one.
+
+    Attributes
+    ----------
+    lost : int
+        Rejections that could not be written, on a full disk for instance: the stream that they are about goes on.
+        Exact, so not private: for the operator only.
+
+    Raises
+    ------
+    ConfigError
+    SinkError
+        The file cannot be opened, at first.
+    """
+
+    def __init__(self, path: str, max_bytes: int = LETTER_BYTES) -> None:
+        if max_bytes < LEAST_LETTER_BYTES:
+            raise ConfigError(f"must be at least {LEAST_LETTER_BYTES}, got {max_bytes}", "dead_letter.max_bytes")
+        self.lost = 0
+        self._path, self._max_bytes = path, max_bytes
+        self._told = -_TELL_S
+        self._file: _LineFile | None = _LineFile(path, 0o600, b'{"reason":')
 
     def write(self, rejections: Sequence[Rejection]) -> None:
-        if rejections:
-            self._file.append([msgspec.json.encode(rejection) for rejection in rejections], durable=False)
+        for start in range(0, len(rejections), _LETTERS_TOGETHER):
+            some = rejections[start : start + _LETTERS_TOGETHER]
+            try:
+                self._append([msgspec.json.encode(rejection) for rejection in some])
+            except (SinkError, OSError) as error:
+                self.lost += len(some)
+                if time.monotonic() >= self._told + _TELL_S:
+                    self._told = time.monotonic()
+                    what = error if isinstance(error, SinkError) else error.strerror
+                    LOG.warning("dead letters: %s; the stream goes on without them", what)
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+
+    def _append(self, lines: list[bytes]) -> None:
+        if self._file is None:  # it could not be opened again
+            self._file = _LineFile(self._path, 0o600, b'{"reason":')
+        if self._file.size + sum(map(len, lines)) + len(lines) > self._max_bytes // 2:
+            os.replace(self._path, f"{self._path}.1")
+            self._file.close()
+            self._file = None
+            self._file = _LineFile(self._path, 0o600, b'{"reason":')
+        self._file.append(lines, durable=False)

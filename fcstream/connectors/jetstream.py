@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import ConfigError, SinkError, SourceError
 from ..releases.base import Release
-from .base import Chunk
+from .base import BrokerTime, Chunk, Gap
 from .jetstream_reader import Reader, Row, look_into
 from .jetstream_wire import LONGEST, REQUEST_S, Lost, Stored, Wire, fitting, stream_of
 from .retry import Remainder
@@ -57,7 +57,7 @@ class NatsSource:
     -----
     Stamps are the times at which the server stored the messages. If messages were dropped before they were read,
     reading goes on from the oldest there is, and a warning is logged. A stream that was deleted and made anew has
-    sequences of its own: `ends` raises then, and a source that is opened later reads it from its beginning.
+    sequences of its own: it is read from its beginning, as another partition. For `patience_s` it may be absent.
     """
 
     receipt_is_durable = False
@@ -74,22 +74,34 @@ class NatsSource:
         self._key = fitting(whole, "the key of stream and `group`", LONGEST, address)
         self._reader: Reader | None = None
         self._next, self._created, self._warned = 0, "", 0
+        self._partition, self._times_made = self._stream, 1
+        self._stamp: int | None = None  # of the last message
+        self._looked: tuple[int, int | None] = 0, None  # position and stamp when the stream's extent was last seen
+        self._gaps: list[Gap] = []
+        self._ranges = False
         self._wire = Wire(address, patience_s, SourceError)
         self._wire.first(self._start)
+        self._wire.is_awaited = True
         self._committed = self._next
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
         if not (rows := self._wire.do(partial(self._take, max_messages, timeout_s))):
             return []
         sequences, stamps, bodies = zip(*rows, strict=True)
-        self._next = sequences[-1] + 1
-        return [Chunk(self._stream, np.array(sequences, np.int64), np.array(stamps, np.int64), list(bodies))]
+        self._look_for_holes(sequences, stamps)
+        self._next, self._stamp = sequences[-1] + 1, stamps[-1]
+        return [Chunk(self._partition, np.array(sequences, np.int64), np.array(stamps, np.int64), list(bodies))]
 
     def ends(self) -> dict[str, int]:
-        return {self._stream: self._wire.do(self._end)}
+        end = self._wire.do(self._end)
+        return {self._partition: end}
+
+    def clock(self) -> BrokerTime | None:
+        found = self._wire.do(partial(self._wire.clock, self._stream))
+        return None if found is None else BrokerTime(*found)
 
     def behind(self, ends: Mapping[str, int]) -> bool:
-        end = ends.get(self._stream, 0)
+        end = ends.get(self._partition, 0)
         if self._next >= end:
             return False
 
@@ -103,18 +115,33 @@ class NatsSource:
         return found is not None and found < end
 
     def seek(self, positions: Mapping[str, int]) -> None:
-        self._next = max(1, positions[self._stream])
+        self._next, self._ranges = max(1, positions[self._stream]), True
 
     def commit(self, positions: Mapping[str, int]) -> None:
-        position = positions.get(self._stream, 0)
+        position = positions.get(self._partition, 0)
         if position > self._committed:
             value = json.dumps({"position": position, "created": self._created}).encode()
             self._wire.do(partial(self._put, value))
             self._committed = position
 
+    def gaps(self) -> list[Gap]:
+        found, self._gaps = self._gaps, []
+        return found
+
     def close(self) -> None:
         reader, self._reader = self._reader, None
         self._wire.close(None if reader is None else reader.close)
+
+    def _look_for_holes(self, sequences: Sequence[int], stamps: Sequence[int]) -> None:
+        """Sequences that were skipped were purged or deleted; or they are of other subjects."""
+        if self._subject != ">" or self._ranges:
+            return
+        expected, before = self._next if self._next != self._warned else sequences[0], self._stamp
+        for sequence, stamp in zip(sequences, stamps, strict=True):
+            if sequence != expected:
+                LOG.warning("stream %s: messages %d to %d were dropped unread", self._stream, expected, sequence - 1)
+                self._gaps.append(Gap(f"messages of stream {self._stream} were dropped unread", before))
+            expected, before = sequence + 1, stamp
 
     async def _start(self) -> None:
         """Where to go on from."""
@@ -137,6 +164,7 @@ class NatsSource:
             raise SourceError(f"bucket {self._bucket} must hold a position as {self._key}: delete that key") from None
         if created != self._created or position > end:
             LOG.warning("stream %s was made anew: it is read from its beginning", self._stream)
+            self._gaps.append(Gap(f"stream {self._stream} was made anew"))
         else:
             self._next = position
             await self._end()
@@ -146,11 +174,26 @@ class NatsSource:
         created, first, end = await self._wire.extent(self._stream)
         stream, position = self._stream, self._next
         if created != self._created or end < position:
-            raise SourceError(f"stream {stream} was made anew: open the source again to read it from its beginning")
-        if first > position > self._warned:
+            if self._ranges:
+                raise SourceError(f"stream {stream} was made anew: open the source again to read it from its beginning")
+            self._begin_anew(created, first)
+        elif first > position > self._warned:
             self._warned = position
             LOG.warning("stream %s begins at %d: messages from %d on were dropped unread", stream, first, position)
+            self._gaps.append(Gap(f"messages of stream {stream} were dropped unread", self._stamp))
+        elif self._subject != ">" and first > self._looked[0] > 0:
+            # Purged since, and messages came after that: whether all before them had been read cannot be seen.
+            self._gaps.append(Gap(f"messages of stream {stream} may have been dropped unread", self._looked[1]))
+        self._looked = self._next, self._stamp
         return end
+
+    def _begin_anew(self, created: str, first: int) -> None:
+        """Sequences begin anew, so the partition gets another name; what was handed out before is not asked back."""
+        LOG.warning("stream %s was made anew: it is read from its beginning", self._stream)
+        self._gaps.append(Gap(f"stream {self._stream} was made anew", self._stamp))
+        self._created, self._next, self._warned, self._committed = created, first, 0, 0
+        self._times_made += 1
+        self._partition = f"{self._stream} ({self._times_made})"
 
     async def _put(self, value: bytes) -> None:
         bucket = await self._wire.js.key_value(self._bucket)

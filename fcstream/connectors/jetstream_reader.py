@@ -74,8 +74,8 @@ class Reader:
         until = now() + timeout_s
         while len(self.rows) < room and not self.is_broken:
             self._news.clear()
-            if self.rows and not (self._asked and self._waiting):
-                break
+            if self.rows and (not (self._asked and self._waiting) or now() > until + _LINGER_S):
+                break  # the server may take messages for waiting that were purged
             if not self._asked:
                 await self._ask(room)
             left = _LINGER_S if self.rows else min(until - now(), REQUEST_S)

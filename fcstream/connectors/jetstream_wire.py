@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import datetime
+import inspect
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..errors import ConfigError, FcstreamError
+from .libraries import unfit
 from .retry import with_patience
 from .tls import distrust, tls_context
 from .urls import need
@@ -61,7 +63,11 @@ class Wire:
         address.finish()
         self.client: Any = None
         self.js: Any = None
+        self.is_awaited = False
+        """Whether a stream that does not exist is about to be made anew."""
         self._trouble: BaseException | None = None
+        self._unfit = unfit("nats-py", address.place)
+        self._is_tried = False
         self._closed = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fcstream-nats", daemon=True)
@@ -116,13 +122,31 @@ class Wire:
 
     async def extent(self, stream: str) -> tuple[str, int, int]:
         """When a stream was made, its first sequence, and the one after its last; of one that keeps what was read."""
-        info = await self._api(f"STREAM.INFO.{stream}")
+        info = await self.info(stream)
         if (policy := info["config"].get("retention", "limits")) != "limits":
             raise self._error(
                 f"stream {stream} must have the retention policy 'limits', not {policy!r}, under which it drops "
                 "messages that are read again after a restart: give it that policy, or read another stream"
             )
         return info["created"], max(1, info["state"]["first_seq"]), info["state"]["last_seq"] + 1
+
+    async def info(self, stream: str) -> Any:
+        """What the server that leads a stream tells of it."""
+        return await self._api(f"STREAM.INFO.{stream}")
+
+    async def clock(self, stream: str) -> tuple[int, int] | None:
+        """The server's time, and the stamp of a stream's last message, in Unix milliseconds; None if it tells none."""
+        from nats.js.errors import APIError
+
+        info = await self.info(stream)
+        now = info.get("ts")
+        if now is None:  # servers before 2.10 tell it only of what they have just made, and drop again by themselves
+            config = {"deliver_policy": "new", "ack_policy": "none", "inactive_threshold": 10**9, "mem_storage": True}
+            try:
+                now = (await self._api(f"CONSUMER.CREATE.{stream}", stream_name=stream, config=config))["created"]
+            except APIError:
+                return None
+        return unix_ms(now), unix_ms(info["state"]["last_ts"])
 
     async def message(self, stream: str, **which: Any) -> Stored | None:
         """One message, None if there is none. The library would read its headers, which may be anything."""
@@ -163,6 +187,8 @@ class Wire:
         except nats.js.errors.APIError as error:
             if error.code == 503 and error.err_code != _STREAM_REFUSES:
                 raise Lost("JetStream is not available") from None
+            if error.err_code == _STREAM_UNKNOWN and self.is_awaited:
+                raise Lost("the stream does not exist") from None
             raise self._refused(error.description or type(error).__name__) from None
         except (nats.errors.Error, OSError) as error:
             trouble, self._trouble = self._trouble, None
@@ -200,6 +226,9 @@ class Wire:
             self._trouble = error
 
         await self._disconnect()
+        self._is_tried = self._is_tried or await _fits()
+        if not self._is_tried:
+            raise self._unfit
         client = _sturdy_client(self._wants_tls, self._refused("the file of credentials cannot be used"))
         try:
             await asyncio.wait_for(client.connect(closed_cb=on_close, error_cb=on_error, **self._options), _CONNECT_S)
@@ -216,6 +245,12 @@ class Wire:
 
     def _refused(self, why: str) -> FcstreamError:
         return self._error(f"{self._where} refuses: {why}; correct the address, or the server's rules")
+
+
+def unix_ms(text: str) -> int:
+    """Unix milliseconds of ``2026-01-01T00:00:00.123456789Z``."""
+    whole = datetime.datetime.fromisoformat(text[:19] + "+00:00")
+    return int(whole.timestamp()) * 1000 + int(f"{text[19:].strip('.Z')}000"[:3] or 0)
 
 
 class Lost(Exception):
@@ -274,6 +309,29 @@ def _sturdy_parser(client: Any) -> Any:
         parse = FunctionType(parser.Parser.parse.__code__, mended, "parse", parser.Parser.parse.__defaults__)
 
     return Sturdy(client)
+
+
+async def _fits() -> bool:
+    """Whether the library's insides, some of which are exchanged, are there and do what they did."""
+    from nats.aio.client import Client
+
+    taken: list[tuple[Any, ...]] = []
+
+    class Taker:
+        async def _process_msg(self, *message: Any) -> None:
+            taken.append(message)
+
+    head = b"NATS/1.0\r\n\r\n"
+    wire = b"MSG a\tb 1 r 2\r\nhi\r\nHMSG s 2 %d %d\r\n%sok\r\n" % (len(head), len(head) + 2, head)
+    try:
+        await _sturdy_parser(Taker()).parse(wire)
+        client: Any = Client()
+        inspect.signature(client._process_msg).bind(1, b"s", b"", b"", b"")
+        inspect.signature(client._connect_command).bind()
+        is_same = inspect.iscoroutinefunction(client._process_msg) and {"_ps", "_server_info"} <= vars(client).keys()
+    except Exception:  # of any kind: whatever it became
+        return False
+    return is_same and taken == [(1, b"a\tb", b"r", b"hi", None), (2, b"s", b"", b"ok", head)]
 
 
 def _kind(error: BaseException) -> str:

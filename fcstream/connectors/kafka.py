@@ -12,7 +12,7 @@
 ``group``             of a source: its consumer group; the consumer's name by default
 ``instance``          of a source: a name of this process within the group that outlives it: restarted within
                       `session_s` it gets its partitions back and disturbs no other member (static membership)
-``session_s``         of a source: seconds without a sign of life after which another member gets its partitions (45)
+``session_s``         of a source: seconds without a sign of life after which another member gets its partitions (10)
 ``max_poll_s``        of a source: seconds between two polls after which the group takes its partitions away (300)
 ====================  ========================================================================================
 
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice, pairwise
@@ -50,6 +50,8 @@ LOG = logging.getLogger("fcstream.connectors.kafka")
 _TAIL = 1000  # messages of each partition that are read back; releases that are under way together
 _MOST_HELD, _WEIGHT = 1 << 26, 300  # bytes of messages that wait while something else is waited for; of each beside it
 _LONGEST_NAME = 255  # bytes; brokers choke on very long ones
+_COMMIT_S = 1.0  # that the answer to a commit is waited for
+_FROM_THE_START = -2
 _LARGEST = 1 << 24  # bytes of a release; the client's million is less than topics may take
 _REBALANCED = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
 
@@ -78,14 +80,15 @@ class KafkaSource:
 
     Notes
     -----
-    A rebalance takes all partitions of a member away and gives it new ones (the eager protocol): everything is read
+    In a rebalance a member keeps the partitions that stay its own, and goes on reading them while the group waits for
+    members that are dead (the cooperative protocol). If some are given or taken away, all of its partitions are read
     again from the committed positions. A transaction's messages come when it is committed; aborted ones never.
     """
 
     receipt_is_durable = False
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
-        session_ms = int(1000 * address.take_number("session_s", 45.0))
+        session_ms = int(1000 * address.take_number("session_s", 10.0))
         group, instance = address.take("group", "") or name, address.take("instance", "")
         if max(len(group.encode()), len(instance.encode())) > _LONGEST_NAME:
             raise ConfigError(
@@ -102,7 +105,7 @@ class KafkaSource:
             "enable.auto.offset.store": False,  # what is committed is named
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
-            "partition.assignment.strategy": "range,roundrobin",
+            "partition.assignment.strategy": "cooperative-sticky",
             "fetch.queue.backoff.ms": 10,  # 1000 by default: a reader that is quick would wait for nothing
             "on_commit": self._on_commit,
         }
@@ -114,12 +117,15 @@ class KafkaSource:
         self._generation = -1  # until the first assignment
         self._names: dict[tuple[str, int], str] = {}  # partitions that are ours
         self._is_assigned = False
+        self._must_rewind = False  # partitions were exchanged, and those that stayed are not where they were committed
         self._total: int | None = None  # partitions, ours and others'
         self._held: list[Message] = []  # received while something else was waited for
         self._next: dict[str, int] = {}  # where each partition was polled up to, in this generation
         self._committed: dict[str, int] = {}
         self._unanswered = 0
         self._commit_error: KafkaError | None = None
+        self._wanted: dict[str, int] = {}  # to be committed
+        self._asked_at = 0.0
         self._message: Any = self._cluster.kafka.Message
         self._ranks = {topic: rank for rank, topic in enumerate(self._cluster.topics)}
         self._consumer: Consumer | None = self._cluster.make(self._cluster.kafka.Consumer, settings)
@@ -131,6 +137,11 @@ class KafkaSource:
     @property
     def generation(self) -> int:
         return max(0, self._generation)
+
+    @property
+    def stamps_are_brokers(self) -> bool:
+        """Whether the last messages had the brokers' stamps."""
+        return self.stamp_kind == "LogAppendTime"
 
     @property
     def share(self) -> Share | None:
@@ -147,6 +158,8 @@ class KafkaSource:
         until, limit = time.monotonic() + timeout_s, min(max_messages, 1_000_000)
         generation = self._generation
         self._cluster.check()
+        if self._wanted and not self._unanswered and self._committed.keys() >= self._wanted.keys():
+            self._ask_to_commit()
         got, self._held = self._held[:limit], self._held[limit:]
         got += self._consume(limit - len(got), 0)
         while self._generation == generation:  # else what was held is of the time before
@@ -180,17 +193,10 @@ class KafkaSource:
         return any(offset < ends.get(name, 0) for name, offset in chain(held, polled))
 
     def commit(self, positions: Mapping[str, int]) -> None:
-        if not positions:
-            return
-        known = self._known()
-        ahead = [
-            self._cluster.kafka.TopicPartition(*partition, positions[name])
-            for partition, name in self._names.items()
-            if positions.get(name, -1) > known.get(name, -1)
-        ]
-        if ahead:
-            generation = self._generation
-            self._cluster.patiently(lambda: self._commit(ahead, generation))
+        ours = set(self._names.values())
+        self._wanted |= {name: offset for name, offset in positions.items() if name in ours}
+        if self._wanted:
+            self._cluster.patiently(self._commit)
 
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
@@ -206,16 +212,36 @@ class KafkaSource:
 
     def _consume(self, limit: int, timeout_s: float) -> list[Message]:
         """The next messages, with events among them; none if the partitions were exchanged meanwhile."""
-        generation, was_assigned = self._generation, self._is_assigned
+        if self._must_rewind and not self._rewind():
+            return []
+        generation, had_some = self._generation, bool(self._names)
         messages: list[Message] = self._open.consume(limit, timeout_s)
         if self._generation == generation:
             return messages
-        if messages and self._is_assigned:
-            if self._generation == generation + 1 and not was_assigned:
-                self._held = messages  # there was no time before that they could be of
-            else:  # some may be of the time before and some after: all of them come again
-                self._open.assign([self._cluster.kafka.TopicPartition(*partition) for partition in self._names])
+        if self._generation == generation + 1 and not had_some:
+            self._held = messages  # there was no time before that they could be of
+        else:  # some may be of the time before and some after: all of them come again
+            self._must_rewind = True
+            self._rewind()
         return []
+
+    def _rewind(self) -> bool:
+        """Read all partitions from the committed positions on; False: the client is not ready for that."""
+        # Where they were committed is known of those that stayed: asking would wait until the whole group has joined.
+        known = {name: offset if offset >= 0 else _FROM_THE_START for name, offset in self._committed.items()}
+        ours = [
+            self._cluster.kafka.TopicPartition(*partition, *([known[name]] if name in known else []))
+            for partition, name in self._names.items()
+        ]
+        try:
+            if ours:
+                self._open.incremental_unassign(ours)
+                self._open.incremental_assign(ours)
+        except self._cluster.kafka.KafkaException as error:
+            LOG.info("%s: partitions are not read again yet: %s", self._cluster.place, self._cluster.say(error.args[0]))
+            return False
+        self._must_rewind = False
+        return True
 
     def _receive(self, got: list[Message], limit: int, timeout_s: float) -> list[Message]:
         """Add the next messages to `got`; note ends, errors. What is held instead if partitions were exchanged."""
@@ -296,27 +322,45 @@ class KafkaSource:
             raise cluster.gone(Lost())
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._on_revoke(consumer, partitions)
-        self._is_assigned = True
-        self._names = {(each.topic, each.partition): f"{each.topic}:{each.partition}" for each in partitions}
+        """Partitions beside those that stay."""
+        if partitions or not self._is_assigned:
+            self._exchanged()
+            fresh = {(each.topic, each.partition): f"{each.topic}:{each.partition}" for each in partitions}
+            self._names |= fresh
+            self._forget(fresh.values())
+        self._is_assigned, self._total = True, None
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Some partitions, or all."""
+        if partitions or not self._names:
+            self._exchanged()
+        self._forget([self._names.pop((each.topic, each.partition), "") for each in partitions])
+        self._is_assigned, self._total = bool(self._names), None
+
+    def _exchanged(self) -> None:
         self._generation += 1
-        self._is_assigned, self._held, self._total = False, [], None
-        self._names, self._next, self._committed = {}, {}, {}
+        self._held, self._next, self._wanted = [], {}, {}
+
+    def _forget(self, names: Iterable[str]) -> None:
+        """Where partitions were committed that others may commit, or have committed."""
+        for name in names:
+            self._committed.pop(name, None)
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         self._unanswered -= 1
         self._commit_error = error or next((each.error for each in partitions if each.error is not None), None)
+        if self._commit_error is None:
+            told = {self._names.get((each.topic, each.partition), ""): each.offset for each in partitions}
+            self._committed |= {name: offset for name, offset in told.items() if name in self._committed}
 
     def _wait(self, is_done: Callable[[], bool], what: str) -> None:
         """Serve the client until something is done; messages that come meanwhile are held, up to a bound."""
-        until = time.monotonic() + self._cluster.patience_s
+        expired = self._cluster.expiry()
         size = 0
         paused: list[TopicPartition] = []
         try:
             while not is_done():
-                if time.monotonic() > until:
+                if expired():
                     raise self._cluster.gone(Lost(what))
                 before = len(self._held)
                 self._held = self._receive(self._held, 1, 0.02)
@@ -332,10 +376,15 @@ class KafkaSource:
 
     def _known(self) -> dict[str, int]:
         """The positions that the group has committed for our partitions; -1 for none."""
-        if not self._committed and self._names:
-            asked = [self._cluster.kafka.TopicPartition(*partition) for partition in self._names]
+        asked = [
+            self._cluster.kafka.TopicPartition(*partition)
+            for partition, name in self._names.items()
+            if name not in self._committed
+        ]
+        if asked:
             found = self._cluster.patiently(lambda: self._told(self._open.committed(asked, timeout=ASK_S)))
-            self._committed = {self._names[each.topic, each.partition]: max(-1, each.offset) for each in found}
+            told = {self._names.get((each.topic, each.partition), ""): max(-1, each.offset) for each in found}
+            self._committed |= {name: offset for name, offset in told.items() if name}
         return self._committed
 
     def _told(self, found: list[TopicPartition]) -> list[TopicPartition]:
@@ -344,18 +393,36 @@ class KafkaSource:
             raise self._cluster.sorted(error)
         return found
 
-    def _commit(self, ahead: list[TopicPartition], generation: int) -> None:
-        if self._generation == generation:
-            # Not the client's synchronous commit: that waits for brokers for ever.
-            self._open.commit(offsets=ahead, asynchronous=True)
-            self._unanswered += 1
-        self._wait(lambda: not self._unanswered or self._generation != generation, "no answer to a commit")
+    def _commit(self) -> None:
+        """Have the group note what is wanted. No answer comes while it waits for members: that is no trouble of ours,
+        and what could not be asked for then is asked for later."""
+        generation = self._generation
+        if not self._unanswered:
+            self._ask_to_commit()
+        until = self._asked_at + _COMMIT_S
+        self._wait(
+            lambda: not self._unanswered or self._generation != generation or time.monotonic() > until,
+            "no answer to a commit",
+        )
         error, self._commit_error = self._commit_error, None
         if self._generation != generation or (error is not None and error.name() in _REBALANCED):
             return  # the next polls tell: everything is read again from what was committed before
         if error is not None:
             raise self._cluster.sorted(error)
-        self._committed |= {self._names[each.topic, each.partition]: each.offset for each in ahead}
+        if self._unanswered and time.monotonic() > self._asked_at + self._cluster.patience_s:
+            raise self._cluster.gone(Lost("no answer to a commit"))
+
+    def _ask_to_commit(self) -> None:
+        known, wanted, self._wanted = self._known(), self._wanted, {}
+        ahead = [
+            self._cluster.kafka.TopicPartition(*partition, wanted[name])
+            for partition, name in self._names.items()
+            if wanted.get(name, -1) > known.get(name, -1)
+        ]
+        if ahead:
+            # Not the client's synchronous commit: that waits for brokers for ever.
+            self._open.commit(offsets=ahead, asynchronous=True)
+            self._unanswered, self._asked_at = self._unanswered + 1, time.monotonic()
 
 
 class KafkaSink:
@@ -455,10 +522,10 @@ class KafkaSink:
                 break
             except BufferError:  # the client has no room before some are sent; the rest comes afterwards
                 break
-        until = time.monotonic() + cluster.patience_s + 2
+        expired = cluster.expiry(2)
         while self._producer.flush(0.1):
             cluster.check()
-            if time.monotonic() > until:
+            if expired():
                 raise cluster.gone(Lost())
         if failed and failed[0].name() == "_MSG_TIMED_OUT":
             raise cluster.gone(Lost())
@@ -482,7 +549,7 @@ class KafkaSink:
         settings = {"group.id": "fcstream", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
         ending = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}  # nothing is waited for but the end
         reader = cluster.make(cluster.kafka.Consumer, settings | ending)
-        until = time.monotonic() + cluster.patience_s
+        expired = cluster.expiry()
         try:
             reader.assign([cluster.kafka.TopicPartition(*each, offset) for each, offset in at.items()])
             while at:
@@ -494,7 +561,7 @@ class KafkaSink:
                         return []
                     elif error.name() == "_PARTITION_EOF":
                         at.pop((message.topic(), message.partition()), None)
-                if at and time.monotonic() > until:
+                if at and expired():
                     raise cluster.gone(Lost())
         finally:
             reader.close()

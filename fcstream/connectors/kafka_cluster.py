@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ConfigError, FcstreamError
+from ..waiting import is_over, tried
 from .retry import with_patience
 from .tls import TRUST
 from .urls import Address, need
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOG = logging.getLogger("fcstream.connectors.kafka")
 ASK_S = 3.0  # for one answer of a broker
+_LAST_S = 3.0  # for a last commit, when the stream is to end
 FINAL = {
     *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"),
     *("CLUSTER_AUTHORIZATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE", "INVALID_GROUP_ID"),
@@ -113,6 +115,17 @@ class Cluster:
         return self._error(
             f"{long}: {why}; {TRUST if is_distrusted else 'check that the brokers run and can be reached'}"
         )
+
+    def expiry(self, more_s: float = 0.0) -> Callable[[], bool]:
+        """Tells whether patience, and some seconds, have ended since now; of a stream that is to end, sooner."""
+        start = time.monotonic()
+
+        def expired() -> bool:
+            if (why := self._why) and self.down_since is not None:
+                tried(why)
+            return time.monotonic() > start + (min(_LAST_S, self.patience_s) if is_over() else self.patience_s + more_s)
+
+        return expired
 
     def patiently(self, action: Callable[[], T]) -> T:
         """Ask until an answer comes; `action` raises `Lost` or the client's errors."""

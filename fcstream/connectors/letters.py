@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import SinkError
+from ..errors import FcstreamError, SinkError
 
 if TYPE_CHECKING:
     from ..records import Rejection
@@ -17,44 +20,93 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("fcstream.connectors.letters")
 MESSAGE_BYTES = 1 << 15
 """A message holds as many lines as fit: a flood of rejections must not hold up the stream."""
+MOST_WAITING = 1 << 16
+"""Rejections that wait for a broker; more of them are lost, and counted."""
+_TOGETHER = 4096
+_PAUSE_S, _CLOSE_S, _TELL_S = 1.0, 5.0, 60.0
 
 
 class QueuedDeadLetters:
     """Rejections as messages of JSON lines ``{"reason", "position", "field"}``: where and why, never what.
 
-    At least once: the broker has them when `write` returns, so before the source's position moves past the records;
-    what is read again after a restart may be rejected again.
+    A thread of its own sends them, so that a broker which is away or slow never holds up the stream that they are
+    about. They are sent at least once as long as `MOST_WAITING` suffice until it takes them; a process that is killed
+    loses those which wait.
 
     Parameters
     ----------
     open_sink : callable
-        Connects. A broker that is away is tried again when there is something to tell it, and then for as long as the
-        address says.
+        Connects. A broker that is away is tried again for as long as there is something to tell it.
+
+    Attributes
+    ----------
+    lost : int
+        Rejections that no broker got. Exact, so not private: for the operator only.
 
     Raises
     ------
     ConfigError
-        Also `SinkError`, from `write`.
+        From the first try to connect, which is made at once.
     """
 
     def __init__(self, open_sink: Callable[[], Messenger]) -> None:
         self._open = open_sink
         self._messenger: Messenger | None = None
+        self._told = -_TELL_S
         try:
             self._messenger = open_sink()
         except SinkError as error:
-            LOG.warning("dead letters: %s", error)
+            self._tell(error)
+        self.lost = 0
+        self._waiting: deque[Rejection] = deque()
+        self._changed = threading.Condition()
+        self._is_ending = False
+        self._thread = threading.Thread(target=self._run, name="fcstream-letters", daemon=True)
+        self._thread.start()
 
     def write(self, rejections: Sequence[Rejection]) -> None:
-        if rejections:
-            if self._messenger is None:
-                self._messenger = self._open()
-            self._messenger.send(list(_packed(rejections)))
+        """Hand them over; returns at once and never raises."""
+        with self._changed:
+            room = 0 if self._is_ending else MOST_WAITING - len(self._waiting)
+            self._waiting.extend(rejections[:room])
+            self.lost += max(0, len(rejections) - room)
+            self._changed.notify_all()
 
     def close(self) -> None:
-        messenger, self._messenger = self._messenger, None
-        if messenger is not None:
-            messenger.close()
+        """Send what waits, for some seconds; what is left then is lost. Idempotent."""
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify_all()
+        self._thread.join(_CLOSE_S)
+
+    def _run(self) -> None:
+        sending: list[Rejection] = []
+        while sending := sending or self._next():
+            try:
+                self._messenger = self._messenger or self._open()
+                self._messenger.send(list(_packed(sending)))
+                sending = []
+            except Exception as error:  # whatever it is, it must not end the thread that the letters need
+                self._tell(error)
+                with self._changed:
+                    if self._is_ending:
+                        self.lost += len(sending) + len(self._waiting)
+                        break
+                    self._changed.wait(_PAUSE_S)
+        if self._messenger is not None:
+            self._messenger.close()
+
+    def _next(self) -> list[Rejection]:
+        """The next ones, when there are some; none at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_ending)
+            return [self._waiting.popleft() for _ in range(min(_TOGETHER, len(self._waiting)))]
+
+    def _tell(self, error: Exception) -> None:
+        if time.monotonic() >= self._told + _TELL_S:
+            self._told = time.monotonic()
+            what = str(error) if isinstance(error, FcstreamError) else type(error).__name__
+            LOG.warning("dead letters: %s; the stream goes on without them", what)
 
 
 def _packed(rejections: Sequence[Rejection]) -> Iterator[bytes]:

@@ -38,6 +38,7 @@ _TAKEN_OVER = 0x8E
 _NOTHING = "fcstream/nothing"  # a topic to ask about, for the sake of the answer
 _FIGHT, _FIGHT_S = 10, 10.0
 _MOST = 1_000_000  # messages that are kept while an answer is waited for; no broker sends as many unasked
+_MOST_BYTES = 1 << 24  # of messages that wait here: beyond, nothing is read, and the broker has to wait
 
 
 class MqttTopic:
@@ -51,7 +52,9 @@ class MqttTopic:
         consumer's name; every process needs one of its own), ``session`` (seconds that the broker keeps it; a week),
         ``inflight`` (messages that it sends ahead, its receive maximum; 1000), ``delivery_id=NAME`` if those who
         publish give every message a user property of that name and a value of its own, which tells a message that is
-        delivered again; ``patience`` (seconds), and with TLS ``ca``, ``cert``, ``key`` (files in PEM).
+        delivered again; ``arrival=NAME`` if they give each a user property of that name with the time of sending (Unix
+        milliseconds), by which a message that waited is not late; ``patience`` (seconds), and with TLS ``ca``,
+        ``cert``, ``key`` (files in PEM).
     name : str
         The consumer's.
     patience_s : float
@@ -73,7 +76,8 @@ class MqttTopic:
         self._most = int(address.take_number("inflight", 1000))
         if self._most > 65535:
             raise ConfigError(f"must have `inflight` in [1, 65535], got {self._most}", address.place)
-        self._identity = address.take("delivery_id", "")
+        self._identity, self._arrival = address.take("delivery_id", ""), address.take("arrival", "")
+        self.gives_arrivals, self.connections = bool(self._arrival), 0
         if self._identity and self._most > MEMORY:
             raise ConfigError(
                 f"must have `inflight` of {MEMORY} at most with a `delivery_id`: so many are remembered", address.place
@@ -95,6 +99,9 @@ class MqttTopic:
     def pending(self) -> bool:
         return self._link.do(lambda connection: connection.has_messages())
 
+    def waiting(self) -> int | None:
+        return self._link.do(lambda connection: connection.remaining())
+
     def delivery_id(self, received: Received) -> bytes | None:
         """What a message keeps when it is delivered again; None if it has nothing."""
         found: bytes | None = received.token[3]
@@ -112,7 +119,8 @@ class MqttTopic:
 
     def _subscribe(self, connection: _Connection, host: str, port: int) -> None:
         # Messages come with the connection. Until the subscription is confirmed, nobody takes them.
-        connection.collect(self._filter, self._identity)
+        self.connections += 1
+        connection.collect(self._filter, self._identity, self._arrival)
         connection.open(host, port)
         connection.subscribe(self._filter, retained=False)
 
@@ -300,6 +308,9 @@ class _Connection:
         self._room = session.get("ReceiveMaximum", 65535) + 1
         self._answers: dict[int, list[Any]] = {}  # packet -> reason codes; 0 is the connection
         self._messages: deque[Received] = deque()
+        self._unacknowledged = 0  # taken or waiting here
+        self._bytes = 0  # of these messages
+        self._subscribing: int | None = None  # the packet whose answer lies behind messages that have to be taken first
         self._is_taken_over = False
         client.on_connect = self._on_connect
         client.on_disconnect = lambda _c, _u, _flags, code, _p: self._lose(str(code), code.value == _TAKEN_OVER)
@@ -322,9 +333,9 @@ class _Connection:
         self._started()
         self.answer(0)
 
-    def collect(self, topic: str, identity: str) -> None:
-        """Keep the messages of a filter for `take`, each with the user property that names it, if that has a name; to
-        be called before `open`."""
+    def collect(self, topic: str, identity: str, arrival: str) -> None:
+        """Keep the messages of a filter for `take`, each with the user properties that name it and say when it came,
+        if those have names; to be called before `open`."""
         from paho.mqtt.client import topic_matches_sub
 
         bare = topic.split("/", 2)[2] if topic.startswith("$share/") else topic
@@ -333,9 +344,9 @@ class _Connection:
         def is_ours(name: str) -> bool:
             return bool(topic_matches_sub(bare, name))
 
-        def named(properties: Any) -> bytes | None:
-            found = getattr(properties, "UserProperty", [])
-            return next((value.encode() for name, value in found if name == identity and value), None)
+        def given(message: Any, wanted: str) -> str | None:
+            found = getattr(message.properties, "UserProperty", []) if wanted else []
+            return next((value for name, value in found if name == wanted and value), None)
 
         def keep(_client: object, _userdata: object, message: Any) -> None:
             mid, qos = message.mid, message.qos
@@ -344,8 +355,11 @@ class _Connection:
             except UnicodeDecodeError:
                 known = False
             if known:
-                name = named(message.properties) if identity else None
-                self._messages.append(Received(message.payload, (self, mid, qos, name)))
+                name = given(message, identity)
+                token = self, mid, qos, None if name is None else name.encode()
+                self._messages.append(Received(message.payload, token, _milliseconds(given(message, arrival))))
+                self._unacknowledged += qos > 0
+                self._bytes += len(message.payload)
             else:
                 self.client.ack(mid, qos)
 
@@ -355,9 +369,20 @@ class _Connection:
         from paho.mqtt.subscribeoptions import SubscribeOptions
 
         kind = SubscribeOptions.RETAIN_SEND_ON_SUBSCRIBE if retained else SubscribeOptions.RETAIN_DO_NOT_SEND
-        codes = self.request(self.client.subscribe, topic, options=SubscribeOptions(qos=1, retainHandling=kind))
-        if [code.value for code in codes] != [1]:
-            raise _Refused(f"the subscription gets {codes[0]}, not QoS 1")
+        _, mid = self.client.subscribe(topic, options=SubscribeOptions(qos=1, retainHandling=kind))
+        if mid is None:
+            raise _Lost("not connected")
+        self._sent(mid)
+        self._subscribing = mid
+        self._serve_until(lambda: mid in self._answers or self._is_laden, _ANSWER_S)
+        self._check()
+        if self._subscribing is not None and not self._is_laden:
+            raise _Lost("no answer")
+
+    @property
+    def _is_laden(self) -> bool:
+        """Whether so much waits here that it must be taken before anything else is read."""
+        return self._bytes > _MOST_BYTES
 
     def settle(self) -> None:
         """Ask something, so that all that was sent before, either way, has arrived; messages are not kept any more."""
@@ -369,12 +394,15 @@ class _Connection:
             self._serve(0.0, most)  # also if messages wait here: the connection must stay
         self._serve_until(lambda: bool(self._messages), max(0.0, until - time.monotonic()), most)
         self._check()
-        return [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
+        taken = [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
+        self._bytes -= sum(len(received.body) for received in taken)
+        return taken
 
     def acknowledge(self, tokens: Sequence[tuple[Any, int, int, bytes | None]]) -> None:
         if self.lost is None:
             for _, mid, qos, _ in tokens:
                 self.client.ack(mid, qos)
+                self._unacknowledged -= qos > 0
             self.client.loop_write()
 
     def has_messages(self) -> bool:
@@ -389,6 +417,21 @@ class _Connection:
             if not self._messages and self._answers.pop(mid, None) is None:
                 raise _Lost("no answer")
         return bool(self._messages)
+
+    def remaining(self) -> int | None:
+        """How many messages the broker has for us that were not taken, all of which wait here then; None if it might
+        have more: it sends as many as it may without an acknowledgment."""
+
+        def has_room() -> bool:
+            return self._unacknowledged < self._room - 1 and not self._is_laden
+
+        _, mid = self.client.unsubscribe(_NOTHING)
+        self._answers.pop(mid, None)
+        self._serve_until(lambda: not has_room() or mid in self._answers, _ANSWER_S, self._room)
+        self._check()
+        if self._answers.pop(mid, None) is None and has_room():
+            raise _Lost("no answer")
+        return len(self._messages) if has_room() else None
 
     def retained(self, topic: str) -> bytes:
         """What the broker keeps for a topic; empty if nothing."""
@@ -469,7 +512,7 @@ class _Connection:
             poll.register(network, select.POLLIN | (select.POLLOUT if self.client.want_write() else 0))
             is_there = any(event & ~select.POLLOUT for _, event in poll.poll(1000 * seconds))
         before = -1
-        while is_there and before < len(self._messages) < most:
+        while is_there and before < len(self._messages) < most and not self._is_laden:
             before = len(self._messages)
             self.client.loop_read()
         self.client.loop_misc()
@@ -478,6 +521,10 @@ class _Connection:
     def _check(self) -> None:
         if self._is_taken_over:
             raise _Refused("another process has the same `client_id`: give each its own")
+        if self._subscribing in self._answers:
+            codes, self._subscribing = self._answers.pop(self._subscribing), None
+            if [code.value for code in codes] != [1]:
+                raise _Refused(f"the subscription gets {codes[0]}, not QoS 1")
         if self.lost is not None:
             raise _Lost(self.lost)
 
@@ -495,6 +542,7 @@ class _Connection:
         self.lost = self.lost or why
         self._is_taken_over = self._is_taken_over or is_taken_over
         self._messages.clear()  # they come again
+        self._bytes = 0
 
 
 class _Attended(_Connection):
@@ -531,6 +579,11 @@ class _Attended(_Connection):
         with self._changed:
             super()._lose(why, is_taken_over)
             self._changed.notify_all()
+
+
+def _milliseconds(text: str | None) -> int | None:
+    """Unix milliseconds, if a text is a number of at most 18 digits."""
+    return int(text) if text is not None and len(text) <= 18 and text.isascii() and text.isdecimal() else None
 
 
 def _topic(address: Address) -> str:

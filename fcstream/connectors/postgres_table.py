@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from .. import libpq
 from ..errors import ConfigError, SinkError
 from ..releases.base import Release
 from .retry import close_quietly, cut_after, with_patience
@@ -27,16 +28,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _AT_ONCE = 1000  # rows of one statement
 _LATE_S = 5.0  # after its own limit, a server that has not answered is gone
-_DEFAULTS = {
-    "application_name": "fcstream",
-    "connect_timeout": "5",
-    "target_session_attrs": "read-write",
-    # A server that vanishes is noticed within half a minute.
-    "keepalives_idle": "15",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "30000",
-}
 _KEY = "stream, window_open_ms, window_close_ms"
 _CREATE = f"""
 CREATE TABLE {{table}} (
@@ -193,7 +184,7 @@ class PostgresSink:
 
     def _parse(self, address: Address) -> dict[str, Any]:
         """libpq's parameters."""
-        known = {option.keyword.decode() for option in self._client.pq.Conninfo.get_defaults()}
+        known = libpq.known(self._client)
         options = {name: address.take(name) for name in list(address.options) if name in known}
         address.finish()
         given = {
@@ -203,9 +194,11 @@ class PostgresSink:
             "user": address.user,
             "password": address.password,
         }
-        # Texts are UTF-8, whatever an option or PGCLIENTENCODING says: others cannot hold every name.
-        forced = {"client_encoding": "UTF8"}
-        return _DEFAULTS | {name: value for name, value in given.items() if value} | options | forced
+        found = {name: value for name, value in given.items() if value} | {
+            "target_session_attrs": "read-write",
+            **options,
+        }
+        return dict(libpq.parameters(found, self._client.pq.version()))
 
     def _run(self, work: Callable[[psycopg.Connection[tuple[Any, ...]]], T]) -> T:
         """Do what is safe to repeat; on a new connection if one is lost, even in the middle of a commit."""
@@ -248,6 +241,9 @@ class PostgresSink:
         """A client's error as one to be waited out, or one to raise."""
         text = self._say(error)
         is_lost = isinstance(error, (self._client.OperationalError, self._client.InterfaceError))
+        remedy = libpq.untrusted(str(error)) if is_lost and error.sqlstate is None else None
+        if remedy is not None:
+            return SinkError(f"{self._place} cannot be used: {text}; {remedy}")
         if is_lost and error.sqlstate is None and "FATAL" in text and not any(word in text for word in _WAITING):
             return SinkError(f"{self._place} refuses the login: {text}; correct `{self._key}`")
         # 25006 is a server that became read-only: another host may have become the one to write to.

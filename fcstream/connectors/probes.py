@@ -16,13 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, SinkError, SourceError
+from ..errors import SinkError, SourceError
 from .retry import close_quietly
 from .urls import Address, parse
 
 PATIENCE_S = 4.0
 _SETTINGS_S = 2.0
 _MINUTE_MS = 60_000
+_AHEAD_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +135,6 @@ def probe_sink(found: Checkup, url: str) -> None:
 def probe_letters(found: Checkup, url: str) -> None:
     """Look at a broker that gets dead letters; see `probe_source`."""
     address = _address(url, "dead_letter.url")
-    if address.scheme in ("postgresql", "http", "https"):
-        raise ConfigError(f"must be 'jsonl:PATH' or a broker's, got {address.scheme!r}", address.place)
     inner = Checkup(found.need_ms)
     _probe_sink(inner, address)
     found.findings += [replace(finding, check="dead letters") for finding in inner.findings]
@@ -205,6 +204,15 @@ def _redis_source(found: Checkup, address: Address, name: str) -> None:
     with closing(RedisSource(address, name)) as source:
         link = source._link
         found.clocks.append(Clock.read("Redis", lambda: link.do(_redis_time)))
+        told = source.clock()
+        ahead_s = 0 if told is None else (told.newest_ms - told.now_ms) / 1000
+        if ahead_s > _AHEAD_S:
+            found.problem(
+                "clock",
+                f"the broker's stamps run {ahead_s:.0f} s ahead of its clock: somebody chose an "
+                "id, all later ones follow it, and nobody can tell when they came",
+                "let the server choose ids (XADD KEY *), and make the stream anew",
+            )
         for key in source.ends():
             if link.do(partial(_redis_type, key=key)) == "none":
                 found.warn("source", f"stream {key} does not exist yet", "check its name, or start what writes to it")
@@ -458,6 +466,8 @@ def _amqp_source(found: Checkup, address: Address, name: str) -> None:
         """Connected without consuming."""
 
         def _consume(self, channel: Any) -> None:
+            if self._names_stream(channel.connection):
+                raise self._is_stream
             answer = channel.queue_declare(self._queue, passive=True).method
             said = f"{answer.message_count} messages and {answer.consumer_count} consumers"
             found.ok("source", f"queue {self._queue} has {said}; not tried: consuming")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
 from collections.abc import Callable, Coroutine
@@ -10,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import FcstreamError
+from .libraries import unfit
 from .retry import close_quietly, with_patience
 from .tls import distrust, tls_context
 from .urls import need
@@ -45,6 +47,8 @@ class Link:
             import rstream  # noqa: F401
         except ImportError:
             raise need("rstream", "rabbitmq", address.place) from None
+        if not _fits():
+            raise unfit("rstream", address.place)
         self.lost = True
         self.changed = threading.Condition()
         self._address, self._name, self._error, self._stream, self._prepare = address, name, error, stream, prepare
@@ -260,6 +264,24 @@ class Link:
         return self._error(
             f"{self._address.masked} cannot be used: {error}; start the broker, make the stream, or correct the address"
         )
+
+
+def _fits() -> bool:
+    """Whether the library's insides that are used are there: its connection, to be closed when it was lost, and what
+    its own consumers and producers are made of."""
+    try:
+        from rstream import schema
+        from rstream.client import Client
+
+        client: Any = Client("127.0.0.1", 1, frame_max=FRAME_BYTES, heartbeat=60)
+        inspect.signature(client.add_handler).bind(schema.Deliver, print, name="x")
+        inspect.signature(client.subscribe).bind("stream", 0, schema.OffsetSpec.from_params, 1)
+        inspect.signature(client.run_queue_listener_task).bind(0, print)
+        inspect.signature(client.sync_request).bind(schema.Close, schema.CloseResponse)
+        wanted = ("credit", "unsubscribe", "query_leader_and_replicas", "stream_exists", "authenticate", "add_stream")
+        return "_conn" in vars(client) and all(callable(getattr(client, name)) for name in wanted)
+    except (AttributeError, ImportError, TypeError):
+        return False
 
 
 async def _close(client: Any) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..errors import ConfigError, SinkError, SourceError
 from ..releases.base import Release
-from .base import Chunk, shortened
+from .base import Chunk, Gap, shortened
 from .rabbitmq_chunks import Piece, body_of, pieces_of
 from .rabbitmq_link import FRAME_BYTES, Link, Lost
 
@@ -67,11 +67,12 @@ class RabbitStreamSource:
 
     If messages were dropped by the stream's retention before they were read, reading goes on from the oldest there is.
     A warning is logged if that is noticed; after a restart it is not, since positions are dropped with what they point
-    to. A stream that ends before what was read of it was made anew: every call raises then, and a source that is opened
-    later reads it from its beginning.
+    to. A stream that ends before what was read of it, or holds older offsets with later stamps, was made anew: it is
+    read from its beginning, as another partition. For `patience_s` it may be absent.
     """
 
     receipt_is_durable = False
+    stamps_are_brokers = True
     generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
@@ -80,6 +81,10 @@ class RabbitStreamSource:
         self._credit = int(address.take_number("credit", 10))
         self._next = -1
         self._committed = 0
+        self._partition, self._times_made = self._stream, 1
+        self._polled_ms: int | None = None  # the stamp of the last message that was polled
+        self._gaps: list[Gap] = []
+        self._ranges = False
         self._frames: deque[Any] = deque()
         self._opened: deque[Piece] = deque()  # of the first frame, what is not polled yet
         self._stamp = 0
@@ -101,30 +106,36 @@ class RabbitStreamSource:
             room, size = room - count, size + sum(map(len, pieces[-1][2]))
         if not pieces:
             return []
+        self._polled_ms = pieces[-1][1]
         counts = [len(bodies) for *_, bodies in pieces]
         offsets = np.concatenate([np.arange(first, first + len(bodies)) for first, _, bodies in pieces])
         stamps = np.repeat(np.array([stamp for _, stamp, _ in pieces]), counts)
-        return [Chunk(self._stream, offsets, stamps, [body for *_, bodies in pieces for body in bodies])]
+        return [Chunk(self._partition, offsets, stamps, [body for *_, bodies in pieces for body in bodies])]
 
     def ends(self) -> dict[str, int]:
-        return {self._stream: self._link.do(self._end)}
+        end = self._link.do(self._end)
+        return {self._partition: end}
 
     def behind(self, ends: Mapping[str, int]) -> bool:
-        return self._next < ends.get(self._stream, 0)
+        return self._next < ends.get(self._partition, 0)
 
     def seek(self, positions: Mapping[str, int]) -> None:
         async def begin_again(client: Any) -> None:
             await self._link.unsubscribe(client, self._number)
             await self._begin(client)
 
-        self._next = positions[self._stream]
+        self._next, self._ranges = positions[self._stream], True
         self._link.do(begin_again)
 
     def commit(self, positions: Mapping[str, int]) -> None:
-        position = positions.get(self._stream, 0)
+        position = positions.get(self._partition, 0)
         if position > self._committed:
             self._link.do(lambda client: self._store(client, position))
             self._committed = position
+
+    def gaps(self) -> list[Gap]:
+        found, self._gaps = self._gaps, []
+        return found
 
     def close(self) -> None:
         self._link.close()
@@ -144,8 +155,12 @@ class RabbitStreamSource:
             except OffsetNotFound:
                 self._next = 0
         first = await self._link.edge(client, OffsetType.FIRST) if self._next else None
-        if first is not None and self._next < first.chunk_first_offset:
-            LOG.warning("stream %s begins at %d: messages were dropped unread", self._stream, first.chunk_first_offset)
+        oldest, oldest_ms = (self._next, 0) if first is None else (first.chunk_first_offset, first.timestamp)
+        if self._next < oldest:
+            LOG.warning("stream %s begins at %d: messages were dropped unread", self._stream, oldest)
+            self._gaps.append(Gap(f"messages of stream {self._stream} were dropped unread", self._polled_ms))
+        elif self._next > oldest and self._polled_ms is not None and oldest_ms > self._polled_ms:
+            self._begin_anew()  # it holds messages before ours that were written after them
         await self._end(client)
         self._frames.clear()
         self._opened.clear()
@@ -163,12 +178,24 @@ class RabbitStreamSource:
         last = await self._link.last(client)
         end = self._next if last is None else last.chunk_first_offset + last.num_records
         if end < self._next:
-            raise SourceError(
-                f"stream {self._stream} must go on after offset {self._next - 1}, it ends at {end - 1}: it was made "
-                "anew; open the source again to read it from its beginning"
-            )
+            self._begin_anew()
+            raise Lost("the stream was made anew")  # to subscribe again
         self._heard = time.monotonic()
         return int(end)
+
+    def _begin_anew(self) -> None:
+        """Offsets begin anew, so the partition gets another name; what was polled before is not asked back."""
+        if self._ranges:
+            raise SourceError(
+                f"stream {self._stream} must go on after offset {self._next - 1}, it does not: it was made anew; open "
+                "the source again to read it from its beginning"
+            )
+        LOG.warning("stream %s was made anew: it is read from its beginning", self._stream)
+        self._gaps.append(Gap(f"stream {self._stream} was made anew", self._polled_ms))
+        self._next = self._committed = 0
+        self._polled_ms = None
+        self._times_made += 1
+        self._partition = f"{self._stream} ({self._times_made})"
 
     async def _store(self, client: Any, position: int) -> None:
         # No answer tells that an offset was stored: what is asked next, is answered after it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,7 @@ import numpy as np
 
 from ..errors import ConfigError, SinkError, SourceError
 from ..releases.base import Release
-from .base import Chunk
+from .base import BrokerTime, Chunk, Gap
 from .redis_link import Link, answers_of, raise_first, redis_errors
 from .retry import Remainder
 
@@ -34,6 +35,9 @@ _FEW = 16  # of the first reading: how large entries are is not known yet
 _WAIT_S = 5.0  # of one blocking command
 _SEQ_BITS = 20
 _MS_LIMIT = 1 << (63 - _SEQ_BITS)
+_COUNTERS, _LOW_COUNTERS = (1 << 64) - 1, (1 << _SEQ_BITS) - 1
+_HIGH_COUNTERS = _COUNTERS ^ _LOW_COUNTERS
+_MARKED = 1 << 128
 _MARK = "fcstream-wait"
 _REACH = """
 local found = redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])
@@ -41,33 +45,45 @@ return {#found, #found > 0 and found[#found][1] or ''}
 """
 
 
-def to_offset(entry_id: bytes) -> int:
-    """The offset of an id: ``ms << 20 | seq``.
+def parse_id(entry_id: bytes) -> int:
+    """An entry id as one number, in the order of ids: ``ms << 64 | seq``.
 
     Raises
     ------
     SourceError
-        It is none, or does not fit: more than a million entries in a millisecond, or a time after 2248.
+        It is none.
     """
     ms, _, seq = entry_id.partition(b"-")
     try:
         time_ms, count = int(ms), int(seq)
+        if time_ms >> 64 or count >> 64:
+            raise ValueError(entry_id)
     except ValueError:
         raise SourceError(
             f"entry ids must be MILLISECONDS-COUNTER, got {entry_id[:40]!r}: if it is a stored position, correct or "
             "delete it (hash fcstream:NAME:positions)"
         ) from None
-    if count >> _SEQ_BITS or time_ms >= _MS_LIMIT:
-        raise SourceError(
-            f"entry ids must be below {_MS_LIMIT}-0 with counters below {1 << _SEQ_BITS}, got {entry_id.decode()}: let "
-            "the server choose them"
-        )
-    return time_ms << _SEQ_BITS | count
+    return time_ms << 64 | count
 
 
-def to_id(offset: int) -> str:
+def write_id(number: int) -> str:
+    """The inverse of `parse_id`."""
+    return f"{number >> 64}-{number & _COUNTERS}"
+
+
+def to_offset(number: int) -> int:
+    """The offset of a parsed id: ``ms << 20 | seq``, which fits an int64. What does not fit (a time after 2248, or more
+    than a million entries in a millisecond: an id that somebody chose) is the number itself with a mark on it."""
+    if number >> 64 < _MS_LIMIT and not number & _HIGH_COUNTERS:
+        return number >> 44 | number & _LOW_COUNTERS
+    return number | _MARKED
+
+
+def of_offset(offset: int) -> int:
     """The inverse of `to_offset`."""
-    return f"{offset >> _SEQ_BITS}-{offset & ((1 << _SEQ_BITS) - 1)}"
+    if offset & _MARKED:
+        return offset ^ _MARKED
+    return offset >> _SEQ_BITS << 64 | offset & _LOW_COUNTERS
 
 
 class RedisSource:
@@ -95,8 +111,8 @@ class RedisSource:
     was read that was there at an `ends`: the server counts what was added, the source what it has read. (Servers before
     Redis 7 do not count, and nothing is known of what lies between a stored position and the end at opening: there the
     entry that was read last is looked for.) A stream that ends before what was read of it was made anew, with older
-    ids: `ends` raises then, and a source that is opened later reads it from its beginning. It raises too if the stream
-    has grown past that since, but holds older ids and not the one that was read last.
+    ids: it is read from its beginning, as another partition. So it is if it has grown past that since, but holds older
+    ids and not the one that was read last.
     """
 
     receipt_is_durable = False
@@ -112,19 +128,25 @@ class RedisSource:
         self._entry_bytes = POLL_BYTES / _STEP
         self._step = _FEW
         self._warned: dict[str, int] = {}
-        self._last: dict[str, int] = {}  # the last offset that was read
+        self._times_made: dict[str, int] = {}
+        # Positions within are parsed ids; offsets are for others.
+        self._last: dict[str, int] = {}  # the last id that was read
+        self._marked: set[str] = set()  # streams with ids that fit no int64, from which on none is made to
+        self._ranges = False
+        self._partitions = {key: key for key in keys}  # names, which change when a stream is made anew
+        self._sound: dict[str, int | None] = {}  # by key: what lies before was read, whole
+        self._gaps: list[Gap] = []
         self._ranks: dict[str, int] = {}  # how many entries had been added up to the position, where it is known
         self._marks: dict[str, tuple[int, int]] = {}  # an end, and how many had been added up to it
         stored = self._link.open(lambda client: client.hgetall(self._positions_key))
-        self._next = {key: to_offset(stored.get(key.encode(), b"0-0")) for key in keys}
+        self._next = {key: parse_id(stored.get(key.encode(), b"0-0")) for key in keys}
+        self._committed = dict(self._next)
         for key, extent in self._link.do(self._extents).items():
             if 0 < extent.end < self._next[key]:
-                LOG.warning("stream %s was made anew: it is read from its beginning", key)
-                self._next[key] = 0
+                self._begin_anew(key, None)
             self._tell_trimmed(key, extent)
-            if extent.added is not None and (self._next[key] <= extent.first or not extent.length):
-                self._ranks[key] = extent.added - extent.length  # what is gone comes before what there is
-        self._committed = dict(self._next)
+            self._count(key, extent)
+        self._partitions = {key: key for key in keys}  # nobody has polled yet
         self.ends()
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
@@ -132,74 +154,119 @@ class RedisSource:
         while True:
             wait_s = min(until - time.monotonic(), _WAIT_S)
             chunks = self._link.do(partial(self._gather, room=max_messages, wait_s=wait_s))
-            for chunk in chunks:
-                self._took(chunk)
+            for key, chunk in chunks:
+                self._took(key, chunk)
             if chunks or time.monotonic() >= until:
-                return chunks
+                return [chunk for _, chunk in chunks]
 
     def ends(self) -> dict[str, int]:
         extents = self._link.do(self._extents)
         for key, extent in extents.items():
             position = self._next[key]
-            if 0 < extent.end < position:
-                raise SourceError(
-                    f"stream {key} must go on after id {to_id(position - 1)}, it ends at {to_id(extent.end - 1)}: it "
-                    "was made anew; open the source again to read it from its beginning"
-                )
-            self._must_be_the_same(key, extent)
+            if 0 < extent.end < position or not self._is_the_same(key, extent):
+                if self._ranges:
+                    raise SourceError(
+                        f"stream {key} must go on after id {write_id(position - 1)}, it does not: it was made anew; "
+                        "open the source again to read it from its beginning"
+                    )
+                self._begin_anew(key, position >> 64)
+                self._count(key, extent)
+            elif extent.added is not None and extent.added < self._ranks.get(key, 0):
+                # Deleted, and written again with ids that go on.
+                self._gaps.append(Gap(f"stream {key} was made anew", self._sound.get(key)))
+                del self._ranks[key]
+                self._marks.pop(key, None)
             self._tell_trimmed(key, extent)
             if extent.added is not None and key not in self._marks:  # a later one might never be reached
                 self._marks[key] = extent.end, extent.added
                 self._compare(key, 0)
-        return {key: extent.end or self._next[key] for key, extent in extents.items()}
+        return {self._partitions[key]: to_offset(extent.end or self._next[key]) for key, extent in extents.items()}
+
+    def clock(self) -> BrokerTime | None:
+        def ask(client: Any) -> BrokerTime | None:
+            try:
+                seconds, micros = client.time()
+            except redis_errors().ResponseError as error:  # a login that may not ask
+                if not isinstance(error, redis_errors().NoPermissionError) and "unknown command" not in str(error):
+                    raise
+                return None
+            newest = max((extent.end >> 64 for extent in self._extents(client).values()), default=0)
+            return BrokerTime(int(seconds) * 1000 + int(micros) // 1000, newest)
+
+        return self._link.do(ask)
 
     def behind(self, ends: Mapping[str, int]) -> bool:
-        spans = {key: (self._next[key], end) for key, end in ends.items() if self._next[key] < end}
+        found = {key: of_offset(ends[name]) for key, name in self._partitions.items() if name in ends}
+        spans = {key: (self._next[key], end) for key, end in found.items() if self._next[key] < end}
 
         def ask(client: Any) -> bool:
-            return any(client.xrange(key, to_id(start), to_id(end - 1), 1) for key, (start, end) in spans.items())
+            return any(client.xrange(key, write_id(start), write_id(end - 1), 1) for key, (start, end) in spans.items())
 
         return bool(spans) and self._link.do(ask)
 
     def seek(self, positions: Mapping[str, int]) -> None:
-        self._next = dict(positions)
+        self._next = {key: of_offset(offset) for key, offset in positions.items()}
+        self._ranges, self._partitions = True, {key: key for key in positions}
         for known in (self._last, self._ranks, self._marks):
             known.clear()
 
     def reach(self, partition: str, start: int, count: int) -> int:
         def ask(client: Any) -> tuple[int, bytes]:
             try:
-                number, last = client.eval(_REACH, 1, partition, to_id(start), count)
+                number, last = client.eval(_REACH, 1, partition, write_id(of_offset(start)), count)
                 return number, last
             except redis_errors().ResponseError as error:  # scripts are not allowed to everybody
                 if not isinstance(error, redis_errors().NoPermissionError) and "unknown command" not in str(error):
                     raise
-                entries = client.xrange(partition, to_id(start), "+", count)
+                entries = client.xrange(partition, write_id(of_offset(start)), "+", count)
                 return len(entries), entries[-1][0] if entries else b""
 
         number, last = self._link.do(ask)
-        return to_offset(last) + 1 if number == count else _MS_LIMIT << _SEQ_BITS
+        return to_offset(parse_id(last)) + 1 if number == count else _MS_LIMIT << _SEQ_BITS
 
     def commit(self, positions: Mapping[str, int]) -> None:
-        later = {key: offset for key, offset in positions.items() if offset > self._committed[key]}
+        named = self._partitions.items()
+        found = {key: of_offset(positions[name]) for key, name in named if name in positions}
+        later = {key: number for key, number in found.items() if number > self._committed[key]}
         if later:
-            ids = {key: to_id(offset) for key, offset in later.items()}
+            ids = {key: write_id(number) for key, number in later.items()}
             self._link.do(lambda client: client.hset(self._positions_key, mapping=ids))
             self._committed |= later
+
+    def gaps(self) -> list[Gap]:
+        found, self._gaps = self._gaps, []
+        return found
 
     def close(self) -> None:
         self._link.close()
 
-    def _took(self, chunk: Chunk) -> None:
+    def _begin_anew(self, key: str, since_ms: int | None) -> None:
+        """Ids begin anew, so the partition gets another name; what was handed out before is not asked back."""
+        LOG.warning("stream %s was made anew: it is read from its beginning", key)
+        self._gaps.append(Gap(f"stream {key} was made anew", since_ms))
+        self._next[key] = self._committed[key] = 0
+        self._times_made[key] = self._times_made.get(key, 1) + 1
+        self._partitions[key] = f"{key} ({self._times_made[key]})"
+        for known in (self._last, self._ranks, self._marks, self._warned):
+            known.pop(key, None)
+
+    def _count(self, key: str, extent: _Extent) -> None:
+        """Begin to count, where nothing is known to lie between the position and the first entry."""
+        if extent.added is not None and (self._next[key] <= extent.first or not extent.length):
+            self._ranks[key] = extent.added - extent.length  # what is gone comes before what there is
+
+    def _took(self, key: str, chunk: Chunk) -> None:
         """Move on behind what was read."""
-        key, last = chunk.partition, int(chunk.offsets[-1])
+        last = of_offset(int(chunk.offsets[-1]))
         mark, _ = self._marks.get(key, (0, 0))
         self._next[key] = last + 1
         self._last[key] = last
         if key in self._ranks:
             self._ranks[key] += len(chunk.offsets)
         if 0 < mark <= last + 1:
-            self._compare(key, int(len(chunk.offsets) - np.searchsorted(chunk.offsets, mark)))
+            self._compare(
+                key, len(chunk.offsets) - bisect_left(chunk.offsets, mark, key=lambda each: of_offset(int(each)))
+            )
 
     def _compare(self, key: str, after: int) -> None:
         """Once everything before a mark was read: were as many read as had been added? `after` of them came after."""
@@ -209,34 +276,37 @@ class RedisSource:
         del self._marks[key]
         missed = added + after - self._ranks.get(key, added + after)
         if missed > 0:
-            LOG.warning("stream %s: %d entries were trimmed or deleted unread, before id %s", key, missed, to_id(end))
+            self._gaps.append(Gap(f"entries of stream {key} were trimmed or deleted unread", self._sound.get(key)))
+            LOG.warning(
+                "stream %s: %d entries were trimmed or deleted unread, before id %s", key, missed, write_id(end)
+            )
         self._ranks[key] = added + after
+        self._sound[key] = end >> 64
 
     def _tell_trimmed(self, key: str, extent: _Extent) -> None:
         """Where nothing was counted; what was counted is told exactly."""
         position = self._next[key]
         if key not in self._ranks and 0 < position < extent.first and self._warned.get(key) != position:
             LOG.warning(
-                "stream %s begins at id %s: older entries may have been trimmed unread", key, to_id(extent.first)
+                "stream %s begins at id %s: older entries may have been trimmed unread", key, write_id(extent.first)
             )
+            self._gaps.append(Gap(f"entries of stream {key} may have been trimmed unread", position >> 64))
             self._warned[key] = position
 
-    def _must_be_the_same(self, key: str, extent: _Extent) -> None:
+    def _is_the_same(self, key: str, extent: _Extent) -> bool:
+        """Whether a stream still holds what was read last, if it holds something older: else it has grown past that
+        since it was made anew, or its server lost entries."""
         last = self._last.get(key)
         if last is None or extent.deleted is None or not 0 < extent.first <= last or last <= extent.deleted:
-            return
+            return True
 
         def ask(client: Any) -> bool:
-            if client.xrange(key, to_id(last), to_id(last)):
+            if client.xrange(key, write_id(last), write_id(last)):
                 return True
             now = self._extents(client)[key]  # it may have been trimmed in between
             return not 0 < now.first <= last or last <= (now.deleted or 0)
 
-        if not self._link.do(ask):
-            raise SourceError(
-                f"stream {key} must hold id {to_id(last)}, which was read, it holds older ones without it: it was made "
-                "anew, or its server lost entries; open the source again"
-            )
+        return self._link.do(ask)
 
     def _extents(self, client: Any) -> dict[str, _Extent]:
         extents = {}
@@ -249,32 +319,32 @@ class RedisSource:
                 extents[key] = _Extent()
                 continue
             first, deleted = info["first-entry"], info.get("max-deleted-entry-id")
-            last = to_offset(info["last-generated-id"])
+            last = parse_id(info["last-generated-id"])
             extents[key] = _Extent(
-                to_offset(first[0]) if first else 0,
+                parse_id(first[0]) if first else 0,
                 last + 1 if last else 0,
                 info["length"],
                 info.get("entries-added"),
-                to_offset(deleted) if deleted else None,
+                parse_id(deleted) if deleted else None,
             )
         return extents
 
-    def _gather(self, client: Any, room: int, wait_s: float) -> list[Chunk]:
-        """Readings until there is nothing more, or enough; no position moves."""
+    def _gather(self, client: Any, room: int, wait_s: float) -> list[tuple[str, Chunk]]:
+        """Chunks by key: readings until there is nothing more, or enough; no position moves."""
         found: dict[str, tuple[list[int], list[bytes]]] = {key: ([], []) for key in self._next}
         budget, is_first = float(POLL_BYTES), True
         while room > 0 and budget > 0:
             fit = min(room, self._step, int(budget / self._entry_bytes) + 1)
             count = max(1, fit // len(found))
-            starts = [to_id(max(0, (f[0][-1] if f[0] else self._next[key] - 1))) for key, f in found.items()]
+            starts = [write_id(max(0, (f[0][-1] if f[0] else self._next[key] - 1))) for key, f in found.items()]
             block = ("BLOCK", max(1, int(wait_s * 1000))) if wait_s > 0 else ()
             command = ("XREAD", "COUNT", count, *block, "STREAMS", *found, *starts)
             reply = self._first(client, command) if is_first else client.execute_command(*command)
             is_first = False
             taken = size = 0
             for key, entries in reply or ():
-                offsets, bodies = found[key.decode()]
-                offsets += [to_offset(entry_id) for entry_id, _ in entries]
+                numbers, bodies = found[key.decode()]
+                numbers += [parse_id(entry_id) for entry_id, _ in entries]
                 bodies += [self._body(fields) for _, fields in entries]
                 taken += len(entries)
                 size += sum(len(value) for _, fields in entries for value in fields)
@@ -285,7 +355,24 @@ class RedisSource:
             room, budget, wait_s = room - taken, budget - size, 0.0
             if taken < count:
                 break
-        return [_chunk(key, offsets, bodies) for key, (offsets, bodies) in found.items() if offsets]
+        return [(key, self._chunk(key, numbers, bodies)) for key, (numbers, bodies) in found.items() if numbers]
+
+    def _chunk(self, key: str, numbers: list[int], bodies: list[bytes]) -> Chunk:
+        """Once an id fits no int64, those of this stream that follow are as long, so that they stay in order."""
+        if numbers[-1] >> 64 >= _MS_LIMIT or any(number & _HIGH_COUNTERS for number in numbers):
+            if self._ranges:
+                raise SourceError(
+                    f"entry ids must be below {_MS_LIMIT}-0 with counters below {1 << _SEQ_BITS}, stream {key} has "
+                    "others: let the server choose them, and make the stream anew"
+                )
+            self._marked.add(key)
+        if key in self._marked:
+            stamps = [min(number >> 64, _MS_LIMIT) for number in numbers]
+            return Chunk(
+                self._partitions[key], np.array([number | _MARKED for number in numbers]), np.array(stamps), bodies
+            )
+        identity = np.array([number >> 44 | number & _LOW_COUNTERS for number in numbers], np.int64)
+        return Chunk(self._partitions[key], identity, identity >> _SEQ_BITS, bodies)
 
     def _first(self, client: Any, command: tuple[Any, ...]) -> Any:
         """The first reading of a poll. Where nothing is counted yet, it looks on the way whether the entry that was
@@ -295,7 +382,7 @@ class RedisSource:
             return client.execute_command(*command)
         pipe = client.pipeline(transaction=False)
         for key in unsure:
-            pipe.xrange(key, to_id(self._next[key] - 1), to_id(self._next[key] - 1))
+            pipe.xrange(key, write_id(self._next[key] - 1), write_id(self._next[key] - 1))
         pipe.execute_command(*command)
         *there, reply = answers_of(pipe)
         if not all(there):  # trimmed, or a position that was stored and is no entry's
@@ -319,14 +406,14 @@ class _Extent:
     Attributes
     ----------
     first : int
-        Offset of the first entry, 0 for none.
+        Id of the first entry, 0 for none.
     end : int
-        Offset after the last one that ever was, 0 if there never was one.
+        Id after the last one that ever was, 0 if there never was one.
     length : int
     added : int or None
         How many were ever added; None if the server does not count.
     deleted : int or None
-        The highest offset of those that were deleted (trimmed ones do not count), 0 for none.
+        The highest id of those that were deleted (trimmed ones do not count), 0 for none.
     """
 
     first: int = 0
@@ -502,8 +589,3 @@ def _was_removed(info: Mapping[str, Any], release: Release) -> bool:
         )
     )
     return oldest > ours or latest == ours or deleted >= ours
-
-
-def _chunk(key: str, offsets: list[int], bodies: list[bytes]) -> Chunk:
-    identity = np.array(offsets, np.int64)
-    return Chunk(key, identity, identity >> _SEQ_BITS, bodies)

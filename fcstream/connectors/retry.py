@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 from ..errors import FcstreamError
+from ..waiting import is_over, pause, tried
 
 T = TypeVar("T")
 _FIRST_S, _MOST_S = 0.05, 5.0
@@ -33,7 +34,8 @@ def with_patience(
     patience_s: float,
     error: Callable[[BaseException], FcstreamError],
 ) -> T:
-    """Do something with a connection; if it is lost, connect again and repeat, for `patience_s` seconds at most.
+    """Do something with a connection; if it is lost, connect again and repeat, for `patience_s` seconds at most, and no
+    more once the stream is to end.
 
     Parameters
     ----------
@@ -54,10 +56,11 @@ def with_patience(
     except lost as first:
         last: BaseException = first
     while True:
+        tried(str(last))
         wait = next(waits)
-        if time.monotonic() + wait > until:
+        if time.monotonic() + wait > until or is_over():
             raise error(last) from None
-        time.sleep(wait)
+        pause(wait)
         try:
             reconnect()
             return action()

@@ -11,60 +11,64 @@ Files, mode 0600 in a folder of mode 0700: ``lock``; ``position``, the first rec
 ``FIRST.rows``, named after their first record. A segment is a row of frames, the first without records, with the ids of
 earlier ones, and then one for every `Spool.append`::
 
-    magic, first record, count, number of ids, receipt, bytes | crc32 | lengths, ids, bodies | crc32 | end
+    magic, first record, count, number of ids, of stamps, receipt, bytes | crc32 |
+    lengths, stamps, ids, bodies | crc32 | end
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import logging
 import os
 import re
 import struct
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from ..errors import ConfigError, SourceError
-from .base import Chunk
-from .retry import close_quietly
-
-if TYPE_CHECKING:
-    from .base import AckSource, Received
 
 LOG = logging.getLogger("fcstream.connectors.spool")
 MEMORY = 4096
 """Messages whose identities are remembered: no source with identities may have more of them unacknowledged."""
 LEAST_BYTES = 1 << 20
-POLL_BYTES = 1 << 26
-"""A poll stops gathering here; it exceeds it by one frame at most."""
-_ENDS_S, _STEP, _SERVE_S = 5.0, 4096, 5.0
-_MUCH = 1 << 20  # bytes: below, the disk is not worth a thread
+UNREADABLE = b"\xc1"
+"""Stands for a message that is too large: no text, and what MessagePack never uses."""
 _LARGE = 2048  # bytes: below, one copy costs less than many pieces
 _PIECE, _MOST_PARTS = 1 << 18, 1000  # bytes that a processor's cache holds; parts that a system writes at once
-_ID_BYTES = 16
-_NO_ID = bytes(_ID_BYTES)
-_MAGIC, _FRAME, _CRC = b"fcs1", struct.Struct("<4sQIIqQ"), struct.Struct("<I")
+ID_BYTES = 16
+NO_ID = bytes(ID_BYTES)
+_STAMP_BYTES = 8
+_MAGIC, _FRAME, _CRC = b"fcs2", struct.Struct("<4sQIIIqQ"), struct.Struct("<I")
 _HEAD, _TAIL = _FRAME.size + _CRC.size, _CRC.size + 1
 _END = b"\n"  # not zero: a hole in a file does not look like an end
 _NAME = re.compile(r"(\d{20})\.rows")
 
 
 class Rows(NamedTuple):
-    """Records that came together, numbered from `first` on; `ids` has one for each, or none."""
+    """Records that came together, numbered from `first` on; `ids` has one for each, or none, and so has `stamps`: when
+    each arrived, if that is not the time of receipt."""
 
     first: int
     receipt_ms: int
     bodies: list[bytes]
     ids: list[bytes]
+    stamps: Sequence[int] = ()
+
+    def part(self, start: int, stop: int | None = None) -> Rows:
+        """Some of them."""
+        cut = slice(start, stop)
+        return Rows(self.first + start, self.receipt_ms, self.bodies[cut], self.ids[cut], self.stamps[cut])
+
+    @property
+    def arrivals_ms(self) -> Sequence[int]:
+        return self.stamps or [self.receipt_ms] * len(self.bodies)
 
 
 class Spool:
@@ -85,6 +89,8 @@ class Spool:
     ----------
     position, end : int
         The first record that a restart needs; the number that the next record gets.
+    alive_ms : int or None
+        When somebody last had it before, Unix milliseconds; None: nobody, or that is not known.
     is_full : bool
         The last `append` did not take everything.
 
@@ -109,6 +115,7 @@ class Spool:
         self._segment_bytes = min(segment_bytes or min(max_bytes // 16, 1 << 26), max_bytes // 4)
         self._clock = clock
         self._receipt_ms = 0
+        self.alive_ms: int | None = None
         self._ids: dict[bytes, None] = {}
         self._sizes: dict[int, int] = {}  # first record of a segment -> bytes, ascending
         self._recent = Rows(0, 0, [], [])  # what was appended last need not be read again
@@ -122,12 +129,30 @@ class Spool:
             self.close()
             raise
 
+    @property
+    def stored_bytes(self) -> int:
+        return sum(self._sizes.values())
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        return self._clock
+
+    def mark(self) -> None:
+        """Note, for whoever opens it next, that somebody has it now."""
+        now = self._clock()
+        with self._telling("written"):
+            os.utime(self._fds["lock"], ns=(now * 1_000_000, now * 1_000_000))
+
     def knows(self, identity: bytes) -> bool:
         """Whether a record with this identity came lately."""
         return identity in self._ids
 
     def append(
-        self, bodies: Sequence[bytes], ids: Sequence[bytes] = (), sync: Callable[[int], object] | None = None
+        self,
+        bodies: Sequence[bytes],
+        ids: Sequence[bytes] = (),
+        sync: Callable[[int], object] | None = None,
+        stamps: Sequence[int | None] = (),
     ) -> int:
         """Put records on disk (one fsync) and say how many: less than all, from the front, if there is no room.
 
@@ -138,20 +163,24 @@ class Spool:
             One identity of 16 bytes for each (zeros: none), or nothing.
         sync : callable, optional
             Puts a file on disk; `os.fsync` by default.
+        stamps : sequence of int or None
+            When each arrived, or nothing; one that is missing or lies ahead of the clock is the time of receipt.
 
         Raises
         ------
         SourceError
-            The disk refuses, or a record is larger than half of the spool. Nothing was taken.
+            The disk refuses. Nothing was taken.
+
+        Notes
+        -----
+        In place of a record that is larger than half of the spool one is kept that no format can read: it is rejected
+        where records are decoded. Otherwise it would come again, and not fit again, for ever.
         """
-        if any(len(body) > self.max_bytes // 2 for body in bodies[:1]):
-            raise SourceError(
-                f"{self.folder} must hold twice its largest message, one is larger than {self.max_bytes // 2} bytes: "
-                "raise `source.spool_bytes`, or remove that message from the queue"
-            )
-        each = 4 + (_ID_BYTES if ids else 0)
-        frames = 2 * (_HEAD + _TAIL) + _ID_BYTES * MEMORY  # a new segment may have to be begun
-        room = self.max_bytes - sum(self._sizes.values()) - frames
+        if any(len(body) > self.max_bytes // 2 for body in bodies):
+            bodies = [body if len(body) <= self.max_bytes // 2 else UNREADABLE for body in bodies]
+        each = 4 + (ID_BYTES if ids else 0) + (_STAMP_BYTES if stamps else 0)
+        frames = 2 * (_HEAD + _TAIL) + ID_BYTES * MEMORY  # a new segment may have to be begun
+        room = self.max_bytes - self.stored_bytes - frames
         count = sum(total <= room for total in accumulate(len(body) + each for body in bodies))
         if count < len(bodies) and not self.is_full:
             LOG.warning(
@@ -161,7 +190,9 @@ class Spool:
             )
         self.is_full = count < len(bodies)
         if count:
-            rows = Rows(self.end, max(self._receipt_ms, self._clock()), list(bodies[:count]), list(ids[:count]))
+            receipt = max(self._receipt_ms, self._clock())
+            arrivals = [receipt if stamp is None else max(0, min(stamp, receipt)) for stamp in stamps[:count]]
+            rows = Rows(self.end, receipt, list(bodies[:count]), list(ids[:count]), arrivals)
             with self._telling("written"):
                 self._write(rows, sync)
         return count
@@ -182,7 +213,7 @@ class Spool:
                 after, rows = next(frames if at == number else (frames := self._frames(number)))
             self._next_frame = (after, frames)
         skip = number - rows.first
-        return Rows(number, rows.receipt_ms, rows.bodies[skip:], rows.ids[skip:]) if skip else rows
+        return rows.part(skip) if skip else rows
 
     def commit(self, number: int) -> None:
         """Note durably that a restart reads from this record on, and delete what is not needed. Never goes back."""
@@ -237,6 +268,8 @@ class Spool:
                 )
         self._fds["folder"] = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
         os.fchmod(self._fds["folder"], 0o700)
+        with suppress(FileNotFoundError):
+            self.alive_ms = (self.folder / "lock").stat().st_mtime_ns // 1_000_000
         self._fds["lock"] = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._fds["lock"], fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -315,7 +348,7 @@ class Spool:
     def _remember(self, ids: Sequence[bytes]) -> None:
         if ids:
             self._ids |= dict.fromkeys(ids)
-            self._ids.pop(_NO_ID, None)
+            self._ids.pop(NO_ID, None)
             for old in list(self._ids)[:-MEMORY]:
                 del self._ids[old]
 
@@ -358,123 +391,6 @@ class Spool:
                 os.close(self._fds.pop("last"))
 
 
-class SpooledSource:
-    """A queue that forgets, read through a spool; a `LiveSource` of one partition, ``spool``, and a `KeepingSource`.
-
-    Parameters
-    ----------
-    queue : AckSource
-        May have two methods more: ``delivery_id(received)``, bytes or None: an identity that a message keeps when it is
-        delivered again; ``is_current(received)``: False if its connection was lost, so that it comes again.
-    spool : Spool
-
-    Attributes
-    ----------
-    duplicates : int
-        Messages that were recognized by their identity and dropped.
-
-    Notes
-    -----
-    Both are owned, and closed with the source. While the spool is full nothing is received, so messages stay with the
-    broker. `ends` waits for nothing that was sent later, and for 5 seconds at most: what the broker still holds then is
-    received later, with later receipt times.
-    """
-
-    receipt_is_durable = True
-    generation = 0
-
-    def __init__(self, queue: AckSource, spool: Spool) -> None:
-        self._queue, self._spool = queue, spool
-        self._next = spool.position
-        self._pulled = time.monotonic()
-        self.duplicates = 0
-        self._held: list[Received] = []  # received, not in the spool yet, as it is full
-        self._ahead: list[Received] = []  # received while those before them were put on disk
-        self._disk = ThreadPoolExecutor(1, "fcstream-spool")
-        self._identify: Callable[[Received], bytes | None] | None = getattr(queue, "delivery_id", None)
-        self._is_current: Callable[[Received], bool] = getattr(queue, "is_current", lambda _: True)
-
-    def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
-        if self._next == self._spool.end:
-            self._pull(max_messages, timeout_s)
-        elif time.monotonic() > self._pulled + _SERVE_S:  # a long way to the end: the queue must not go away meanwhile
-            self._pull(max_messages, 0.0)
-        pieces: list[Rows] = []
-        room, size, start = max_messages, 0, self._next
-        while room > 0 and size < POLL_BYTES and self._next < self._spool.end:
-            rows = self._spool.read(self._next)
-            pieces.append(rows._replace(bodies=rows.bodies[:room]))
-            count = len(pieces[-1].bodies)
-            self._next, room, size = self._next + count, room - count, size + sum(map(len, pieces[-1].bodies))
-        if not pieces:
-            return []
-        stamps = np.repeat(np.array([rows.receipt_ms for rows in pieces]), [len(rows.bodies) for rows in pieces])
-        bodies = [body for rows in pieces for body in rows.bodies]
-        return [Chunk("spool", np.arange(start, self._next), stamps, bodies)]
-
-    def ends(self) -> dict[str, int]:
-        until = time.monotonic() + _ENDS_S
-        while not self._spool.is_full and time.monotonic() < until and (self._ahead or self._queue.pending()):
-            self._pull(_STEP, 0.1)
-        return {"spool": self._spool.end}
-
-    def behind(self, ends: Mapping[str, int]) -> bool:
-        return self._next < ends.get("spool", 0)
-
-    def commit(self, positions: Mapping[str, int]) -> None:
-        if "spool" in positions:
-            self._spool.commit(positions["spool"])
-
-    def keep(self, timeout_s: float) -> None:
-        self._pull(_STEP, timeout_s)
-
-    def rewind(self) -> None:
-        self._next = self._spool.position
-
-    def close(self) -> None:
-        close_quietly(self._queue.close, self._disk.shutdown, self._spool.close)
-
-    def _pull(self, max_messages: int, timeout_s: float) -> None:
-        """Receive, put on disk, acknowledge."""
-        self._pulled = time.monotonic()
-        self._held = [received for received in self._held if self._is_current(received)]
-        if not self._held:
-            ahead, self._ahead = self._ahead, []
-            self._held = [received for received in ahead if self._is_current(received)]
-        if not self._held:
-            self._held = self._queue.receive(max_messages, timeout_s)
-        self._put()
-        if self._held:
-            self._queue.pending()  # keeps the connection alive
-            time.sleep(timeout_s)
-
-    def _put(self) -> None:
-        """Spool and acknowledge what is held, as far as there is room."""
-        held, fresh, ids = self._held, list(range(len(self._held))), []
-        if self._identify is not None:
-            names = [self._identify(received) for received in held]
-            ids = [_NO_ID if name is None else hashlib.blake2b(name, digest_size=_ID_BYTES).digest() for name in names]
-            first = {identity: i for i, identity in reversed(list(enumerate(ids)))}
-            fresh = [i for i in fresh if ids[i] == _NO_ID or (first[ids[i]] == i and not self._spool.knows(ids[i]))]
-        bodies, ids = [held[i].body for i in fresh], [ids[i] for i in fresh] if ids else []
-        much = not self._ahead and sum(map(len, bodies)) > _MUCH
-        count = self._spool.append(bodies, ids, self._sync if much else None)
-        done = len(held) if count == len(fresh) else fresh[count]
-        self.duplicates += done - count
-        self._held = held[done:]
-        self._queue.acknowledge(held[:done])
-
-    def _sync(self, file: int) -> None:
-        """fsync, while the next messages are received: a thread waits for the disk, and does nothing else."""
-        syncing = self._disk.submit(os.fsync, file)
-        try:
-            with suppress(SourceError):  # raised again when nothing is on its way to the disk
-                self._ahead = self._queue.receive(_STEP, 0.0)
-        finally:
-            wait([syncing])
-        syncing.result()
-
-
 class _Broken(Exception):
     """A segment does not hold what was written; `torn` if a crash while writing explains it."""
 
@@ -486,10 +402,10 @@ def _frame(rows: Rows) -> Iterator[list[bytes]]:
     """Its parts, in pieces that a processor's cache keeps from checksum to write; large bodies are among them as they
     are, not copied."""
     lengths = np.fromiter(map(len, rows.bodies), "<u4", len(rows.bodies))
-    start = b"".join([lengths.tobytes(), *rows.ids])
+    start = b"".join([lengths.tobytes(), np.array(rows.stamps, "<i8").tobytes(), *rows.ids])
     bodies = rows.bodies if len(lengths) and lengths.mean() > _LARGE else [b"".join(rows.bodies)]
     count, named, size = len(rows.bodies), len(rows.ids), _payload_size(rows)
-    head = _FRAME.pack(_MAGIC, rows.first, count, named, rows.receipt_ms, size)
+    head = _FRAME.pack(_MAGIC, rows.first, count, named, len(rows.stamps), rows.receipt_ms, size)
     piece, crc = [head, _CRC.pack(zlib.crc32(head)), start], zlib.crc32(start)
     size = len(start)
     for body in bodies:
@@ -502,7 +418,8 @@ def _frame(rows: Rows) -> Iterator[list[bytes]]:
 
 
 def _payload_size(rows: Rows) -> int:
-    return 4 * len(rows.bodies) + _ID_BYTES * len(rows.ids) + sum(map(len, rows.bodies))
+    labels = _STAMP_BYTES * len(rows.stamps) + ID_BYTES * len(rows.ids)
+    return 4 * len(rows.bodies) + labels + sum(map(len, rows.bodies))
 
 
 def _frame_size(rows: Rows) -> int:
@@ -515,7 +432,7 @@ def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, Rows]:
     head = file.read(_HEAD)
     if len(head) < _HEAD or zlib.crc32(head[: _FRAME.size]) != _CRC.unpack_from(head, _FRAME.size)[0]:
         raise _Broken(torn=len((head + file.read()).rstrip(b"\0")) < _HEAD)
-    magic, first, count, named, receipt_ms, size = _FRAME.unpack_from(head)
+    magic, first, count, named, stamped, receipt_ms, size = _FRAME.unpack_from(head)
     if magic != _MAGIC or first != number:
         raise _Broken(torn=False)
     if 0 < first + count <= start:
@@ -526,12 +443,13 @@ def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, Rows]:
         raise _Broken(torn=True)
     if zlib.crc32(memoryview(payload)[:size]) != _CRC.unpack_from(payload, size)[0]:
         raise _Broken(torn=payload[-1] == 0 and not file.read().strip(b"\0"))
-    lengths, at = np.frombuffer(payload, "<u4", count), 4 * count
-    ids = [payload[i : i + _ID_BYTES] for i in range(at, at + _ID_BYTES * named, _ID_BYTES)]
-    bounds = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]) + (at + _ID_BYTES * named)
+    lengths, stamps = np.frombuffer(payload, "<u4", count), np.frombuffer(payload, "<i8", stamped, 4 * count).tolist()
+    at = 4 * count + _STAMP_BYTES * stamped
+    ids = [payload[i : i + ID_BYTES] for i in range(at, at + ID_BYTES * named, ID_BYTES)]
+    bounds = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]) + (at + ID_BYTES * named)
     if bounds[-1] != size or payload[-1:] not in (_END, b"\0"):
         raise _Broken(torn=False)
-    return first + count, Rows(first, receipt_ms, [payload[i:j] for i, j in pairwise(bounds.tolist())], ids)
+    return first + count, Rows(first, receipt_ms, [payload[i:j] for i, j in pairwise(bounds.tolist())], ids, stamps)
 
 
 def _new_file(path: Path, pieces: Iterable[list[bytes]]) -> int:

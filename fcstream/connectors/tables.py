@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..errors import ConfigError, SinkError
+from ..errors import ConfigError, SinkError, extra_missing
 from ..releases.base import Release
 from ..releases.tables import synthetic_rows
 
@@ -131,7 +131,7 @@ def _arrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise ConfigError("needs the package pyarrow: pip install 'fcstream[arrow]'", "sink.url") from None
+        raise ConfigError(f"needs the package pyarrow: {extra_missing('arrow')}", "sink.url") from None
     return pyarrow
 
 

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import urllib.parse
 from dataclasses import dataclass, field
 
-from ..errors import ConfigError
-from ..placeholders import fill
+from ..errors import ConfigError, extra_missing
+from ..placeholders import PLACEHOLDER, fill, is_url
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]@/?#=]*)(?::(\d{1,5}))?")
+_PLAIN = re.compile(r"[A-Za-z0-9_.,:/*>\x00-]*")
+_FILES = ("jsonl:", "csv:", "sqlite:", "csv-tables:", "jsonl-tables:", "parquet-tables:")
+_OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}")
+# fmt: off
+_HARMLESS = frozenset((
+    "ca", "cert", "client_id", "credit", "creds", "delivery_id", "exchange", "fcstream.batch", "fcstream.ca",
+    "fcstream.patience", "fcstream.timeout", "group", "host", "inflight", "instance", "k", "max_poll_s",
+    "patience", "prefetch", "queue", "replicas", "retain", "routing_key", "sasl", "schema", "security", "session",
+    "session_s", "sslmode", "sslrootcert", "stream", "subject", "table", "tls", "unsafe",
+))
+# fmt: on
+"""Options of connectors and ledgers whose values are no secrets."""
+_SECRET = frozenset(("password", "token", "key", "fcstream.bearer", "sasl.password"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +41,10 @@ class Address:
         Of the query; `take` removes one.
     user, password : str or None
         Decoded; the password is not part of the representation.
+    target : str
+        Path and query as they were given, placeholders filled in; not part of the representation.
     masked : str
-        For messages: the password and every option that sounds like a secret replaced by ``***``.
+        For messages, see `mask`.
     place : str
         The configuration key it came from.
     """
@@ -33,9 +52,10 @@ class Address:
     scheme: str
     hosts: tuple[tuple[str, int | None], ...]
     path: str
-    options: dict[str, str]
+    options: dict[str, str] = field(repr=False)
     user: str | None
     password: str | None = field(repr=False)
+    target: str = field(repr=False)
     masked: str
     place: str
 
@@ -66,7 +86,9 @@ class Address:
     def finish(self) -> None:
         """Refuse options that nobody took."""
         if self.options:
-            raise ConfigError(f"has an unknown option {sorted(self.options)[0]!r}: {self.masked}", self.place)
+            # What follows a secret with an '&' in it looks like an option: only what the mask shows is named.
+            names = [repr(name) for name in sorted(self.options) if f"{name}=" in self.masked]
+            raise ConfigError(f"has an unknown option {''.join(names[:1]) or '***'}: {self.masked}", self.place)
 
     def host(self, port: int) -> tuple[str, int]:
         """The first host."""
@@ -87,24 +109,28 @@ def parse(url: str, place: str) -> Address:
         A variable or file that is not there, or no URL. Never quotes what a placeholder stood for.
     """
     masked = mask(url)
-    parts = urllib.parse.urlsplit(fill(url, place))
-    options = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
-    credentials, _, listing = parts.netloc.rpartition("@")
+    scheme, _, rest = fill(url, place).partition("://")
+    if "#" in rest:
+        raise ConfigError(f"must have special characters percent-encoded: write %23 for #, got {masked}", place)
+    base, _, query = rest.partition("?")
+    netloc, _, path = base.partition("/")
+    credentials, _, listing = netloc.rpartition("@")
     user, _, password = credentials.partition(":")
     hosts = []
     for entry in listing.split(","):
-        found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]*)(?::(\d{1,5}))?", entry)
+        found = _HOST.fullmatch(entry)
         if found is None or not _is_name(found[1]):
             raise ConfigError(f"must have a host, got {masked}", place)
         hosts.append((found[1].strip("[]"), int(found[2]) if found[2] else None))
     unquote = urllib.parse.unquote
     return Address(
-        scheme=parts.scheme,
+        scheme=scheme,
         hosts=tuple(hosts),
-        path=unquote(parts.path.removeprefix("/")),
-        options=options,
+        path=unquote(path),
+        options=dict(urllib.parse.parse_qsl(query, keep_blank_values=True)),
         user=unquote(user) or None,
         password=unquote(password) or None,
+        target=_target(url, place) + (f"?{query}" if query else ""),
         masked=masked,
         place=place,
     )
@@ -119,13 +145,72 @@ def _is_name(host: str) -> bool:
 
 
 def mask(url: str) -> str:
-    """A URL without its secrets; placeholders may stay, they tell nothing."""
-    # A password may hold anything: what follows a user's colon, unless it is a port, and all up to the last @.
-    url = re.sub(r"://[^/?#@]*:(?!\d+([/?#]|$))[^@]*@", "://***@", url)
-    url = re.sub(r"://[^?#]*@", "://***@", url)
-    return re.sub(r"(?i)([?&][^=&]*(?:password|secret|token|key|bearer|authorization)[^=&]*=)[^&]*", r"\1***", url)
+    """A URL as messages may show it: what is known to be no secret, ``***`` for the rest.
+
+    A login is hidden whole, and so is the value of every option that is not known to be harmless: a misspelled
+    ``passwrd=`` holds a password too. Where the parts cannot be told apart, as special characters were not
+    percent-encoded, only the scheme is left. Placeholders may stay, they tell nothing.
+    """
+    if url.startswith(_FILES):
+        kind, _, place = url.partition(":")
+        if not is_url(place):
+            return url
+        if not place.strip().startswith("//"):
+            return f"{kind}:{mask(place.strip())}"
+        url = f"{kind}:{place.strip()}"
+    scheme, separator, rest = url.partition("://")
+    if not separator or not _SCHEME.fullmatch(scheme):
+        is_file = not any(sign in url for sign in ":@=")
+        return url if is_file else f"{scheme_of(url)}:***".removeprefix(":")
+    hidden = f"{scheme}://***"
+    base, question, query = _without_placeholders(rest).partition("?")
+    _, at, place = base.rpartition("@")
+    listing, slash, path = place.partition("/")
+    if "#" in rest or not all(_HOST.fullmatch(entry) for entry in listing.split(",")):
+        return hidden
+    options: list[str] = []
+    for pair in filter(None, query.split("&")):
+        name, equals, value = pair.partition("=")
+        if not equals and "@" in pair:
+            return hidden
+        is_known = equals and name in _HARMLESS | _SECRET
+        # After a hidden one it may be the rest of a secret with an '&'.
+        if is_known or (equals and _OPTION.fullmatch(name) and not any(one.endswith("***") for one in options)):
+            options.append(f"{name}={value if name in _HARMLESS and _PLAIN.fullmatch(value) else '***'}")
+        else:
+            options.append("***")
+    told = f"{scheme}://{'***@' if at else ''}{listing}{slash}{'***' if '=' in path else path}"
+    return _with_placeholders(told + (question + "&".join(options) if options else ""), rest)
+
+
+def _target(url: str, place: str) -> str:
+    """The path as it was given; a placeholder in it may stand for several steps."""
+    rest = url.partition("://")[2]
+    base = _without_placeholders(rest).partition("?")[0]
+    _, slash, path = base.partition("/")
+    return slash + fill(_with_placeholders(path, rest), place, kept="/")
+
+
+_KEPT = re.compile(r"\x00(\d+)\x00")
+
+
+def _without_placeholders(text: str) -> str:
+    """Placeholders may hold any character: numbers between zero bytes stand for them."""
+    numbers = itertools.count()
+    return PLACEHOLDER.sub(lambda _: f"\x00{next(numbers)}\x00", text)
+
+
+def _with_placeholders(text: str, original: str) -> str:
+    given = PLACEHOLDER.findall(original)
+    return _KEPT.sub(lambda found: "${" + "".join(given[int(found[1])]) + "}", text)
 
 
 def need(module: str, extra: str, place: str) -> ConfigError:
     """The error for a client library that is not installed."""
-    return ConfigError(f"needs the package {module}: pip install 'fcstream[{extra}]'", place)
+    return ConfigError(f"needs the package {module}: {extra_missing(extra)}", place)
+
+
+def scheme_of(url: str) -> str:
+    """What a URL begins with, for messages: nothing of it if that is no scheme."""
+    scheme, colon, _ = url.partition(":")
+    return scheme if colon and _SCHEME.fullmatch(scheme) else ""

@@ -33,6 +33,7 @@ import urllib.parse
 from collections.abc import Sequence
 from contextlib import suppress
 
+from .. import waiting
 from ..errors import ConfigError, SinkError
 from ..releases.base import Release
 from .retry import Remainder, close_quietly, cut_after, pauses
@@ -137,12 +138,12 @@ class WebhookSink:
         pause, why = 0.0, "the pause that it asked for is not over"
         while True:
             wait = max(pause, self._not_before - time.monotonic())
-            if wait > 0 and time.monotonic() + wait > until:
+            if wait > 0 and (time.monotonic() + wait > until or waiting.is_over()):
                 raise SinkError(
                     f"{self._place} did not take a release within {self._patience_s:g} s: {why}; check the server: "
                     "what was sealed is in the ledger and is written again"
                 )
-            time.sleep(max(0.0, wait))
+            waiting.pause(max(0.0, wait))
             try:
                 return self._post(body, key)
             except _LOST as error:
@@ -155,6 +156,7 @@ class WebhookSink:
                 pause, why = next(waits), _what(error)
             except _Busy as busy:
                 pause, why = next(waits), str(busy)
+            waiting.tried(why)
 
     def _post(self, body: bytes, key: str) -> None:
         """Ask once."""
@@ -249,24 +251,9 @@ def _trust(ca: str, place: str) -> ssl.SSLContext:
 
 
 def _target(address: Address) -> str:
-    """Path and query as they were given, without what is ours, and with placeholders filled in.
-
-    An `Address` holds both decoded; the masked URL holds them as they were, but for secrets.
-    """
-    given = urllib.parse.urlsplit(address.masked)
-    pairs = [pair for pair in given.query.split("&") if pair]
-    names = [urllib.parse.unquote_plus(pair.partition("=")[0]) for pair in pairs]
-    query = []
-    for name, pair in zip(names, pairs, strict=True):
-        if name.startswith(_OURS):
-            continue
-        if "***" in pair or "${" in pair:
-            if names.count(name) > 1:
-                raise ConfigError(f"must not have a secret in {name!r}, which stands there twice", address.place)
-            pair = f"{pair.partition('=')[0]}={_quoted(address.options[name])}"
-        query.append(pair)
-    path = given.path or "/"
-    if urllib.parse.unquote(path) != f"/{address.path}":  # a placeholder was filled in, or '@' was taken for a login's
-        path = urllib.parse.quote(f"/{address.path}", safe="/:@!$&'()*+,;=~")
-    target = path + ("?" + "&".join(query) if query else "")
+    """Path and query as they were given, without what is ours."""
+    path, _, query = address.target.partition("?")
+    pairs = [pair for pair in query.split("&") if pair]
+    others = [pair for pair in pairs if not urllib.parse.unquote_plus(pair).startswith(_OURS)]
+    target = (path or "/") + ("?" + "&".join(others) if others else "")
     return re.sub(r"[^\x21-\x7e]+", lambda found: _quoted(found[0]), target)

@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 
 from ..errors import ConfigError
+from ..placeholders import is_url
 from .base import Answer, Books, Charge, Ledger, Request, Terms, Verdict, WindowKey
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Terms",
     "Verdict",
     "WindowKey",
+    "check_scheme",
     "each_book",
     "open_books",
     "open_ledger",
@@ -40,22 +42,37 @@ def open_ledger(url: str, terms: Terms) -> Ledger:
     ConfigError, LedgerError
         Unknown scheme; a ledger that cannot be used (see `fcstream.errors`).
     """
-    scheme, _, place = url.partition(":")
+    scheme, place = check_scheme(url)
     if scheme == "memory":
         from .memory import MemoryLedger
 
         return MemoryLedger(terms)
-    if scheme == "sqlite" and place:
+    if scheme == "sqlite":
         from .sqlite import SQLiteLedger
 
         return SQLiteLedger(place, terms)
-    if scheme in ("postgresql", "postgres"):
-        from .postgres import PostgresLedger
+    from .postgres import PostgresLedger
 
-        return PostgresLedger(url, terms)
+    return PostgresLedger(url, terms)
+
+
+def check_scheme(url: str) -> tuple[str, str]:
+    """The kind of a ledger, and its place; nothing is opened.
+
+    Raises
+    ------
+    ConfigError
+        Unknown scheme, or a file whose path is a URL.
+    """
+    scheme, _, place = url.partition(":")
+    is_known = scheme in ("memory", "postgresql", "postgres") or (scheme == "sqlite" and place and not is_url(place))
+    if is_known:
+        return scheme, place
     # The rest of the URL could hold a password.
     raise ConfigError(
-        f"must be 'sqlite:PATH', 'postgresql://host/database' or 'memory:', got scheme {scheme!r}", "ledger.url"
+        f"must be 'sqlite:PATH', 'postgresql://host/database' or 'memory:', got "
+        f"scheme {scheme if scheme.isalnum() else ''!r}",
+        "ledger.url",
     )
 
 

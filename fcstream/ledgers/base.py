@@ -15,11 +15,12 @@ sealed                              done: the stored bytes are the only answer t
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
-from ..errors import BudgetExhausted, LedgerMismatch
+from ..errors import BudgetExhausted
 from ..zcdp import Loss, PrivacyLoss
 
 if TYPE_CHECKING:
@@ -41,6 +42,18 @@ USER_BLOCK = "user"
 """Block of the unit ``user`` that stands for somebody with a record in every window; public."""
 DEVICE_BLOCK = "device"
 """Block of the unit ``device``, in the ledger of an analyst: the most charged one."""
+WRONG_CONTENT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError, StopIteration)
+"""What our own code raises when a column holds what a ledger never writes."""
+
+
+def part_name(stream: str, key: str) -> str:
+    """What one key's part of a stream is called."""
+    return f"{stream}/{key}"
+
+
+def root_of(stream: str) -> str:
+    """Name of the whole stream, of which one may be a key's part."""
+    return stream.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +69,14 @@ class Terms(Generic[LossT]):
     capacity : PrivacyLoss
         Cap of each filter, for ever. Of devices with pure geo-privacy it is a `DPLoss`.
     specification : str
-        Hash of everything that shapes a release.
+        Everything that shapes a release, as canonical JSON: public, and readable.
     total : PrivacyLoss or None
         Cap of the plain sum over all windows, on top.
+    promise : str
+        What the whole stream, all its keys together, may cost, as canonical JSON in the words of the configuration.
+    among : tuple of str or None
+        The keys that share one budget: no part of another key may be there when a part is opened. None: every part
+        has a budget of its own. It is asked of whoever opens and not kept, so keys may be added later.
     """
 
     stream: str
@@ -66,6 +84,18 @@ class Terms(Generic[LossT]):
     capacity: LossT
     specification: str
     total: LossT | None = None
+    promise: str = "{}"
+    among: tuple[str, ...] | None = field(default=None, compare=False)
+
+    @property
+    def root(self) -> str:
+        """Name of the whole stream, of which this may be one key's part."""
+        return root_of(self.stream)
+
+    @property
+    def specification_hash(self) -> str:
+        """SHA-256, in hex."""
+        return hashlib.sha256(self.specification.encode()).hexdigest()
 
     def cap(self, block: str) -> LossT:
         """Cap of one block."""
@@ -90,7 +120,8 @@ class Request:
     loss : PrivacyLoss
         On each of its blocks, on the total if the terms have one, and on every user who is admitted.
     blocks : tuple of str
-        None for the unit ``user``.
+        For the unit ``user`` none, or `USER_BLOCK`: the window is then refused if somebody with a record in every
+        window has no room for it.
     users : bytes array (n,) of 16, or None
         For the unit ``user``: keys of those who take part, ascending, each once.
     """
@@ -235,32 +266,6 @@ def worst(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
     )
 
 
-def must_agree(place: str, found: Terms, wanted: Terms) -> None:
-    """Refuse a ledger that is about something else.
-
-    Raises
-    ------
-    LedgerMismatch
-    """
-    if found.stream != wanted.stream:
-        raise LedgerMismatch(
-            f"{place} belongs to stream {found.stream!r}, not {wanted.stream!r}: give each stream its own `ledger.url`"
-        )
-    if found.unit != wanted.unit:
-        raise LedgerMismatch(f"{place} protects the unit {found.unit!r}, the configuration says {wanted.unit!r}")
-    if found.capacity != wanted.capacity or found.total != wanted.total:
-        caps = [(found.capacity, wanted.capacity), (found.total, wanted.total)]
-        said = " and ".join(f"{old}, the configuration says {new}" for old, new in caps if old != new)
-        raise LedgerMismatch(
-            f"{place} guarantees {said}, for ever: a cap that was promised cannot be changed; restore `budget`"
-        )
-    if found.specification != wanted.specification:
-        raise LedgerMismatch(
-            f"{place} was made with another specification of lattice, features, window or release: charged windows "
-            "cannot change theirs; restore it, or start a new stream with a new ledger"
-        )
-
-
 class Ledger(Protocol):
     """One stream's durable journal. Every call takes effect whole, or raises and changes nothing."""
 
@@ -286,9 +291,24 @@ class Ledger(Protocol):
     def spent(self, block: str | None = None) -> PrivacyLoss:
         """Of one block; None: of the unit's most charged one."""
 
-    def kin(self) -> list[str]:
-        """Streams in the same place that were charged under the same specification: the parts that a stream with keys
-        has, or had."""
+    def charged_blocks(self, window: WindowKey) -> tuple[str, ...]:
+        """Blocks that a window was charged to; none if it was not charged."""
+
+    def room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
+        """Which of some users (ascending, distinct) have room for a loss on top of what they have spent; private."""
+
+    def setting(self, key: str) -> str | None:
+        """A public fact about the stream that was kept by `keep_setting`; None if there is none."""
+
+    def keep_setting(self, key: str, value: str) -> str:
+        """Keep a public fact for ever, once: returns what is kept now, which is the value of whoever came first, for
+        this stream or another part of it. One transaction, durable when it returns, and in the chain of hashes.
+
+        Parameters
+        ----------
+        key, value : str
+            Texts without control characters. Nothing about records.
+        """
 
     def close(self) -> None:
         """Let go of the storage. Idempotent."""
@@ -327,8 +347,10 @@ class Row(NamedTuple):
     Attributes
     ----------
     kind : str
-        ``charge``, ``again`` (the second draw), ``seal`` or ``acknowledge``. Of a device also ``folded``: what the
-        answers cost that its journal has dropped.
+        ``charge``, ``again`` (the second draw), ``seal`` or ``acknowledge``; ``setting``: of no window, its key stands
+        in `blocks` and its value in `body`; ``terms``: what the ledger is about from then on; ``retire``: the last one.
+        Of a device also ``folded``: what the answers cost that its journal has
+        dropped.
     rho, delta : int
         Of a charge: its loss. Of a seal: the refund. In nano and 1e-15 units. Of devices with pure geo-privacy
         `rho` is an epsilon.

@@ -12,7 +12,8 @@ import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import FcstreamError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from ..errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from .base import WRONG_CONTENT
 from .witness import Witness
 
 APPLICATION_ID = 0x66635374  # "fcSt"
@@ -30,15 +31,24 @@ class LedgerFile:
     db : sqlite3.Connection
     lock : threading.RLock
         Held by whoever uses the connection.
+    path : str
+        Of the file itself, links resolved.
+    agreed : dict
+        What all parts of a stream were found to be about, by stream: nobody else can change them meanwhile.
+    is_listed : bool
+        Whether its streams were all found in the list of streams.
     """
 
     def __init__(self, path: str, *, create: bool) -> None:
+        real = os.path.realpath(path)  # the working directory may change; logs lie beside the file, not beside a link
         refuse_lost_log(path)
-        if create and not any(map(os.path.exists, (path, f"{path}-wal"))):
-            Witness(f"{path}-witness").check_absence()
-        self.path = os.path.abspath(path)  # the working directory may change
+        if create and not any(map(os.path.exists, (real, f"{real}-wal"))):
+            Witness(f"{real}-witness").check_absence()
+        self.path = real
         self.pid = os.getpid()
         self.lock = threading.RLock()
+        self.agreed: dict[str, object] = {}
+        self.is_listed = False
         self._streams: set[str] = set()
         self._guests = 0
         self.db = connect(path, create=create)
@@ -88,6 +98,10 @@ class LedgerFile:
             raise LedgerInUse(f"{path} is in use: one engine at a time; stop the other, or use another ledger")
         self._streams.add(stream)
 
+    def holds(self, stream: str) -> bool:
+        """Whether a ledger of this process has it open."""
+        return stream in self._streams
+
     def leave(self, stream: str) -> None:
         """A ledger lets go; the last one closes the file. If that fails, it keeps the lock for who comes next."""
         with _FILES_LOCK:
@@ -98,7 +112,7 @@ class LedgerFile:
 
     def mark(self, log: str) -> None:
         """Note whether the newest charges may be in the log."""
-        self.db.execute("UPDATE meta SET value = ? WHERE key = 'log'", (log,))
+        self.db.execute("UPDATE file SET value = ? WHERE key = 'log'", (log,))
 
     @property
     def is_empty(self) -> bool:
@@ -122,9 +136,14 @@ class LedgerFile:
 
     def _prepare(self, path: str) -> None:
         db = self.db
+        self.agreed.clear()
+        self.is_listed = False
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("PRAGMA fullfsync = ON")  # where the system's fsync stops short of the disk
+        db.execute("PRAGMA cell_size_check = ON")
         if not self.is_empty and db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            if Witness(f"{self.path}-witness").seen()[0]:
+                raise LedgerDamaged(f"{path} is damaged: it was a ledger, and its first page says otherwise")
             raise LedgerMismatch(f"{path} is a database of another program: choose another `ledger.url`")
         mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
@@ -136,13 +155,13 @@ class LedgerFile:
         """Whether it could be closed."""
         try:
             # A clean close merges the log into the file and deletes it: the mark must say so first.
-            if self.db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]:
+            if self.db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'file'").fetchone()[0]:
                 self.mark("closed")
         except sqlite3.OperationalError:
             self.disown()  # held by another process, or no room for the mark: leave the log where it is
             return False
-        except sqlite3.DatabaseError:
-            pass  # no ledger at all
+        except (sqlite3.Error, ValueError):
+            pass  # no ledger at all, or damaged
         self.db.close()
         return True
 
@@ -198,62 +217,76 @@ def refuse_lost_log(path: str) -> None:
 
     Looked at before SQLite can make a new log. Without a log nobody has the ledger open, so reading the file is safe.
     """
-    if not os.path.isfile(path) or os.path.exists(f"{path}-wal"):
+    real = os.path.realpath(path)
+    if not os.path.isfile(real) or os.path.exists(f"{real}-wal"):
         return
-    name = urllib.parse.quote(os.path.abspath(path))
+    name = urllib.parse.quote(real)
     try:
         with contextlib.closing(sqlite3.connect(f"file:{name}?immutable=1", uri=True)) as db:
-            row = db.execute("SELECT value FROM meta WHERE key = 'log'").fetchone()
-    except sqlite3.Error:
+            row = db.execute("SELECT value FROM file WHERE key = 'log'").fetchone()
+    except (sqlite3.Error, ValueError):
         return  # no ledger of ours, or damaged: found out when it is opened
     if row == ("open",):
         raise LedgerDamaged(
-            f"{path} was not closed and its {path}-wal is missing: charges are lost; restore both files together, or "
+            f"{path} was not closed and its {real}-wal is missing: charges are lost; restore both files together, or "
             "end this stream and start one under a new name and budget"
         )
 
 
 def connect(path: str, *, create: bool) -> sqlite3.Connection:
+    real = os.path.realpath(path)
     if os.path.isdir(path):
         raise LedgerError(f"{path} must be a file, it is a directory: change `ledger.url`")
     if not create and not os.path.exists(path):
         raise LedgerError(f"{path} does not exist: there is no ledger to look at")
     if not os.path.exists(path):
-        if os.path.exists(f"{path}-wal"):
-            raise LedgerDamaged(f"{path} is missing, its log {path}-wal is there: charges are lost; restore both files")
+        if os.path.exists(f"{real}-wal"):
+            raise LedgerDamaged(f"{path} is missing, its log {real}-wal is there: charges are lost; restore both files")
         # Never open and close a file that may be a ledger in use: closing any descriptor drops the process's locks.
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            os.close(os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             pass
         except OSError as error:
             raise LedgerError(f"{path} cannot be opened for writing: {error.strerror}") from None
     with in_our_words(path):
-        return sqlite3.connect(path, timeout=0.5, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(real, timeout=0.5, isolation_level=None, check_same_thread=False)
+
+
+_DAMAGE = (  # primary codes of SQLite's errors
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_ERROR,  # no such table or column
+    sqlite3.SQLITE_SCHEMA,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_CONSTRAINT,
+)
 
 
 @contextmanager
 def in_our_words(path: str) -> Iterator[None]:
-    """SQLite's errors in our words."""
+    """SQLite's errors in our words; what cannot be read is damaged."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        text = str(error)
-        if "locked" in text:
-            raise LedgerInUse(
-                f"{path} is in use: one engine at a time; stop the other, or use another ledger"
-            ) from None
-        if "full" in text:
-            raise LedgerError(
-                f"{path} cannot grow: the disk is full; nothing was released under an unwritten charge"
-            ) from None
-        if "no such" in text or "malformed" in text:
-            raise LedgerDamaged(f"{path} is damaged: {text}") from None
-        raise LedgerError(f"{path} cannot be used: {text}") from None
-    except sqlite3.DatabaseError as error:
-        damaged = "is damaged, or was never a ledger" if "not a database" in str(error) else "is damaged"
-        raise LedgerDamaged(f"{path} {damaged}: {error}") from None
-    except (TypeError, ValueError) as error:  # a column of another type than we write
-        if isinstance(error, FcstreamError):
-            raise
-        raise LedgerDamaged(f"{path} is damaged: a value has the wrong type") from None
+    except LedgerError:
+        raise
+    except sqlite3.Error as error:
+        raise _told(path, error) from None
+    except WRONG_CONTENT:
+        raise LedgerDamaged(f"{path} is damaged: a value is not what this version writes") from None
+
+
+def _told(path: str, error: sqlite3.Error) -> LedgerError:
+    text, code = str(error), getattr(error, "sqlite_errorcode", None)
+    primary = None if code is None else code & 0xFF
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return LedgerInUse(f"{path} is in use: one engine at a time; stop the other, or use another ledger")
+    if primary == sqlite3.SQLITE_FULL:
+        return LedgerError(f"{path} cannot grow: the disk is full; nothing was released under an unwritten charge")
+    if primary == sqlite3.SQLITE_NOTADB:
+        return LedgerDamaged(f"{path} is damaged, or was never a ledger: {text}")
+    # Without a code it comes from Python's module: a text that is no UTF-8, a value that is too large.
+    if primary is None or primary in _DAMAGE or code == sqlite3.SQLITE_IOERR_SHORT_READ:
+        return LedgerDamaged(f"{path} is damaged: {text if primary is not None else 'a value cannot be read'}")
+    return LedgerError(f"{path} cannot be used: {text}")

@@ -1,30 +1,99 @@
-"""The chain of hashes that binds a ledger's rows together, and the state that they lead to. Pure; no I/O."""
+"""The chain of hashes that binds a ledger's rows together, and the state that they lead to. Pure; no I/O.
+
+Three rules make a changed row show, whichever it is:
+
+- A journal row is bound to the one before it by its `link`. Row 0 says what the ledger is about (`Terms`) and hangs on
+  the ledger's secret salt; a later row of kind ``terms`` says what it is about from then on.
+- A row of the summary tables (blocks, windows, settings) stands beside its `mark`, a hash of its columns, which is
+  checked whenever the row is read.
+- The head of the ledger holds the sum of all marks (modulo 2**60), kept up to date with every change. So a row that is
+  missing, or an old one in place of the newest, is found when the ledger is opened.
+
+They find accidents and careless edits; whoever can write the file can also compute hashes.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 
 from ..errors import LedgerDamaged
 from ..zcdp import PrivacyLoss
-from .base import TOTAL_BLOCK, Row, Terms
+from .base import Row, Terms
 
 State = tuple[str, int, int, int, str, int | None]
 """Of a window: state, draws, rho and delta (refunds taken off), blocks, row of its seal."""
+MASK = 2**60 - 1
+TAIL = 1000
+"""Newest journal rows whose links are checked when a ledger is opened."""
 
 
-def start(terms: Terms) -> bytes:
-    """The chain's first link: it binds the journal to what the ledger is about."""
-    parts = [terms.stream, terms.unit, *_units(terms.capacity), terms.specification]
-    if terms.total is not None:
-        parts += [TOTAL_BLOCK, *_units(terms.total)]
-    return hashlib.sha256("|".join(parts).encode()).digest()
+def origin(salt: bytes) -> bytes:
+    """What row 0 is linked to."""
+    return hashlib.sha256(b"fcstream ledger|" + salt).digest()
 
 
 def link(chain: bytes, row: Row) -> bytes:
     """The link after `chain`."""
     head = "|".join(map(str, row[:7])).encode()
     return hashlib.sha256(chain + hashlib.sha256(head).digest() + hashlib.sha256(row.body).digest()).digest()
+
+
+def mark(*columns: object) -> int:
+    """60 bits of the hash of a summary row: the table's first letter, then its columns."""
+    text = "|".join(map(str, columns))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 4
+
+
+def terms_row(seq: int, terms: Terms) -> Row:
+    """The row that says what a ledger is about from then on."""
+    return Row(seq, "terms", 0, 0, 0, 0, "", terms_body(terms))
+
+
+def terms_body(terms: Terms) -> bytes:
+    """Canonical JSON; the specification stands in it as it is read best."""
+    caps = {name: None if cap is None else list(cap.parts) for name, cap in _caps(terms)}
+    found = {
+        "stream": terms.stream,
+        "unit": terms.unit,
+        "specification": _nested(terms.specification),
+        "specification_hash": terms.specification_hash,
+        "promise": _nested(terms.promise),
+    }
+    return _canonical(found | caps).encode()
+
+
+def retire_body(name: str, spent: PrivacyLoss, capacity: PrivacyLoss) -> bytes:
+    """Of the row that ends a stream: what it is called from now on, and what is given up."""
+    return _canonical({"capacity": capacity.parts, "name": name, "spent": spent.parts}).encode()
+
+
+def listed_as(terms: Terms, last: Row) -> str:
+    """What a stream is called in its ledger: its own name, until it was retired."""
+    return str(json.loads(last.body)["name"]) if last.kind == "retire" else terms.stream
+
+
+def terms_of(place: str, body: bytes) -> Terms:
+    """What a row of kind ``terms`` says.
+
+    Raises
+    ------
+    LedgerDamaged
+    """
+    try:
+        found = json.loads(body)
+        texts = [
+            value if isinstance(value, str) else _canonical(value)
+            for value in (found["specification"], found["promise"])
+        ]
+        total = None if found["total"] is None else PrivacyLoss(*found["total"])
+        terms = Terms(found["stream"], found["unit"], PrivacyLoss(*found["capacity"]), texts[0], total, texts[1])
+        if terms_body(terms) != body:
+            raise LedgerDamaged(f"{place} is damaged: what it is about disagrees with the hash of it")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise LedgerDamaged(f"{place} is damaged: what it is about cannot be read") from None
+    return terms
 
 
 class Replay:
@@ -34,17 +103,25 @@ class Replay:
     ----------
     place : str
         Of the ledger, for messages.
-    terms : Terms
+    salt : bytes
+        Its secret.
+
+    Attributes
+    ----------
+    count : int
+        Of the rows after row 0.
     """
 
-    def __init__(self, place: str, terms: Terms) -> None:
+    def __init__(self, place: str, salt: bytes) -> None:
         self.place = place
-        self.count = 0
-        self._terms = terms
-        self._chain = start(terms)
+        self.count = -1
+        self._chain = origin(salt)
+        self._terms: Terms | None = None
+        self._is_retired = False
         self._windows: dict[tuple[int, int], State] = {}
         self._blocks: dict[str, PrivacyLoss] = {}
         self._users: bytes | None = None
+        self._settings: dict[str, str] = {}
 
     def follow(self, row: Row, chain: bytes) -> None:
         """Take the next row, with the link that was stored beside it.
@@ -58,6 +135,26 @@ class Replay:
         self._chain = link(self._chain, row)
         if row.seq != self.count or self._chain != chain:
             raise LedgerDamaged(f"{self.place}: journal row {row.seq} does not follow from the rows before it")
+        if self._is_retired or (row.seq == 0) != (self._terms is None) or (row.seq == 0 and row.kind != "terms"):
+            raise LedgerDamaged(f"{self.place}: journal row {row.seq} ({row.kind}) is out of order")
+        try:
+            self._follow(row)
+        except LedgerDamaged:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise LedgerDamaged(f"{self.place}: journal row {row.seq} ({row.kind}) cannot be read") from None
+
+    def _follow(self, row: Row) -> None:
+        if row.kind == "terms":
+            self._agree(row)
+        elif row.kind == "setting":
+            self._keep(row)
+        elif row.kind == "retire":
+            self._is_retired = True
+        else:
+            self._step(row)
+
+    def _step(self, row: Row) -> None:
         key = (row.open_ms, row.close_ms)
         after = _step(self._windows.get(key), row)
         if after is None:
@@ -70,7 +167,27 @@ class Replay:
         elif row.kind == "seal" and (row.rho or row.delta):
             self._refund(row, after[4])
 
+    def _agree(self, row: Row) -> None:
+        """Terms may be followed by stricter ones, which everything that was charged fits."""
+        old, new = self._terms, terms_of(self.place, row.body)
+        self._terms = new
+        if old is None:
+            return
+        fixed = [(each.stream, each.unit, each.specification) for each in (old, new)]
+        caps = zip(_caps(old), _caps(new), strict=True)
+        if fixed[0] != fixed[1] or not all(_is_at_most(after, before) for (_, before), (_, after) in caps):
+            raise LedgerDamaged(f"{self.place}: journal row {row.seq} raises a cap or changes a specification")
+        for block, spent in self._blocks.items():
+            if not spent.fits(new.cap(block)):
+                raise LedgerDamaged(f"{self.place}: journal row {row.seq} takes the cap below what block {block} spent")
+
+    def _keep(self, row: Row) -> None:
+        if row.blocks in self._settings:
+            raise LedgerDamaged(f"{self.place}: journal row {row.seq} keeps setting {row.blocks!r} a second time")
+        self._settings[row.blocks] = row.body.decode()
+
     def _charge(self, row: Row) -> None:
+        assert self._terms is not None
         loss = PrivacyLoss(row.rho, row.delta)
         for block in filter(None, row.blocks.split(",")):
             total = self._blocks.get(block, PrivacyLoss()) + loss
@@ -91,19 +208,24 @@ class Replay:
 
     def compare(
         self,
+        terms: Terms,
         windows: Iterable[tuple[int, int, State]],
         blocks: Iterable[tuple[str, int, int]],
         users: bytes | None,
+        settings: Mapping[str, str],
     ) -> None:
-        """Check the tables: windows (opening, close, state), blocks (name, rho, delta), digest of the users.
+        """Check the tables: windows (opening, close, state), blocks (name, rho, delta), digest of the users, settings.
 
         Raises
         ------
         LedgerDamaged
             Naming what disagrees.
         """
+        if terms != self._terms:
+            raise LedgerDamaged(f"{self.place}: what it is about disagrees with the journal")
         for block, rho, delta in blocks:
-            if PrivacyLoss(rho, delta) != self._blocks.pop(block, None):
+            spent = self._blocks.pop(block, None)
+            if spent is None or (rho, delta) != spent.parts:
                 raise LedgerDamaged(f"{self.place}: block {block} disagrees with the journal")
         for opens, closes, state in windows:
             if state != self._windows.pop((opens, closes), None):
@@ -112,6 +234,8 @@ class Replay:
             raise LedgerDamaged(f"{self.place}: blocks or windows of the journal are missing from their tables")
         if self._users is not None and users != self._users:
             raise LedgerDamaged(f"{self.place}: the users' budgets disagree with the journal")
+        if settings != self._settings:
+            raise LedgerDamaged(f"{self.place}: the settings disagree with the journal")
 
 
 def _step(state: State | None, row: Row) -> State | None:
@@ -133,5 +257,22 @@ def _step(state: State | None, row: Row) -> State | None:
     return None
 
 
-def _units(loss: PrivacyLoss) -> tuple[str, str]:
-    return str(loss.rho_nano), str(loss.delta_femto)
+def _caps(terms: Terms) -> list[tuple[str, PrivacyLoss | None]]:
+    return [("capacity", terms.capacity), ("total", terms.total)]
+
+
+def _is_at_most(cap: PrivacyLoss | None, other: PrivacyLoss | None) -> bool:
+    return cap == other or (cap is not None and other is not None and cap.fits(other))
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _nested(text: str) -> object:
+    """A text that is canonical JSON of a section as what it says, any other as it is."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) and _canonical(value) == text else text

@@ -1,21 +1,35 @@
-"""One process at a time answers a stream: a lock that its PostgreSQL session holds and that dies with it.
+"""One process at a time answers a stream: a lease with a deadline, in a row of the PostgreSQL ledger.
 
-The ledger is sound without it, because only the first seal of a window is taken. But processes that answer the same
+The holder renews it every two seconds; others may take it ten seconds after the last renewal, by the server's clock, or
+as soon as the holder's session has ended. So a process that is stopped, or whose host has vanished from the network,
+is replaced within seconds, and one that was killed at once.
+
+Nobody can tell a slow holder from a dead one. Therefore every transaction of the holder's ledger asks first whether the
+lease is still its own (`lock_stream` in `postgres.sql`): a process that wakes up after it was replaced writes nothing.
+The ledger is sound without leases, because only the first seal of a window is taken. But processes that answer the same
 windows at once waste work, and windows that three of them charge are given up as interrupted.
 """
 
 from __future__ import annotations
 
+import contextvars
+import threading
 import time
+import urllib.parse
 
-from ..errors import LedgerError
-from .sessions import Address, Session
+from ..errors import FcstreamError, LedgerError
+from ..noise import SystemEntropy
+from .postgres_tables import make_schema
+from .sessions import Address, Connection, Session, sql
 
-_CHECK_EVERY_S = 2.0
+LEASE_S = 10.0
+"""A lease lasts so long after its last renewal."""
+_RENEW_S = 2.0
+_ANSWER_S = 3.0
 
 
 class PostgresLead:
-    """The lead of one stream.
+    """The lease of one stream, or of all parts of a keyed stream.
 
     Parameters
     ----------
@@ -23,34 +37,98 @@ class PostgresLead:
         Of the ledger, see `PostgresLedger`. A pooler in between must keep sessions whole.
     stream : str
 
+    Attributes
+    ----------
+    claim : str
+        What a ledger's changes are bound to, so that they fail once another process has taken the lease.
+
     Raises
     ------
     ConfigError, LedgerError
     """
 
     def __init__(self, url: str, stream: str) -> None:
-        address = Address.of(url)
-        self._session = Session(address, address.place(stream), is_reader=False)
-        self._name = f"fcstream lead {address.schema} {stream}"
-        self._backend = 0
-        self._checked = 0.0
+        self._address = Address.of(url)
+        self._session = Session(self._address, self._address.place(stream), is_reader=False)
+        self._session.answer_s = _ANSWER_S
+        self._key = stream, SystemEntropy().words(2).tobytes().hex()
+        self.claim = f"{self._key[1]} {stream}"
+        self._has_tables = False
+        self._over, self._lost = threading.Event(), threading.Event()
+        self._until = 0.0
+        self._renewer: threading.Thread | None = None
 
     def take(self) -> bool:
         """Whether it is this process from now on."""
-        query = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0)), pg_backend_pid()"
-        row = self._session.run(lambda db: db.execute(query, (self._name,)).fetchone())
-        assert row is not None
-        self._backend, self._checked = row[1], time.monotonic()
-        return bool(row[0])
+        asked = time.monotonic()
+        if not self._session.run(self._take):
+            return False
+        self._until = asked + LEASE_S  # the server's deadline is later
+        about = contextvars.copy_context()  # what it waits for is this stream's
+        self._renewer = threading.Thread(target=about.run, args=(self._renew,), name="fcstream-lease", daemon=True)
+        self._renewer.start()
+        return True
 
     def check(self) -> None:
-        """Raise if the session that held it is gone."""
-        if time.monotonic() - self._checked < _CHECK_EVERY_S:
-            return
-        row = self._session.run(lambda db: db.execute("SELECT pg_backend_pid()").fetchone())
-        self._checked = time.monotonic()
-        if row != (self._backend,):
-            raise LedgerError(f"{self._session.place} lost the session that held the lead of this stream")
+        """Raise if another process has the lease, or may have it; answers from memory.
+
+        Raises
+        ------
+        LedgerError
+        """
+        if self._lost.is_set():
+            raise LedgerError(f"{self._session.place}: another process has taken the lease of this stream")
+        if time.monotonic() > self._until:
+            raise LedgerError(
+                f"{self._session.place}: the lease of this stream could not be renewed for {LEASE_S:g} s; check that "
+                "the server can be reached"
+            )
+
+    def bind(self, url: str) -> str:
+        """The URL of a ledger whose changes fail once another process has taken the lease."""
+        return f"{url}{'&' if '?' in url else '?'}lease={urllib.parse.quote(self.claim)}"
 
     def close(self) -> None:
-        self._session.close()
+        """Let another process take it. Idempotent."""
+        self._over.set()
+        if self._renewer is None:
+            self._session.close()
+        else:
+            self._renewer.join(_ANSWER_S)  # which closes the session
+
+    def _take(self, db: Connection) -> bool:
+        if not self._has_tables:
+            with db.transaction():
+                make_schema(db, self._address)
+            self._has_tables = True
+        return self._ask(db, "SELECT {schema}.take_lease(%s, %s, %s)", *self._key, LEASE_S)
+
+    def _renew(self) -> None:
+        """Until it is given back, or lost."""
+        query = "SELECT {schema}.renew_lease(%s, %s, %s)"
+        try:
+            while not self._over.wait(_RENEW_S):
+                asked = time.monotonic()
+                try:
+                    is_ours = self._session.run(lambda db: self._ask(db, query, *self._key, LEASE_S))
+                except FcstreamError:
+                    continue  # `check` tells when this has lasted too long
+                if not is_ours:
+                    self._lost.set()
+                    return
+                self._until = asked + LEASE_S
+            self._give_back()
+        finally:
+            self._session.close()
+
+    def _give_back(self) -> None:
+        query = "UPDATE {schema}.leases SET expires = '-infinity' WHERE name = %s AND holder = %s RETURNING true"
+        try:
+            self._session.run(lambda db: self._ask(db, query, *self._key))
+        except FcstreamError:
+            return  # it runs out
+
+    def _ask(self, db: Connection, query: str, *values: object) -> bool:
+        schema = sql.Identifier(self._address.schema).as_string()
+        row = db.execute(query.replace("{schema}", schema).encode(), values).fetchone()
+        return row is not None and bool(row[0])

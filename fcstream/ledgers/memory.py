@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ..budgets import PrivacyFilter
 from ..errors import BudgetExhausted, LedgerError
@@ -10,6 +11,10 @@ from ..noise import SystemEntropy
 from ..zcdp import PrivacyLoss
 from . import users
 from .base import TOTAL_BLOCK, USER_BLOCK, Answer, Request, Terms, Verdict, WindowKey, grant, public_blocks, worst
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class MemoryLedger:
@@ -23,9 +28,7 @@ class MemoryLedger:
         self._charged: dict[WindowKey, tuple[PrivacyLoss, tuple[str, ...], int]] = {}
         self._sealed: dict[WindowKey, bytes] = {}
         self._waiting: dict[WindowKey, None] = {}
-
-    def kin(self) -> list[str]:
-        return [self.terms.stream]
+        self._settings: dict[str, str] = {}
 
     def charge(self, requests: Sequence[Request]) -> list[Verdict]:
         return [self._charge(request) for request in requests]
@@ -45,7 +48,8 @@ class MemoryLedger:
                 return Verdict(window, self._worst(public_blocks(request)), refusal=refusal)
         admitted = None
         if request.users is not None:
-            if self._filter(USER_BLOCK).can_spend(request.loss):  # somebody who is always there has room
+            # Somebody who is always there has room.
+            if USER_BLOCK not in blocks and self._filter(USER_BLOCK).can_spend(request.loss):
                 blocks = (*blocks, USER_BLOCK)
             changed, admitted = users.charge(
                 self._buckets(request), request.users, request.loss, self.terms.capacity, window.open_ms
@@ -72,15 +76,19 @@ class MemoryLedger:
             if window in self._sealed:
                 raise LedgerError(f"window {window.open_ms} is sealed: its answer is final")
             loss, _, draws = self._charged.get(window, (PrivacyLoss(), (), 0))
-            if not refund.fits(loss if draws == 1 else PrivacyLoss()):
+            if not refund.fits(loss if draws else PrivacyLoss()):
                 raise LedgerError(f"window {window.open_ms} was charged {loss}: {refund} cannot be refunded")
         for window, body, refund in answers:
-            if refund != PrivacyLoss():
+            if refund != PrivacyLoss() and self._is_refundable(window):
                 for each in map(self._filter, self._charged[window][1]):
                     each.spent = each.spent - refund
                 self._users |= users.refund(self._users, refund, window.open_ms)
             self._sealed[window] = body
             self._waiting[window] = None
+
+    def _is_refundable(self, window: WindowKey) -> bool:
+        """What another draw used is not known, and users know the last window only that they were charged for."""
+        return self._charged[window][2] == 1 and (self.terms.unit != "user" or window == next(reversed(self._charged)))
 
     def acknowledge(self, windows: Sequence[WindowKey]) -> None:
         for window in windows:
@@ -95,8 +103,20 @@ class MemoryLedger:
     def spent(self, block: str | None = None) -> PrivacyLoss:
         return self._filter(block).spent if block is not None else self._worst(self._filters)
 
+    def charged_blocks(self, window: WindowKey) -> tuple[str, ...]:
+        return self._charged[window][1] if window in self._charged else ()
+
+    def setting(self, key: str) -> str | None:
+        return self._settings.get(key)
+
+    def keep_setting(self, key: str, value: str) -> str:
+        return self._settings.setdefault(key, value)
+
     def close(self) -> None:
         pass
+
+    def room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
+        return users.room(self._users, keys, loss, self.terms.capacity)
 
     def _buckets(self, request: Request) -> dict[int, bytes]:
         assert request.users is not None

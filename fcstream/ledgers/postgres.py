@@ -19,38 +19,35 @@ the database, restored under a running process, is found out. One that is restor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib.resources import files
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ..errors import BudgetExhausted, ConfigError, LedgerDamaged, LedgerError, LedgerMismatch
+from ..errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerMismatch
 from ..noise import SystemEntropy
 from ..zcdp import PrivacyLoss
 from . import journal, users
-from .base import TOTAL_BLOCK, Answer, Request, Row, Terms, Verdict, WindowKey, grant, must_agree
-from .sessions import PATIENCE, Address, Connection, Line, Session, older_copy, sql
+from .base import TOTAL_BLOCK, Answer, Request, Row, Terms, Verdict, WindowKey, grant
+from .postgres_tables import (
+    ROW,
+    WINDOW,
+    Opened,
+    Tables,
+    caps_of,
+    check_version,
+    checked_window,
+    followed,
+    make_schema,
+    one,
+    stream_names,
+)
+from .sessions import PATIENCE, Address, Connection, Line, Session, caps_lowered, in_our_words, older_copy, sql
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 T = TypeVar("T")
-SCHEMA_VERSION = 1
-_MIGRATIONS: dict[str, tuple[str, str]] = {}
-"""From each older schema version: the next one, and what it takes."""
 _BUCKETS = 1024  # buckets of users that are written in one statement
-_HEAD = """
-SELECT s.seq, s.chain, s.windows, s.sealed, s.charged, s.spent,
-    coalesce(j.seq, 0), j.chain, w.windows, w.sealed, w.charged, b.spent
-FROM {schema}.streams s
-LEFT JOIN LATERAL (
-    SELECT seq, chain FROM {schema}.journal WHERE stream = s.stream ORDER BY seq DESC LIMIT 1) j ON true
-CROSS JOIN LATERAL (
-    SELECT count(*) AS windows, count(*) FILTER (WHERE state IN ('sealed', 'acknowledged')) AS sealed,
-        coalesce(sum(rho), 0) AS charged
-    FROM {schema}.windows WHERE stream = s.stream) w
-CROSS JOIN LATERAL (SELECT coalesce(sum(rho), 0) AS spent FROM {schema}.blocks WHERE stream = s.stream) b
-WHERE s.stream = %s
-"""
 
 
 class _Answered(NamedTuple):
@@ -77,8 +74,9 @@ class PostgresLedger:
     url : str
         ``postgresql://[user[:password]@]host[:port]/dbname``, or ``postgresql:///dbname?host=/var/run/postgresql`` for
         a socket. Parameters after ``?``, joined by ``&``: ``schema=NAME`` (made if absent; ``fcstream`` by default),
-        ``stream=NAME``, ``unsafe=yes`` (a server with ``fsync = off``, for tests), and all that libpq knows, such as
-        ``sslmode=verify-full``.
+        ``stream=NAME``, ``unsafe=yes`` (a server with ``fsync = off``, for tests),
+        ``lease=CLAIM`` (nothing is written once another process holds the lease, see `lead.PostgresLead`), and all that
+        libpq knows, such as ``sslmode=verify-full``.
     terms : Terms, optional
         What the ledger must be about; a stream that is absent is made. None opens what is there, to look at it.
     stream : str, optional
@@ -123,7 +121,7 @@ class PostgresLedger:
             return [address.stream]
         session = Session(address, address.place(None), is_reader=True)
         try:
-            return session.run(lambda db: _names(db, address))
+            return session.run(lambda db: stream_names(db, address))
         finally:
             session.close()
 
@@ -131,12 +129,6 @@ class PostgresLedger:
     def place(self) -> str:
         """Its URL without user and password, for messages."""
         return self._session.place
-
-    def kin(self) -> list[str]:
-        """See `Ledger`."""
-        query = "SELECT stream FROM {schema}.streams WHERE specification = %s AND seq > 0 ORDER BY stream"
-        rows = self._session.run(lambda db: db.execute(self._sql(query), (self.terms.specification,)).fetchall())
-        return [str(name) for (name,) in rows]
 
     # -- the contract ------------------------------------------------------------------------------------------------
 
@@ -169,23 +161,31 @@ class PostgresLedger:
             "SELECT * FROM {schema}.acknowledge(%s::text, %s::bigint, %b::bytea, %s::bigint[], %s::bigint[])"
         )
         keys = _array(key.open_ms for key in windows), _array(key.close_ms for key in windows)
-        self._seen = self._change(lambda db: _one(db, query, (self.terms.stream, *self._seen, *keys)))
+        self._seen = self._change(lambda db: one(db, query, (self.terms.stream, *self._seen, *keys)))
 
     def unacknowledged(self) -> list[tuple[WindowKey, bytes]]:
-        rows = self._look(
-            "SELECT w.open_ms, w.close_ms, j.body FROM {schema}.windows w "
-            "JOIN {schema}.journal j ON j.stream = w.stream AND j.seq = w.sealed_seq "
-            "WHERE w.stream = %s AND w.state = 'sealed' ORDER BY w.sealed_seq"
-        )
-        return [(WindowKey(opens, closes), body) for opens, closes, body in rows]
+        return self._sealed("w.state = 'sealed' ORDER BY w.sealed_seq")
 
     def last_sealed(self) -> tuple[WindowKey, bytes] | None:
-        rows = self._look(
-            "SELECT w.open_ms, w.close_ms, j.body FROM {schema}.windows w "
-            "JOIN {schema}.journal j ON j.stream = w.stream AND j.seq = w.sealed_seq "
-            "WHERE w.stream = %s AND w.state <> 'charged' ORDER BY w.open_ms DESC LIMIT 1"
+        return next(iter(self._sealed("w.state <> 'charged' ORDER BY w.open_ms DESC LIMIT 1")), None)
+
+    def _sealed(self, which: str) -> list[tuple[WindowKey, bytes]]:
+        """Windows and their final bytes, checked."""
+        query = (
+            f"SELECT {WINDOW}, {ROW}, p.chain FROM {{schema}}.windows w "
+            "LEFT JOIN {schema}.journal j ON j.stream = w.stream AND j.seq = w.sealed_seq "
+            "LEFT JOIN {schema}.journal p ON p.stream = w.stream AND p.seq = w.sealed_seq - 1 "
+            f"WHERE w.stream = %s AND {which}"
         )
-        return (WindowKey(rows[0][0], rows[0][1]), rows[0][2]) if rows else None
+        found = []
+        with in_our_words(self.place):
+            for columns in self._look(query):
+                window = checked_window(self.place, columns[:9])
+                row = followed(self.place, columns[9:-1], columns[-1])
+                if (row.kind, row.open_ms, row.close_ms) != ("seal", *window[:2]):
+                    raise LedgerDamaged(f"{self.place}: journal row {row.seq} ({row.kind}) is no seal of {window[0]}")
+                found.append((WindowKey(*window[:2]), bytes(row.body)))
+        return found
 
     def spent(self, block: str | None = None) -> PrivacyLoss:
         rows = self._look(
@@ -194,6 +194,23 @@ class PostgresLedger:
             block or TOTAL_BLOCK,
         )
         return PrivacyLoss(*rows[0])
+
+    def charged_blocks(self, window: WindowKey) -> tuple[str, ...]:
+        query = f"SELECT {WINDOW} FROM {{schema}}.windows w WHERE stream = %s AND open_ms = %s AND close_ms = %s"
+        rows = self._look(query, window.open_ms, window.close_ms)
+        return tuple(filter(None, checked_window(self.place, rows[0])[6].split(","))) if rows else ()
+
+    def setting(self, key: str) -> str | None:
+        rows = self._look("SELECT value, mark FROM {schema}.settings WHERE stream = %s AND key = %s", key)
+        if rows and journal.mark("s", key, rows[0][0]) != rows[0][1]:
+            raise LedgerDamaged(f"{self.place} is damaged: setting {key} disagrees with the mark beside it")
+        return str(rows[0][0]) if rows else None
+
+    def keep_setting(self, key: str, value: str) -> str:
+        query = self._sql("SELECT * FROM {schema}.keep_setting(%s::text, %s::bigint, %b::bytea, %s::text, %s::text)")
+        kept, *seen = self._change(lambda db: one(db, query, (self.terms.stream, *self._seen, key, value)))
+        self._seen = seen[0], seen[1]
+        return str(kept)
 
     def close(self) -> None:
         self._session.close()
@@ -219,16 +236,15 @@ class PostgresLedger:
 
     def releases(self) -> list[bytes]:
         """See `Books`."""
-        rows = self._look("SELECT body FROM {schema}.journal WHERE stream = %s AND kind = 'seal' ORDER BY seq")
-        return [body for (body,) in rows]
+        return [bytes(row.body) for row in self.rows() if row.kind == "seal"]
 
     def rows(self) -> list[Row]:
         """See `Books`."""
-        rows = self._look(
-            "SELECT seq, kind, open_ms, close_ms, rho, delta, blocks, body FROM {schema}.journal "
-            "WHERE stream = %s ORDER BY seq"
-        )
-        return [Row(*row) for row in rows]
+        found, before = [], journal.origin(self.salt)
+        for columns in self._look(f"SELECT {ROW} FROM {{schema}}.journal j WHERE stream = %s ORDER BY seq"):
+            found.append(followed(self.place, columns, before))
+            before = columns[-1]
+        return found[1:]
 
     def verify(self) -> int:
         """Check the whole stream against itself, as of one moment; returns how many journal rows it has.
@@ -244,74 +260,35 @@ class PostgresLedger:
 
     def _prepare(self, terms: Terms | None, stream: str | None) -> None:
         if terms is not None:
-            self._session.run(lambda db: self._create(db, terms))
-        elif not self._session.run(lambda db: _one(db, "SELECT to_regclass(%s)", (f"{self._schema}.meta",)))[0]:
+            self._session.run(lambda db: self._join(db, terms))
+        elif not self._session.run(lambda db: one(db, "SELECT to_regclass(%s)", (f"{self._schema}.meta",)))[0]:
             raise LedgerError(f"{self.place} does not exist: there is no ledger to look at")
-        self._check_version(self._session.run(self._version))
+        self._session.run(lambda db: check_version(db, self._address))
         if stream is None:
             stream = self._only_stream()
             self._session.place = self._address.place(stream)
-        self.terms, self.salt = self._session.run(lambda db: self._read_terms(db, stream))
-        if terms is not None:
-            must_agree(self.place, self.terms, terms)
-        self._seen = self._session.run(self._check_head)
+        self._stream = stream
+        found = self._session.run(self._check)
+        if terms is not None and caps_of(found.terms) != caps_of(terms):  # between joining and looking
+            raise caps_lowered(self.place)
+        self.terms = replace(found.terms, stream=stream)  # a retired one has another name
+        self.salt, self._seen, self.is_retired = found.salt, found.seen, found.is_retired
 
-    def _create(self, db: Connection, terms: Terms) -> None:
-        """Make what is absent, and bring an older schema up to date; several processes may do so at once."""
-        with db.transaction():
-            db.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"fcstream {self._address.schema}",))
-            if not _one(db, "SELECT to_regclass(%s)", (f"{self._schema}.meta",))[0]:
-                self._create_tables(db)
-            version = self._version(db)
-            while version in _MIGRATIONS:
-                version, statements = _MIGRATIONS[version]
-                db.execute(self._sql(statements))
-                db.execute(self._sql("UPDATE {schema}.meta SET value = %s WHERE key = 'schema'"), (version,))
-            self._check_version(version)
-            total = (None, None) if terms.total is None else _units(terms.total)
-            db.execute(
-                self._sql(
-                    "INSERT INTO {schema}.streams SELECT %s::text, %s, %s, %s, %s, %s, %s, %s, 0, %s, 0, 0, 0, 0, %s "
-                    "WHERE NOT EXISTS (SELECT FROM {schema}.journal WHERE stream = %s) ON CONFLICT DO NOTHING"
-                ),
-                (
-                    *(terms.stream, terms.unit, *_units(terms.capacity), *total, terms.specification),
-                    *(SystemEntropy().words(4).tobytes(), journal.start(terms), users.NO_USERS, terms.stream),
-                ),
-            )
+    def _join(self, db: Connection, terms: Terms) -> None:
+        with db.transaction(), in_our_words(self.place):
+            make_schema(db, self._address)
+            self._tables(db).join(terms)
 
-    def _create_tables(self, db: Connection) -> None:
-        name = self._address.schema
-        count = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
-        if not _one(db, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", (name,))[0]:
-            db.execute(self._sql("CREATE SCHEMA {schema}"))
-        elif _one(db, count, (name,))[0]:
-            raise LedgerMismatch(
-                f"{self.place}: schema {name} holds tables of another program: choose another with ?schema=NAME"
-            )
-        db.execute(self._sql(files(__package__).joinpath("postgres.sql").read_text()))
-        db.execute(self._sql("INSERT INTO {schema}.meta VALUES ('schema', %s)"), (str(SCHEMA_VERSION),))
+    def _check(self, db: Connection) -> Opened:
+        with db.transaction(), in_our_words(self.place):
+            db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            return self._tables(db).check(self._stream)
 
-    def _version(self, db: Connection) -> str:
-        found = db.execute(self._sql("SELECT value FROM {schema}.meta WHERE key = 'schema'")).fetchone()
-        if found is None:
-            raise LedgerDamaged(f"{self.place} is damaged: meta row 'schema' is missing")
-        return str(found[0])
-
-    def _check_version(self, version: str) -> None:
-        if version in _MIGRATIONS:
-            raise LedgerMismatch(
-                f"{self.place} has schema version {version}, this version reads {SCHEMA_VERSION}: an engine that opens "
-                "it brings it up to date"
-            )
-        if version != str(SCHEMA_VERSION):
-            raise LedgerMismatch(
-                f"{self.place} has schema version {version}, this version reads up to {SCHEMA_VERSION}: "
-                "use the version that made it"
-            )
+    def _tables(self, db: Connection) -> Tables:
+        return Tables(db, self._schema, self.place)
 
     def _only_stream(self) -> str:
-        names = self._session.run(lambda db: _names(db, self._address))
+        names = self._session.run(lambda db: stream_names(db, self._address))
         if len(names) != 1:
             held = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
             raise LedgerMismatch(
@@ -320,33 +297,6 @@ class PostgresLedger:
                 else f"{self.place} is not a ledger: it holds no stream"
             )
         return names[0]
-
-    def _read_terms(self, db: Connection, stream: str) -> tuple[Terms, bytes]:
-        row = db.execute(
-            self._sql(
-                "SELECT unit, capacity_rho, capacity_delta, total_rho, total_delta, specification, salt "
-                "FROM {schema}.streams WHERE stream = %s"
-            ),
-            (stream,),
-        ).fetchone()
-        if row is None and self._takes_charges:
-            raise LedgerDamaged(f"{self.place} is damaged: there is a journal, its row of `streams` is missing")
-        if row is None:
-            raise LedgerMismatch(f"{self.place} does not exist: there is no such stream to look at")
-        unit, rho, delta, total_rho, total_delta, specification, salt = row
-        try:
-            total = None if total_rho is None else PrivacyLoss(total_rho, total_delta)
-            return Terms(stream, unit, PrivacyLoss(rho, delta), specification, total), salt
-        except (ConfigError, TypeError):
-            raise LedgerDamaged(f"{self.place} is damaged: its capacity is not one") from None
-
-    def _check_head(self, db: Connection) -> tuple[int, bytes]:
-        """The journal's last row and its link, which the summary tables must agree with."""
-        row = _one(db, self._sql(_HEAD), (self.terms.stream,))
-        last = row[6], row[7] or journal.start(self.terms)
-        if row[:6] != (*last, *row[8:]):
-            raise LedgerDamaged(f"{self.place} is damaged: its tables disagree with the journal's head at row {row[6]}")
-        return last
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
@@ -380,9 +330,10 @@ class PostgresLedger:
                 held = self._buckets(db, users.buckets_of(request.users))
                 opens, capacity = request.window.open_ms, self.terms.capacity
                 changed, admitted = users.charge(held, request.users, request.loss, capacity, opens)
-                row = self._charge(db, [request], own, users.redigest(total, held, changed))[0]
+                marks = {name: users.mark(name, body) for name, body in changed.items()}
+                row = self._charge(db, [request], own, users.redigest(total, held, marks))[0]
                 if row.verdict == "charged":
-                    self._store_users(db, changed)
+                    self._store_users(db, changed, marks)
                 else:
                     admitted = users.charged(held, request.users, opens)
                 answered.append((row, admitted))
@@ -405,7 +356,7 @@ class PostgresLedger:
     def _seal(
         self, db: Connection, answers: Sequence[Answer], token: bytes, digests: list[str]
     ) -> tuple[int, int, bytes]:
-        """How many were sealed now, not by an earlier try of this call; the last row and its link."""
+        """How many were refunded now, not by an earlier try of this call; the last row and its link."""
         query = self._sql(
             "SELECT * FROM {schema}.seal(%s::text, %s::bigint, %b::bytea, %b::bytea, %s::bigint[], %s::bigint[], "
             "%s::bigint[], %s::bigint[], %b::bytea[], %s::text[])"
@@ -416,49 +367,58 @@ class PostgresLedger:
             *(_array(a.refund.rho_nano for a in answers), _array(a.refund.delta_femto for a in answers)),
             *([a.body for a in answers], _texts(digests)),
         )
-        fresh, seq, chain = _one(db, query, values)
-        return fresh, seq, chain
+        _, refunded, seq, chain = one(db, query, values)
+        return refunded, seq, chain
 
     def _seal_each(self, db: Connection, answers: Sequence[Answer], token: bytes) -> tuple[int, bytes]:
         """Answers that give back to users, one after the other in one transaction."""
         with db.transaction():
             for place, answer in enumerate(answers):
                 own, digest, changed = token + place.to_bytes(4, "big"), "", dict[int, bytes]()
+                marks = dict[int, bytes]()
                 if answer.refund != PrivacyLoss():
                     total, held = self._lock_users(db), self._buckets(db, None)
                     changed = users.refund(held, answer.refund, answer.window.open_ms)
-                    digest = users.redigest(total, held, changed).hex()
-                fresh, seq, chain = self._seal(db, [answer], own, [digest])
-                if fresh:
-                    self._store_users(db, changed)
+                    marks = {name: users.mark(name, body) for name, body in changed.items()}
+                    digest = users.redigest(total, held, marks).hex()
+                refunded, seq, chain = self._seal(db, [answer], own, [digest])
+                if refunded:
+                    self._store_users(db, changed, marks)
         return seq, chain
 
     def _lock_users(self, db: Connection) -> bytes:
         """Digest of the users' budgets, the stream locked."""
-        query = self._sql("SELECT users FROM {schema}.streams WHERE stream = %s FOR UPDATE")
-        row = db.execute(query, (self.terms.stream,), binary=True).fetchone()
-        return bytes(row[0]) if row else users.NO_USERS
+        query = self._sql("SELECT users FROM {schema}.lock_stream(%s::text, %s::bigint, %b::bytea)")
+        return bytes(one(db, query, (self.terms.stream, *self._seen))[0])
 
-    def _buckets(self, db: Connection, names: list[int] | None) -> dict[int, bytes]:
+    def room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
+        def look(db: Connection) -> users.Held:
+            self._check_seen(db)
+            return self._buckets(db, users.buckets_of(keys))
+
+        return users.room(self._session.run(look), keys, loss, self.terms.capacity)
+
+    def _buckets(self, db: Connection, names: list[int] | None) -> users.Held:
         """Buckets of users by name; None: all."""
-        query = "SELECT bucket, body FROM {schema}.users WHERE stream = %s"
+        query = "SELECT bucket, body, mark FROM {schema}.users WHERE stream = %s"
         values: tuple[Any, ...] = (self.terms.stream,)
         if names is not None and len(names) < users.BUCKETS // 2:
             query += " AND bucket = ANY (%s::integer[])"
             values += (_array(names),)
         wanted = None if names is None else set(names)
         held = db.execute(self._sql(query), values, binary=True)
-        return {name: body for name, body in held if wanted is None or name in wanted}
+        return users.checked(self.place, (row for row in held if wanted is None or row[0] in wanted))
 
-    def _store_users(self, db: Connection, changed: dict[int, bytes]) -> None:
+    def _store_users(self, db: Connection, changed: dict[int, bytes], marks: dict[int, bytes]) -> None:
         query = self._sql(
-            "INSERT INTO {schema}.users SELECT %s, unnest(%s::integer[]), unnest(%b::bytea[]) "
-            "ON CONFLICT (stream, bucket) DO UPDATE SET body = excluded.body"
+            "INSERT INTO {schema}.users SELECT %s, unnest(%s::integer[]), unnest(%b::bytea[]), unnest(%b::bytea[]) "
+            "ON CONFLICT (stream, bucket) DO UPDATE SET body = excluded.body, mark = excluded.mark"
         )
         names = list(changed)
         for start in range(0, len(names), _BUCKETS):
             part = names[start : start + _BUCKETS]
-            db.execute(query, (self.terms.stream, _array(part), [changed[name] for name in part]))
+            columns = [changed[name] for name in part], [marks[name] for name in part]
+            db.execute(query, (self.terms.stream, _array(part), *columns))
 
     def _token(self) -> bytes:
         self._calls += 1
@@ -477,41 +437,39 @@ class PostgresLedger:
 
     def _check_seen(self, db: Connection) -> None:
         query = self._sql("SELECT FROM {schema}.journal WHERE stream = %s AND seq = %s AND chain = %b")
-        if self._seen[0] and db.execute(query, (self.terms.stream, *self._seen)).fetchone() is None:
-            raise older_copy(self.place, self._seen[0])
+        if db.execute(query, (self._stream, *self._seen)).fetchone() is not None:
+            return
+        query = self._sql(
+            "SELECT FROM {schema}.streams s JOIN {schema}.journal j ON j.stream = s.stream "
+            "WHERE s.retired AND j.seq = %s AND j.chain = %b"
+        )
+        if db.execute(query, self._seen).fetchone() is not None:
+            raise LedgerMismatch(f"{self.place} was retired: start with its new specification")
+        raise older_copy(self.place, self._seen[0])
 
     def _verify(self, db: Connection) -> int:
-        replay = journal.Replay(self.place, self.terms)
-        stream = (self.terms.stream,)
-        with db.transaction():
+        replay = journal.Replay(self.place, self.salt)
+        with db.transaction(), in_our_words(self.place):
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             self._check_seen(db)
-            for *row, chain in self._scan(
-                db,
-                "SELECT seq, kind, open_ms, close_ms, rho, delta, blocks, body, chain FROM {schema}.journal "
-                "WHERE stream = %s ORDER BY seq",
-            ):
+            for *row, chain in self._scan(db, f"SELECT {ROW} FROM {{schema}}.journal j WHERE stream = %s ORDER BY seq"):
                 replay.follow(Row(*row), chain)
+            found = self._tables(db).open(self._stream)
             root = None
-            held = self._scan(db, "SELECT bucket, body FROM {schema}.users WHERE stream = %s ORDER BY bucket")
+            held = self._scan(db, "SELECT bucket, body, mark FROM {schema}.users WHERE stream = %s ORDER BY bucket")
             if self.terms.unit == "user":
-                root = users.audit(self.place, held, self.terms.capacity)
+                root = users.audit(self.place, held, found.terms.capacity)
+            windows = self._scan(
+                db, f"SELECT {WINDOW} FROM {{schema}}.windows w WHERE stream = %s ORDER BY open_ms, close_ms"
+            )
             replay.compare(
-                (
-                    (opens, closes, tuple(state))
-                    for opens, closes, *state in self._scan(
-                        db,
-                        "SELECT open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq FROM {schema}.windows "
-                        "WHERE stream = %s ORDER BY open_ms, close_ms",
-                    )
-                ),
+                found.terms,
+                ((opens, closes, tuple(state)) for opens, closes, *state, _ in windows),
                 self._scan(db, "SELECT block, rho, delta FROM {schema}.blocks WHERE stream = %s ORDER BY block"),
                 root,
+                dict(self._scan(db, "SELECT key, value FROM {schema}.settings WHERE stream = %s")),
             )
-            self._check_head(db)
-            digest = _one(db, self._sql("SELECT users FROM {schema}.streams WHERE stream = %s"), stream)[0]
-            if root not in (None, digest):
-                raise LedgerDamaged(f"{self.place}: the users' budgets disagree with the digest in `streams`")
+            self._tables(db).check(self._stream)
         return replay.count
 
     def _scan(self, db: Connection, query: str) -> Iterator[tuple[Any, ...]]:
@@ -529,21 +487,6 @@ class PostgresLedger:
         return self._session.run(work)
 
 
-def _names(db: Connection, address: Address) -> list[str]:
-    schema = sql.Identifier(address.schema).as_string()
-    if not _one(db, "SELECT to_regclass(%s)", (f"{schema}.meta",))[0]:
-        raise LedgerError(f"{address.place(None)} does not exist: there is no ledger to look at")
-    found = db.execute(f"SELECT stream FROM {schema}.streams ORDER BY stream".encode()).fetchall()
-    return [str(name) for (name,) in found]
-
-
-def _one(db: Connection, query: str, values: Sequence[object] = ()) -> tuple[Any, ...]:
-    """The row of a query that always has one."""
-    row = db.execute(query, values, binary=True).fetchone()
-    assert row is not None
-    return row
-
-
 def _array(values: Iterable[object]) -> str:
     """An array as PostgreSQL writes it: as text it has one type whatever its values, and is made in no time."""
     return "{" + ",".join(map(str, values)) + "}"
@@ -553,7 +496,3 @@ def _texts(values: Iterable[str]) -> str:
     """An array of texts as PostgreSQL writes it."""
     escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
     return _array(f'"{value}"' for value in escaped)
-
-
-def _units(loss: PrivacyLoss) -> tuple[int, int]:
-    return loss.rho_nano, loss.delta_femto

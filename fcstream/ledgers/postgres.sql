@@ -1,30 +1,31 @@
--- Schema version 1 of the PostgreSQL ledger: one schema, many streams, a row of `streams` for each.
+-- Schema version 3 of the PostgreSQL ledger: one schema, many streams, a row of `streams` for each.
 --
--- `journal` is append-only and chained by hashes; `windows`, `blocks` and the counters in `streams` are its running
--- summary. Whoever changes a stream locks its row of `streams` first, so that its chain stays linear whoever writes.
+-- `journal` is append-only and chained by hashes; `windows`, `blocks`, `users` and `settings` are its running summary.
+-- Every row of the summary has a mark, a hash of its columns, that is checked whenever the row is read; the head in
+-- `streams` holds the sum of all marks (see journal.py). Whoever changes a stream locks its row of `streams` first, so
+-- that its chain stays linear whoever writes.
 -- The functions are one transaction each when called by themselves. {schema} is filled in, quoted.
 --
 -- Errors of ours: ZF001 an older copy, ZF002 contradicting tables, ZF003 the window is sealed, ZF004 no such
--- refund, ZF005 no refund to users who were charged again.
+-- refund, ZF005 the stream was retired, ZF006 another process holds the lease,
+-- ZF007 other terms than the caller has seen.
 
 CREATE TABLE {schema}.meta (key text PRIMARY KEY, value text NOT NULL);
 
 CREATE TABLE {schema}.streams (
     stream text COLLATE "C" PRIMARY KEY,
-    unit text NOT NULL,
-    capacity_rho bigint NOT NULL,
+    retired boolean NOT NULL,
+    capacity_rho bigint NOT NULL,   -- caps as row terms_seq of the journal has them
     capacity_delta bigint NOT NULL,
     total_rho bigint,
     total_delta bigint,
-    specification text NOT NULL,
+    terms_seq bigint NOT NULL,      -- row that says what the stream is about
     salt bytea NOT NULL,
-    seq bigint NOT NULL,      -- last row of the journal
-    chain bytea NOT NULL,     -- and its link
-    windows bigint NOT NULL,
-    sealed bigint NOT NULL,
-    charged bigint NOT NULL,  -- sum of rho over windows
-    spent bigint NOT NULL,    -- sum of rho over blocks
-    users bytea NOT NULL      -- digest of the users' budgets
+    seq bigint NOT NULL,            -- last row of the journal
+    chain bytea NOT NULL,           -- and its link
+    digest bigint NOT NULL,         -- sum of the marks of windows, blocks and settings, modulo 2^60
+    users bytea NOT NULL,           -- digest of the users' budgets
+    mark bigint NOT NULL
 ) WITH (fillfactor = 10);     -- hot rows: room for new versions on their page
 
 CREATE TABLE {schema}.journal (
@@ -52,6 +53,7 @@ CREATE TABLE {schema}.windows (
     blocks text NOT NULL,
     sealed_seq bigint,
     attempt bytea,            -- which call charged or sealed it last: a call whose answer was lost is known again
+    mark bigint NOT NULL,
     PRIMARY KEY (stream, open_ms, close_ms)
 );
 CREATE INDEX unacknowledged ON {schema}.windows (stream, sealed_seq) WHERE state = 'sealed';
@@ -61,6 +63,7 @@ CREATE TABLE {schema}.blocks (
     block text COLLATE "C" NOT NULL,
     rho bigint NOT NULL,
     delta bigint NOT NULL,
+    mark bigint NOT NULL,
     PRIMARY KEY (stream, block)
 ) WITH (fillfactor = 50);
 
@@ -68,26 +71,152 @@ CREATE TABLE {schema}.users (
     stream text COLLATE "C" NOT NULL,
     bucket integer NOT NULL,
     body bytea NOT NULL,
+    mark bytea NOT NULL,
     PRIMARY KEY (stream, bucket)
 );
 ALTER TABLE {schema}.users ALTER COLUMN body SET STORAGE EXTERNAL;  -- hashes do not compress
+
+-- Which process answers a stream, and until when by this server's clock.
+CREATE TABLE {schema}.leases (
+    name text COLLATE "C" PRIMARY KEY,
+    holder text NOT NULL,
+    backend integer NOT NULL,  -- of the holder's session: one that is gone needs no waiting for the deadline
+    expires timestamptz NOT NULL
+) WITH (fillfactor = 10);
+
+CREATE FUNCTION {schema}.is_held(lease {schema}.leases) RETURNS boolean LANGUAGE sql AS $body$
+    SELECT lease.expires > clock_timestamp()
+    AND EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = lease.backend)
+$body$;
+
+-- Take a lease that nobody holds; whether it is the claimant's now.
+CREATE FUNCTION {schema}.take_lease(wanted text, claimant text, seconds double precision) RETURNS boolean
+LANGUAGE plpgsql AS $body$
+BEGIN
+    IF EXISTS (SELECT FROM {schema}.leases l WHERE l.name = wanted AND {schema}.is_held(l)) THEN
+        RETURN false;  -- asked often, so without a lock
+    END IF;
+    INSERT INTO {schema}.leases VALUES (wanted, claimant, 0, '-infinity') ON CONFLICT DO NOTHING;
+    -- Not while a transaction of the former holder is under way: see lock_stream.
+    PERFORM FROM {schema}.leases l WHERE l.name = wanted FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE {schema}.leases l
+    SET holder = claimant, backend = pg_backend_pid(), expires = clock_timestamp() + make_interval(secs => seconds)
+    WHERE l.name = wanted AND NOT {schema}.is_held(l);
+    RETURN FOUND;
+END
+$body$;
+
+-- Extend one's own lease; false: another has taken it.
+CREATE FUNCTION {schema}.renew_lease(wanted text, claimant text, seconds double precision) RETURNS boolean
+LANGUAGE plpgsql AS $body$
+BEGIN
+    UPDATE {schema}.leases l
+    SET backend = pg_backend_pid(), expires = clock_timestamp() + make_interval(secs => seconds)
+    WHERE l.name = wanted AND l.holder = claimant;
+    RETURN FOUND;
+END
+$body$;
+
+CREATE TABLE {schema}.settings (
+    stream text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    value text NOT NULL,
+    mark bigint NOT NULL,
+    PRIMARY KEY (stream, key)
+);
+
+-- 60 bits of a hash; of a row: the table's first letter and its columns.
+CREATE FUNCTION {schema}.mark(line text) RETURNS bigint LANGUAGE sql AS $body$
+    SELECT ('x' || left(encode(sha256(convert_to(line, 'UTF8')), 'hex'), 15))::bit(60)::bigint
+$body$;
+
+CREATE FUNCTION {schema}.window_mark(w {schema}.windows) RETURNS bigint LANGUAGE sql AS $body$
+    SELECT {schema}.mark(
+        'w|' || w.open_ms || '|' || w.close_ms || '|' || w.state || '|' || w.draws || '|' || w.rho || '|' || w.delta
+        || '|' || w.blocks || '|' || coalesce(w.sealed_seq::text, 'None'))
+$body$;
+
+CREATE FUNCTION {schema}.block_mark(block text, rho bigint, delta bigint) RETURNS bigint LANGUAGE sql AS $body$
+    SELECT {schema}.mark('b|' || block || '|' || rho || '|' || delta)
+$body$;
+
+CREATE FUNCTION {schema}.head_mark(s {schema}.streams) RETURNS bigint LANGUAGE sql AS $body$
+    SELECT {schema}.mark(concat_ws(
+        '|', 'h', s.retired, s.capacity_rho, s.capacity_delta, coalesce(s.total_rho, -1), coalesce(s.total_delta, -1),
+        s.terms_seq, encode(s.salt, 'hex'), s.seq, encode(s.chain, 'hex'), s.digest, encode(s.users, 'hex')))
+$body$;
+
+-- A sum of marks after a row took another's place.
+CREATE FUNCTION {schema}.turn(digest bigint, old bigint, new bigint) RETURNS bigint LANGUAGE sql AS $body$
+    SELECT (digest - old + new) & 1152921504606846975
+$body$;
+
+-- Sum of the marks of some blocks, each of which is checked, and what the most charged one but the total has spent.
+-- One by one, each by its primary key: a plan for all could read every block of the stream.
+CREATE FUNCTION {schema}.read_blocks(name text, wanted text[], OUT marks bigint, OUT rho bigint, OUT delta bigint)
+LANGUAGE plpgsql AS $body$
+DECLARE
+    each text;
+    known {schema}.blocks%ROWTYPE;
+BEGIN
+    marks := 0;
+    rho := 0;
+    delta := 0;
+    FOREACH each IN ARRAY wanted LOOP
+        SELECT * INTO known FROM {schema}.blocks k WHERE k.stream = name AND k.block = each;
+        CONTINUE WHEN NOT FOUND;
+        IF known.mark <> {schema}.block_mark(known.block, known.rho, known.delta) THEN
+            RAISE EXCEPTION 'block % disagrees with the mark beside it', each USING ERRCODE = 'ZF002';
+        END IF;
+        marks := (marks + known.mark) & 1152921504606846975;
+        IF each <> 'total' THEN
+            rho := greatest(rho, known.rho);
+            delta := greatest(delta, known.delta);
+        END IF;
+    END LOOP;
+END
+$body$;
 
 -- The stream's row, locked until the transaction ends.
 CREATE FUNCTION {schema}.lock_stream(name text, seen_seq bigint, seen_chain bytea) RETURNS {schema}.streams
 LANGUAGE plpgsql AS $body$
 DECLARE
     head {schema}.streams%ROWTYPE;
+    claim text := current_setting('fcstream.lease', true);  -- the holder's token, a space, the lease's name
 BEGIN
     -- Durable when it returns, whatever a session or a connection pooler in between says.
     IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
     -- The row seen is looked up before the lock is waited for: rows of a journal never change.
-    SELECT * INTO head FROM {schema}.streams s WHERE s.stream = name AND (seen_seq = 0 OR EXISTS (
+    SELECT * INTO head FROM {schema}.streams s WHERE s.stream = name AND EXISTS (
         SELECT FROM {schema}.journal j WHERE j.stream = name AND j.seq = seen_seq AND j.chain = seen_chain
-    )) FOR UPDATE;
-    IF NOT FOUND OR head.seq < seen_seq THEN
+    ) FOR UPDATE;
+    IF NOT FOUND OR head.seq < seen_seq OR head.retired THEN
+        IF EXISTS (
+            SELECT FROM {schema}.streams s JOIN {schema}.journal j ON j.stream = s.stream AND j.seq = seen_seq
+            WHERE s.retired AND j.chain = seen_chain
+        ) THEN
+            RAISE EXCEPTION 'the stream was retired' USING ERRCODE = 'ZF005';
+        END IF;
         RAISE EXCEPTION 'a journal row is gone' USING ERRCODE = 'ZF001', DETAIL = seen_seq::text;
+    END IF;
+    IF head.terms_seq > seen_seq THEN
+        RAISE EXCEPTION 'the caps were lowered' USING ERRCODE = 'ZF007';
+    END IF;
+    IF head.mark <> {schema}.head_mark(head) THEN
+        RAISE EXCEPTION 'the head disagrees with the mark beside it' USING ERRCODE = 'ZF002';
+    END IF;
+    IF claim <> '' THEN
+        -- Held until this transaction ends: nobody takes the lease in between. Renewals are not kept waiting.
+        PERFORM FROM {schema}.leases l
+        WHERE l.name = substr(claim, strpos(claim, ' ') + 1) AND l.holder = split_part(claim, ' ', 1) FOR KEY SHARE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'another process holds the lease' USING ERRCODE = 'ZF006';
+        END IF;
     END IF;
     RETURN head;
 END
@@ -109,6 +238,72 @@ DECLARE
 BEGIN
     INSERT INTO {schema}.journal VALUES (name, seq, kind, open_ms, close_ms, rho, delta, blocks, body, link);
     RETURN link;
+END
+$body$;
+
+-- Write the head of a stream that is locked.
+CREATE FUNCTION {schema}.save(head {schema}.streams) RETURNS void
+LANGUAGE plpgsql AS $body$
+BEGIN
+    UPDATE {schema}.streams s
+    SET seq = head.seq, chain = head.chain, digest = head.digest, users = head.users, terms_seq = head.terms_seq,
+        capacity_rho = head.capacity_rho, capacity_delta = head.capacity_delta, total_rho = head.total_rho,
+        total_delta = head.total_delta, retired = head.retired, mark = {schema}.head_mark(head)
+    WHERE s.stream = head.stream;
+END
+$body$;
+
+-- Add a stream with row 0 of its journal.
+CREATE FUNCTION {schema}.create_stream(
+    name text, caps bigint[], salt bytea, origin bytea, no_users bytea, about bytea
+) RETURNS void
+LANGUAGE plpgsql AS $body$
+DECLARE
+    head {schema}.streams%ROWTYPE;
+BEGIN
+    INSERT INTO {schema}.streams VALUES (
+        name, false, caps[1], caps[2], caps[3], caps[4], 0, salt, 0, origin, 0, no_users, 0)
+    RETURNING * INTO head;
+    head.chain := {schema}.append(name, 0, origin, 'terms', 0, 0, 0, 0, '', about);
+    PERFORM {schema}.save(head);
+END
+$body$;
+
+-- Say anew what a stream is about. Whether it may be said is the caller's care.
+CREATE FUNCTION {schema}.set_terms(
+    name text, seen_seq bigint, seen_chain bytea, caps bigint[], about bytea
+) RETURNS void
+LANGUAGE plpgsql AS $body$
+DECLARE
+    head {schema}.streams%ROWTYPE := {schema}.lock_stream(name, seen_seq, seen_chain);
+BEGIN
+    head.seq := head.seq + 1;
+    head.chain := {schema}.append(name, head.seq, head.chain, 'terms', 0, 0, 0, 0, '', about);
+    head.terms_seq := head.seq;
+    head.capacity_rho := caps[1];
+    head.capacity_delta := caps[2];
+    head.total_rho := caps[3];
+    head.total_delta := caps[4];
+    PERFORM {schema}.save(head);
+END
+$body$;
+
+-- End a stream: its rows stay under another name.
+CREATE FUNCTION {schema}.retire(name text, seen_seq bigint, seen_chain bytea, later text, about bytea) RETURNS void
+LANGUAGE plpgsql AS $body$
+DECLARE
+    head {schema}.streams%ROWTYPE := {schema}.lock_stream(name, seen_seq, seen_chain);
+BEGIN
+    head.seq := head.seq + 1;
+    head.chain := {schema}.append(name, head.seq, head.chain, 'retire', 0, 0, 0, 0, '', about);
+    head.retired := true;
+    PERFORM {schema}.save(head);
+    UPDATE {schema}.streams s SET stream = later WHERE s.stream = name;
+    UPDATE {schema}.journal s SET stream = later WHERE s.stream = name;
+    UPDATE {schema}.windows s SET stream = later WHERE s.stream = name;
+    UPDATE {schema}.blocks s SET stream = later WHERE s.stream = name;
+    UPDATE {schema}.users s SET stream = later WHERE s.stream = name;
+    UPDATE {schema}.settings s SET stream = later WHERE s.stream = name;
 END
 $body$;
 
@@ -135,7 +330,8 @@ DECLARE
     total_room_delta bigint;
     is_paid boolean;
     written integer;
-    joined text;
+    touched text[];
+    marked bigint;
 BEGIN
     FOR i IN 1 .. cardinality(opens) LOOP
         mine := token || int4send(i);
@@ -146,6 +342,9 @@ BEGIN
         SELECT * INTO known FROM {schema}.windows w
         WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
         IF FOUND THEN
+            IF known.mark <> {schema}.window_mark(known) THEN
+                RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002';
+            END IF;
             verdict := CASE
                 WHEN known.state <> 'charged' THEN 'sealed'
                 WHEN known.attempt = mine THEN 'repeated'
@@ -153,7 +352,9 @@ BEGIN
                 ELSE 'again' END;
             IF verdict = 'again' THEN
                 known.draws := known.draws + 1;
-                UPDATE {schema}.windows w SET draws = known.draws, attempt = mine
+                marked := {schema}.window_mark(known);
+                head.digest := {schema}.turn(head.digest, known.mark, marked);
+                UPDATE {schema}.windows w SET draws = known.draws, attempt = mine, mark = marked
                 WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
                 head.seq := head.seq + 1;
                 head.chain := {schema}.append(
@@ -171,12 +372,14 @@ BEGIN
                 names := names || 'total'::text;
             END IF;
             is_paid := false;
+            touched := CASE WHEN digest IS NULL OR 'user' = ANY (names) THEN names ELSE names || 'user'::text END;
+            SELECT b.marks INTO marked FROM {schema}.read_blocks(name, touched) b;
             IF cardinality(names) = 1 AND digest IS NULL AND head.total_rho IS NULL THEN
                 -- The usual case in one statement; the cap stands in the condition of the update itself.
-                UPDATE {schema}.blocks k SET rho = k.rho + rhos[i], delta = k.delta + deltas[i]
+                UPDATE {schema}.blocks k SET rho = k.rho + rhos[i], delta = k.delta + deltas[i],
+                    mark = {schema}.block_mark(k.block, k.rho + rhos[i], k.delta + deltas[i])
                 WHERE k.stream = name AND k.block = names[1]
-                AND k.rho <= head.capacity_rho - rhos[i] AND k.delta <= head.capacity_delta - deltas[i]
-                RETURNING k.rho, k.delta INTO spent_rho, spent_delta;
+                AND k.rho <= head.capacity_rho - rhos[i] AND k.delta <= head.capacity_delta - deltas[i];
                 is_paid := FOUND;
             END IF;
             IF NOT is_paid THEN
@@ -195,16 +398,18 @@ BEGIN
                     verdict := 'refused';
                 ELSE
                     -- Somebody with a record in every window; nobody is refused for having no budget left.
-                    IF digest IS NOT NULL AND room_rho >= 0 AND room_delta >= 0 AND NOT EXISTS (
+                    IF digest IS NOT NULL AND 'user' <> ALL (names) AND room_rho >= 0 AND room_delta >= 0 AND NOT EXISTS (
                         SELECT FROM {schema}.blocks k WHERE k.stream = name AND k.block = 'user'
                         AND (k.rho > room_rho OR k.delta > room_delta)
                     ) THEN
                         names := names || 'user'::text;
                     END IF;
                     INSERT INTO {schema}.blocks AS k
-                    SELECT name, b.block, rhos[i], deltas[i] FROM unnest(names) AS b (block)
+                    SELECT name, b.block, rhos[i], deltas[i], {schema}.block_mark(b.block, rhos[i], deltas[i])
+                    FROM unnest(names) AS b (block)
                     ON CONFLICT (stream, block) DO UPDATE
-                    SET rho = k.rho + excluded.rho, delta = k.delta + excluded.delta
+                    SET rho = k.rho + excluded.rho, delta = k.delta + excluded.delta,
+                        mark = {schema}.block_mark(k.block, k.rho + excluded.rho, k.delta + excluded.delta)
                     WHERE k.rho <= CASE k.block WHEN 'total' THEN total_room_rho ELSE room_rho END
                     AND k.delta <= CASE k.block WHEN 'total' THEN total_room_delta ELSE room_delta END;
                     GET DIAGNOSTICS written = ROW_COUNT;
@@ -214,108 +419,132 @@ BEGIN
                 END IF;
             END IF;
             IF verdict = 'charged' THEN
-                joined := array_to_string(names, ',');
-                INSERT INTO {schema}.windows VALUES (
-                    name, opens[i], closes[i], 'charged', 1, rhos[i], deltas[i], joined, NULL, mine);
-                head.windows := head.windows + 1;
-                head.charged := head.charged + rhos[i];
-                head.spent := head.spent + rhos[i] * cardinality(names);
+                known := ROW(
+                    name, opens[i], closes[i], 'charged', 1, rhos[i], deltas[i], array_to_string(names, ','), NULL,
+                    mine, 0);
+                known.mark := {schema}.window_mark(known);
+                INSERT INTO {schema}.windows SELECT known.*;
+                head.digest := {schema}.turn(head.digest, marked, known.mark);
+                SELECT b.marks, b.rho, b.delta INTO marked, spent_rho, spent_delta
+                FROM {schema}.read_blocks(name, touched) b;
+                head.digest := {schema}.turn(head.digest, 0, marked);
                 head.users := coalesce(digest, head.users);
                 head.seq := head.seq + 1;
                 head.chain := {schema}.append(
                     name, head.seq, head.chain, 'charge', opens[i], closes[i], rhos[i], deltas[i],
-                    joined, coalesce(digest, ''));
+                    known.blocks, coalesce(digest, ''));
             END IF;
         END IF;
         IF spent_rho IS NULL THEN
-            SELECT coalesce(max(k.rho), 0), coalesce(max(k.delta), 0) INTO spent_rho, spent_delta
-            FROM {schema}.blocks k WHERE k.stream = name AND k.block = ANY (visible) AND k.block <> 'total';
+            SELECT b.rho, b.delta INTO spent_rho, spent_delta FROM {schema}.read_blocks(name, visible) b;
         END IF;
         last_seq := head.seq;
         last_chain := head.chain;
         RETURN NEXT;
     END LOOP;
     IF head.seq > before THEN
-        UPDATE {schema}.streams s
-        SET seq = head.seq, chain = head.chain, windows = head.windows, charged = head.charged, spent = head.spent,
-            users = head.users
-        WHERE s.stream = name;
+        PERFORM {schema}.save(head);
     END IF;
 END
 $body$;
 
 -- Seal windows and take refunds back. `digests`: of the users after they were refunded, in hex, or ''.
 -- `fresh`: how many were sealed; those that this very call had sealed before its answer was lost are left alone.
+-- `refunded`: of how many the refund was taken. It is dropped, and the answer stands, where another process drew under
+-- the same charge, because what that one used is not known, or where users were charged for a later window meanwhile,
+-- because they know the last one only. Turning the answer away instead would choose among answers by their values.
 CREATE FUNCTION {schema}.seal(
     name text, seen_seq bigint, seen_chain bytea, token bytea,
     opens bigint[], closes bigint[], rhos bigint[], deltas bigint[], bodies bytea[], digests text[],
-    OUT fresh integer, OUT last_seq bigint, OUT last_chain bytea
+    OUT fresh integer, OUT refunded integer, OUT last_seq bigint, OUT last_chain bytea
 )
 LANGUAGE plpgsql SET enable_seqscan = off AS $body$
 DECLARE
     head {schema}.streams%ROWTYPE := {schema}.lock_stream(name, seen_seq, seen_chain);
     known {schema}.windows%ROWTYPE;
     is_known boolean;
-    mine bytea;
+    old bigint;
+    marked bigint;
+    names text[];
+    refund_rho bigint;
+    refund_delta bigint;
+    users_digest text;
     paid integer;
 BEGIN
     fresh := 0;
+    refunded := 0;
     FOR i IN 1 .. cardinality(opens) LOOP
-        mine := token || int4send(i);
         SELECT * INTO known FROM {schema}.windows w
         WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
         is_known := FOUND;
+        IF is_known AND known.mark <> {schema}.window_mark(known) THEN
+            RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002';
+        END IF;
         IF is_known AND known.state <> 'charged' THEN
-            CONTINUE WHEN known.attempt = mine;
+            CONTINUE WHEN known.attempt = token || int4send(i);
             RAISE EXCEPTION 'sealed' USING ERRCODE = 'ZF003', DETAIL = opens[i]::text;
+        END IF;
+        IF NOT is_known THEN  -- a refusal: nothing was charged
+            known := ROW(name, opens[i], closes[i], 'sealed', 0, 0, 0, '', NULL, NULL, 0);
+        END IF;
+        IF rhos[i] > known.rho OR deltas[i] > known.delta THEN
+            RAISE EXCEPTION 'no such refund' USING ERRCODE = 'ZF004', DETAIL = format(
+                '%s %s %s', opens[i], known.rho, known.delta);
+        END IF;
+        refund_rho := rhos[i];
+        refund_delta := deltas[i];
+        users_digest := digests[i];
+        IF known.draws > 1 OR (users_digest <> '' AND (opens[i], closes[i]) <> (
+            SELECT j.open_ms, j.close_ms FROM {schema}.journal j
+            WHERE j.stream = name AND j.kind = 'charge' ORDER BY j.seq DESC LIMIT 1
+        )) THEN
+            refund_rho := 0;
+            refund_delta := 0;
+            users_digest := '';
+        END IF;
+        IF refund_rho <> 0 OR refund_delta <> 0 THEN
+            names := string_to_array(known.blocks, ',');
+            SELECT b.marks INTO marked FROM {schema}.read_blocks(name, names) b;
+            UPDATE {schema}.blocks k SET rho = k.rho - refund_rho, delta = k.delta - refund_delta,
+                mark = {schema}.block_mark(k.block, k.rho - refund_rho, k.delta - refund_delta)
+            WHERE k.stream = name AND k.block = ANY (names) AND k.rho >= refund_rho AND k.delta >= refund_delta;
+            GET DIAGNOSTICS paid = ROW_COUNT;
+            IF paid <> cardinality(names) THEN
+                RAISE EXCEPTION 'a block has spent less than is refunded' USING ERRCODE = 'ZF002';
+            END IF;
+            head.digest := {schema}.turn(head.digest, marked, 0);
+            SELECT b.marks INTO marked FROM {schema}.read_blocks(name, names) b;
+            head.digest := {schema}.turn(head.digest, 0, marked);
+            IF users_digest <> '' THEN
+                head.users := decode(users_digest, 'hex');
+            END IF;
+            refunded := refunded + 1;
         END IF;
         fresh := fresh + 1;
         head.seq := head.seq + 1;
         head.chain := {schema}.append(
-            name, head.seq, head.chain, 'seal', opens[i], closes[i], rhos[i], deltas[i], digests[i], bodies[i]);
-        head.sealed := head.sealed + 1;
+            name, head.seq, head.chain, 'seal', opens[i], closes[i], refund_rho, refund_delta,
+            CASE WHEN refund_rho <> 0 OR refund_delta <> 0 THEN users_digest ELSE '' END, bodies[i]);
+        old := known.mark;
+        known.state := 'sealed';
+        known.sealed_seq := head.seq;
+        known.rho := known.rho - refund_rho;
+        known.delta := known.delta - refund_delta;
+        known.attempt := token || int4send(i);
+        known.mark := {schema}.window_mark(known);
+        head.digest := {schema}.turn(head.digest, old, known.mark);
         IF is_known THEN
             UPDATE {schema}.windows w
-            SET state = 'sealed', sealed_seq = head.seq, rho = w.rho - rhos[i], delta = w.delta - deltas[i],
-                attempt = mine
+            SET state = known.state, sealed_seq = known.sealed_seq, rho = known.rho, delta = known.delta,
+                attempt = known.attempt, mark = known.mark
             WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
-        ELSE  -- a refusal: nothing was charged
-            INSERT INTO {schema}.windows VALUES (
-                name, opens[i], closes[i], 'sealed', 0, 0, 0, '', head.seq, mine);
-            head.windows := head.windows + 1;
-        END IF;
-        IF rhos[i] <> 0 OR deltas[i] <> 0 THEN
-            -- What a second draw used is not known; and users know the last window only that they were charged for.
-            IF NOT is_known OR known.draws <> 1 OR rhos[i] > known.rho OR deltas[i] > known.delta THEN
-                RAISE EXCEPTION 'no such refund' USING ERRCODE = 'ZF004', DETAIL = format(
-                    '%s %s %s', opens[i],
-                    CASE WHEN is_known AND known.draws = 1 THEN known.rho ELSE 0 END,
-                    CASE WHEN is_known AND known.draws = 1 THEN known.delta ELSE 0 END);
-            END IF;
-            IF digests[i] <> '' AND (opens[i], closes[i]) <> (
-                SELECT j.open_ms, j.close_ms FROM {schema}.journal j
-                WHERE j.stream = name AND j.kind = 'charge' ORDER BY j.seq DESC LIMIT 1
-            ) THEN
-                RAISE EXCEPTION 'a later window was charged' USING ERRCODE = 'ZF005', DETAIL = opens[i]::text;
-            END IF;
-            UPDATE {schema}.blocks k SET rho = k.rho - rhos[i], delta = k.delta - deltas[i]
-            WHERE k.stream = name AND k.block = ANY (string_to_array(known.blocks, ','))
-            AND k.rho >= rhos[i] AND k.delta >= deltas[i];
-            GET DIAGNOSTICS paid = ROW_COUNT;
-            IF paid <> cardinality(string_to_array(known.blocks, ',')) THEN
-                RAISE EXCEPTION 'a block has spent less than is refunded' USING ERRCODE = 'ZF002';
-            END IF;
-            head.charged := head.charged - rhos[i];
-            head.spent := head.spent - rhos[i] * paid;
-            IF digests[i] <> '' THEN
-                head.users := decode(digests[i], 'hex');
-            END IF;
+        ELSE
+            INSERT INTO {schema}.windows SELECT known.*;
         END IF;
     END LOOP;
-    UPDATE {schema}.streams s
-    SET seq = head.seq, chain = head.chain, windows = head.windows, sealed = head.sealed, charged = head.charged,
-        spent = head.spent, users = head.users
-    WHERE s.stream = name AND fresh > 0;
+    IF fresh > 0 THEN
+        PERFORM {schema}.save(head);
+    END IF;
     last_seq := head.seq;
     last_chain := head.chain;
 END
@@ -330,21 +559,60 @@ LANGUAGE plpgsql SET enable_seqscan = off AS $body$
 DECLARE
     head {schema}.streams%ROWTYPE := {schema}.lock_stream(name, seen_seq, seen_chain);
     before bigint := head.seq;
-    state text;
+    known {schema}.windows%ROWTYPE;
+    marked bigint;
 BEGIN
     FOR i IN 1 .. cardinality(opens) LOOP
         -- By the primary key alone: the index of unacknowledged windows would be read from its start.
-        SELECT w.state INTO state FROM {schema}.windows w
+        SELECT * INTO known FROM {schema}.windows w
         WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
-        IF state = 'sealed' THEN
-            UPDATE {schema}.windows w SET state = 'acknowledged'
+        IF known.mark <> {schema}.window_mark(known) THEN
+            RAISE EXCEPTION 'window % disagrees with the mark beside it', opens[i] USING ERRCODE = 'ZF002';
+        END IF;
+        IF known.state = 'sealed' THEN
+            known.state := 'acknowledged';
+            marked := {schema}.window_mark(known);
+            head.digest := {schema}.turn(head.digest, known.mark, marked);
+            UPDATE {schema}.windows w SET state = 'acknowledged', mark = marked
             WHERE w.stream = name AND w.open_ms = opens[i] AND w.close_ms = closes[i];
             head.seq := head.seq + 1;
             head.chain := {schema}.append(
                 name, head.seq, head.chain, 'acknowledge', opens[i], closes[i], 0, 0, '', '');
         END IF;
     END LOOP;
-    UPDATE {schema}.streams s SET seq = head.seq, chain = head.chain WHERE s.stream = name AND head.seq > before;
+    IF head.seq > before THEN
+        PERFORM {schema}.save(head);
+    END IF;
+    last_seq := head.seq;
+    last_chain := head.chain;
+END
+$body$;
+
+-- Keep a public fact once, or find what is kept: by this stream, or by another part of it.
+CREATE FUNCTION {schema}.keep_setting(
+    name text, seen_seq bigint, seen_chain bytea, wanted text, proposed text,
+    OUT kept text, OUT last_seq bigint, OUT last_chain bytea
+)
+LANGUAGE plpgsql AS $body$
+DECLARE
+    head {schema}.streams%ROWTYPE;
+BEGIN
+    -- Parts of one stream ask one after the other.
+    PERFORM pg_advisory_xact_lock(hashtextextended('fcstream settings ' || split_part(name, '/', 1), 0));
+    head := {schema}.lock_stream(name, seen_seq, seen_chain);
+    SELECT s.value INTO kept FROM {schema}.settings s WHERE s.stream = name AND s.key = wanted;
+    IF NOT FOUND THEN
+        SELECT s.value INTO kept FROM {schema}.settings s JOIN {schema}.streams t ON t.stream = s.stream
+        WHERE split_part(s.stream, '/', 1) = split_part(name, '/', 1) AND NOT t.retired AND s.key = wanted
+        ORDER BY s.stream LIMIT 1;
+        kept := coalesce(kept, proposed);
+        INSERT INTO {schema}.settings VALUES (name, wanted, kept, {schema}.mark('s|' || wanted || '|' || kept));
+        head.digest := {schema}.turn(head.digest, 0, {schema}.mark('s|' || wanted || '|' || kept));
+        head.seq := head.seq + 1;
+        head.chain := {schema}.append(
+            name, head.seq, head.chain, 'setting', 0, 0, 0, 0, wanted, convert_to(kept, 'UTF8'));
+        PERFORM {schema}.save(head);
+    END IF;
     last_seq := head.seq;
     last_chain := head.chain;
 END

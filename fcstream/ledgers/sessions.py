@@ -8,14 +8,17 @@ import threading
 import time
 import urllib.parse
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..errors import ConfigError, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse
+from .. import libpq
+from ..errors import ConfigError, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch, extra_missing
 from ..placeholders import fill
+from ..waiting import is_over, on, pause, tried
 from ..zcdp import PrivacyLoss
+from .base import WRONG_CONTENT
 
 try:
     import psycopg
@@ -23,7 +26,7 @@ try:
     from psycopg import sql
 except ImportError:
     raise ConfigError(
-        "needs the PostgreSQL client, which is not installed: pip install 'fcstream[postgresql]'", "ledger.url"
+        f"needs the PostgreSQL client, which is not installed: {extra_missing('postgresql')}", "ledger.url"
     ) from None
 
 __all__ = ["PATIENCE", "Address", "Connection", "Line", "Session", "older_copy", "sql"]
@@ -35,24 +38,18 @@ _ANSWER_S = 120.0  # longer than a lock may be waited for
 PATIENCE = 8.0
 """Seconds that a lost connection is tried again."""
 _CONFLICTS = 10  # times that a transaction is repeated after a deadlock or a failed serialization
-_OURS = {"schema", "stream", "unsafe"}  # parameters of the URL that libpq does not get
-_DEFAULTS = {
-    "application_name": "fcstream",
-    "connect_timeout": "5",
-    # A server that vanishes is noticed within half a minute.
-    "keepalives_idle": "15",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "30000",
-}
-_FORCED = {"client_encoding": "UTF8"}
+_OURS = {"schema", "stream", "unsafe", "lease"}  # parameters of the URL that libpq does not get
 _SETTINGS = """
 SELECT current_setting('fsync'), current_setting('full_page_writes'),
     CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
         THEN set_config('synchronous_commit', 'on', false) END,
     set_config('default_transaction_isolation', 'read committed', false),
     set_config('default_transaction_read_only', %s, false),
-    set_config('lock_timeout', '60s', false), set_config('idle_in_transaction_session_timeout', '60s', false)
+    set_config('lock_timeout', '60s', false), set_config('idle_in_transaction_session_timeout', '30s', false),
+    set_config('fcstream.lease', %s, false),
+    -- A client that vanishes is noticed by the server, too, within half a minute.
+    set_config('tcp_keepalives_idle', '15', false), set_config('tcp_keepalives_interval', '5', false),
+    set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '30000', false)
 """
 _LOST = {"57P01", "57P02", "57P03", "57P05", "25P03"}  # states of a session that its server has ended
 _READ_ONLY = "25006"  # it writes no more: another host may
@@ -81,12 +78,15 @@ class Address:
         The one that the URL names.
     is_unsafe : bool
         A server that loses commits when its machine crashes will do: for tests.
+    lease : str
+        What the ledger's changes are bound to, see `lead.PostgresLead.claim`; empty: nothing.
     """
 
     parameters: dict[str, str] = field(repr=False)
     schema: str = "fcstream"
     stream: str | None = None
     is_unsafe: bool = False
+    lease: str = ""
 
     @classmethod
     def of(cls, url: str) -> Address:
@@ -112,9 +112,13 @@ class Address:
         host, port = _split_hosts(hosts)
         found = {"user": user, "password": password, "host": host, "port": port, "dbname": database}
         found |= {name: value for name, _, value in (entry.partition("=") for entry in query.split("&") if entry)}
-        known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()} | _OURS
-        for name in sorted(found.keys() - known):
-            raise ConfigError(f"has an option that there is not: {name!r}", "ledger.url")
+        known = libpq.known(psycopg) | _OURS
+        if found.keys() - known:
+            # Which one is not said: what follows a password with an '&' in it looks like an option.
+            raise ConfigError(
+                "has an option that there is not: look for a misspelled name, or a '&' that is not written %26",
+                "ledger.url",
+            )
         found = {name: urllib.parse.unquote(value) for name, value in found.items() if value}
         ours = {name: found.pop(name) for name in _OURS & found.keys()}
         if not re.fullmatch(r"(?!pg_)[A-Za-z_][A-Za-z0-9_]{0,62}", ours.get("schema", "fcstream")):
@@ -122,7 +126,11 @@ class Address:
         if ours.get("unsafe", "no") not in ("yes", "no"):
             raise ConfigError("`unsafe` must be 'yes' or 'no'", "ledger.url")
         return cls(
-            _DEFAULTS | found | _FORCED, ours.get("schema", "fcstream"), ours.get("stream"), ours.get("unsafe") == "yes"
+            libpq.parameters(found, psycopg.pq.version()),
+            ours.get("schema", "fcstream"),
+            ours.get("stream"),
+            ours.get("unsafe") == "yes",
+            ours.get("lease", ""),
         )
 
     def place(self, stream: str | None) -> str:
@@ -149,12 +157,14 @@ def _split_hosts(text: str) -> tuple[str, str]:
 class _Bounded(psycopg.Connection[tuple[Any, ...]]):
     """One that waits for an answer for a bounded time: whoever takes our packets and stays silent is no server."""
 
+    answer_s = _ANSWER_S
+
     def wait(self, gen: Any, *options: Any, **more: Any) -> Any:
         try:
-            return super().wait(_until(gen, time.monotonic() + _ANSWER_S), *options, **more)
+            return super().wait(_until(gen, time.monotonic() + self.answer_s), *options, **more)
         except TimeoutError:
             self.close()
-            raise psycopg.OperationalError(f"no answer within {_ANSWER_S:g} s") from None
+            raise psycopg.OperationalError(f"no answer within {self.answer_s:g} s") from None
 
 
 def _until(gen: Any, deadline: float) -> Any:
@@ -203,11 +213,14 @@ class Session:
     ----------
     patience : float
         Seconds that a server which cannot be reached is tried again.
+    answer_s : float
+        Seconds that an answer is waited for, unless nothing is to be changed.
     """
 
     def __init__(self, address: Address, place: str, *, is_reader: bool, line: Line | None = None) -> None:
         self.place = place
         self.patience = 0.0
+        self.answer_s = _ANSWER_S
         self.line = line or Line()
         self.line.sessions += 1
         self._address = address
@@ -238,11 +251,11 @@ class Session:
             raise LedgerError(f"{self.place} was opened before a fork: open the engine in the process that uses it")
         if self._is_closed:
             raise LedgerError(f"{self.place} is closed: open it again to go on")
-        with self.line.lock:
+        with on("ledger"), self.line.lock:
             return self._run(work)
 
     def _run(self, work: Callable[[Connection], T]) -> T:
-        conflicts, deadline, pause = 0, 0.0, 0.005
+        conflicts, deadline, seconds = 0, 0.0, 0.005
         while True:
             try:
                 return work(self._connected())
@@ -254,9 +267,10 @@ class Session:
                 if not self._is_lost(error):
                     raise self._in_our_words(error) from None
                 self.line.drop()
+                tried(_first_words(error))
                 now = time.monotonic()
                 deadline = deadline or now + self.patience
-                if now >= deadline:
+                if now >= deadline or is_over():
                     raise LedgerError(
                         f"{self.place} cannot be reached: {_first_words(error)}; check `ledger.url`, and that the "
                         "server runs and takes this login: whatever was charged stays charged"
@@ -266,8 +280,8 @@ class Session:
             except BaseException:
                 self.line.drop()  # interrupted: what became of the statement is not known
                 raise
-            time.sleep(pause)
-            pause = min(2 * pause, 0.5)
+            pause(seconds)
+            seconds = min(2 * seconds, 0.5)
 
     def _connected(self) -> Connection:
         if self.line.db is None:
@@ -278,6 +292,13 @@ class Session:
                 db = kind.connect(**parameters, autocommit=True, prepare_threshold=1)
             except psycopg.ProgrammingError as error:
                 raise ConfigError(f"cannot be used: {_first_words(error)}", "ledger.url") from None
+            except psycopg.OperationalError as error:
+                remedy = libpq.untrusted(str(error))
+                if remedy is None:
+                    raise
+                raise ConfigError(f"cannot be used: {_first_words(error)}; {remedy}", "ledger.url") from None
+            if isinstance(db, _Bounded):
+                db.answer_s = self.answer_s
             try:
                 self._check_server(db)
             except BaseException:
@@ -291,7 +312,8 @@ class Session:
         version = db.info.server_version
         if version < _OLDEST_SERVER:
             raise LedgerError(f"{self.place} must be PostgreSQL 12 or newer, got {version // 10000}: update the server")
-        found = db.execute(_SETTINGS, ("on" if self._is_reader else "off",)).fetchone() or ()
+        values = ("on" if self._is_reader else "off", self._address.lease)
+        found = db.execute(_SETTINGS, values).fetchone() or ()
         for name, setting in zip(("fsync", "full_page_writes"), found, strict=False):
             if setting != "on" and not self._address.is_unsafe:
                 raise LedgerError(
@@ -318,10 +340,13 @@ class Session:
             charged = PrivacyLoss(int(detail[1]), int(detail[2]))
             return LedgerError(f"window {detail[0]} was charged {charged}: that much cannot be refunded")
         if state == "ZF005":
-            return LedgerError(
-                f"window {detail[0]} cannot be refunded: its users were charged for a later window meanwhile; let one "
-                "process at a time release a stream of the unit `user` in stages"
+            return LedgerMismatch(
+                f"{self.place} was retired by `fcstream budget retire`: start with its new specification"
             )
+        if state == "ZF007":
+            return caps_lowered(self.place)
+        if state == "ZF006":
+            return LedgerError(f"{self.place}: another process answers this stream since this one's lease ran out")
         text = _first_words(error)
         if state == "55P03":
             return LedgerInUse(f"{self.place} is in use: another process has kept the stream locked for a minute")
@@ -339,6 +364,22 @@ class Session:
         if state.startswith(("ZF", "23", "42", "3F", "XX001", "XX002")):
             return LedgerDamaged(f"{self.place} is damaged: {text}")
         return LedgerError(f"{self.place} cannot be used: {text}")
+
+
+@contextmanager
+def in_our_words(place: str) -> Iterator[None]:
+    """What cannot be read is damaged."""
+    try:
+        yield
+    except (LedgerError, psycopg.Error):
+        raise
+    except WRONG_CONTENT:
+        raise LedgerDamaged(f"{place} is damaged: a value is not what this version writes") from None
+
+
+def caps_lowered(place: str) -> LedgerMismatch:
+    """The error for caps that are stricter than what the caller goes by."""
+    return LedgerMismatch(f"{place}: another process has lowered the caps for ever: start with its `budget`")
 
 
 def older_copy(place: str, seq: int) -> LedgerDamaged:

@@ -29,6 +29,7 @@ from typing import NamedTuple
 from ..errors import FcstreamError, LedgerError, LedgerInUse
 from .files import opened_here
 from .sqlite import SQLiteLedger
+from .sqlite_tables import StreamTables
 
 _TRIES = 20
 _LONGEST_WAIT = 0.2  # seconds between two tries
@@ -110,9 +111,9 @@ class Snapshot(SQLiteLedger):
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self) -> Iterator[StreamTables]:
         raise LedgerError(f"{self.path} was opened to look at it: this copy takes no charges")
-        yield
+        yield self._tables
 
 
 class _State(NamedTuple):
@@ -141,12 +142,12 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 def _copy(path: str, copy: str) -> None:
     """Copy a ledger's files as of one moment."""
-    real = os.path.realpath(path)  # SQLite keeps the log beside the file itself, not beside a link to it
+    real = os.path.realpath(path)  # logs and witnesses lie beside the file itself, not beside a link to it
     for turn in range(_TRIES):
         if turn:
             time.sleep(min(0.005 * 2**turn, _LONGEST_WAIT))
-        for witness in glob.glob(f"{glob.escape(path)}-witness*"):
-            _copy_file(witness, copy + witness.removeprefix(path))
+        for witness in glob.glob(f"{glob.escape(real)}-witness*"):
+            _copy_file(witness, copy + witness.removeprefix(real))
         before = _State.of(real)
         for part in ("-journal", "", "-wal"):  # the log last: it holds what changes in the main file
             _copy_file(real + part, copy + part)

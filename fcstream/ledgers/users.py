@@ -79,6 +79,16 @@ def charged(buckets: Buckets, keys: NDArray[np.bytes_], window: int) -> NDArray[
     return known
 
 
+def room(buckets: Buckets, keys: NDArray[np.bytes_], loss: PrivacyLoss, capacity: PrivacyLoss) -> NDArray[np.bool_]:
+    """Which of some users (ascending, distinct) have room for a loss."""
+    entries = _read(buckets)
+    at, known = _find(entries, keys)
+    found = np.full(len(keys), loss.fits(capacity))
+    rho, delta = entries["rho"][at[known]], entries["delta"][at[known]]
+    found[known] &= (rho <= capacity.rho_nano - loss.rho_nano) & (delta <= capacity.delta_femto - loss.delta_femto)
+    return found
+
+
 def refund(buckets: Buckets, loss: PrivacyLoss, window: int) -> dict[int, bytes]:
     """Give `loss` back to all who were charged for a window, it being the last one; returns the changed buckets."""
     entries = _read(buckets)
@@ -99,42 +109,66 @@ def totals(buckets: Buckets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return entries["rho"], entries["delta"]
 
 
-def digest(bucket: int, body: bytes) -> int:
-    """A bucket's part in the digest of all users, which is the sum of the parts; 0 for an empty bucket."""
-    if not body:
-        return 0
-    return int.from_bytes(hashlib.sha256(bucket.to_bytes(4, "big") + body).digest(), "big")
+def mark(bucket: int, body: bytes) -> bytes:
+    """The hash of a bucket, which stands beside it."""
+    return hashlib.sha256(bucket.to_bytes(4, "big", signed=True) + body).digest()
 
 
-def add_digests(total: bytes, removed: Iterable[int], added: Iterable[int]) -> bytes:
-    """The digest of all users after some buckets changed."""
-    value = int.from_bytes(total, "big") + sum(added) - sum(removed)
-    return (value % _MODULUS).to_bytes(32, "big")
+class Held(dict[int, bytes]):
+    """Buckets by name, as they stand in a ledger, and the marks that they were found to agree with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.marks: dict[int, bytes] = {}
 
 
-def redigest(total: bytes, held: Buckets, changed: Buckets) -> bytes:
-    """The digest of all users after `changed` took the place of what was held."""
-    return add_digests(
-        total,
-        (digest(name, held.get(name, b"")) for name in changed),
-        (digest(name, body) for name, body in changed.items()),
-    )
-
-
-def audit(place: str, buckets: Iterable[tuple[int, bytes]], capacity: PrivacyLoss) -> bytes:
-    """Check every user against the cap; returns the digest of all.
+def checked(place: str, rows: Iterable[tuple[int, bytes, bytes]]) -> Held:
+    """Buckets from rows of name, body and mark.
 
     Raises
     ------
     LedgerDamaged
     """
-    total = NO_USERS
-    for bucket, body in buckets:
-        rho, delta = totals({bucket: body})
+    held = Held()
+    for name, body, marked in rows:
+        if mark(name, body) != marked or len(body) % ENTRY_BYTES:
+            raise LedgerDamaged(f"{place} is damaged: bucket {name} of users disagrees with the mark beside it")
+        held[name], held.marks[name] = body, marked
+    return held
+
+
+def total_of(place: str, rows: Iterable[tuple[int, bytes, bytes]]) -> bytes:
+    """The digest of all users, which is the sum of the marks of all buckets; checks each."""
+    return sum_of(marked for row in rows for marked in checked(place, [row]).marks.values())
+
+
+def sum_of(marks: Iterable[bytes]) -> bytes:
+    """The digest of all users from the marks of their buckets."""
+    return (sum(int.from_bytes(marked, "big") for marked in marks) % _MODULUS).to_bytes(32, "big")
+
+
+def redigest(total: bytes, held: Held, marks: Mapping[int, bytes]) -> bytes:
+    """The digest of all users after buckets with these marks took the place of what was held."""
+    value = int.from_bytes(total, "big")
+    for name, marked in marks.items():
+        value += int.from_bytes(marked, "big") - int.from_bytes(held.marks.get(name, b""), "big")
+    return (value % _MODULUS).to_bytes(32, "big")
+
+
+def audit(place: str, rows: Iterable[tuple[int, bytes, bytes]], capacity: PrivacyLoss) -> bytes:
+    """Check every user against the cap, from rows of name, body and mark; returns the digest of all.
+
+    Raises
+    ------
+    LedgerDamaged
+    """
+    total = 0
+    for bucket, body, marked in rows:
+        rho, delta = totals(checked(place, [(bucket, body, marked)]))
         if (rho > capacity.rho_nano).any() or (delta > capacity.delta_femto).any():
             raise LedgerDamaged(f"{place}: bucket {bucket} holds a user who is past the capacity")
-        total = add_digests(total, (), (digest(bucket, body),))
-    return total
+        total += int.from_bytes(marked, "big")
+    return (total % _MODULUS).to_bytes(32, "big")
 
 
 NO_USERS = bytes(32)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..errors import ConfigError, LedgerError
+from ..errors import ConfigError
 from .device import LocalFilter, answer_all
 from .elimination import Question
 from .questions import Ask, canonical, decoded, refused
@@ -20,8 +20,12 @@ from .simulation import ask_of, read_replies
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LARGEST = 2**24
+LARGEST = 2**21
 """Bytes of one message."""
+LARGEST_REPLY = 2**24
+"""Bytes of one reply."""
+MOST_ASKED = 10_000
+"""Devices that one message may name."""
 _PRICES = ("rho_nano", "epsilon_nano")
 
 
@@ -35,8 +39,8 @@ class Gateway:
 
     Attributes
     ----------
-    failed : bool
-        A journal could not be written: devices must be opened again.
+    failed : Exception or None
+        What ended it, as a rule a journal that cannot be written: devices must be opened again.
 
     Raises
     ------
@@ -53,7 +57,7 @@ class Gateway:
         self._devices = {device.name: device for device in held}
         if len(self._devices) < len(held):
             raise ConfigError("must have a name of its own each", "devices")
-        self.failed = False
+        self.failed: Exception | None = None
 
     @property
     def names(self) -> list[str]:
@@ -82,8 +86,8 @@ class Gateway:
         known = [(self._devices[name], ask) for name, ask in asks if name in self._devices]
         try:
             replies = iter(answer_all(known))
-        except LedgerError:
-            self.failed = True
+        except Exception as error:
+            self.failed = error
             raise
         said = []
         for found in read:
@@ -112,12 +116,16 @@ def _asks(found: Any) -> tuple[str, list[tuple[str, Ask]]]:
         raise ConfigError("must be a text and a list", "message.batch")
     if not isinstance(found["ask"], dict):
         raise ConfigError("must be an object", "message.ask")
+    if len(to) > MOST_ASKED:
+        raise ConfigError(f"must name at most {MOST_ASKED} devices, got {len(to)}", "message.to")
     first = Ask.from_dict({**found["ask"], found["loss"]: 0})
-    asks = []
+    asks: list[tuple[str, Ask]] = []
     for entry in to:
         if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and type(entry[1]) is int):
             raise ConfigError("must be pairs of a name and a price", "message.to")
         asks.append((entry[0], first.priced(entry[1])))
+    if len({name for name, _ in asks}) < len(asks):
+        raise ConfigError("must name a device once only", "message.to")
     return batch, asks
 
 
@@ -148,11 +156,15 @@ class Remote:
     devices : sequence of (gateway, name)
         Who is number 0, 1, ... for the analyst.
     batch : int
-        Devices asked in one message.
+        Devices asked in one message, at most `MOST_ASKED`.
     timeout_s : float
         For each try. What has not answered by then is asked again under the same id, which costs nothing if it had
         been answered, and after the last try counts as silent.
     tries : int
+
+    Raises
+    ------
+    ConfigError
     """
 
     def __init__(
@@ -164,6 +176,8 @@ class Remote:
         timeout_s: float = 10.0,
         tries: int = 3,
     ) -> None:
+        if not 1 <= batch <= MOST_ASKED:
+            raise ConfigError(f"must be in [1, {MOST_ASKED}], got {batch}", "analyst.batch")
         self._transport = transport
         self._devices = list(devices)
         self._batch = batch
@@ -212,7 +226,7 @@ class Remote:
 def _opened(data: bytes, batch: str, size: int) -> list[Any] | None:
     """Replies of one message, or None if it is none."""
     try:
-        found = decoded(data, 4 * LARGEST)
+        found = decoded(data, LARGEST_REPLY)
     except ConfigError:
         return None
     if not isinstance(found, dict) or found.get("batch") != batch:

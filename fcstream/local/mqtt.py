@@ -18,20 +18,22 @@ from typing import Any
 from ..connectors.tls import distrust, tls_context
 from ..connectors.urls import Address, need, parse
 from ..errors import ConfigError, SourceError
-from .gateway import Gateway
+from .gateway import LARGEST, LARGEST_REPLY, Gateway
 
 LOG = logging.getLogger("fcstream.local.mqtt")
 _PATIENCE_S = 10.0
-_WAITING = 1000  # messages that a gateway keeps in memory; more stay with the broker
+_WAITING = 2**24  # bytes of messages that a gateway keeps in memory; more stay with the broker
 _AT_ONCE = 3  # messages answered with two durable writes; more at once take longer each
 
 
 class _Link:
-    """A connected client that subscribes again whenever it has to connect again."""
+    """A connected client that subscribes again whenever it has to connect again; longer messages do not come."""
 
-    def __init__(self, address: Address, topic: str, on_message: Callable[[Any], None]) -> None:
+    def __init__(self, address: Address, topic: str, most: int, on_message: Callable[[Any], None]) -> None:
         try:
             from paho.mqtt import client as paho
+            from paho.mqtt.packettypes import PacketTypes
+            from paho.mqtt.properties import Properties
         except ImportError:
             raise need("paho-mqtt", "mqtt", address.place) from None
         self._topic, self._ready, self._refused = topic, threading.Event(), ""
@@ -47,8 +49,10 @@ class _Link:
         self.client.on_subscribe = lambda *_: self._ready.set()
         self.client.on_message = lambda _client, _data, message: on_message(message)
         host, port = address.host(8883 if address.scheme == "mqtts" else 1883)
+        properties = Properties(PacketTypes.CONNECT)
+        properties.MaximumPacketSize = most + 2**16  # the topic, and properties of a length that a broker may choose
         try:
-            self.client.connect(host, port, 30)
+            self.client.connect(host, port, 30, properties=properties)
         except OSError as error:
             told = distrust(error) or error.strerror or type(error).__name__
             raise SourceError(f"{address.masked} cannot be reached: {told}") from None
@@ -87,6 +91,30 @@ def _address(url: str, place: str) -> tuple[Address, str]:
     return address, address.path
 
 
+class _Waiting(queue.Queue[Any]):
+    """Messages in order, bounded by their bytes; None ends it."""
+
+    def _init(self, maxsize: int) -> None:
+        super()._init(maxsize)
+        self._bytes = 0
+
+    def _qsize(self) -> int:
+        return self._bytes
+
+    def _put(self, item: Any) -> None:
+        super()._put(item)
+        self._bytes += _size(item)
+
+    def _get(self) -> Any:
+        item = super()._get()
+        self._bytes -= _size(item)
+        return item
+
+
+def _size(message: Any) -> int:
+    return 1 if message is None else len(message.payload) + 1000
+
+
 class MqttGateway:
     """Serves a gateway's devices.
 
@@ -105,31 +133,32 @@ class MqttGateway:
     def __init__(self, url: str, name: str, gateway: Gateway) -> None:
         address, self._prefix = _address(url, "listen.url")
         self._gateway = gateway
-        self._queue: queue.Queue[Any] = queue.Queue(_WAITING)
+        self._queue = _Waiting(_WAITING)
         self.failed: Exception | None = None
-        self._link = _Link(address, f"{self._prefix}/ask/{name}", self._queue.put)
+        self._link = _Link(address, f"{self._prefix}/ask/{name}", LARGEST, self._queue.put)
         self._thread = threading.Thread(target=self._work, name="fcstream-gateway", daemon=True)
         self._thread.start()
 
     def _work(self) -> None:
-        while (message := self._queue.get()) is not None:
-            messages = [message]
+        messages: list[Any] = []
+        while None not in messages:
+            messages = [self._queue.get()]
             with suppress(queue.Empty):
                 while len(messages) < _AT_ONCE and messages[-1] is not None:
                     messages.append(self._queue.get_nowait())
-            is_last = messages[-1] is None
-            asked = [message for message in messages if message is not None and self._is_ours(message)]
-            try:
-                replies = self._gateway.answer_many([message.payload for message in asked])
-            except Exception as error:
-                self.failed = error
-                LOG.error("the gateway stops: %s", type(error).__name__)
-                return
-            for message, reply in zip(asked, replies, strict=True):
-                batch = getattr(message.properties, "CorrelationData", None)
-                self._link.publish(message.properties.ResponseTopic, reply, batch)
-            if is_last:
-                return
+            if self.failed is None:  # else: the client's thread, which fills the queue, must be able to end
+                try:
+                    self._answer([message for message in messages if message is not None])
+                except Exception as error:
+                    self.failed = error
+                    LOG.error("the gateway stops: %s", type(error).__name__)
+
+    def _answer(self, messages: list[Any]) -> None:
+        asked = [message for message in messages if self._is_ours(message)]
+        replies = self._gateway.answer_many([message.payload for message in asked])
+        for message, reply in zip(asked, replies, strict=True):
+            batch = getattr(message.properties, "CorrelationData", None)
+            self._link.publish(message.properties.ResponseTopic, reply, batch)
 
     def _is_ours(self, message: Any) -> bool:
         """Whether the reply goes where replies belong: a question must not make a device publish elsewhere."""
@@ -172,7 +201,7 @@ class MqttTransport:
         self._changed = threading.Condition()
         self._came: dict[str, bytes] = {}
         self._wanted: set[str] = set()
-        self._link = _Link(address, self._replies, self._take)
+        self._link = _Link(address, self._replies, LARGEST_REPLY, self._take)
 
     def _take(self, message: Any) -> None:
         batch = getattr(message.properties, "CorrelationData", b"").decode(errors="replace")

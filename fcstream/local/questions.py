@@ -160,6 +160,9 @@ def decoded(data: bytes, most: int = LARGEST) -> Any:
         raise ConfigError("must be JSON in UTF-8", "message") from None
 
 
+_LONGEST_DETAIL = 300  # it may quote the ask, and a message asks thousands
+
+
 @functools.lru_cache(maxsize=64)
 def _text(value: str) -> str:
     return _encode(value)
@@ -178,5 +181,5 @@ def refused(reason: str, ask: Ask | None = None, detail: str = "") -> bytes:
     """A reply that costs nothing and is not kept."""
     found = {"status": "refused", "reason": reason}
     if detail:
-        found["detail"] = detail
+        found["detail"] = detail[:_LONGEST_DETAIL]
     return canonical(found if ask is None else found | {"query": ask.query, "round": ask.round})

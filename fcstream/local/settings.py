@@ -10,7 +10,7 @@ import signal
 import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .elimination import Respondents, Rounds
+    from .gateway import Gateway
     from .queries import Plan, Query
 
 LOG = logging.getLogger("fcstream.local")
@@ -82,10 +83,17 @@ def _space(table: Table) -> Space:
     kind = table.take("kind", str)
     if kind == "euclidean":
         found: Space = Euclidean(
-            table.numbers("low"), table.numbers("high"), table.take("step", float), table.take("unit", float, 1.0)
+            table.numbers("low"),
+            table.numbers("high"),
+            table.take("step", float),
+            table.take("unit", float, 1.0),
+            table.numbers("missing") if "missing" in table else None,
         )
     elif kind == "great_circle":
-        found = GreatCircle(step=table.take("step", float, 1.0), unit=table.take("unit", float, 1000.0))
+        missing = table.numbers("missing") if "missing" in table else None
+        found = GreatCircle(
+            step=table.take("step", float, 1.0), unit=table.take("unit", float, 1000.0), missing=missing
+        )
     elif kind == "hamming":
         found = Hamming(table.take("bits", int))
     elif kind == "discrete":
@@ -304,32 +312,54 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
     """Answer for the devices until SIGTERM or SIGINT."""
     from ..collector import set_aside
     from .gateway import Gateway
-    from .mqtt import MqttGateway
-    from .web import serve as serve_http
 
     listen = settings.devices.get("listen", "")
     scheme = listen.partition("://")[0]
     if scheme not in ("mqtt", "mqtts", "http"):
         raise ConfigError("must be mqtt://HOST/PREFIX, mqtts:// or http://HOST:PORT", "devices.listen")
-    held, journal = open_devices(settings)
+    stop = threading.Event()
     with ExitStack() as stack:
+        stack.enter_context(_until_signals(stop))
+        held, journal = open_devices(settings)
         stack.enter_context(set_aside())
         stack.callback(journal.close)
         gateway = Gateway(held)
         if scheme == "http":
-            from ..connectors.urls import parse
+            _serve_http(listen, gateway, stop, told)
+        else:
+            _serve_mqtt(listen, settings.devices["gateway"], gateway, stop, told)
 
-            host, port = parse(listen, "devices.listen").host(8080)
-            told(f"{len(held)} devices answer at http://{host}:{port}")
-            serve_http(gateway, host, port)
-            return
-        stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
-        served = MqttGateway(listen, settings.devices["gateway"], gateway)
-        stack.callback(served.close)
-        told(f"{len(held)} devices answer as gateway {settings.devices['gateway']!r}")
+
+@contextmanager
+def _until_signals(stop: threading.Event) -> Iterator[None]:
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _serve_http(listen: str, gateway: Gateway, stop: threading.Event, told: Callable[[str], None]) -> None:
+    from ..connectors.urls import parse
+    from .web import open_server, serve
+
+    host, port = parse(listen, "devices.listen").host(8080)
+    server = open_server(gateway, host, port)
+    told(f"{len(gateway.names)} devices answer at http://{host}:{port}")
+    serve(gateway, server, stop)
+
+
+def _serve_mqtt(listen: str, name: str, gateway: Gateway, stop: threading.Event, told: Callable[[str], None]) -> None:
+    from .mqtt import MqttGateway
+
+    served = MqttGateway(listen, name, gateway)
+    try:
+        told(f"{len(gateway.names)} devices answer as gateway {name!r}")
         served.wait(stop)
+    finally:
+        served.close()
 
 
 # -- analyst ---------------------------------------------------------------------------------------------------------
@@ -413,6 +443,8 @@ def plan(settings: Settings, devices: int) -> Plan:
     rho = asking.rho / asking.queries
     numbers = (rho,) if isinstance(query.space, Records) else (devices, rho)
     found: Plan = query.plan(*numbers, asking.method, asking.rounds)  # type: ignore[attr-defined]
+    if isinstance(query.space, Euclidean):
+        found.notes.append(_about_missing(query, query.space))
     held = settings.budget
     if held is not None and held.kind == "concentrated" and held.terms["rho"] < asking.rho:
         found.notes.append(
@@ -420,6 +452,22 @@ def plan(settings: Settings, devices: int) -> Plan:
             "lower query.rho"
         )
     return found
+
+
+def _about_missing(query: Query, space: Euclidean) -> str:
+    """From where devices without a value answer, and what that does to the answer."""
+    from .counting import RangeCount
+
+    outside = "outside the sphere" if isinstance(space, GreatCircle) else "outside the public box"
+    where = outside if space.missing is None else f"at {list(space.missing)}"
+    told = f"devices without a value answer as if they were {where}"
+    if isinstance(query, RangeCount) and query.box.evaluate(space.nowhere)[0] < 0:
+        return f"warning: {told}, which is in the box that is counted: they count as inside; give another `missing`"
+    if space.missing is not None:
+        return (
+            f"warning: {told}: the answer takes them for devices that are there; without `missing` they are {outside}"
+        )
+    return f"{told}: they are in no box within it, and that they have no value is not hidden"
 
 
 def simulate(settings: Settings, devices: int, seed: int) -> dict[str, Any]:

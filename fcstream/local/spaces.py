@@ -200,15 +200,20 @@ class Euclidean(Space):
     Parameters
     ----------
     low, high : tuple of float
-        The public box. Values outside are moved to its nearest point, missing ones to its middle.
+        The public box. Values outside are moved to its nearest point.
     step : float
         Lattice width, in the coordinates' own unit; taken as the decimal it prints as.
     unit : float
         What counts as distance 1 for the budget: 1000 for budgets per kilometer of coordinates in meters.
+    missing : tuple of float, optional
+        The public place from which devices without a value answer. By default it lies one width of the box below its
+        lowest corner, in every coordinate: outside every box that lies in the public one.
 
     Privacy
     -------
-    dist is Euclidean between lattice points, over `unit`. Values in one cell of the lattice are the same value.
+    dist is Euclidean between lattice points, over `unit`. Values in one cell of the lattice are the same value. To have
+    no value is to be at `missing`: what makes two near places alike does not hide that a device has no value, unless
+    `missing` is near the values.
 
     Source
     ------
@@ -220,6 +225,7 @@ class Euclidean(Space):
     high: tuple[float, ...]
     step: float
     unit: float = 1.0
+    missing: tuple[float, ...] | None = None
     _bounds: tuple[tuple[int, int], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -239,6 +245,15 @@ class Euclidean(Space):
         if max(max(-a, b) for a, b in ends) > _MOST:
             raise ConfigError("must be within 2**40 steps of 0: use a coarser `step`", "high")
         object.__setattr__(self, "_bounds", tuple(ends))
+        self._check_missing(len(self.low))
+
+    def _check_missing(self, count: int) -> None:
+        if self.missing is None:
+            return
+        if len(self.missing) != count or not all(math.isfinite(x) for x in self.missing):
+            raise ConfigError(f"must be {count} finite coordinates, got {self.missing!r}", "missing")
+        if max(map(abs, self.nowhere)) > _MOST:
+            raise ConfigError("must be within 2**40 steps of 0", "missing")
 
     @classmethod
     def cube(cls, dimension: int, low: float, high: float, step: float, unit: float = 1.0) -> Euclidean:
@@ -259,7 +274,14 @@ class Euclidean(Space):
 
     @functools.cached_property
     def reach(self) -> int:
-        return max(max(-a, b) for a, b in self._bounds)
+        return max(*map(abs, self.nowhere), *(max(-a, b) for a, b in self._bounds))
+
+    @functools.cached_property
+    def nowhere(self) -> tuple[int, ...]:
+        """The lattice point of `missing`, or the one that stands for it."""
+        if self.missing is not None:
+            return self.steps(self.missing)
+        return tuple(a - max(b - a, 1) for a, b in self._bounds)
 
     @property
     def is_euclidean(self) -> bool:
@@ -268,7 +290,7 @@ class Euclidean(Space):
     def encode(self, value: Any) -> tuple[int, ...]:
         found = _numbers(value, self.dimension)
         if found is None:
-            return tuple((a + b) // 2 for a, b in self._bounds)
+            return self.nowhere
         clipped = [min(max(x, a), b) for x, a, b in zip(found, self.low, self.high, strict=True)]
         return tuple(min(max(round(x / self.step), a), b) for x, (a, b) in zip(clipped, self._bounds, strict=True))
 
@@ -278,7 +300,7 @@ class Euclidean(Space):
         known = np.asarray(np.isfinite(values).all(axis=1))
         clipped = np.clip(np.where(known.reshape(-1, 1), values, 0.0), self.low, self.high)
         points = np.clip(np.rint(clipped / self.step).astype(np.int64), low, high)
-        points[~known] = (low + high) // 2
+        points[~known] = self.nowhere
         return points
 
     def steps(self, value: Sequence[float]) -> tuple[int, ...]:
@@ -292,7 +314,11 @@ class Euclidean(Space):
             "high": list(self.high),
             "step": self.step,
             "unit": self.unit,
+            **self._missing_as_dict(),
         }
+
+    def _missing_as_dict(self) -> dict[str, Any]:
+        return {} if self.missing is None else {"missing": list(self.missing)}
 
 
 @dataclass(frozen=True)
@@ -305,6 +331,8 @@ class GreatCircle(Euclidean):
         Lattice width in meters.
     unit : float
         What counts as distance 1, in meters.
+    missing : (longitude, latitude), optional
+        The public place from which devices without a value answer; by default a point far outside the sphere.
 
     Privacy
     -------
@@ -325,7 +353,7 @@ class GreatCircle(Euclidean):
     def encode(self, value: Any) -> tuple[int, ...]:
         found = _numbers(value, 2)
         if found is None or not (abs(found[0]) <= 360 and abs(found[1]) <= 90):
-            found = [0.0, 0.0]
+            return self.nowhere
         return super().encode(self.position(*found))
 
     def encode_all(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -350,7 +378,10 @@ class GreatCircle(Euclidean):
         return 2 * EARTH_RADIUS * math.sin(min(meters / (2 * EARTH_RADIUS), math.pi / 2))
 
     def as_dict(self) -> dict[str, Any]:
-        return {"kind": "great_circle", "step": self.step, "unit": self.unit}
+        return {"kind": "great_circle", "step": self.step, "unit": self.unit, **self._missing_as_dict()}
+
+    def _check_missing(self, count: int) -> None:
+        super()._check_missing(2)
 
 
 @dataclass(frozen=True)

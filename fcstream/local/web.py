@@ -6,6 +6,8 @@ cannot be written, and it must be started again).
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -14,13 +16,19 @@ from typing import Any
 
 from ..connectors.urls import mask, need
 from ..errors import ConfigError
-from .gateway import LARGEST, Gateway
+from ..http import Limits, Server
+from .gateway import LARGEST, LARGEST_REPLY, Gateway
 
 _AT_ONCE = 16
 
 
+_LIMITS = Limits(
+    connections=128, per_peer=64, body_bytes=LARGEST, held_bytes=8 * LARGEST, head_s=10, body_s=20, answer_s=60
+)
+
+
 def app(gateway: Gateway) -> Any:
-    """A Starlette application that answers for a gateway's devices; any ASGI server can run it.
+    """A Starlette application that answers for a gateway's devices; `open_server` bounds what its callers can hold.
 
     Privacy
     -------
@@ -34,15 +42,13 @@ def app(gateway: Gateway) -> Any:
         from starlette.responses import PlainTextResponse, Response
         from starlette.routing import Route
     except ImportError:
-        raise need("starlette", "local", "listen.url") from None
+        raise need("starlette", "local", "devices.listen") from None
+    alone = asyncio.Lock()  # what a message grows into takes memory: one at a time
 
     async def ask(request: Request) -> Response:
-        body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > LARGEST:
-                return PlainTextResponse("too long", 413)
-        reply = await run_in_threadpool(gateway.answer, bytes(body))
+        body = await request.body()
+        async with alone:
+            reply = await run_in_threadpool(gateway.answer, body)
         return Response(reply, media_type="application/json")
 
     async def live(_request: Request) -> Response:
@@ -51,13 +57,34 @@ def app(gateway: Gateway) -> Any:
     return Starlette(routes=[Route("/ask", ask, methods=["POST"]), Route("/live", live)])
 
 
-def serve(gateway: Gateway, host: str, port: int) -> None:
-    """Run the application until SIGTERM or SIGINT."""
+def open_server(gateway: Gateway, host: str, port: int) -> Server:
+    """The server of the application, listening; `Server.start` answers.
+
+    Raises
+    ------
+    ConfigError
+        The address cannot be used, or a package is missing.
+    """
+    return Server(app(gateway), host, port, _LIMITS, setting="devices.listen", extra="local")
+
+
+def serve(gateway: Gateway, server: Server, stop: threading.Event) -> None:
+    """Answer until `stop` is set.
+
+    Raises
+    ------
+    LedgerError
+        The journal could not be written: devices answer no more.
+    SourceError
+        The server has ended by itself.
+    """
+    server.start()
     try:
-        import uvicorn
-    except ImportError:
-        raise need("uvicorn", "local", "listen.url") from None
-    uvicorn.run(app(gateway), host=host, port=port, log_level="warning", access_log=False)
+        while not server.wait(stop, 0.2):
+            if gateway.failed is not None:
+                raise gateway.failed
+    finally:
+        server.close()
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -98,7 +125,7 @@ class HttpTransport:
         request = urllib.request.Request(url.rstrip("/") + "/ask", body, self._headers, method="POST")
         try:
             with self._opener.open(request, timeout=timeout_s) as response:
-                data: bytes = response.read(4 * LARGEST + 1)
+                data: bytes = response.read(LARGEST_REPLY + 1)
                 return data
         except (OSError, urllib.error.URLError, ValueError):
             return None  # it counts as silent, and is asked again

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, FcstreamError
+from ..errors import ConfigError, FcstreamError, extra_missing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,7 @@ STYLE: Any = {
 
 @contextmanager
 def picture(path: str, width: float, height: float, place: str) -> Iterator[Figure]:
-    """A figure of a size in inches, written to `path` at the end of the block; ``pip install 'fcstream[plot]'``.
+    """A figure of a size in inches, written to `path` at the end of the block; needs the extra ``plot``.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def picture(path: str, width: float, height: float, place: str) -> Iterator[Figu
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError:
-        raise ConfigError("matplotlib is not installed: pip install 'fcstream[plot]'", place) from None
+        raise ConfigError(f"matplotlib is not installed: {extra_missing('plot')}", place) from None
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))
         yield figure

@@ -33,7 +33,7 @@ _DASHES = (0, (5, 3))
 
 
 def plot(report: Report, path: str) -> None:
-    """Draw what was spent over time, the guarantee and the realized loss bound; ``pip install 'fcstream[plot]'``.
+    """Draw what was spent over time, the guarantee and the realized loss bound; needs the extra ``plot``.
 
     Parameters
     ----------

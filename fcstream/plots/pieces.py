@@ -20,8 +20,17 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colors, which most kinds of color blindness leave apart.
 VALUE, TRUTH, COUNT, REFUSED = "#0072B2", "#D55E00", "#009E73", "#555555"
+EXHAUSTED, LEFT_OUT = "#E69F00", "users without budget left out"
 DASHES = (0, (4, 2))
-MARKS = {"too_few": "v", "budget_exhausted": "X", "interrupted": "s", "no_radius": "D", "no_match": "P"}
+MARKS = {
+    "too_few": "v",
+    "budget_exhausted": "X",
+    "interrupted": "s",
+    "no_radius": "D",
+    "no_match": "P",
+    "no_core": "o",
+    "too_many": "h",
+}
 WIDTHS = 2.0
 """Standard deviations of noise that bands and ellipses show."""
 NOISE_BAND = f"{WIDTHS:g} standard deviations of the noise"
@@ -64,9 +73,11 @@ def draw_band(
 def draw_counts(axes: Axes, series: Series) -> None:
     counts = [math.nan if release.count is None else float(release.count) for release in series.releases]
     x = middles(series)
-    axes.plot(x, counts, color=COUNT, linewidth=1.1, marker=dot(x), markersize=2.4, label="noisy number of records")
+    axes.plot(
+        x, counts, color=COUNT, linewidth=1.1, marker=dot(x), markersize=2.4, label=f"noisy number of {whom(series)}"
+    )
     shade_refusals(axes, series)
-    axes.set_ylabel("records in a window")
+    axes.set_ylabel(f"{whom(series)} in a window")
 
 
 def draw_truth(
@@ -81,8 +92,27 @@ def draw_truth(
         axes.plot(x, y, color=TRUTH, markersize=5, label=label, **line)
 
 
+def whom(series: Series) -> str:
+    """What is counted: users, where they and not their records take part."""
+    return "users" if any(release.participation is not None for release in series.releases) else "records"
+
+
+def shade_exhausted(axes: Axes, series: Series, ground: bool) -> None:
+    """Shade what was released without users whose budget was used up, to the end; on a filled `ground`, its border."""
+    first = next((r for r in series.releases if r.participation == "exhausted"), None)
+    if first is None:
+        return
+    left, right = first.window_open_ms / DAY_MS, series.releases[-1].window_close_ms / DAY_MS
+    if ground:
+        axes.axvline(left, color=TRUTH, linewidth=2.0, label=f"{LEFT_OUT}, from here on")
+    else:
+        axes.axvspan(left, right, color=EXHAUSTED, alpha=0.18, linewidth=0, zorder=0, label=LEFT_OUT)
+
+
 def shade_refusals(axes: Axes, series: Series, ground: bool = False) -> None:
-    """Shade refused windows, neighbors in one, and mark the reason of each at the bottom."""
+    """Shade refused windows, neighbors in one, and mark the reason of each at the bottom; also those with users left
+    out."""
+    shade_exhausted(axes, series, ground)
     refused = [release for release in series.releases if release.reason is not None]
     spans: list[list[float]] = []
     for release in refused:
@@ -183,7 +213,7 @@ def axis_labels(series: Series) -> list[str]:
     first = series.first
     if first.features is None:
         width = max((len(r.value or []) for r in series.releases), default=1) or 1
-        return ["records"] if first.kind == "count" else [first.kind] * width
+        return [whom(series)] if first.kind == "count" else [first.kind] * width
     transforms = first.transform or ["none"] * len(first.features)
     plain = [f if t == "none" else f"{t}({f})" for f, t in zip(first.features, transforms, strict=True)]
     return [f"variance of {name}" for name in plain] if first.kind == "variance" else plain

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ConfigError
-from ..history import moment
+from ..errors import ConfigError, FcstreamError
 from .base import picture
 from .matrices import plot_matrices
 from .pieces import (
@@ -27,6 +26,7 @@ from .pieces import (
     finish,
     middles,
     shade_refusals,
+    whom,
 )
 from .places import draw_path, plot_places
 
@@ -62,12 +62,16 @@ def plot_releases(series: Series, path: str) -> None:
         The file cannot be written.
     """
     first, released = series.first, series.released
-    if any(moment(release.window_close_ms) is None for release in series.releases):
-        raise ConfigError("must lie between the years 1 and 9999 to be drawn", "RELEASES")
     draw, rank = _PICTURES.get(first.kind, (_lines, 1))
     if any(_rank(release.value) != rank for release in released):
         raise ConfigError(f"releases of kind {first.kind!r} have no picture", "RELEASES")
-    (draw if released else _lines)(series, path)
+    try:
+        (draw if released else _lines)(series, path)
+    except FcstreamError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        # What `check_drawable` lets through and no picture can be made of: somebody else's documents.
+        raise ConfigError("must be releases of fcstream, unchanged: these cannot be drawn", "RELEASES") from None
 
 
 # -- one picture each ----------------------------------------------------------------------------------------------
@@ -155,7 +159,7 @@ def _heat(series: Series, path: str) -> None:
                 axes.set_title(title, loc="left")
         noise = parts.get("cell_sigma") or (released[0].sigma or [0.0])[0]
         bar = figure.colorbar(image, ax=list(panels), pad=0.015, aspect=30)
-        bar.set_label(f"records in a window\n(standard deviation of the noise: {noise:.3g})")
+        bar.set_label(f"{whom(series)} in a window\n(standard deviation of the noise: {noise:.3g})")
         finish(figure, list(panels), series, len(shown), len(names), what="cells", pad=False)
 
 

@@ -16,7 +16,10 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..lattice import MAX_COORDINATE, sqrt_up
+from ..noise import MAX_VARIANCE
+from ..totals import tile_totals
 from ..zcdp import DELTA_UNIT, RHO_UNIT, PrivacyLoss
+from .floors import FALSE_RELEASE, gaussian_tail, least_gaussian
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +30,10 @@ if TYPE_CHECKING:
 Start = Callable[[PrivacyLoss], None]
 """Is told what a stage costs, before its first draw; see `Charge.start`."""
 _UP = 1 + 1e-12
-_CHUNK_POINTS = 2**22  # int64 sums of coordinates below 2**40 stay exact
+LEAST_NANO = 4
+"""rho (nano) with which the noise of a sum can be drawn for every ball: (2**53 - 1) 1e9 / 8 is below 2**80."""
+_MOST_COORDINATES = 2**20
+"""Of an average, those of a whole tuple together."""
 
 
 def _no_stages(loss: PrivacyLoss) -> None:
@@ -78,19 +84,61 @@ def gaussian_variance(sensitivity_squared: Fraction | int, rho_nano: int) -> Fra
     return Fraction(-(-exact.numerator * RHO_UNIT * 1024 // (exact.denominator * 2 * rho_nano)), 1024)
 
 
+def check_noise(sensitivity_squared: Fraction | int, rho_nano: int, place: str = "release.rho") -> None:
+    """Refuse, before anything is drawn, a rho with which noise of this l2 sensitivity cannot be drawn.
+
+    Raises
+    ------
+    ConfigError
+        Its variance would be above 2**80.
+
+    Privacy
+    -------
+    A function of public numbers: what is drawn later must not decide whether noise can be drawn.
+
+    Source
+    ------
+    Ours.
+    """
+    if rho_nano < 1 or gaussian_variance(sensitivity_squared, rho_nano) > MAX_VARIANCE:
+        raise ConfigError(
+            f"must be larger: {rho_nano / RHO_UNIT:g} is left for noise of sensitivity "
+            f"{math.sqrt(sensitivity_squared):.3g}, whose variance must be at most 2**80; or use a coarser "
+            "`lattice.step`, or a smaller `radius`",
+            place,
+        )
+
+
+def check_average(diameter: Fraction, rho_nano: int) -> None:
+    """The same for averages of points this far apart at most, whatever n-hat is drawn: see `_noisy_average`.
+
+    On its grid the sensitivity is at most the diameter, or 257 times that of rounding where that is more.
+
+    Raises
+    ------
+    ConfigError
+        As `check_noise`.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    Ours.
+    """
+    rounding = sqrt_up(_MOST_COORDINATES, 20)
+    check_noise((max(diameter, 257 * rounding) + rounding) ** 2, rho_nano)
+
+
 def exact_sums(points: Selection) -> list[int]:
     """Exact coordinate sums of some points."""
     from .._kernels import sums
 
-    totals = [0] * points.dimension
-    part, held = np.zeros(points.dimension, np.int64), 0
-    for tiles, inside in points.parts:
-        if held + len(inside) > _CHUNK_POINTS:
-            totals = [a + b for a, b in zip(totals, part.tolist(), strict=True)]
-            part[:], held = 0, 0
-        sums.masked_sum(tiles, len(inside), inside, part)
-        held += len(inside)
-    return [a + b for a, b in zip(totals, part.tolist(), strict=True)]
+    def add(tiles: NDArray[np.float64], mask: NDArray[np.bool_], out: NDArray[np.int64]) -> None:
+        sums.masked_sum(tiles, len(mask), mask, out)
+
+    return tile_totals(points.parts, points.dimension, MAX_COORDINATE, add)[0]
 
 
 @dataclass(frozen=True)
@@ -125,6 +173,7 @@ class FriendlyAverage:
     def __post_init__(self) -> None:
         if self.loss.delta_femto < 1 or self._rho1_nano < 1 or self._rho2_nano < 1:
             raise ConfigError(f"must have rho >= 1e-7 and delta >= 1e-15, got {self.loss}", "release")
+        check_average(self._diameter, self._rho2_nano)
 
     @cached_property
     def _first_nano(self) -> int:
@@ -230,12 +279,15 @@ class BallAverage:
     ----------
     sum_nano, count_nano : int
         rho (nano) of the clipped sum and of the count.
+    parts : int
+        Public: how many such averages one answer is made of, if one value is enough for it.
 
     Privacy
     -------
     Unit: one point. Relation: add or remove. Pure rho-zCDP (delta = 0), rho = sum + count, for every content and also
     on a core. Sensitivity: sum R (each offset is clipped, truncated toward the center and checked in integers),
-    count 1. A noisy count below `smallest` gives no value; that rule is fixed beforehand.
+    count 1. A noisy count below `smallest` gives no value; that rule is fixed beforehand. No ball asks for more noise
+    than can be drawn, whatever was released before.
 
     Source
     ------
@@ -245,16 +297,17 @@ class BallAverage:
 
     sum_nano: int
     count_nano: int
+    parts: int = 1
 
     def __post_init__(self) -> None:
-        if self.sum_nano < 1 or self.count_nano < 1:
-            raise ConfigError("must leave at least 1e-9 of rho for the sum and for the count", "release.rho")
+        if self.sum_nano < LEAST_NANO or self.count_nano < 1:
+            raise ConfigError("must leave at least 4e-9 of rho for a sum and 1e-9 for its count", "release.rho")
 
     @classmethod
-    def split(cls, rho_nano: int, dimension: int) -> BallAverage:
+    def split(cls, rho_nano: int, dimension: int, parts: int = 1) -> BallAverage:
         """Shares sqrt(d) : 1 that sum to `rho_nano`."""
         count = int(rho_nano / (1 + math.sqrt(dimension)))
-        return cls(rho_nano - count, count)
+        return cls(rho_nano - count, count, parts)
 
     @cached_property
     def count_variance(self) -> Fraction:
@@ -262,8 +315,13 @@ class BallAverage:
 
     @cached_property
     def smallest(self) -> int:
-        """Counts below three of their noise deviations (and below 1) are no basis for a quotient."""
-        return max(1, math.ceil(3 * math.sqrt(self.count_variance)))
+        """Smaller counts are no basis for a quotient: without records even one of all parts hardly ever reaches it."""
+        return least_gaussian(self.count_variance, FALSE_RELEASE / self.parts)
+
+    @property
+    def false_release(self) -> float:
+        """Chance that any part has a value although no part has a record, at most."""
+        return self.parts * gaussian_tail(self.count_variance, self.smallest)
 
     def sigma(self, radius_squared: float, count: float) -> float:
         """Noise deviation per coordinate of the sum divided by a count, in lattice steps."""
@@ -283,29 +341,31 @@ class BallAverage:
         """
         from .._kernels import sums
 
-        total, size = np.zeros(points.dimension, np.int64), 0
-        for tiles, inside in points.parts:
-            size += sums.clipped_sum(tiles, len(inside), inside, center, float(radius_squared), total)
+        def add(tiles: NDArray[np.float64], mask: NDArray[np.bool_], out: NDArray[np.int64]) -> int:
+            return int(sums.clipped_sum(tiles, len(mask), mask, center, float(radius_squared), out))
+
+        largest = math.isqrt(radius_squared) + 1
+        total, size = tile_totals(points.parts, points.dimension, largest, add)
         return self.divide(total, size, center, radius_squared, noise, start)
 
     def divide(
         self,
-        total: NDArray[np.int64],
+        total: list[int],
         size: int,
         center: NDArray[np.float64],
         radius_squared: int,
         noise: Noise,
         start: Start = _no_stages,
     ) -> tuple[Estimate | None, int]:
-        """The release of a sum (d,) of `size` offsets from `center`, each in the ball; adds noise to `total`."""
+        """The release of a sum (d,) of `size` offsets from `center`, each in the ball."""
         start(PrivacyLoss(self.count_nano))
         count = size + int(noise.discrete_gaussian(self.count_variance, 1)[0])
         if count < self.smallest:
             return None, count
         start(PrivacyLoss(self.sum_nano))
         variance = gaussian_variance(radius_squared, self.sum_nano)
-        total += noise.discrete_gaussian(variance, len(total))
-        offset = total / count
+        noisy = zip(total, noise.discrete_gaussian(variance, len(total)).tolist(), strict=True)
+        offset = np.array([(exact + drawn) / count for exact, drawn in noisy])
         # The count's noise moves the quotient along the offset.
         sigma = np.hypot(math.sqrt(variance), offset * math.sqrt(self.count_variance)) / count
         return Estimate(center + offset, sigma, count), count

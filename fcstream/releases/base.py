@@ -19,9 +19,9 @@ from ..ledgers.base import Charge
 from ..noise import Noise
 from ..sampled import Choice
 from ..zcdp import PrivacyLoss
+from .reasons import HINTS
 
-_LATER = ("track", "parts", "key")
-REASONS = ("too_few", "budget_exhausted", "interrupted", "no_radius", "no_match")
+_LATER = ("track", "parts", "key", "participation")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Outcome:
     Attributes
     ----------
     reason : str or None
-        None if a value was released, else one of `REASONS`.
+        None if a value was released, else one of `fcstream.releases.reasons`.
     value, sigma : float64 (d,) or None
         The value and the standard deviation of its noise.
     count : int or None
@@ -176,6 +176,8 @@ class Notes:
         How the pairs of a core are compared, and what a sampled core would cost.
     case : str
         Of which records the forecast speaks.
+    chance : str
+        Where no public number tells how often windows release: on what it depends, to stand after "releases".
     """
 
     lines: tuple[str, ...] = ()
@@ -184,6 +186,7 @@ class Notes:
     stopped: PrivacyLoss | None = None
     core: tuple[Choice, PrivacyLoss] | None = None
     case: str = ""
+    chance: str = ""
 
 
 class Mechanism(Protocol):
@@ -206,6 +209,13 @@ class Mechanism(Protocol):
     def tracks(self) -> bool:
         """Whether a window goes on from the last release's `Track`."""
 
+    @property
+    def false_release(self) -> float | None:
+        """Chance that a window without records releases a value, at most, from public numbers; None: all are answered.
+
+        A number of records, for instance, is right for such a window too.
+        """
+
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         """What keeps the points of open panes; panes at a distance below `reach` share a window."""
 
@@ -227,6 +237,9 @@ class Mechanism(Protocol):
     def at(self, loss: PrivacyLoss) -> Mechanism:
         """The same for another rho; whether delta is needed is the mechanism's own affair."""
 
+    def hint(self, reason: str) -> str:
+        """What to do about windows that are refused for this reason."""
+
     def after(self, track: Track | None) -> Mechanism:
         """The same for the window after one with this track."""
 
@@ -244,6 +257,10 @@ class MechanismBase:
     @property
     def tracks(self) -> bool:
         return False
+
+    @property
+    def false_release(self) -> float | None:
+        return None
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return FriendCounts(dimension, None, reach)
@@ -264,6 +281,9 @@ class MechanismBase:
         mechanism: Any = self
         changed: Mechanism = replace(mechanism, loss=PrivacyLoss(loss.rho_nano, self.loss.delta_femto))
         return changed
+
+    def hint(self, reason: str) -> str:
+        return HINTS.get(reason, "")
 
     def after(self: Mechanism, track: Track | None) -> Mechanism:
         return self
@@ -342,7 +362,8 @@ class Release:
     status : str
         ``released`` or ``refused``.
     reason : str or None
-        Of a refusal: ``too_few``, ``budget_exhausted``, ``interrupted``, ``no_radius`` or ``no_match``.
+        Of a refusal: ``too_few`` records, or enough of them and too far apart (``no_core``; of clusters ``no_match``,
+        ``no_radius``), ``too_many``, ``budget_exhausted`` or ``interrupted``; see `fcstream.releases.reasons`.
     kind : str
     value : list or None
         Of a mean: one number per feature, in its own units; a transformed feature in transformed units (see
@@ -352,7 +373,8 @@ class Release:
     count, core_count : int or None
         Noisy number of points in the window, and behind the value.
     rho, delta : float
-        What this answer cost.
+        What this answer cost. If another process drew under the same charge, or charged users for a later window
+        meanwhile, the ledger drops the refund that these bytes and `spent` have taken off: its figure counts then.
     guarantee, spent : dict
         ``rho`` and ``delta``: the cap that holds for ever; what the window's most charged block has used of it.
     private : bool
@@ -365,6 +387,10 @@ class Release:
         What some kinds tell besides, by name: the edges of bins, for instance. Absent from the JSON of others.
     key : str or None
         Which part of a stream with keys. Absent from the JSON of others.
+    participation : str or None
+        Of the unit ``user``: ``full``, or ``exhausted`` from the first window on that somebody with a record in every
+        window has no budget left for. An exhausted one leaves out whoever has used up their budget, so its counts are
+        too small and its values those of the others. Absent from the JSON of other units.
     """
 
     stream: str
@@ -387,13 +413,14 @@ class Release:
     track: Track | None = None
     parts: dict[str, Any] | None = None
     key: str | None = None
+    participation: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def to_bytes(self) -> bytes:
         """One line of JSON without the line's end."""
-        if self.track is None or self.parts is None or self.key is None:
+        if None in (self.track, self.parts, self.key, self.participation):
             # Keys that came later are told where they are used only.
             told = {name: getattr(self, name) for name in self.__slots__}
             return msgspec.json.encode({k: v for k, v in told.items() if v is not None or k not in _LATER})

@@ -14,7 +14,7 @@ from ..shards import ShardCounts, ShardView
 from ..zcdp import PrivacyLoss
 from .base import Answer, Counter, Forecast, Mechanism, MechanismBase, Notes, Outcome
 from .cluster_plan import BallPlan, Choice, ClusterJob
-from .clusters import Centers
+from .clusters import ALL_AGREE, Centers, chance_by_agreement
 from .ktuples import BallCenters
 from .options import Options, Setting
 from .tuples import TupleAverage
@@ -158,6 +158,9 @@ def _chosen(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> Choice:
 class ClusterRelease(MechanismBase):
     """What kinds of releases about clusters have in common: value and sigma are k lists with a number per feature.
 
+    Noise may carry a center out of the public ranges, and a count below 0: both are clipped, and ``clipped`` in
+    ``parts`` says of which centers.
+
     Parameters
     ----------
     loss : PrivacyLoss
@@ -192,9 +195,16 @@ class ClusterRelease(MechanismBase):
         if outcome.value is None or outcome.sigma is None:
             return Answer(None, None, features, transforms)
         values, widths = [grid.values(x) for x in outcome.value], [grid.widths(x) for x in outcome.sigma]
+        inside = [[f.inside(x) for x, f in zip(center, grid.features, strict=True)] for center in values]
+        parts = dict(outcome.parts or {})
+        counts = parts.get("counts", [0] * len(values))
+        if "counts" in parts:
+            parts["counts"] = [max(0, count) for count in counts]
+        told = zip(values, inside, counts, strict=True)
+        parts["clipped"] = [center != kept or count < 0 for center, kept, count in told]
         # What was not measured has no deviation: None, as it is null wherever the release is read again.
         known = [[x if math.isfinite(x) else None for x in width] for width in widths]
-        return Answer(values, known, features, transforms, outcome.parts)
+        return Answer(inside, known, features, transforms, parts)
 
     def predicted(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
         steps, step = self.forecast(size).sigma, grid.lattice.step
@@ -212,12 +222,14 @@ class ClusterRelease(MechanismBase):
                 f"centers must lie {plan.separation:.3g} deviations of a cluster apart for this: raise `release.rho`, "
                 "or use longer windows",
             )
+        chance, agreement = chance_by_agreement(self.average, self.job.k)
         facts = {
+            "agreement": agreement,
             "tuples": plan.tuples,
             "separation": plan.separation,
             "form": "balls" if isinstance(plan, BallPlan) else "core",
         }
-        return Notes((line, told), warnings, facts, case=" in k equal clusters that are that far apart")
+        return Notes((line, told), warnings, facts, case=ALL_AGREE, chance=chance)
 
     def at(self: Any, loss: PrivacyLoss) -> Any:
         """The same for another rho; what no plan can use, as a G form's tests take rho up to 4, stays saved."""
@@ -265,6 +277,10 @@ class CentersRelease(ClusterRelease):
     @property
     def average(self) -> Any:
         return self.inner.average
+
+    @property
+    def false_release(self) -> float:
+        return self.inner.false_release
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         shards = self.inner.shards

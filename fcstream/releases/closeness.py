@@ -20,6 +20,7 @@ from ..cores import BIT_DELTA, ROUND_UP
 from ..errors import ConfigError
 from ..replaced import tail_quantile
 from ..zcdp import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss
+from .floors import laplace_tail
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -399,9 +400,9 @@ class LaplaceTest:
     @cached_property
     def slip(self) -> float:
         """Joint probability of a yes with balls that are not good, or with none."""
-        none = _laplace_above(math.ceil(_FINE * self.level * (1 - 1e-12)), self._scales[1])
+        none = laplace_tail(self._scales[1], math.ceil(_FINE * self.level * (1 - 1e-12)))
         gap = math.ceil(_FINE * (self.most_strange + 1 - self.threshold) * (1 - 1e-12))
-        return min(1.0, none + self.positions * _laplace_above(gap, self._scales[0]))
+        return min(1.0, none + self.positions * laplace_tail(self._scales[0], gap))
 
     def total(self, epsilon: float, delta: float) -> DPLoss:
         """Test and an A of (epsilon, delta), rounded up."""
@@ -424,14 +425,6 @@ class LaplaceTest:
         passed = strange + noise.discrete_laplace(self._scales[0], self.positions) <= _FINE * self.threshold
         total = _FINE * int(np.count_nonzero(passed)) + int(noise.discrete_laplace(self._scales[1], 1)[0])
         return _first(passed, total >= _FINE * self.level, chosen, radii, inside)
-
-
-def _laplace_above(k: int, scale: Fraction) -> float:
-    """Probability that a discrete Laplace number is at least k, rounded up."""
-    decay = 1 / float(scale)
-    if k <= 0:
-        return 1.0
-    return math.exp(-k * decay) / (1 + math.exp(-decay)) * ROUND_UP
 
 
 def printed_test(tuples: int, epsilon: float, delta: float, beta: float = BETA) -> LaplaceTest | None:

@@ -12,7 +12,7 @@ from ..lattice import MAX_RADIUS_SQUARED
 from ..oracles import find
 from ..shards import Shards
 from ..zcdp import RHO_UNIT, PrivacyLoss
-from .averages import BallAverage
+from .averages import LEAST_NANO, BallAverage
 from .closeness import PARTED, GaussianTest, fewest_gaussian, plan_gaussian
 from .clusters import LEAST_PER_CENTER, Centers, LloydStep
 from .ktuples import BallCenters
@@ -132,7 +132,7 @@ def _lloyd_share(rho: int, k: int, dimension: int, size_hint: int) -> int:
     """A tenth of rho, up to three where the noise of a part would otherwise be above 1/1000 of the ball's radius."""
     for tenths in (0.10, 0.15, 0.2, 0.3):
         share = int(rho * tenths)
-        if share > 0 and BallAverage.split(max(share, 2), dimension).sigma(1, size_hint / k) <= 1e-3:
+        if share > 0 and BallAverage.split(max(share, 2 * LEAST_NANO), dimension).sigma(1, size_hint / k) <= 1e-3:
             break
     return share
 
@@ -355,7 +355,8 @@ class ClusterJob:
         shards, average = self.parts(main, lattice)
         spread = None if self.spread is None else lattice.radius_squared(self.spread, "spread")
         share = PrivacyLoss((main - average.loss).rho_nano)
-        return Centers(loss, shards, average, LloydStep(share, shards.origin, shards.ball_squared, spread), fallback)
+        step = LloydStep(share, shards.origin, shards.ball_squared, spread, parts=self.k)
+        return Centers(loss, shards, average, step, fallback)
 
     def parts(self, loss: PrivacyLoss, lattice: Lattice) -> tuple[Shards, TupleAverage | BallCenters]:
         """How records become tuples, and these one tuple; what it leaves of this loss is the Lloyd step's.

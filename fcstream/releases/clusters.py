@@ -13,7 +13,8 @@ from ..errors import ConfigError
 from ..shards import Shards, ShardView
 from ..zcdp import PrivacyLoss
 from .averages import BallAverage, Estimate, FriendlyAverage, Start, in_parts, to_center
-from .base import Forecast, Outcome
+from .base import Forecast, Outcome, percent
+from .floors import FALSE_RELEASE
 from .ktuples import BallCenters
 from .tuples import TupleAverage, TwoCores
 
@@ -69,6 +70,8 @@ class LloydStep:
         Its squared radius in lattice steps; records outside are dropped.
     spread_squared : int or None
         Public squared radius of a cluster: each part is then clipped to that ball around its released center.
+    parts : int
+        Public: how many there are.
     method : str
         ``ball`` (`BallAverage`) or ``friendly`` (`FriendlyAverage` with twice the ball's radius, as printed).
 
@@ -96,6 +99,7 @@ class LloydStep:
     ball_squared: int
     spread_squared: int | None = None
     method: str = "ball"
+    parts: int = 1
 
     def __post_init__(self) -> None:
         if self.method not in ("ball", "friendly"):
@@ -104,7 +108,7 @@ class LloydStep:
 
     @cached_property
     def ball(self) -> BallAverage:
-        return BallAverage.split(self.loss.rho_nano, len(self.origin))
+        return BallAverage.split(self.loss.rho_nano, len(self.origin), self.parts)
 
     @cached_property
     def friendly(self) -> FriendlyAverage:
@@ -164,6 +168,14 @@ class LloydRounds:
     origin: tuple[int, ...]
     ball_squared: int
 
+    def __post_init__(self) -> None:
+        _ = self.steps  # refuses what cannot be divided, now
+
+    @cached_property
+    def steps(self) -> list[LloydStep]:
+        losses = PrivacyLoss(self.rho_nano).split(LLOYD_ROUNDS)
+        return [LloydStep(loss, self.origin, self.ball_squared, parts=self.k) for loss in losses]
+
     def first(self) -> NDArray[np.float64]:
         """k public centers, spread over the ball by irrational turns."""
         j, c = np.arange(1, self.k + 1)[:, None], np.arange(1, len(self.origin) + 1)[None, :]
@@ -174,8 +186,8 @@ class LloydRounds:
     def release(self, view: WindowView, noise: Noise, start: Start) -> tuple[Estimate, NDArray[np.int64]]:
         """As `LloydStep.release`."""
         centers, answer = self.first(), None
-        for loss in PrivacyLoss(self.rho_nano).split(LLOYD_ROUNDS):
-            answer = LloydStep(loss, self.origin, self.ball_squared).release(view, centers, noise, start)
+        for step in self.steps:
+            answer = step.release(view, centers, noise, start)
             centers = answer[0].value
         assert answer is not None
         return answer
@@ -269,10 +281,21 @@ class Centers:
             raise ConfigError(f"must hold its parts: {needed} of {self.loss}", "shares")
         if (self.average.tuples, self.average.k) != (self.shards.tuples, self.shards.k):
             raise ConfigError("must be of the same tuples as the shards", "average")
+        if self.fallback_nano:  # it gets as much at least
+            _ = LloydRounds(self.fallback_nano, self.k, self.lloyd.origin, self.lloyd.ball_squared)
 
     @property
     def k(self) -> int:
         return self.shards.k
+
+    @property
+    def false_release(self) -> float:
+        """Chance that centers of a window without records are released, at most: any part must have enough of them.
+
+        A fallback's last round is held to the same.
+        """
+        step = self.lloyd.ball.false_release if self.lloyd.method == "ball" else 0.0
+        return max(step, float(FALSE_RELEASE)) if self.fallback_nano else step
 
     def find(self, view: WindowView | ShardView, noise: Noise, start: Start) -> Clusters:
         """The answer for one window; `start` is told of every stage."""
@@ -324,3 +347,43 @@ def chance_of(average: Agreed, size: int) -> float:
     if size < LEAST_PER_CENTER * average.k * average.tuples:
         return 0.0
     return average.forecast(0.0, average.least)[0] if isinstance(average, TupleAverage) else 1 - average.test.beta
+
+
+ALL_AGREE = " in k equal clusters that all shards find"
+
+
+def chance_by_agreement(average: Agreed, k: int) -> tuple[str, list[dict[str, float]]]:
+    """How often tuples are released, by the share of shards that find other centers than the rest: in words, and as
+    numbers. That share is the data's; no public number tells it.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    Ours.
+    """
+    if isinstance(average, TupleAverage):
+        shares = [0.0, *(_share_at(average, chance) for chance in (0.95, 0.05))]
+        chances = [average.forecast(share, average.least)[0] for share in shares]
+    elif isinstance(average, TwoCores):
+        return "", []  # for reference: it has no forecast
+    else:
+        shares, chances = [0.0], [1 - average.test.beta]
+    table = [{"shards_that_differ": s, "probability": p} for s, p in zip(shares, chances, strict=True)]
+    cases = [f"{percent(p)} if {s:.0%} of them do not" for s, p in zip(shares[1:], chances[1:], strict=True)]
+    text = (
+        f"with probability {percent(chances[0])} if all {average.tuples} shards find the same {k} centers"
+        f"{''.join(f', {case}' for case in cases)}; whether they do, only the data tell"
+    )
+    return text, table
+
+
+def _share_at(average: TupleAverage, chance: float) -> float:
+    """The share of shards that may differ so that tuples are still released with this probability."""
+    low, high = 0.0, 1.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if average.forecast(middle, average.least)[0] >= chance else (low, middle)
+    return low

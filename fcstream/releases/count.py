@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from ..zcdp import RHO_UNIT, PrivacyLoss
-from .base import Forecast, MechanismBase, Outcome
-from .options import FIRST_KEYS, Options, Setting
+from .base import Counter, Forecast, MechanismBase, Outcome
+from .options import Options, Setting
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ..friends import WindowView
     from ..ledgers.base import Charge
     from ..noise import Noise
@@ -40,11 +43,67 @@ class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     delta: float = 0.0
 
     takes_categories: ClassVar[bool] = True
-    always: ClassVar[tuple[str, ...]] = FIRST_KEYS
+    needs_features: ClassVar[bool] = False
     without_effect: ClassVar[tuple[str, ...]] = ("method", "radius", "spread", "center", "delta")
+
+    @property
+    def holds_records(self) -> bool:
+        return False
+
+    def uses(self, features: Sequence[str]) -> Sequence[str]:
+        return ()
 
     def build(self, setting: Setting) -> NoisyCount:
         return NoisyCount(self.pure_loss())
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a window holds.
+
+    Privacy
+    -------
+    NOT private.
+
+    Source
+    ------
+    Ours.
+    """
+
+    size: int
+
+
+class Sizes:
+    """The number of records in each pane; none of them is kept.
+
+    Privacy
+    -------
+    NOT private: what a mechanism adds noise to.
+
+    Source
+    ------
+    Ours.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[int, int] = {}
+
+    @property
+    def panes(self) -> list[int]:
+        """Panes that hold records, ascending."""
+        return sorted(self._held)
+
+    def add(self, pane: int, points: NDArray[np.float64]) -> None:
+        """Count lattice points (m, d); d may be 0."""
+        self._held[pane] = self._held.get(pane, 0) + len(points)
+
+    def drop(self, pane: int) -> None:
+        """Forget a pane."""
+        self._held.pop(pane, None)
+
+    def view(self, panes: Iterable[int]) -> Size:
+        """The window made of some panes."""
+        return Size(sum(self._held.get(pane, 0) for pane in panes))
 
 
 @dataclass(frozen=True)
@@ -73,7 +132,10 @@ class NoisyCount(MechanismBase):
     def variance(self) -> Fraction:
         return Fraction(RHO_UNIT, 2 * self.loss.rho_nano)
 
-    def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
+    def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
+        return Sizes()
+
+    def release(self, view: Size | WindowView, charge: Charge, noise: Noise) -> Outcome:
         """Value and count are the same number."""
         charge.use(self.loss)
         count = view.size + int(noise.discrete_gaussian(self.variance, 1)[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -189,6 +189,10 @@ class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
     limit: float = LIMIT
     eta: float | None = None
 
+    @property
+    def holds_records(self) -> bool:
+        return False
+
     def build(self, setting: Setting) -> ShardCovariance:
         loss = self.approximate_loss(self.delta)
         return ShardCovariance(loss, setting.dimension, self.shards, self.centered, self.limit, self.eta)
@@ -234,6 +238,7 @@ class ShardCovariance(MechanismBase):
     limit: float = LIMIT
     eta: float | None = None
     kind: str = "covariance"
+    false_release: ClassVar[float] = 0.0  # shards without records are nobody's friends
 
     def __post_init__(self) -> None:
         if self.shards < 2:
@@ -297,6 +302,14 @@ class ShardCovariance(MechanismBase):
         variances = np.diag(value)
         sigma = self.average.eta * np.sqrt(2 * (np.outer(variances, variances) + value**2))
         return Outcome(None, value, sigma, parts=parts)
+
+    def hint(self, reason: str) -> str:
+        if reason == "too_few":
+            return (
+                "too few shards agree: use longer windows, or raise `release.rho` or `release.limit` (this kind does "
+                "not measure how many records there are)"
+            )
+        return super().hint(reason)
 
     def answer(self, outcome: Outcome, grid: Grid) -> Answer:
         """Matrices in products of the features' units."""

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import ConfigError
 from ..ladders import MOST_RADII, LadderCounts
@@ -100,6 +100,7 @@ class SearchedMean(PointMechanism):
     method: str = "recentered"
     outliers: float = 0.0
     kind: str = "mean"
+    false_release: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         if self.method not in ("recentered", "friendly"):
@@ -159,6 +160,9 @@ class SearchedMean(PointMechanism):
         rung = self.search.find(view.pairs.tolist().__getitem__, view.size, noise, charge.start)
         mean = self.mean_at(rung)
         return mean.stages(view.at(self.radii_squared.index(mean.radius_squared)), charge, noise)
+
+    def hint(self, reason: str) -> str:
+        return super().hint(reason).replace("release.radius", "release.radius_max").replace("`radius`", "`radius_max`")
 
     def notes(self, size: int | None, grid: Grid) -> Notes:
         radii, step = self.radii_squared, grid.lattice.step

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..cores import BasicFilter
 from ..errors import ConfigError
@@ -14,7 +14,7 @@ from ..friends import FriendCounts
 from ..generators import FriendlyGenerator, Generated
 from ..lattice import sqrt_up
 from ..zcdp import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss, largest, rho_for_epsilon, zcdp_of_dp
-from .averages import Estimate, _noisy_average, exact_sums
+from .averages import Estimate, _noisy_average, check_average, exact_sums
 from .base import Counter, Forecast, Notes, Outcome, PointMechanism
 from .options import Options, Setting
 from .stages import noise_warnings
@@ -109,6 +109,7 @@ class FriendlyAverageDP:
             raise ConfigError(f"must have epsilon >= 1e-8 and delta in [2e-15, 1), got {self.loss}", "release")
         if self._rho_nano < 1:
             raise ConfigError(f"must have a larger epsilon, got {self.loss}", "release")
+        check_average(2 * sqrt_up(self.radius_squared, 40), self._rho_nano)
 
     @cached_property
     def _first_nano(self) -> int:
@@ -232,6 +233,7 @@ class BasicMean(PointMechanism):
     size_hint: int
     alpha: float = 0.0
     kind: str = "mean"
+    false_release: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         _ = self.average  # refuses budgets that are too small, now
@@ -268,6 +270,14 @@ class BasicMean(PointMechanism):
 
     def forecast(self, size: int) -> Forecast:
         return Forecast(self.average.chance(size), self.average.sigma(max(1.0, size - self.average.offset)))
+
+    def hint(self, reason: str) -> str:
+        if reason == "too_few":
+            return (
+                "too few records lie within `release.radius` of each other (this method does not measure how many "
+                "there are): use longer windows, raise `radius`, or raise `release.rho`"
+            )
+        return super().hint(reason)
 
     def notes(self, size: int | None, grid: Grid) -> Notes:
         total = self.total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -44,6 +45,13 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     feature: str | None = None
     edges: list[float] | None = None
     categories: list[float] | None = None
+
+    @property
+    def holds_records(self) -> bool:
+        return False
+
+    def uses(self, features: Sequence[str]) -> Sequence[str]:
+        return features if self.feature is None else (self.feature,)
 
     def build(self, setting: Setting) -> Histogram:
         column = Column.of(setting.grid, self.feature)

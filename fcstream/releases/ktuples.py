@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ConfigError
-from ..lattice import sqrt_up
+from ..lattice import MAX_COORDINATE, sqrt_up
 from ..noise import MAX_VARIANCE
 from ..replaced import tail_quantile
+from ..totals import column_totals
 from ..zcdp import DELTA_UNIT, RHO_UNIT, PrivacyLoss
-from .averages import Estimate, Start, _noisy_average, gaussian_variance
+from .averages import Estimate, Start, _noisy_average, check_average, check_noise, gaussian_variance
 from .closeness import Balls, GaussianTest, Geometry
 from .tuples import commonest
 
@@ -66,6 +67,15 @@ def spread_of_logs(parted: int) -> float:
     return math.log((parted + 2) / (parted - 2)) * (1 + 1e-9)
 
 
+def _of_logs(k: int, parted: int, loss: PrivacyLoss) -> tuple[int, int]:
+    """Squared sensitivity of k logarithms in parts of their grid, and the rho (nano) of their noise.
+
+    What conditions on the noisy distances costs a factor 1 - delta of their rho, as in every first stage.
+    """
+    steps = math.ceil(spread_of_logs(parted) * 2**_LOG_BITS) + 1  # a logarithm is rounded to the grid
+    return steps * steps * k, loss.rho_nano // 2 * (DELTA_UNIT - loss.delta_femto) // DELTA_UNIT
+
+
 def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> Estimate | None:
     """PrivatekNoisyCenters with every tuple's own radii: noisy distances, then noise in proportion.
 
@@ -87,12 +97,8 @@ def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> E
     k, d = balls.centers.shape
     alone = np.empty((1, k))
     clusters.isolations(np.ascontiguousarray(balls.centers[None]), alone)
-    kappa, first = spread_of_logs(parted), loss.rho_nano // 2
-    # What conditions on the noisy distances costs a factor 1 - delta of their rho, as in every first stage.
-    usable = first * (DELTA_UNIT - loss.delta_femto) // DELTA_UNIT
-    grid = 2.0**-_LOG_BITS
-    steps = Fraction(math.ceil(kappa / grid) + 1)  # a logarithm is rounded to the grid
-    variance = gaussian_variance(steps * steps * k, usable)
+    kappa, first, grid = spread_of_logs(parted), loss.rho_nano // 2, 2.0**-_LOG_BITS
+    variance = gaussian_variance(*_of_logs(k, parted, loss))
     u = (math.sqrt(variance) * tail_quantile(loss.delta / k) + 2) * grid  # a discrete tail is that of one step less
     # Equal points, and so a distance of 0, only where the test erred: it must answer all the same.
     logs = np.rint(np.array([math.log(max(x, 1.0)) for x in alone[0]]) / 2 / grid).astype(np.int64)
@@ -100,10 +106,13 @@ def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> E
     with np.errstate(over="ignore"):
         reach = np.exp(noisy + u) * (1 + math.exp(kappa)) / parted * (1 + 1e-9)
     value, sigma = np.empty((k, d)), np.empty((k, d))
-    if not reach.max() ** 2 * k / loss.rho < MAX_VARIANCE:
+    if not np.isfinite(reach).all():
         return None
-    for i in range(k):
-        own = gaussian_variance(Fraction(max(1.0, float(reach[i]))) ** 2 * k, loss.rho_nano - first)
+    squares = [Fraction(max(1.0, x)) ** 2 * k for x in reach.tolist()]
+    variances = [gaussian_variance(square, loss.rho_nano - first) for square in squares]
+    if max(variances) > MAX_VARIANCE:
+        return None
+    for i, own in enumerate(variances):
         value[i] = balls.centers[i] + noise.discrete_gaussian(own, d)
         sigma[i] = math.sqrt(own)
     return Estimate(value, sigma, 0)
@@ -146,7 +155,7 @@ def averages(
         inside = np.ascontiguousarray(balls.centers[None])
     ordered = np.empty_like(inside)
     clusters.number(balls.centers, inside, ordered)
-    totals = ordered.astype(np.int64).sum(axis=0).ravel().tolist()
+    totals = column_totals(ordered.astype(np.int64).reshape(-1, k * d), MAX_COORDINATE)
     found = _noisy_average(totals, len(ordered), width * sqrt_up(k, 40), rho_nano, 0, noise)
     return Estimate(found.value.reshape(k, d), found.sigma.reshape(k, d), 0)
 
@@ -186,8 +195,9 @@ def nearest_averages(
     for j in range(k):
         chosen = labels == j
         count = max(1, int(np.count_nonzero(chosen)) + int(noisy_counts[j]))
-        total = offsets[chosen].sum(axis=0) + noise.discrete_gaussian(sums_variance, d)
-        value[j], sigma[j] = origin + total / count, math.sqrt(sums_variance) / count
+        drawn = noise.discrete_gaussian(sums_variance, d).tolist()
+        total = [a + b for a, b in zip(column_totals(offsets[chosen], 2 * MAX_COORDINATE), drawn, strict=True)]
+        value[j], sigma[j] = origin + np.array([x / count for x in total]), math.sqrt(sums_variance) / count
     return Estimate(value, sigma, 0)
 
 
@@ -254,6 +264,20 @@ class BallCenters:
             raise ConfigError("must leave rho for the answer", "shares")
         if len(self.rungs) == 1:
             _ = Geometry(self.rungs[0], self.parted)
+        self._check_noise()
+
+    def _check_noise(self) -> None:
+        """Refuse a rho with which the noise of the largest radius could not be drawn."""
+        rho = self.last.rho_nano
+        if not self.rungs:
+            return check_noise(*_of_logs(self.k, self.parted, self.last))
+        largest = self.rungs[0] if len(self.rungs) == 1 else self.rungs[-1] // self.parted**2
+        if self.answer == "centers":
+            return check_noise(4 * self.k * largest, rho)
+        if self.answer == "averages":  # one that leaves out l of q >= 2 l + 2 tuples moves by less than 4 r
+            return check_average(4 * sqrt_up(largest, 40) * sqrt_up(self.k, 40), rho)
+        reach = sqrt_up(self.ball_squared, 40) * self.k * (sqrt_up(2, 40) * self.test.most_strange + 2)
+        return check_noise(reach**2, rho - max(1, rho // 10))
 
     @property
     def tuples(self) -> int:

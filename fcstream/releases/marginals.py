@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -51,6 +52,13 @@ class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     edges: dict[str, list[float]] = msgspec.field(default_factory=dict)
 
     takes_categories: ClassVar[bool] = True
+
+    @property
+    def holds_records(self) -> bool:
+        return False
+
+    def uses(self, features: Sequence[str]) -> Sequence[str]:
+        return features if self.columns is None else self.columns
 
     def build(self, setting: Setting) -> Marginals:
         codes = Codes.of(setting.grid, self.columns, self.edges)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ..errors import ConfigError
 from ..zcdp import RHO_UNIT, PrivacyLoss
 from .averages import BallAverage, Estimate, FriendlyAverage, norm_quantile, to_center
 from .base import Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread
-from .options import FIRST_KEYS, Options, Setting
+from .options import Options, Setting
 from .stages import (
     CoreFilter,
     CoreStage,
@@ -67,7 +67,9 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
     radius_min: float | None = None
     radius_max: float | None = None
 
-    always: ClassVar[tuple[str, ...]] = FIRST_KEYS
+    @property
+    def holds_records(self) -> bool:
+        return self.method != "ball"
 
     def build(self, setting: Setting) -> Mechanism:
         is_ball = self.method == "ball"
@@ -163,6 +165,10 @@ class BallMean(PointMechanism):
     def average(self) -> BallAverage:
         return BallAverage.split(self.loss.rho_nano, len(self.center))
 
+    @property
+    def false_release(self) -> float:
+        return self.average.false_release
+
     def notes(self, size: int | None, grid: Grid) -> Notes:
         return Notes(warnings=noise_warnings(self.forecast(size or 1000).sigma, None))
 
@@ -171,7 +177,9 @@ class BallMean(PointMechanism):
         everyone = view.select(np.ones(view.size, np.bool_))
         center = np.array(self.center, np.float64)
         estimate, count = self.average.release(everyone, center, self.ball_squared, noise, charge.start)
-        return _outcome(estimate, count, count)
+        if estimate is None:
+            return Outcome("too_few", count=count, core_count=count)
+        return Outcome(None, estimate.value, estimate.sigma, count, count)
 
     def forecast(self, size: int) -> Forecast:
         average = self.average
@@ -236,7 +244,10 @@ class FriendlyMean(CoreStage, PointMechanism):
         if core.mask is None:
             return Outcome("too_few", count=core.count)
         estimate = self.average.release(view.select(core.mask), noise, charge.start)
-        return _outcome(estimate, core.count, estimate.count + self.average.offset if estimate else None)
+        if estimate is None:
+            return Outcome(self.why_not(core.count), count=core.count)
+        core_count = estimate.count + self.average.offset
+        return Outcome(None, estimate.value, estimate.sigma, core.count, core_count)
 
     def forecast(self, size: int) -> Forecast:
         kept = core_law(self.core, size)
@@ -338,7 +349,7 @@ class RecentredMean(CoreStage, PointMechanism):
         kept = view.select(core.mask)
         rough = self.center.release(kept, noise, charge.start)
         if rough is None:
-            return Outcome("too_few", count=core.count)
+            return Outcome(self.why_not(core.count), count=core.count)
         charge.start(PrivacyLoss(self._shares.histogram))
         center, spread = to_center(rough.value), self._spread(kept, rough, noise)
         ball = self._ball(spread, float(rough.sigma[0]))
@@ -348,7 +359,9 @@ class RecentredMean(CoreStage, PointMechanism):
             if sigma < rough.sigma[0]:
                 center, ball = to_center(better.value), self._ball(spread, sigma)
         estimate, count = self.final.release(kept, center, ball, noise, charge.start)
-        return _outcome(estimate, core.count, count, spread)
+        if estimate is None:
+            return Outcome(self.why_not(core.count), count=core.count, core_count=count)
+        return Outcome(None, estimate.value, estimate.sigma, core.count, count, spread=spread)
 
     def forecast(self, size: int) -> Forecast:
         """What to expect at `size` points, of which as many as expected are outliers."""
@@ -508,11 +521,3 @@ def _best_rung(bins: NDArray[np.int64], rungs: NDArray[np.float64], variance: fl
         beyond += counts[b]
         moment += counts[b] * edges[b]
     return reach
-
-
-def _outcome(
-    estimate: Estimate | None, count: int | None, core_count: int | None, spread: Spread | None = None
-) -> Outcome:
-    if estimate is None:
-        return Outcome("too_few", count=count, core_count=core_count)
-    return Outcome(None, estimate.value, estimate.sigma, count, core_count, spread=spread)

@@ -12,8 +12,9 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..shards import Shards
+from ..totals import gram_totals
 from ..zcdp import PrivacyLoss
-from .averages import BallAverage, _no_stages, gaussian_variance, in_parts, to_center
+from .averages import BallAverage, _no_stages, check_noise, gaussian_variance, in_parts, to_center
 from .base import Answer, Forecast, Outcome
 from .centers import ClusterOptions, ClusterRelease, checked
 from .clusters import chance_of, nearest_labels
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from .averages import Start
     from .cluster_plan import ClusterJob
 
-_PRODUCT_BITS = 32  # of a clipped offset's squared length, so that sums of products fit int64
+_PRODUCT_BITS = 32  # of a clipped offset's squared length: a sum of 2**30 products fits an int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,8 @@ class PartLearner:
     dimension : int
     spread_squared : int
         Public squared radius that records are clipped to.
+    parts : int
+        Public: how many there are.
 
     Privacy
     -------
@@ -138,11 +141,30 @@ class PartLearner:
     rho_nano: int
     dimension: int
     spread_squared: int
+    parts: int = 1
+
+    def __post_init__(self) -> None:
+        check_noise(self._ball**2, self._rest)
 
     @cached_property
     def average(self) -> BallAverage:
         """For count and mean."""
-        return BallAverage.split(self.rho_nano // 3, self.dimension)
+        return BallAverage.split(self.rho_nano // 3, self.dimension, self.parts)
+
+    @property
+    def _rest(self) -> int:
+        """rho (nano) of second moments."""
+        return self.rho_nano - self.rho_nano // 3
+
+    @property
+    def _shift(self) -> int:
+        """Binary digits that a coordinate is short of for its products."""
+        return max(0, math.ceil((self.spread_squared.bit_length() - _PRODUCT_BITS) / 2))
+
+    @property
+    def _ball(self) -> int:
+        """Squared length of a clipped offset without them."""
+        return -(-self.spread_squared >> 2 * self._shift)
 
     def release(
         self, view: WindowView, part: NDArray[np.bool_], points: NDArray[np.float64], center: NDArray[np.float64],
@@ -155,17 +177,15 @@ class PartLearner:
         found, count = self.average.release(view.select(part), center, self.spread_squared, noise, start)
         if found is None:
             return Part(count, center, None, np.zeros((d, d)), 0.0)
-        rest = self.rho_nano - self.rho_nano // 3
+        rest, shift, ball = self._rest, self._shift, self._ball
         start(PrivacyLoss(rest))
-        shift = max(0, math.ceil((self.spread_squared.bit_length() - _PRODUCT_BITS) / 2))
         clipped = np.empty((int(np.count_nonzero(part)), d), np.int64)
         clusters.clip(np.ascontiguousarray(points[part] - center), float(self.spread_squared), shift, clipped)
-        ball = -(-self.spread_squared // 4**shift)
         variance = gaussian_variance(ball * ball, rest)
         rows, columns = np.triu_indices(d)
-        products = (clipped.T @ clipped)[rows, columns] + noise.discrete_gaussian(variance, len(rows))
+        products = gram_totals(clipped, ball)[rows, columns] + noise.discrete_gaussian(variance, len(rows))
         second = np.zeros((d, d))
-        second[rows, columns] = products / count * 4.0**shift
+        second[rows, columns] = (products / count).astype(np.float64) * 4.0**shift
         second = second + np.triu(second, 1).T
         offset = found.value - center
         values, vectors = np.linalg.eigh(second - np.outer(offset, offset))
@@ -228,7 +248,7 @@ class PrivateMixture:
 
     @cached_property
     def learner(self) -> PartLearner:
-        return PartLearner(self.learner_nano, len(self.shards.origin), self.spread_squared)
+        return PartLearner(self.learner_nano, len(self.shards.origin), self.spread_squared, self.shards.k)
 
     def release(self, view: WindowView, noise: Noise, start: Start) -> Mixture:
         """The mixture of one window, or a refusal; `start` is told of every stage."""
@@ -343,6 +363,10 @@ class MixturesRelease(ClusterRelease):
     @property
     def average(self) -> TupleAverage | BallCenters:
         return self.inner.average
+
+    @property
+    def false_release(self) -> float:
+        return self.inner.learner.average.false_release
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)

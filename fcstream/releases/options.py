@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,8 +15,7 @@ from ..zcdp import PrivacyLoss
 if TYPE_CHECKING:
     from .base import Mechanism
 
-FIRST_KEYS = ("kind", "method", "radius", "spread", "center", "rho", "delta", "size_hint")
-"""What the first version hashed of ``[release]``, in its order."""
+MOST_RHO = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,39 +46,45 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     Notes
     -----
-    `shape` enters the hash that ties a ledger to its stream, so a key that is added later must have a default that
-    changes nothing.
+    Every key that is not at its default is part of the specification that a ledger is bound to, so a key that is added
+    later must have a default that changes nothing.
     """
 
     kind: str = "mean"
     rho: float
     size_hint: int | None = None
 
-    always: ClassVar[tuple[str, ...]] = ("kind", "rho")
-    """Keys that enter the hash also at their defaults, first and in this order."""
     without_effect: ClassVar[tuple[str, ...]] = ()
-    """Keys that are taken and do nothing."""
+    """Keys that are taken and do nothing; they are not part of a stream's specification."""
     takes_categories: ClassVar[bool] = False
     """Whether features may be categories, whose codes have no order."""
+    needs_features: ClassVar[bool] = True
+    """Whether there is nothing to answer without a feature."""
+    needs_no_delta: ClassVar[bool] = False
+    """Whether a ``delta``, if the kind has that key, pays for the bound on records alone."""
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether a window's memory or work grows with its records by more than a constant each; see `gate`."""
+        return True
+
+    @property
+    def whole_delta(self) -> float:
+        """``delta``, unchecked; 0 for kinds without that key."""
+        return getattr(self, "delta", 0.0)
 
     def build(self, setting: Setting) -> Mechanism:
         """The mechanism. Raises ConfigError, with the key's place, for what cannot work."""
         raise NotImplementedError
 
-    def shape(self) -> dict[str, Any]:
-        """What shapes a release: the keys of `always`, and others that are not at their defaults."""
-        found = {name: getattr(self, name) for name in self.always}
-        for own in msgspec.structs.fields(type(self)):
-            value = getattr(self, own.name)
-            default = own.default if own.default_factory is msgspec.NODEFAULT else own.default_factory()
-            if own.required or value != default:
-                found.setdefault(own.encode_name, value)
-        return found
+    def uses(self, features: Sequence[str]) -> Sequence[str]:
+        """Those of the configured features that the answer is about: by default all. What a record holds in others must
+        change nothing."""
+        return features
 
     def pure_loss(self) -> PrivacyLoss:
         """``rho``, checked, without a delta."""
-        if not (math.isfinite(self.rho) and self.rho > 0):
-            raise ConfigError(f"must be a positive number, got {self.rho!r}", "release.rho")
+        must_be_rho(self.rho, "release.rho")
         return PrivacyLoss.charge(self.rho)
 
     def approximate_loss(self, delta: float) -> PrivacyLoss:
@@ -96,6 +101,17 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
                 f"must be a public guess of records per window, at least 1, got {self.size_hint}", "release.size_hint"
             )
         return self.size_hint
+
+
+def must_be_rho(value: float, place: str) -> None:
+    """Refuse what is no rho. Above the largest nothing is protected, and sums would leave a ledger's integers.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if not 0 < value <= MOST_RHO:
+        raise ConfigError(f"must be a positive number up to {MOST_RHO:g}, got {value!r}", place)
 
 
 def keys_of(section: type[msgspec.Struct]) -> dict[str, Any]:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..noise import drawable
 from ..synthetic.bingham import proj
 from ..synthetic.cells import FINE, covering, rounded
 from ..synthetic.codes import Codes
 from ..synthetic.mixtures import Mixture, consistent, to_simplex_l1
+from ..totals import WIDE
 from ..zcdp import PrivacyLoss
 from .base import Forecast, Notes, Outcome
 from .tables import NANO, TableMechanism, epsilon_nano
@@ -87,6 +89,14 @@ class PaperSynthetic(TableMechanism):
         """b, rounded up to whole records."""
         return math.ceil(math.sqrt(self.codes.bits * self.size_hint ** (1 - self.kappa) / float(self.epsilon)))
 
+    @cached_property
+    def scales(self) -> tuple[Fraction, Fraction]:
+        """Of the noise of weights and of damped means, these in parts of 1 / (64 b)."""
+        return drawable(6 / self.epsilon), drawable(12 * self.codes.bits * _GRAIN / self.epsilon)
+
+    def __post_init__(self) -> None:
+        _ = self.scales  # refuses noise that cannot be drawn, now
+
     def release(self, view: TableView, charge: Charge, noise: Noise) -> Outcome:
         charge.use(self.loss)
         codes, n, b = self.codes, self.size_hint, self.damping
@@ -101,11 +111,10 @@ class PaperSynthetic(TableMechanism):
         exact = np.bincount(cell, minlength=len(cover))
         ones = np.zeros((len(cover), p), np.int64)
         np.add.at(ones, cell, bits)
-        grain = _GRAIN * b
-        damped = ones * grain // np.maximum(exact, b)[:, None]
-        weights = exact + noise.discrete_laplace(6 / self.epsilon, len(cover))
-        scale = 12 * p * grain / (b * self.epsilon)
-        damped += noise.discrete_laplace(scale, damped.size).reshape(damped.shape)
+        grain = _GRAIN * self.damping
+        damped = _parts(ones, np.maximum(exact, b)[:, None], grain)
+        weights = exact + noise.discrete_laplace(self.scales[0], len(cover))
+        damped += noise.discrete_laplace(self.scales[1], damped.size).reshape(damped.shape)
         points = consistent(codes, np.clip(damped / grain, 0.0, 1.0))
         kept = to_simplex_l1(weights / n)
         return self.told(Mixture(kept[kept > 0], points[kept > 0]), weights, n, noise, None)
@@ -122,6 +131,13 @@ class PaperSynthetic(TableMechanism):
         lines = (f"the paper's algorithm, pure epsilon {float(self.epsilon):.4g}, with a public n = {self.size_hint}",)
         worse = (f"its noise is {sigma:.2g} times the cube: use another variant",) if sigma > 0.25 else ()
         return Notes(lines, worse, {"epsilon": float(self.epsilon), "axes": self.axes, "damping": self.damping})
+
+
+def _parts(ones: NDArray[np.int64], sizes: NDArray[np.int64], grain: int) -> NDArray[np.int64]:
+    """ones / sizes, at most 1, in parts of 1 / grain, rounded down."""
+    if int(sizes.max()) <= WIDE // grain:
+        return np.asarray(ones * grain // sizes)
+    return np.asarray(ones.astype(object) * grain // sizes, np.int64)
 
 
 def nearest(

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from ..synthetic.cells import MOST_AXES
 from ..synthetic.convex import REACH, BallCells, ConvexSet, PointCounts, PointView, ball_cells
 from ..synthetic.mixtures import to_simplex
 from ..zcdp import PrivacyLoss
-from .averages import BallAverage, gaussian_variance
+from .averages import BallAverage, check_noise, gaussian_variance
 from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from .floors import gaussian_tail, least_gaussian
 from .options import Options, Setting
 from .stages import normal_above
 
@@ -52,6 +53,9 @@ class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     center: list[float] | None = None
     radius: float | None = None
     total: float | None = None
+    delta: float = 0.0
+
+    needs_no_delta: ClassVar[bool] = True
 
     def build(self, setting: Setting) -> Points:
         for name, owner in (("center", "ball"), ("radius", "ball"), ("total", "simplex")):
@@ -145,7 +149,15 @@ class Points(MechanismBase):
     @cached_property
     def least(self) -> int:
         """Smaller noisy numbers of records stop a release: two cells would be off by `USELESS` of the radius."""
-        return max(1, math.ceil(math.sqrt(2 * self.variances[3]) / REACH / USELESS))
+        gate = math.ceil(Fraction(least_gaussian(self.variances[0]), REACH) + Fraction(1, 2))
+        return max(gate, math.ceil(math.sqrt(2 * self.variances[3]) / REACH / USELESS))
+
+    @property
+    def false_release(self) -> float:
+        return gaussian_tail(self.variances[0], REACH * self.least - REACH // 2)  # the number is rounded
+
+    def __post_init__(self) -> None:
+        check_noise(REACH**4, min(self.shares[0], self.shares[1], self.average.sum_nano))
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return PointCounts(self.region)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from ..lattice import exact
 from ..zcdp import RHO_UNIT, PrivacyLoss
 from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
 from .columns import Column, ColumnValues
+from .floors import gaussian_tail, least_gaussian
 from .options import Options, Setting
 from .stages import normal_above
 
@@ -44,6 +46,12 @@ class QuantilesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     feature: str | None = None
     quantiles: list[float]
+    delta: float = 0.0
+
+    needs_no_delta: ClassVar[bool] = True
+
+    def uses(self, features: Sequence[str]) -> Sequence[str]:
+        return features if self.feature is None else (self.feature,)
 
     def build(self, setting: Setting) -> Quantiles:
         levels, place = self.quantiles, "release.quantiles"
@@ -127,7 +135,11 @@ class Quantiles(MechanismBase):
         """
         span = self.column.most - self.column.least + 1
         needed = [math.log(span) / (f * min(q, 1 - q)) for f, q in zip(self._falls(), self.levels, strict=True)]
-        return max(1, math.ceil(3 * math.sqrt(self.variance)), math.ceil(max(needed)))
+        return max(least_gaussian(self.variance), math.ceil(max(needed)))
+
+    @property
+    def false_release(self) -> float:
+        return gaussian_tail(self.variance, self.least)
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return ColumnValues(self.column.index)

@@ -116,6 +116,12 @@ def method_of(options: Options) -> str | None:
     return method if method is not None and is_known else None
 
 
+def first_method(kind: str) -> str | None:
+    """The default method of a kind that has several."""
+    names = (*KINDS, *_registered)
+    return next((name.partition("/")[2] for name in names if name.startswith(f"{kind}/")), None)
+
+
 def _load(name: str) -> type[Options]:
     if name in KINDS:
         module, _, cls = KINDS[name].partition(":")

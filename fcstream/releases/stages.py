@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 STOP_CHANCE = 0.01
 """Windows that would release with a smaller probability are stopped after the noisy size."""
+ENOUGH_CHANCE = 0.99
+"""A window whose noisy size says that it releases with this probability, and did not, has records that lie apart."""
 ALIKE = " that are all friends"
 CoreFilter = ZCDPFilter | SparseZCDPFilter | HiddenCoinFilter
 
@@ -98,12 +100,18 @@ class CoreMechanism(Mechanism, Protocol):
     def core(self) -> CoreFilter:
         """How the core is chosen."""
 
+    @property
+    def enough(self) -> int | None:
+        """See `enough_count`."""
+
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         """What `release` does under a charge that is open."""
 
 
 class CoreStage(MechanismBase):
     """What releases that find a core first have in common; a mix-in, to stand first."""
+
+    false_release: ClassVar[float] = 0.0  # an empty core has no average, whatever its noisy size is
 
     @cached_property
     def pairs(self: CoreMechanism) -> Choice:
@@ -113,6 +121,25 @@ class CoreStage(MechanismBase):
     def least(self: CoreMechanism) -> int:
         """See `least_count`."""
         return least_count(self, self.core, self.size_hint)
+
+    @cached_property
+    def enough(self: CoreMechanism) -> int | None:
+        """See `enough_count`."""
+        return enough_count(self, self.size_hint)
+
+    def why_not(self: CoreMechanism, count: int | None) -> str:
+        """The reason of a refusal after a core was looked for.
+
+        Privacy
+        -------
+        A function of the noisy size, which is released with the refusal.
+
+        Source
+        ------
+        Ours.
+        """
+        enough = self.enough
+        return "too_few" if enough is None or count is None or count < enough else "no_core"
 
     def release(self: CoreMechanism, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
@@ -204,6 +231,24 @@ def least_count(mechanism: Mechanism, core: CoreFilter, size_hint: int) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if mechanism.forecast(middle).probability >= STOP_CHANCE else (middle, high)
     return math.floor(low - 3 * math.sqrt(core.size_variance))
+
+
+def enough_count(mechanism: Mechanism, size_hint: int) -> int | None:
+    """Records from which 99% of windows release if all are friends; None if no number up to 2**40 does."""
+
+    def is_enough(n: int) -> bool:
+        return mechanism.forecast(n).probability >= ENOUGH_CHANCE
+
+    high = max(1, size_hint)
+    while not is_enough(high):
+        high *= 2
+        if high > 2**40:
+            return None
+    low = 0
+    while high - low > max(1, low // 100):
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 # -- what public numbers say ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -12,13 +13,15 @@ import msgspec
 import numpy as np
 
 from ..errors import ConfigError
+from ..noise import drawable
 from ..synthetic.cells import MOST_AXES, MOST_WORK, Cells, along, by_number
 from ..synthetic.codes import Codes
 from ..synthetic.counts import TableCounts, TableView
 from ..synthetic.mixtures import Mixture, Moments, to_simplex
 from ..zcdp import PrivacyLoss
-from .averages import BallAverage, gaussian_variance
+from .averages import BallAverage, check_noise, gaussian_variance
 from .base import Counter, Forecast, Mechanism, Notes, Outcome, Track
+from .floors import gaussian_tail, laplace_tail, least_gaussian, least_laplace
 from .options import Options, Setting
 from .paper import PaperSynthetic
 from .stages import normal_above
@@ -62,8 +65,13 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     projection: Literal["learned", "previous", "ones"] = "learned"
     rows: int | None = None
     kappa: float = 0.5
+    delta: float = 0.0
 
     takes_categories: ClassVar[bool] = True
+    needs_no_delta: ClassVar[bool] = True
+
+    def uses(self, features: Sequence[str]) -> Sequence[str]:
+        return features if self.columns is None else self.columns
 
     def build(self, setting: Setting) -> Mechanism:
         loss, codes = self.pure_loss(), Codes.of(setting.grid, self.columns, self.edges)
@@ -134,6 +142,12 @@ class Synthetic(TableMechanism):
     cells: Cells | None = None
     kind: str = "synthetic"
 
+    def __post_init__(self) -> None:
+        if not self.is_pure:
+            most = max(self.codes.norm_squared + 1, self.codes.pairs_squared)
+            check_noise(most, min(self.shares[0], self.average.sum_nano))
+        _ = self.scales  # refuses noise that cannot be drawn, now
+
     @cached_property
     def shares(self) -> tuple[int, int, int]:
         """rho (nano) of means, of second moments and of cells."""
@@ -158,7 +172,7 @@ class Synthetic(TableMechanism):
             parts = [self.epsilon * share for share in PURE_SHARES]
             parts.append(self.epsilon - sum(parts))
             norms = (codes.norm + 1, max(1, codes.pairs_norm), 1, codes.norm)
-            means, pairs, counts, sums = (norm / part for norm, part in zip(norms, parts, strict=True))
+            means, pairs, counts, sums = (drawable(norm / part) for norm, part in zip(norms, parts, strict=True))
             return means, pairs, counts, sums
         return (
             gaussian_variance(codes.norm_squared + 1, self.shares[0]),
@@ -207,7 +221,12 @@ class Synthetic(TableMechanism):
     @cached_property
     def least(self) -> int:
         """Smaller noisy numbers of records stop a release: its marginals would be off by `USELESS`."""
-        return max(1, math.ceil(_LOSS * self.pair_noise(1) / USELESS))
+        gate = least_laplace(self.scales[0]) if self.is_pure else least_gaussian(self.scales[0])
+        return max(gate, math.ceil(_LOSS * self.pair_noise(1) / USELESS))
+
+    @property
+    def false_release(self) -> float:
+        return (laplace_tail if self.is_pure else gaussian_tail)(self.scales[0], self.least)
 
     def release(self, view: TableView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)

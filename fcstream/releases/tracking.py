@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from ..totals import tile_totals
 from ..zcdp import PrivacyLoss
 from .averages import BallAverage, norm_quantile, to_center
 from .base import Counter, Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread, Track
 from .mean import MeanOptions, RecentredMean
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ..friends import WindowView
     from ..lattice import Grid
     from ..ledgers.base import Charge
@@ -62,7 +65,7 @@ class TrackingMean(PointMechanism):
     Unit: one record. Relation: add or remove. Cold: that of `RecentredMean`. Warm: pure rho-zCDP, for every content:
     center and radius come from earlier releases; one histogram of two bins (inside the ball, outside: sensitivity 1)
     and one sum of the offsets of the points inside (sensitivity: the radius). Whether the next window starts cold, and
-    so costs delta, is a function of this one's released counts.
+    so costs a delta of its own, is a function of this one's released counts.
 
     Source
     ------
@@ -96,6 +99,11 @@ class TrackingMean(PointMechanism):
     def average(self) -> BallAverage:
         return BallAverage.split(self.cold.loss.rho_nano, self.cold.dimension)
 
+    @property
+    def false_release(self) -> float:
+        """Of a window that goes on from the last one; a cold one has none."""
+        return self.average.false_release
+
     def after(self, track: Track | None) -> TrackingMean:
         return replace(self, track=track)
 
@@ -110,7 +118,7 @@ class TrackingMean(PointMechanism):
         steps, step = self.forecast_warm(size), grid.lattice.step
         warm = {feature.name: feature.scale * step * steps for feature in grid.features}
         noise = ", ".join(f"{name} {value:.3g}" for name, value in warm.items())
-        line = f"a window that goes on from the last one: noise {noise}, and no delta"
+        line = f"a window that goes on from the last one: noise {noise}, and no delta of its own"
         return replace(notes, lines=(*notes.lines, line), facts={**notes.facts, "warm_sigma": warm})
 
     def at(self, loss: PrivacyLoss) -> TrackingMean:
@@ -144,16 +152,20 @@ class TrackingMean(PointMechanism):
 
         charge.open(self.loss)
         center, ball = np.array(track.center, np.float64), self._ball(track)
-        total, inside = np.zeros(self.cold.dimension, np.int64), 0
+
+        def add(tiles: NDArray[np.float64], mask: NDArray[np.bool_], out: NDArray[np.int64]) -> int:
+            return int(sums.inside_sum(tiles, len(mask), mask, center, float(ball), out))
+
         everyone = view.select(np.ones(view.size, np.bool_))
-        for tiles, mask in everyone.parts:
-            inside += sums.inside_sum(tiles, len(mask), mask, center, float(ball), total)
+        total, inside = tile_totals(everyone.parts, self.cold.dimension, math.isqrt(ball) + 1, add)
         estimate, count = self.average.divide(total, inside, center, ball, noise, charge.start)
         # The other bin: a record is in one of the two, so `divide` has paid for both.
         outside = view.size - inside + int(noise.discrete_gaussian(self.average.count_variance, 1)[0])
         everybody = count + max(0, outside)
         if estimate is None:
-            return Outcome("too_few", count=everybody, core_count=count, track=replace(track, drift=True))
+            return Outcome(
+                self.cold.why_not(everybody), count=everybody, core_count=count, track=replace(track, drift=True)
+            )
         share = count / max(1, everybody)
         # What the noise of both bins does to the share.
         doubt = 3 * math.sqrt(self.average.count_variance) / max(1, everybody)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ConfigError
-from ..lattice import MAX_RADIUS_SQUARED
+from ..lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from ..predicates import MatchTuples, MatchWithin, OrderedTuples, PredicateCounts
 from ..replaced import ReplacedFilter, ReplacedSizeFilter
+from ..totals import column_totals
 from ..zcdp import RHO_UNIT, PrivacyLoss
 from .averages import Estimate, FriendlyAverage, Start
 from .search import DiameterSearch
@@ -208,7 +209,7 @@ class TupleAverage:
             raise ConfigError("must be one public radius", "radius")
         _ = self.core, self.average(self.rungs[-1])  # refuse budgets that are too small to split, now
         if self.method == "search":
-            _ = self._search
+            _ = self._search, self.average(self._above(self.rungs[-1]))
 
     @cached_property
     def _search(self) -> DiameterSearch:
@@ -217,6 +218,11 @@ class TupleAverage:
     @cached_property
     def core(self) -> ReplacedFilter:
         return ReplacedFilter(PrivacyLoss(self.core_nano, self.loss.delta_femto // 2), self.tuples)
+
+    @staticmethod
+    def _above(radius_squared: int) -> int:
+        """The square of a radius two rungs up."""
+        return min(math.floor(radius_squared * SEARCH_RATIO**4), MAX_RADIUS_SQUARED)
 
     def average(self, radius_squared: int) -> FriendlyAverage:
         """The average over the ordered core: points of k d coordinates within sqrt(k) r."""
@@ -268,7 +274,7 @@ class TupleAverage:
                 start,
             )
             # Two rungs up: FindDiam lets go a part of the pairs that the core cannot spare.
-            return min(math.floor(self.rungs[rung] * SEARCH_RATIO**4), MAX_RADIUS_SQUARED)
+            return self._above(self.rungs[rung])
         start(PrivacyLoss(self.radius_nano))
         b = commonest(tuples, self.rungs, self.radius_nano, noise)
         if b is None:
@@ -285,8 +291,8 @@ def _averaged(
     """The average of ordered tuples (m, k, d), as (k, d)."""
     m, k, d = ordered.shape
     found = average.divide(
-        lambda: ordered.astype(np.int64).sum(axis=0).ravel().tolist(), m, k * d, noise, start, least
-    )  # exact: coordinates below 2**40, fewer than 2**21 tuples
+        lambda: column_totals(ordered.astype(np.int64).reshape(m, k * d), MAX_COORDINATE), m, k * d, noise, start, least
+    )
     if found is None:
         return "no_match", None
     return None, Estimate(found.value.reshape(k, d), found.sigma.reshape(k, d), found.count + average.offset)
@@ -319,10 +325,25 @@ class OrderedAverage:
     dimension: int
     rungs: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        _ = self._search, self._core, FriendlyAverage(self._rest, self.k * self.rungs[-1])  # refuse losses too small
+
+    @property
+    def _search(self) -> DiameterSearch:
+        return DiameterSearch(self.loss.rho_nano // (20 * self.k), SEARCH_BETA, len(self.rungs))
+
+    @property
+    def _core(self) -> ReplacedSizeFilter:
+        return ReplacedSizeFilter(PrivacyLoss(self.loss.rho_nano // 20, self.loss.delta_femto // 2))
+
+    @property
+    def _rest(self) -> PrivacyLoss:
+        """What the average costs."""
+        return self.loss - self._core.loss - PrivacyLoss(self.k * self._search.rho_nano)
+
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
         """A reason to refuse, or the estimate, for tuples (m, k, d) in a common order."""
-        rho, delta = self.loss.rho_nano, self.loss.delta_femto // 2
-        search, radii = DiameterSearch(rho // (20 * self.k), SEARCH_BETA, len(self.rungs)), []
+        search, radii = self._search, []
         for j in range(self.k):
             column = np.ascontiguousarray(tuples[:, j : j + 1])
 
@@ -330,12 +351,11 @@ class OrderedAverage:
                 return _friendly_pairs(OrderedTuples((self.rungs[rung],), self.dimension), column)
 
             radii.append(self.rungs[search.find(pairs, len(tuples), noise, start)])
-        core = ReplacedSizeFilter(PrivacyLoss(rho // 20, delta))
+        core = self._core
         start(core.loss)
         mask = core.select_core(friend_counts(OrderedTuples(tuple(radii), self.dimension), tuples), noise).mask
         assert mask is not None
-        rest = PrivacyLoss(rho - rho // 20 - rho // (20 * self.k) * self.k, self.loss.delta_femto - delta)
-        return self._average(rest, radii, tuples[mask], noise, start)
+        return self._average(self._rest, radii, tuples[mask], noise, start)
 
     def _average(
         self, loss: PrivacyLoss, radii: list[int], ordered: NDArray[np.float64], noise: Noise, start: Start
@@ -347,10 +367,8 @@ class OrderedAverage:
         if n_hat is None:
             return "no_match", None
         start(each[0].second)
-        sums = ordered.astype(np.int64).sum(axis=0)
-        found = [
-            one.noisy_mean(column.tolist(), m, n_hat, self.k * d, noise) for one, column in zip(each, sums, strict=True)
-        ]
+        sums = column_totals(ordered.astype(np.int64).reshape(m, self.k * d), MAX_COORDINATE)
+        found = [one.noisy_mean(sums[j * d : (j + 1) * d], m, n_hat, self.k * d, noise) for j, one in enumerate(each)]
         value, sigma = (np.stack([getattr(x, name) for x in found]) for name in ("value", "sigma"))
         return None, Estimate(value, sigma, n_hat + each[0].offset)
 
@@ -381,12 +399,23 @@ class TwoCores:
     dimension: int
     rungs: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        _ = self._rest
+
+    @property
+    def _half(self) -> PrivacyLoss:
+        """For the core."""
+        return PrivacyLoss(self.loss.rho_nano // 2, self.loss.delta_femto // 2)
+
+    @property
+    def _rest(self) -> OrderedAverage:
+        return OrderedAverage(self.loss - self._half, self.k, self.dimension, self.rungs)
+
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
         """A reason to refuse, or the estimate."""
-        half = PrivacyLoss(self.loss.rho_nano // 2, self.loss.delta_femto // 2)
+        half = self._half
         core = ReplacedFilter(half, self.tuples)
         start(half)
         mask = core.select_core(friend_counts(MatchTuples(self.k, self.dimension, PAPER_GAMMA), tuples), noise).mask
         assert mask is not None
-        rest = OrderedAverage(self.loss - half, self.k, self.dimension, self.rungs)
-        return rest.release(reorder(tuples[mask], noise), noise, start)
+        return self._rest.release(reorder(tuples[mask], noise), noise, start)

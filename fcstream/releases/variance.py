@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
 
 from ..errors import ConfigError
+from ..totals import tile_totals
 from ..zcdp import RHO_UNIT, PrivacyLoss
 from .averages import gaussian_variance, norm_quantile, to_center
 from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome, Spread
@@ -19,6 +20,8 @@ from .options import Options, Setting
 from .stages import ChargeShare, normal_above
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ..friends import WindowView
     from ..lattice import Grid
     from ..ledgers.base import Charge
@@ -103,6 +106,7 @@ class Variance(MechanismBase):
     size_hint: int
     reach: int | None = None
     kind: str = "variance"
+    false_release: ClassVar[float] = 0.0
 
     @cached_property
     def _rest(self) -> tuple[int, int]:
@@ -136,6 +140,11 @@ class Variance(MechanismBase):
         mean = cast("RecentredMean", self.mean.sized(size_hint))
         return Variance(self.loss, mean, size_hint, self.reach)
 
+    def hint(self, reason: str) -> str:
+        if reason == "no_core":
+            return f"{super().hint(reason)}; a public `reach` may also be too small"
+        return super().hint(reason)
+
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return self.mean.counter(dimension, reach, noise)
 
@@ -149,17 +158,21 @@ class Variance(MechanismBase):
         center = to_center(mean.value)
         ball = self._ball(mean.spread, float(mean.sigma.max()))
         shift = max(0, ball.bit_length() - BITS)
-        total, inside = np.zeros(len(center), np.int64), 0
-        for tiles, mask in view.select(np.ones(view.size, np.bool_)).parts:
-            inside += sums.inside_squares(tiles, len(mask), mask, center, float(ball), shift, total)
+
+        def add(tiles: NDArray[np.float64], mask: NDArray[np.bool_], out: NDArray[np.int64]) -> int:
+            return int(sums.inside_squares(tiles, len(mask), mask, center, float(ball), shift, out))
+
+        everyone = view.select(np.ones(view.size, np.bool_))
+        total, inside = tile_totals(everyone.parts, len(center), (ball >> shift) + 1, add)
         squares, first = self._rest
         charge.start(PrivacyLoss(first))
         count = inside + int(noise.discrete_gaussian(self.count_variance, 1)[0])
         if count < self.smallest:
-            return Outcome("too_few", count=mean.count, core_count=count)
+            return Outcome(self.mean.why_not(mean.count), count=mean.count, core_count=count)
         charge.start(PrivacyLoss(squares))
         variance = gaussian_variance(Fraction(ball, 2**shift) ** 2, squares)
-        noisy = total + noise.discrete_gaussian(variance, len(center))
+        drawn = noise.discrete_gaussian(variance, len(center)).tolist()
+        noisy = np.array([exact + one for exact, one in zip(total, drawn, strict=True)], np.float64)
         unit = 2.0**shift
         value = noisy * (unit / count) + (unit - 1) / 2 - mean.sigma**2  # squares were rounded down
         sigma = np.hypot(math.sqrt(variance) * unit, value * math.sqrt(self.count_variance)) / count

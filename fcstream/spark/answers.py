@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 def take_rows(
     frame: DataFrame, feed: Feed, keys: Sequence[str], on_note: Callable[[Note], object]
-) -> tuple[int, int] | None:
+) -> tuple[int, int, int] | None:
     """Give the engine's feed what a persisted frame of counted windows holds.
 
-    Returns the public time up to which all was read, if it is told, and the lateness that windows were opened with.
+    Returns the public time up to which all was read, if it is told, the lateness that windows were opened with, and how
+    many windows of the schedule micro-batches before this one handed over.
 
     Parameters
     ----------
@@ -38,12 +39,12 @@ def take_rows(
     from pyspark.sql import functions as f
 
     sizes: dict[Place, int] = {}
-    clock: tuple[int, int] | None = None
+    clock: tuple[int, int, int] | None = None
     small = f.when(f.col("window") < 0, f.col("body"))
     for key, window, size, body in frame.select("key", "window", f.length("body"), small).collect():
         if window == CLOCK:
-            now, lateness = map(int, bytes(body).split())
-            clock = now, lateness
+            now, lateness, handed_over = map(int, bytes(body).split())
+            clock = now, lateness, handed_over
         elif window == NOTES:
             on_note(msgspec.msgpack.decode(bytes(body), type=Note))
         else:

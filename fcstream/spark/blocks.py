@@ -99,9 +99,10 @@ def gather(packed: Sequence[bytes], dimension: int) -> Rows:
     users: NDArray[np.object_] = as_objects(
         [name.decode("utf-8", "surrogatepass") for block in blocks for name in block.users]
     )
+    panes = _join(blocks, "panes", np.int64)
     return Rows(
-        _join(blocks, "panes", np.int64)[order],
-        _join(blocks, "points", np.float64).reshape(-1, dimension)[order],
+        panes[order],
+        _join(blocks, "points", np.float64).reshape(len(panes), dimension)[order],
         times[order] if len(times) else times,
         users[order] if len(users) else users,
     )
@@ -137,3 +138,8 @@ def gather_positions(packed: bytes) -> list[int]:
     """The positions of a block's records."""
     block = msgspec.msgpack.decode(packed, type=_Packed)
     return [int(at) for at in np.frombuffer(block.offsets, np.int64)]
+
+
+def block_size(packed: bytes) -> int:
+    """How many records a block holds."""
+    return len(msgspec.msgpack.decode(packed, type=_Packed).offsets) // 8

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import Config, Job
 from ..connectors import open_dead_letter, open_sink
+from ..connectors.urls import mask
 from ..errors import ConfigError, FcstreamError, SourceError
 from ..keyed import open_engine
-from ..runner import Progress, Summary, publish_left_over, refuse_strange_sink
+from ..runner import Progress, Summary, closing, publish_left_over, refuse_strange_sink
 from .answers import Notes, take_rows
 from .pairs import splits, splitter
 from .sessions import SparkFailed, condition, need_pyspark, place, spark_session
@@ -62,7 +63,7 @@ def run_files(config: Config, master: str | None = None, noise: Noise | None = N
         stack.callback(sink.close)
         notes = Notes()
         if config.dead_letter:
-            letters = open_dead_letter(config.dead_letter.url)
+            letters = open_dead_letter(config.dead_letter.url, config.dead_letter.max_bytes)
             stack.callback(letters.close)
             notes = Notes(letters.write)
         summary = _answer(session, source.url, config, engine, sink, feed, notes)
@@ -88,8 +89,8 @@ def _answer(
     frame = counted_files(session, url, Job.of(config), answered, parts).persist()
     try:
         _quietly(lambda: take_rows(frame, feed, list(answered), notes))
-        closing = engine.closing()
-        while (group := _quietly(partial(next, closing, None))) is not None:
+        groups = closing(engine, summary)
+        while (group := _quietly(partial(next, groups, None))) is not None:
             sink.write(group)
             engine.acknowledge()
             summary.add(group)
@@ -99,7 +100,8 @@ def _answer(
         progress.clear()
     summary.records, summary.rejected = notes.records + notes.unread, notes.rejected
     summary.replayed = notes.replayed
-    summary.spent, summary.guarantee = str(engine.spent), str(engine.guarantee)
+    summary.explain(engine.job.mechanism)
+    summary.spent, summary.guarantee = engine.spent, engine.guarantee
     return summary
 
 
@@ -117,7 +119,7 @@ def counted_files(
     if scheme == "csv":
         first = _quietly(lambda: lines.select(f.col("value").cast("binary")).first())
         if first is None:
-            raise SourceError(f"{path} must start with a header line, it is empty")
+            raise SourceError(f"{mask(url)} must start with a header line, it is empty")
         header = bytes(first[0])
     about = f.col("_metadata.file_path"), f.col("_metadata.file_block_start").cast("string")
     messages = lines.select(

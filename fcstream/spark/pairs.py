@@ -17,6 +17,7 @@ from ..config import Config, Job
 from ..friends import CrossCounts, FriendCounts, WindowView
 from ..noise import Noise
 from ..pool import one_thread
+from ..releases.gate import GatedCounter
 from ..speeds import split_from
 from .tasks import guarded
 
@@ -115,4 +116,6 @@ def with_counts(points: NDArray[np.float64], counts: NDArray[np.int64]) -> Windo
 def _radius_squared(job: Job) -> int | None:
     """Of a mechanism that compares all pairs with one radius."""
     counter: Any = job.mechanism.counter(job.grid.dimension, job.schedule.reach, Noise())
+    if isinstance(counter, GatedCounter):
+        counter = counter.inner
     return counter.radius_squared if type(counter) is FriendCounts else None

@@ -16,8 +16,8 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from ..config import Job
-from .blocks import gather_positions
-from .tasks import CLOCK, NOTES, Note, count_window, guarded, pieces
+from .blocks import block_size, gather, gather_positions
+from .tasks import CLOCK, NOTES, Note, count_window, guarded, pieces, too_many
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
@@ -44,7 +44,8 @@ class Windows(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
         self._blocks = handle.getListState("blocks", "block BINARY")
-        self._tick = handle.getValueState("tick", "at LONG, lateness LONG")
+        self._held = handle.getValueState("held", "records LONG")
+        self._tick = handle.getValueState("tick", "at LONG, lateness LONG, handed_over LONG")
 
     @guarded
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
@@ -58,7 +59,7 @@ class Windows(StatefulProcessor):
                 pass
             tick = self._tick.get()
             if tick is None or tick[0] <= now:  # a schedule may have got a later end
-                self._expect(max(self.first, self.job.schedule.due(now)))
+                self._expect(max(self.first, self.job.schedule.due(now)), 0 if tick is None else tick[2])
         elif self.job.schedule.due(now) > window:
             told: list[tuple[str, int, str | None]] = [
                 ("window_closed", at, None) for row in rows for at in gather_positions(bytes(row.block))
@@ -66,9 +67,9 @@ class Windows(StatefulProcessor):
             note = msgspec.msgpack.encode(Note(0, 0, 0, 0, told))
             yield Row(key=name, window=NOTES, piece=0, pieces=1, body=note)
         else:
-            if not self._blocks.exists():
+            if self._held.get() is None:
                 self._handle.registerTimer(self._over_at(window))
-            self._blocks.appendList([(bytes(row.block),) for row in rows])
+            self._keep([bytes(row.block) for row in rows])
 
     @guarded
     def handleExpiredTimer(
@@ -77,31 +78,64 @@ class Windows(StatefulProcessor):
         name, window = key
         if window == CLOCK:
             now = timerValues.getCurrentWatermarkInMs()
-            lateness = self._expect(self.job.schedule.due(now))
-            yield Row(key="", window=CLOCK, piece=0, pieces=1, body=f"{now} {lateness}".encode())
+            before, due = self._tick.get(), self.job.schedule.due(now)
+            lateness = self._expect(due, due)
+            body = f"{now} {lateness} {0 if before is None else before[2]}".encode()
+            yield Row(key="", window=CLOCK, piece=0, pieces=1, body=body)
             return
         blocks = [bytes(block) for (block,) in self._blocks.get()]
+        held = self._held.get()
         self._blocks.clear()
-        for piece, number, body in pieces(count_window(self.job, blocks, window, self.splits)):
-            yield Row(key=name, window=window, piece=piece, pieces=number, body=body)
+        self._held.clear()
+        has_too_many = held is not None and self._is_too_many(held[0])
+        body = too_many(held[0]) if has_too_many else count_window(self.job, blocks, window, self.splits)
+        for piece, number, part in pieces(body):
+            yield Row(key=name, window=window, piece=piece, pieces=number, body=part)
 
     def close(self) -> None:
         pass
+
+    def _keep(self, blocks: list[bytes]) -> None:
+        """Blocks of a window; nothing but their number once it holds more records than any window that is answered.
+
+        A record may come twice, and counts once: they are told apart before anything is let go of.
+        """
+        held = self._held.get()
+        size = 0 if held is None else int(held[0])
+        if self._is_too_many(size):
+            return
+        size += sum(map(block_size, blocks))
+        if self._is_too_many(size):
+            blocks = [*(bytes(block) for (block,) in self._blocks.get()), *blocks]
+            size = len(gather(blocks, self.job.grid.dimension).panes)
+            self._blocks.clear()
+            if self._is_too_many(size):
+                blocks = []
+        if blocks:
+            self._blocks.appendList([(block,) for block in blocks])
+        self._held.update((size,))
+
+    def _is_too_many(self, size: int) -> bool:
+        # Who of the users has budget left only the driver knows: their records are not bounded here.
+        gate = None if self.job.terms.unit == "user" else self.job.gate
+        return gate is not None and size > gate.held
 
     def _over_at(self, window: int) -> int:
         """The first public time at which it is over."""
         schedule = self.job.schedule
         return schedule.window(window).close_ms + schedule.lateness_ms + 1
 
-    def _expect(self, window: int) -> int:
+    def _expect(self, window: int, handed_over: int) -> int:
         """Tell the time when this window is over: also if nobody has records in it, it has an answer.
+
+        handed_over : how many windows are answered once this micro-batch is committed.
 
         Returns the lateness with which the first windows of this checkpoint were opened: timers stand by it.
         """
         count, tick = self.job.schedule.count, self._tick.get()
         at = self._over_at(window)
         lateness = self.job.schedule.lateness_ms if tick is None else int(tick[1])
-        self._tick.update((at, lateness))
+        self._tick.update((at, lateness, handed_over))
         if count is None or window < count:
             self._handle.registerTimer(at)
         return lateness

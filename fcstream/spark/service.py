@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,12 +21,13 @@ from ..connectors.retry import close_quietly
 from ..connectors.urls import parse
 from ..errors import ConfigError, FcstreamError
 from ..keyed import open_engine
-from ..live import Lead, Service, now_ms
+from ..live import Lead, LedSink, Service, now_ms
 from ..payloads import decoder_for
 from ..reloading import Current
-from ..service import Letters, Served, look_at, serve
+from ..service import Leading, Letters, Served, look_at, serve
 from ..session import Publisher, Setting
 from .answers import Notes, take_rows
+from .checkpoint import bind
 from .pairs import splits, splitter
 from .sessions import SparkFailed, condition, need_pyspark, place, prepare, spark_session
 from .stores import Feed, stores
@@ -67,16 +69,8 @@ def build(session: SparkSession, config: Config, current: Current | None = None)
     letters.follow(config)
     assert config.source is not None
     assert config.ledger is not None
-    ledger_url, name = config.ledger.url, config.stream.name
-
-    def lead() -> Lead:
-        from ..ledgers.lead import PostgresLead
-
-        return PostgresLead(ledger_url, name)
-
-    is_shared = ledger_url.startswith(("postgresql:", "postgres:"))
     setting = Setting(decoder_for(config.source.format, Job.of(config).schema), now_ms)
-    return SparkService(session, now, letters, setting, lead if is_shared else None)
+    return SparkService(session, now, letters, setting, Leading(config.ledger.url, config.stream.name))
 
 
 class SparkService(Service):
@@ -88,8 +82,7 @@ class SparkService(Service):
     current : Current
     letters : Letters
     setting : Setting
-    open_lead : callable, optional
-        As in `Service`.
+    leading : Leading
     """
 
     def __init__(
@@ -98,16 +91,17 @@ class SparkService(Service):
         current: Current,
         letters: Letters,
         setting: Setting,
-        open_lead: Callable[[], Lead] | None = None,
+        leading: Leading,
     ) -> None:
-        self._spark, self._now, self._letters = session, current, letters
+        self._spark, self._now, self._letters, self._leading = session, current, letters, leading
+        open_lead = leading.open if leading.is_shared else None
         super().__init__(self._engine, lambda: None, self._sink, setting, (), open_lead)  # type: ignore[arg-type, return-value]
         self._feed = Feed()
 
     def _engine(self, _: Any) -> Engine | KeyedEngine:
         def open_it(config: Config) -> Engine | KeyedEngine:
             self._letters.follow(config)
-            return open_engine(config, stores=stores(self._feed, splitter(self._spark)))
+            return open_engine(self._leading.bind(config), stores=stores(self._feed, splitter(self._spark)))
 
         return self._now.engine(open_it)
 
@@ -116,7 +110,7 @@ class SparkService(Service):
             assert config.sink is not None
             return open_sink(config.sink.url)
 
-        return self._now.open(open_it)
+        return self._now.open(open_it, "sink")
 
     def _sessions(self) -> Iterator[Any]:
         """See `Service`: micro-batches take the place of steps."""
@@ -126,8 +120,8 @@ class SparkService(Service):
             if self._open_lead is not None:
                 lead = self._open_lead()
                 stack.callback(close_quietly, lead.close)
-                while not lead.take():
-                    self._stand_by("another process answers this stream; standing by")
+                while not self._takes(lead):
+                    self._stand_by("another process answers this stream")
                     yield None
                     if self._ending.is_set():
                         return
@@ -136,11 +130,14 @@ class SparkService(Service):
             stack.callback(close_quietly, engine.abort)
             sink = self._sink()
             stack.callback(close_quietly, sink.close)
+            if lead is not None:
+                sink = LedSink(sink, lead)
             publisher = Publisher(engine, sink, self._setting)
             publisher.left_over()
+            engine.begin(self._setting.clock())
             notes = Notes(self._letters.write)
             batches = Batches(engine, publisher, self._feed, notes, self._setting, lead)
-            query = start(self._spark, self._now.config, engine, batches)
+            query = self._now.open(partial(start, self._spark, engine=engine, batches=batches), "source")
             stack.callback(batches.stop, query)
             while not self._ending.wait(_STEP_S):
                 if batches.error is not None:
@@ -150,6 +147,14 @@ class SparkService(Service):
                 self._count(notes)
                 yield batches if batches.done else None
             self._count(notes)
+
+    def _serve(self, on_step: Callable[[Service], object] | None) -> None:
+        from py4j.protocol import Py4JNetworkError
+
+        try:
+            super()._serve(on_step)
+        except Py4JNetworkError:  # no session of this process can be used any more
+            raise SparkFailed("Java has ended: start again; Spark's log says why") from None
 
     def _count(self, notes: Notes) -> None:
         counters = self.counters
@@ -210,7 +215,13 @@ class Batches:
             keys = [part.job.key or "" for part in self._engine.parts]
             time = take_rows(frame, self._feed, keys, self._notes)
             if time is not None:
-                now, lateness = time
+                now, lateness, handed_over = time
+                if max(_answered(self._engine).values()) < handed_over:
+                    raise ConfigError(
+                        "holds a later state of this stream than the ledger: windows that it counted have no answer "
+                        "there; restore the ledger, or start with an empty folder",
+                        "spark.checkpoint",
+                    )
                 if lateness != self._engine.job.schedule.lateness_ms:
                     raise ConfigError(
                         f"must stay {lateness} ms while windows are open that were opened with it: restore it, or "
@@ -240,18 +251,23 @@ def start(
 ) -> StreamingQuery:
     """The query of a stream, from its checkpoint on."""
     assert config.spark.checkpoint is not None
-    prepare(session, config.spark)
-    answered = {part.job.key or "": part.job.schedule.index_after(part.next_open_ms) - 1 for part in engine.parts}
-    frame = counted(session, config, messages(session, config), answered)
     trigger = duration_ms(config.spark.trigger, "spark.trigger")
-    folder = place(session, config.spark.checkpoint)
-    writer = frame.writeStream.foreachBatch(batches).option("checkpointLocation", folder)
     try:
+        prepare(session, config.spark)
+        folder = place(session, config.spark.checkpoint)
+        bind(session, config, folder)
+        frame = counted(session, config, messages(session, config), _answered(engine))
+        writer = frame.writeStream.foreachBatch(batches).option("checkpointLocation", folder)
         return writer.trigger(processingTime=f"{trigger} milliseconds").start()
     except FcstreamError:
         raise
     except Exception as error:
-        raise SparkFailed(f"the query does not start ({condition(error)}): is `spark.checkpoint` its own?") from None
+        raise SparkFailed(f"the query does not start ({condition(error)}); Spark's log says where") from None
+
+
+def _answered(engine: Engine | KeyedEngine) -> dict[str, int]:
+    """How many windows of the schedule each part has answered."""
+    return {part.job.key or "": part.job.schedule.index_after(part.next_open_ms) - 1 for part in engine.parts}
 
 
 def messages(session: SparkSession, config: Config) -> DataFrame:

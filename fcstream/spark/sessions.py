@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..config import SparkSection
 from ..connectors.retry import close_quietly
-from ..errors import ConfigError, FcstreamError
+from ..errors import ConfigError, FcstreamError, extra_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ def need_pyspark() -> None:
         if not is_there:
             raise ConfigError(
                 f"'spark' needs {name.partition('.')[2] or name}, which is not installed: "
-                "pip install 'fcstream[spark]' (and a Java runtime, 17 or later)",
+                f"{extra_missing('spark')} (and a Java runtime, 17 or later)",
                 "--runner",
             )
 

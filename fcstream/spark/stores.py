@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..config import Job
+from ..releases.gate import GatedView
 from ..users import UserPoints
 
 if TYPE_CHECKING:
@@ -114,7 +115,12 @@ class TaskCounts:
         if kind == "view":
             return counted
         assert self._split is not None
-        return self._split(counted)
+        return gated(self._job, len(counted), self._split(counted))
+
+
+def gated(job: Job, size: int, view: Any) -> Any:
+    """What the release of a job reads of so many records."""
+    return view if job.gate is None else GatedView(size, view)
 
 
 class TaskUsers(UserPoints):
@@ -124,7 +130,7 @@ class TaskUsers(UserPoints):
         super().__init__(job.grid.dimension, job.per_user)
         self._key, self._feed = job.key or "", feed
 
-    def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.float64]]:
+    def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.float64] | None]:
         found = self._feed.get((self._key, window))
         if found is not None:
             self.enter(window, *found[1])

@@ -24,6 +24,7 @@ from ..noise import Noise
 from ..payloads import decoder_for, read_messages
 from ..pool import one_thread
 from ..records import Batch, Rejection
+from ..releases.gate import GatedView
 from ..users import UserPoints
 from ..windows import group_by_pane
 from .blocks import Rows, cut, gather
@@ -223,10 +224,17 @@ def count_window(job: Job, packed: Sequence[bytes], window: int, splits: bool = 
         users = UserPoints(job.grid.dimension, job.per_user)
         users.add(window, rows.users, rows.times_ms, rows.points)
         return pickle.dumps(("users", users.give(window)), 5)
+    if job.gate is not None and len(rows.points) > job.gate.held:
+        return too_many(len(rows.points))
     if splits:
         return pickle.dumps(("points", rows.points[np.argsort(rows.panes, kind="stable")]), 5)
     with one_thread():  # a task has one core
         return pickle.dumps(("view", _count(job, rows, window)), 5)
+
+
+def too_many(size: int) -> bytes:
+    """What the release of a window reads that holds more records than any answered one."""
+    return pickle.dumps(("view", GatedView(size, None)), 5)
 
 
 def _count(job: Job, rows: Rows, window: int) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..totals import Totals
 from .cells import FINE, MOST_CELLS
 from .mixtures import to_simplex
 
@@ -78,7 +79,7 @@ class ConvexSet:
 
 @dataclass(slots=True)
 class _Pane:
-    moments: NDArray[np.int64]
+    moments: Totals
     parts: list[NDArray[np.int16]] = field(default_factory=list)
 
 
@@ -95,11 +96,12 @@ class PointCounts:
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         d = len(self._region.center)
-        held = self._held.setdefault(pane, _Pane(np.zeros((d, d), np.int64)))
+        held = self._held.setdefault(pane, _Pane(Totals((d, d), REACH**2)))
         for first in range(0, len(points), 8192):  # so that sums of products are exact in doubles
             small = self._region.small(points[first : first + 8192])
             whole = small.astype(np.float64)
-            held.moments += (whole.T @ whole).astype(np.int64)
+            held.moments.make_room(len(whole))
+            held.moments.part += (whole.T @ whole).astype(np.int64)
             held.parts.append(small.astype(np.int16))
 
     def drop(self, pane: int) -> None:
@@ -115,7 +117,10 @@ class PointView:
     def __init__(self, panes: Sequence[_Pane], dimension: int) -> None:
         rows = [np.empty((0, dimension), np.int16), *(part for pane in panes for part in pane.parts)]
         self.rows = np.concatenate(rows).astype(np.int64)
-        self.moments = sum((pane.moments for pane in panes), np.zeros((dimension, dimension), np.int64))
+        moments = Totals((dimension, dimension), REACH**2)
+        for pane in panes:
+            moments.absorb(pane.moments)
+        self.moments = moments.read()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,173 @@
+"""Tells an operator that something happens to many records, and next to nothing about any one of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from .noise import Noise
+
+_SCALE = 4
+_ASK_S = 1.0
+_TOLD_S = 900.0  # how long a warning stays after the alarm went off
+_FEW = 40  # noisy: none, but for the noise of all periods of a year
+_NOT_UNUSABLE = ("late", "window_closed", "duplicate")
+USUAL = 100
+"""Around how many records an alarm goes off."""
+
+
+class Alarm:
+    """Goes off when about `USUAL` records were counted since it last did.
+
+    Parameters
+    ----------
+    noise : Noise, optional
+        Exact noise from the operating system by default.
+
+    Privacy
+    -------
+    Unit: one record, there or not (of a user with many records: each of them). Everything an alarm ever says costs
+    0.5-DP (pure; rho = 0.125 as zCDP), however often it is asked, if a record is counted once: the sparse vector
+    technique, with a fresh noisy threshold after every time that it goes off. It is not charged to the ledger: it is
+    for those who run the service. A record that is read again after a restart is counted again.
+
+    Source
+    ------
+    Lyu, Su, Li 2017, Algorithm 1 for monotonic counts of sensitivity 1, with eps_1 = eps_2 = 1/4 and discrete Laplace
+    noise; a fresh run after each positive answer, over records that no earlier run has counted.
+    """
+
+    def __init__(self, noise: Noise | None = None) -> None:
+        self._noise = noise or Noise()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self._count = 0
+        self._threshold = USUAL + self._draw()
+
+    def add(self, count: int) -> None:
+        """Count records."""
+        self._count += count
+
+    def rings(self) -> bool:
+        """Ask; to be done at moments that no record decides. It begins anew after a yes."""
+        is_over = self._count + self._draw() >= self._threshold
+        if is_over:
+            self.reset()
+        return is_over
+
+    def _draw(self) -> int:
+        return int(self._noise.discrete_laplace(_SCALE, 1)[0])
+
+
+class LateWatch:
+    """Warns when many records come too late for their windows.
+
+    Parameters
+    ----------
+    warn : callable
+        Gets the kind of warning, and its text or None when it is over.
+    noise : Noise, optional
+        See `Alarm`.
+
+    Attributes
+    ----------
+    alarms : int
+        How often it went off.
+
+    Privacy
+    -------
+    That of one `Alarm`: every record that came too late is counted in it once.
+
+    Source
+    ------
+    See `Alarm`.
+    """
+
+    def __init__(self, warn: Callable[[str, str | None], object], noise: Noise | None = None) -> None:
+        self._warn, self._alarm = warn, Alarm(noise)
+        self._ask_at = self._over_at = time.monotonic()
+        self.alarms = 0
+
+    def note(self, rejected: Mapping[str, int]) -> None:
+        """Take what was rejected since the last call, by reason; asks the alarm once a second."""
+        self._alarm.add(rejected.get("late", 0) + rejected.get("window_closed", 0))
+        now = time.monotonic()
+        if now < self._ask_at:
+            return
+        self._ask_at = now + _ASK_S
+        if self._alarm.rings():
+            self.alarms += 1
+            self._over_at = now + _TOLD_S
+            self._warn(
+                "late",
+                f"about {USUAL} records or more came too late for their windows: raise window.lateness, compare the "
+                "clocks (`fcstream doctor`), or say when queued messages arrived (README, Live streams)",
+            )
+        elif now > self._over_at:
+            self._warn("late", None)
+
+
+class UnusableWatch:
+    """Warns when next to nothing of what came within a period could be used.
+
+    Parameters
+    ----------
+    warn : callable
+        See `LateWatch`.
+    period_s : float
+        Of one question; streams with few records need long ones.
+    kind : str
+        Of the warning.
+    noise : Noise, optional
+
+    Privacy
+    -------
+    Unit: one record, there or not. Everything it ever says costs 0.25-DP (pure; rho = 0.03125 as zCDP): each period has
+    a histogram of two bins, used and not, with discrete Laplace noise of scale 4; a record is in one bin of one period,
+    and periods end by a clock. It is not charged to the ledger, see `Alarm`. What comes too late is not in it.
+
+    Source
+    ------
+    Laplace mechanism on a histogram; parallel composition over periods.
+    """
+
+    def __init__(
+        self,
+        warn: Callable[[str, str | None], object],
+        period_s: float = 60.0,
+        kind: str = "unusable",
+        noise: Noise | None = None,
+    ) -> None:
+        self._warn, self._period_s, self._kind = warn, period_s, kind
+        self._noise = noise or Noise()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._used = self._unusable = 0
+        self._ask_at = time.monotonic() + self._period_s
+
+    def note(self, records: int, rejected: Mapping[str, int]) -> None:
+        """Take how many records came since the last call, those that could not be read too, and the rejected by reason;
+        asks when a period is over."""
+        if time.monotonic() >= self._ask_at:  # first, so that what came after its end is not in it
+            self._ask()
+        late = sum(rejected.get(reason, 0) for reason in _NOT_UNUSABLE)
+        unusable = sum(rejected.values()) - late
+        self._unusable += unusable
+        self._used += max(0, records - late - unusable)
+
+    def _ask(self) -> None:
+        used, unusable = (np.array([self._used, self._unusable]) + self._noise.discrete_laplace(_SCALE, 2)).tolist()
+        if unusable >= USUAL and used <= _FEW:
+            self._warn(
+                self._kind,
+                f"next to none of the records of the last {self._period_s:g} s could be used: check the names, ranges "
+                "and units of [[features]], `stream.time_unit` and `source.format`; [dead_letter] tells each reason",
+            )
+        elif used > _FEW:
+            self._warn(self._kind, None)
+        self._begin()

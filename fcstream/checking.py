@@ -1,0 +1,173 @@
+"""A look at the first lines of a source: whether a configuration can use anything of them, before anything is spent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .admission import admit, part_codes
+from .config import Job
+from .errors import ConfigError
+from .runner import NO_RECORDS, REMEDIES
+from .sources import MeasuredSource
+
+if TYPE_CHECKING:
+    from .records import Batch
+    from .sources import Source
+
+LINES = 1000
+_MOST_REASONS = 5
+_OUTSIDE = "outside the schedule (`window.start`, `window.end`)"
+
+
+@dataclass(slots=True)
+class Check:
+    """What became of some lines. Exact counts: for the operator, not for publication.
+
+    Attributes
+    ----------
+    lines, usable : int
+        A record with a valid time outside the schedule counts as usable, unless another unit would bring it inside: a
+        sorted file may begin before the schedule.
+    outside : int
+        How many of the usable ones lie outside the schedule.
+    reasons : Counter
+        Why others are not, by reason and field (None: the whole line).
+    units : Counter
+        ``stream.time_unit`` that would bring records into the schedule.
+    settings : dict
+        Where the configuration names each field.
+    """
+
+    lines: int = 0
+    usable: int = 0
+    outside: int = 0
+    reasons: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    units: Counter[str] = field(default_factory=Counter)
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        reasons = [{"reason": name, "field": where, "lines": n} for (name, where), n in self.reasons.most_common()]
+        counts = {"lines": self.lines, "usable": self.usable, "outside": self.outside}
+        return counts | {"rejected": reasons, "time_units": dict(self.units)}
+
+    def told(self) -> list[str]:
+        """For a human."""
+        if not self.lines:
+            return ["the source holds no records"]
+        text = [f"{self.usable} of the first {self.lines} lines can be used"]
+        if self.outside:
+            text.append(f"{self.outside} of them lie {_OUTSIDE}")
+        text += [f"{n}: {_named(name, where)}" for (name, where), n in self.reasons.most_common()]
+        return text + ([f"check {self._remedy()}"] if self.reasons else [])
+
+    def warnings(self) -> list[str]:
+        """What should be looked at before anything is charged, though it stops no run."""
+        if not self.lines:
+            return [NO_RECORDS]
+        if self.usable and self.outside == self.usable:
+            return [f"all {self.usable} usable ones of the first {self.lines} lines lie {_OUTSIDE}"]
+        return []
+
+    def must_be_usable(self) -> None:
+        """Stop before anything is charged.
+
+        Raises
+        ------
+        ConfigError
+            There are lines, and none of them can be used.
+        """
+        if self.lines and not self.usable:
+            most = ", ".join(f"{n} {_named(*which)}" for which, n in self.reasons.most_common(_MOST_REASONS))
+            raise ConfigError(
+                f"must hold records that can be used, none of the first {self.lines} lines can ({most}): check "
+                f"{self._remedy()}; nothing was charged",
+                "source.url",
+            )
+
+    def _remedy(self) -> str:
+        (reason, where), _ = self.reasons.most_common(1)[0]
+        if reason == "time_out_of_range":
+            return f"`stream.time_unit`: {self.units.most_common(1)[0][0]!r} would bring times into the schedule"
+        if reason == "missing" and where in self.settings:
+            return f"{self.settings[where]} (field {where!r})"
+        return f"{REMEDIES.get(reason, 'that record')}{f' (field {where!r})' if where else ''}"
+
+
+class SampledSource:
+    """A source whose first lines were looked at before it is read; a `Source`."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._waiting: list[Batch] = []
+
+    def sample(self, job: Job, lines: int = LINES) -> Check:
+        """Look at the first lines; they are polled again afterwards."""
+        found = Check(settings=_settings(job))
+        while found.lines < lines and (batch := self._source.poll(lines - found.lines)) is not None:
+            self._waiting.append(batch)
+            look_at(job, batch, found)
+        return found
+
+    def poll(self, max_records: int) -> Batch | None:
+        return self._waiting.pop(0) if self._waiting else self._source.poll(max_records)
+
+    def part_read(self) -> float | None:
+        """See `MeasuredSource`."""
+        return self._source.part_read() if isinstance(self._source, MeasuredSource) else None
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def look_at(job: Job, batch: Batch, found: Check) -> None:
+    """Add what becomes of a batch of a source that ends."""
+    rejections = list(batch.rejections)
+    found.lines += len(batch.times_ms) + len(rejections)
+    rows = np.ones(len(batch.times_ms), np.bool_)
+    if job.keys:
+        rows = part_codes(batch, {key: i for i, key in enumerate(job.keys)}, job.schema.key, rejections) >= 0
+    rest = batch.pick(rows)
+    admitted = admit(job, rest, None)
+    outside = {each.position for each in admitted.rejections if each.reason == "time_out_of_range"}
+    rejections += [each for each in admitted.rejections if each.position not in outside]
+    found.usable += int(np.count_nonzero(admitted.fine))
+    times = rest.times_ms[np.isin(rest.positions, np.fromiter(outside, np.int64, len(outside)))]
+    meant = _meant(job, times)
+    found.outside += len(times) - sum(meant.values())
+    found.usable += len(times) - sum(meant.values())
+    found.units.update(meant)
+    found.reasons.update((each.reason, each.field) for each in rejections)
+    if meant:
+        found.reasons[_out_of_range(job)] += sum(meant.values())
+
+
+def _settings(job: Job) -> dict[str, str]:
+    schema = job.schema
+    names = dict.fromkeys(schema.features, "the names of `[[features]]`")
+    named = {schema.time: "`stream.time`", schema.user: "`stream.user`", schema.key: "`stream.key`"}
+    return names | {name: setting for name, setting in named.items() if name is not None}
+
+
+def _out_of_range(job: Job) -> tuple[str, str | None]:
+    return "time_out_of_range", job.schema.time
+
+
+def _meant(job: Job, times_ms: np.ndarray[Any, np.dtype[np.int64]]) -> Mapping[str, int]:
+    """Which unit would bring times into the schedule, and how many: milliseconds read as seconds, or the reverse."""
+    unit = job.schema.time_unit
+    others = {"ms": ("s", times_ms * 1000), "s": ("ms", times_ms // 1000)}
+    if unit not in others or not len(times_ms):
+        return {}
+    name, moved = others[unit]
+    _, first, last = job.schedule.locate(moved)
+    inside = int(np.count_nonzero(first <= last))
+    return {name: inside} if inside else {}
+
+
+def _named(reason: str, where: str | None) -> str:
+    return reason if where is None else f"{reason} {where!r}"

@@ -1,0 +1,184 @@
+"""What every command needs: errors as one line, configurations, ledgers to look at, files that must not be replaced."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import __version__
+from ..errors import ConfigError, FcstreamError
+
+if TYPE_CHECKING:
+    from ..config import Config
+    from ..ledgers import Books
+
+
+def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Errors as one line on standard error, with the exit codes of `fcstream.errors`."""
+
+    @wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        failure: BaseException
+        try:
+            return command(*args, **kwargs)
+        except FcstreamError as error:
+            if error.is_logged:
+                sys.exit(error.exit_code)
+            failure, message, code = error, str(error), error.exit_code
+            if isinstance(error.__context__, BrokenPipeError):
+                _flush_to_nowhere()
+        except KeyboardInterrupt as error:
+            failure, message, code = error, "interrupted; what was sealed is in the ledger", 130
+        except BrokenPipeError as error:
+            _flush_to_nowhere()
+            failure, message, code = error, "standard output was closed by its reader", 1
+        except OSError as error:
+            failure, message, code = error, f"the system refused: {error.strerror or type(error).__name__}", 1
+        except MemoryError as error:
+            failure, message, code = error, "out of memory: use shorter windows or a shorter schedule", 1
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            # The text of an unexpected error could quote a record: only its kind is told.
+            told = f"internal error ({type(error).__name__}); run again with --traceback for the place"
+            failure, message, code = error, told, 1
+            if click.get_current_context().find_root().params.get("traceback"):
+                raise
+        if click.get_current_context().find_root().params.get("traceback"):
+            import traceback
+
+            traceback.print_exception(failure)
+        click.echo(f"fcstream: {message}", err=True)
+        sys.exit(code)
+
+    return wrapper
+
+
+def _flush_to_nowhere() -> None:
+    """The reader of standard output went away: keep the interpreter from complaining when it flushes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fcstream")
+@click.option("--traceback", is_flag=True, help="Show where an error comes from (it may quote data).")
+def main(traceback: bool) -> None:
+    """Differentially private averages and counts of streams, per window, with a ledger of what was spent.
+
+    Exit codes: 0 done, 1 failure, 2 usage or configuration, 3 budget exhausted, 4 ledger damaged.
+    """
+
+
+def load(path: str, **urls: str | None) -> Config:
+    """A configuration with URLs from the command line on top."""
+    import msgspec
+
+    from ..config import Config, DeadLetterSection, SourceSection, UrlSection
+
+    config = Config.load(path)
+    changes: dict[str, Any] = {}
+    for name, url in urls.items():
+        if url is not None:
+            kind = {"source": SourceSection, "dead_letter": DeadLetterSection}.get(name, UrlSection)
+            fresh = kind(url=url)
+            found = getattr(config, name)
+            changes[name] = fresh if found is None else msgspec.structs.replace(found, url=url)
+    return msgspec.structs.replace(config, **changes)
+
+
+def at_delta(delta: float | None, spent: float) -> float:
+    """At which delta epsilons are told."""
+    if delta is None:
+        return max(1e-6, 2 * spent)
+    if not 0 < delta < 1:
+        raise ConfigError(f"must be in (0, 1), got {delta}", "--delta")
+    return delta
+
+
+@contextmanager
+def ending_like_an_interrupt() -> Iterator[None]:
+    """SIGTERM does what Ctrl-C does: files are closed, what was sealed stays, and the exit code says so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def shelf(ledger: str, stream: str | None) -> Iterator[Iterator[Books]]:
+    """The streams of a ledger to look at; nothing is changed, whoever holds it. No copy stays behind if this process is
+    terminated."""
+    from ..ledgers import each_book, open_books
+    from ..local.books import DeviceBooks, is_journal
+
+    if is_journal(ledger_path(ledger)):
+        yield iter([DeviceBooks(ledger_path(ledger), stream)])
+        return
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)) if is_main else None
+    try:
+        with ExitStack() as stack:
+            if stream is None:
+                shelf = each_book(ledger)
+                yield stack.enter_context(closing(shelf))
+            else:
+                yield iter([stack.enter_context(closing(open_books(ledger, stream)))])
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
+
+
+def public(ledger: str) -> str:
+    """A ledger's place without secrets."""
+    if "://" not in ledger:
+        return ledger_path(ledger)
+    from ..ledgers.sessions import Address
+
+    return Address.of(ledger).place(None)
+
+
+def read_lines(path: str, out: str) -> Iterator[bytes]:
+    """A file of lines, which the picture must not replace."""
+    from ..textfiles import bounded_lines, read_lines
+
+    if path == "-":
+        return bounded_lines(sys.stdin.buffer, "standard input")
+    if os.path.realpath(path) == os.path.realpath(out):
+        raise ConfigError(f"must not be the file that is read: {out}", "--out")
+    return read_lines(path)
+
+
+def spare(ledger: str, out: str, place: str) -> None:
+    """Refuse to write over a ledger."""
+    path = ledger_path(ledger)
+    real = os.path.realpath(path)
+    if os.path.realpath(out) in (real, f"{real}-wal") or os.path.realpath(out).startswith(f"{real}-witness"):
+        raise ConfigError(f"must not be a file of the ledger: {out}", place)
+
+
+def ledger_path(text: str) -> str:
+    """``sqlite:PATH`` or a bare path."""
+    if not text.startswith(("postgresql:", "postgres:")) and not os.path.exists(text.removeprefix("sqlite:")):
+        from ..connectors.urls import mask
+
+        if mask(text) != text:  # a mistyped URL, which may hold a password
+            raise ConfigError(
+                f"must be a file, 'sqlite:PATH' or 'postgresql://host/database', got {mask(text)}", "LEDGER"
+            )
+    return text.removeprefix("sqlite:")

@@ -1,0 +1,174 @@
+"""``budget``: look at a ledger, and end a stream of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from ..errors import ConfigError, FcstreamError
+from .base import guarded, ledger_path, main, public, shelf, spare
+
+
+@main.group()
+def budget() -> None:
+    """Look at a ledger, or end a stream of it."""
+
+
+STREAM = click.option("--stream", metavar="NAME", help="Of a ledger of several streams; all of them by default.")
+
+
+@budget.command()
+@click.argument("ledger")
+@STREAM
+@click.option("--delta", type=float, help="At which epsilons are told.")
+@click.option("--failure", type=float, help="Probability that the realized loss ever exceeds its bound; else delta.")
+@click.option("--odometer", default="mixture", show_default=True, help="mixture or ladder.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--plot", "picture", metavar="FILE", help="Draw it too, as .svg or .png (needs the extra 'plot').")
+@guarded
+def show(
+    ledger: str,
+    stream: str | None,
+    delta: float | None,
+    failure: float | None,
+    odometer: str,
+    as_json: bool,
+    picture: str | None,
+) -> None:
+    """Print the guarantee, what is spent, and what remains, also while it is in use.
+
+    LEDGER is an engine's, an analyst's who asks devices, or a journal of devices (--stream is one of them then).
+
+    Three readings that are never mixed: `guarantee`, the cap, for ever; `spent`, sums that are no guarantee;
+    `realized_loss_bound`, what the loss so far exceeds with a small probability only.
+    """
+    from ..reports import Report
+
+    with shelf(ledger, stream) as streams:
+        reports = [Report.of(books, delta, failure, odometer) for books in streams]
+    if picture is not None:
+        from ..plots import plot as draw
+
+        if len(reports) > 1:
+            names = [repr(report.terms.stream) for report in reports]
+            raise ConfigError(f"is required with --plot: the ledger holds {', '.join(names)}", "--stream")
+        spare(ledger, picture, "--plot")
+        draw(reports[0], picture)
+    if as_json:
+        told = [report.as_dict() for report in reports]
+        click.echo(json.dumps(told[0] if len(told) == 1 else told, indent=2))
+    else:
+        click.echo("\n\n".join("\n".join(report.lines()) for report in reports))
+
+
+@budget.command()
+@click.argument("ledger")
+@STREAM
+@guarded
+def verify(ledger: str, stream: str | None) -> None:
+    """Check a ledger against itself; exit 4 and the first bad row if it is damaged."""
+    with shelf(ledger, stream) as streams:
+        rows = [books.verify() for books in streams]
+    of = f" of {len(rows)} streams" if len(rows) != 1 else ""
+    click.echo(f"{public(ledger)}: {sum(rows)} journal rows{of}, all in order")
+
+
+@budget.command()
+@click.argument("ledger")
+@STREAM
+@guarded
+def releases(ledger: str, stream: str | None) -> None:
+    """Print every release that was sealed, byte for byte as it was published; costs nothing."""
+    with shelf(ledger, stream) as streams:
+        for books in streams:
+            for line in books.releases():
+                click.echo(line)
+
+
+@budget.command()
+@click.argument("ledger")
+@click.option("--stream", metavar="NAME", help="Of a ledger of several streams.")
+@click.option(
+    "--format",
+    "form",
+    default="json",
+    show_default=True,
+    type=click.Choice(["json", "dp-accounting"]),
+    help="See above.",
+)
+@click.option("--out", default="-", show_default=True, metavar="FILE", help="File to write, - for stdout.")
+@click.option("--delta", type=float, help="At which epsilons are told.")
+@click.option("--block", metavar="NAME", help="dp-accounting: instead of the most charged one, for instance total.")
+@guarded
+def export(ledger: str, stream: str | None, form: str, out: str, delta: float | None, block: str | None) -> None:
+    """Write a ledger for other programs.
+
+    json: its terms, its readings, and every row of its journal. dp-accounting: what the most charged block was charged,
+    for Google's accountant to reprice; the file holds the lines of Python that do it.
+    """
+    from ..reports import Report, events_document, journal_document, to_json
+
+    if out != "-":
+        spare(ledger, out, "--out")
+    with shelf(ledger, stream) as streams:
+        documents = [
+            journal_document(books, Report.of(books, delta)) if form == "json" else events_document(books, delta, block)
+            for books in streams
+        ]
+    if len(documents) > 1:
+        names = [repr(document["stream"]) for document in documents]
+        raise ConfigError(f"is required: the ledger holds {', '.join(names)}", "--stream")
+    document = documents[0]
+    text = to_json(document)
+    if out == "-":
+        click.echo(text)
+        return
+    try:
+        with open(out, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+    except OSError as error:
+        raise FcstreamError(f"{out} cannot be written: {error.strerror}") from None
+
+
+@budget.command()
+@click.argument("ledger")
+@click.argument("stream")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@guarded
+def retire(ledger: str, stream: str, yes: bool) -> None:
+    """Give up what is left of a stream's budget, of all its keys, so that STREAM can start with another specification.
+
+    The new one has a whole budget of its own: whoever has records in both can lose both together. The old books stay
+    in the ledger under another name. This cannot be undone.
+    """
+    from ..ledgers.retiring import retire as end
+    from ..local.books import is_journal
+
+    if is_journal(ledger_path(ledger)):
+        raise ConfigError("must be an engine's ledger: a journal of devices has no streams", "LEDGER")
+    with shelf(ledger, None) as streams:
+        lines = [line for books in streams if (line := _to_give_up(books, stream))]
+    for line in lines:
+        click.echo(line, err=True)
+    if lines:
+        click.echo(
+            "Their guarantees stand for what they released. A new specification starts with a whole budget on top: "
+            "whoever has records in both can lose the sum of both guarantees.",
+            err=True,
+        )
+        if not yes:
+            click.confirm(f"Retire stream {stream!r} for ever?", abort=True, err=True)
+    for name in end(ledger, stream):
+        click.echo(name)
+
+
+def _to_give_up(books: Any, stream: str) -> str | None:
+    """What retiring gives up of one part; None of another stream."""
+    terms = books.terms
+    if terms.root != stream or books.is_retired:
+        return None
+    waiting = len(books.unacknowledged())
+    undelivered = f"; {waiting} sealed releases were not delivered and will not be" if waiting else ""
+    return f"stream {terms.stream!r}: spent {books.spent()} of {terms.capacity}, for ever{undelivered}"

@@ -1,0 +1,63 @@
+"""``local``: devices that hold their own budget, and the analyst who asks them."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from .base import guarded, main
+
+
+@main.group()
+def local() -> None:
+    """Devices that hold their own budget, and the analyst who asks them."""
+
+
+@local.command()
+@click.argument("config", type=click.Path())
+@guarded
+def device(config: str) -> None:
+    """Answer for the devices of CONFIG until SIGTERM: over MQTT or HTTP, each within its own budget."""
+    from ..local.settings import Settings, serve
+
+    serve(Settings.load(config), lambda line: click.echo(line, err=True))
+
+
+@local.command()
+@click.argument("config", type=click.Path())
+@guarded
+def query(config: str) -> None:
+    """Ask the devices the query of CONFIG, or the next one of its series, and print the answer as JSON.
+
+    Run again under the same name after a crash: devices that answered say the same again and charge nothing. With
+    [ledger] the query is kept on record: see `fcstream budget show`.
+    """
+    from ..local.settings import Settings, ask
+
+    ask(Settings.load(config), lambda record: click.echo(json.dumps(record)))
+
+
+@local.command("simulate")
+@click.argument("config", type=click.Path())
+@click.option("--devices", default=10_000, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+@guarded
+def local_simulate(config: str, devices: int, seed: int) -> None:
+    """Ask made-up devices the query of CONFIG; the truth is told beside the answer."""
+    from ..local.settings import Settings, simulate
+
+    click.echo(json.dumps(simulate(Settings.load(config), devices, seed)))
+
+
+@local.command("plan")
+@click.argument("config", type=click.Path())
+@click.option("--devices", default=10_000, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@guarded
+def local_plan(config: str, devices: int, as_json: bool) -> None:
+    """Say what the query of CONFIG can be expected to give and to save. No device is asked."""
+    from ..local.settings import Settings, plan
+
+    found = plan(Settings.load(config), devices)
+    click.echo(json.dumps(found.as_dict()) if as_json else "\n".join(found.lines()))

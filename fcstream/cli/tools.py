@@ -1,0 +1,132 @@
+"""``plot``, ``score``, ``simulate``, ``init``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import ConfigError, FcstreamError
+from .base import guarded, main, read_lines, shelf, spare
+
+if TYPE_CHECKING:
+    from ..ledgers import Books
+
+
+@main.command("plot")
+@click.argument("releases")
+@click.option("--truth", metavar="FILE", help="JSON lines with window_open_ms and value: shown beside; NOT private.")
+@click.option("--out", default="releases.svg", show_default=True, metavar="FILE", help="Ends in .svg or .png.")
+@click.option("--stream", metavar="NAME", help="If RELEASES holds several.")
+@guarded
+def plot_command(releases: str, truth: str | None, out: str, stream: str | None) -> None:
+    """Draw RELEASES over time: JSON lines (- for stdin, .gz too), or a ledger (sqlite:PATH, postgresql://...).
+
+    Values with the uncertainty of their noise, refusals with their reasons. Needs the extra 'plot'.
+    """
+    from ..plots import plot_releases
+    from ..series import read_series, read_truth
+
+    if releases.partition(":")[0] in ("sqlite", "postgresql", "postgres"):
+        spare(releases, out, "--out")
+        with shelf(releases, stream) as streams:
+            series = read_series(_in_force(streams, stream))
+    else:
+        series = read_series(read_lines(releases.removeprefix("jsonl:"), out), stream)
+    if truth is not None:
+        series = read_truth(read_lines(truth, out), series)
+    plot_releases(series, out)
+    click.echo(f"wrote {out}", err=True)
+
+
+def _in_force(streams: Iterable[Books], stream: str | None) -> list[bytes]:
+    """Releases of a ledger; those of retired books, which have a budget of their own, only where they are named."""
+    lines: list[bytes] = []
+    retired: list[str] = []
+    for books in streams:
+        if stream is None and getattr(books, "is_retired", False):
+            retired.append(books.terms.stream)
+        else:
+            lines += books.releases()
+    if retired and not lines:
+        raise ConfigError(f"is required: all that was released is of {', '.join(map(repr, retired))}", "--stream")
+    return lines
+
+
+@main.command()
+@click.option("--devices", default=50, show_default=True, help="Devices in the fleet.")
+@click.option("--start", default="2016-03-15T00:00:00Z", show_default=True, help="First moment, ISO 8601.")
+@click.option("--duration", default="1d", show_default=True, help="Like 6h or 1d.")
+@click.option("--interval", default="50s", show_default=True, help="Between two readings of a device.")
+@click.option("--faults", default=0.004, show_default=True, help="Chance of each kind of fault per reading.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--out", default="-", show_default=True, type=click.Path(), help="File to write, - for stdout.")
+@guarded
+def simulate(devices: int, start: str, duration: str, interval: str, faults: float, seed: int, out: str) -> None:
+    """Write telemetry of a fleet of room sensors as JSON lines, in order of arrival.
+
+    Sensors drift, burst, get stuck and go wild; some records are late, duplicate or malformed.
+    """
+    import gzip
+
+    from ..config import duration_ms
+    from ..records import parse_iso8601
+    from ..simulate import Fleet
+
+    try:
+        start_ms = parse_iso8601(start)
+    except (ValueError, OverflowError):
+        raise ConfigError(f"must be ISO 8601, got {start!r}", "--start") from None
+    fleet = Fleet(
+        devices, start_ms, duration_ms(duration, "--duration"), duration_ms(interval, "--interval"), seed, faults
+    )
+    try:
+        with gzip.open(out, "wt") if out.endswith(".gz") else click.open_file(out, "w", encoding="utf-8") as file:
+            for line in fleet.lines():
+                file.write(line + "\n")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise FcstreamError(f"{out} cannot be written: {error.strerror}") from None
+
+
+@main.command()
+@click.argument("path", type=click.Path(), default="rooms.toml")
+@guarded
+def init(path: str) -> None:
+    """Write a commented sample configuration to PATH (rooms.toml), to run on simulated telemetry."""
+    sample = resources.files("fcstream").joinpath("sample.toml").read_text(encoding="utf-8")
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(sample)
+    except FileExistsError:
+        raise ConfigError(f"{path} is there already: remove it, or name another PATH") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
+    click.echo(f"wrote {path}; next: fcstream simulate --out telemetry.jsonl && fcstream run {path}", err=True)
+
+
+@main.command()
+@click.argument("real", type=click.Path())
+@click.argument("synthetic", type=click.Path())
+@click.option("--target", metavar="COLUMN", help="What a classifier learns to tell; by default the last column.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--plot", "picture", metavar="FILE", help="Draw two-way marginals against each other, .svg or .png.")
+@guarded
+def score(real: str, synthetic: str, target: str | None, as_json: bool, picture: str | None) -> None:
+    """Say how near SYNTHETIC rows are to REAL ones: .csv, .jsonl or .parquet files.
+
+    For the owner of the data: the figures are exact, so not private. Errors of marginals, distances of columns, and a
+    classifier that learns from synthetic rows (needs the extra 'score').
+    """
+    from ..scoring import score as compare
+
+    found = compare(real, synthetic, target)
+    if picture is not None:
+        from ..plots import plot_marginals
+
+        plot_marginals(found, picture)
+    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(found.lines()))

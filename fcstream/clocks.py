@@ -1,0 +1,178 @@
+"""What time it is for a stream: by its broker's clock where that can be asked, else by this machine's.
+
+Windows close by these clocks alone. What stamps say of a clock that cannot be asked goes through a noisy alarm
+first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .alarms import USUAL, Alarm
+from .connectors.base import ClockedSource, StampedSource
+from .waiting import on
+
+if TYPE_CHECKING:
+    from .connectors.base import Chunk, LiveSource
+    from .health import Health
+
+SLACK_MS = 1000
+"""Differences of clocks up to this are never acted upon."""
+_ASK_S = 5.0
+
+
+class StreamClock:
+    """The public clock of one session.
+
+    Parameters
+    ----------
+    source : LiveSource
+    own : callable
+        This machine's clock, Unix milliseconds.
+    lateness_ms : int
+        Beyond this gap between the clocks (and `SLACK_MS`), no window may close.
+    health : Health
+        Is told of gaps.
+
+    Attributes
+    ----------
+    is_asked : bool
+        Whether the time is the broker's.
+    """
+
+    def __init__(self, source: LiveSource, own: Callable[[], int], lateness_ms: int, health: Health) -> None:
+        self._source, self._own, self._health = source, own, health
+        self._limit_ms = max(lateness_ms, SLACK_MS)
+        self._tell_ms = min(SLACK_MS, lateness_ms / 4) if lateness_ms else SLACK_MS
+        self._ask_at = 0.0
+        self._theirs: tuple[int, float] | None = None  # and when it was told
+        self._stamps = StampWatch(self._limit_ms, health)
+        health.clock_gap_ms = None
+        health.keep_closed(None)
+
+    @property
+    def is_asked(self) -> bool:
+        return self._theirs is not None
+
+    def now_ms(self) -> int:
+        """The time now, as far as it is known without asking; asks every few seconds."""
+        if time.monotonic() >= self._ask_at:
+            return self.ask()
+        if self._theirs is None:
+            return self._own()
+        theirs_ms, at = self._theirs
+        return theirs_ms + int(1000 * (time.monotonic() - at))
+
+    def ask(self) -> int:
+        """The time now, from whoever has it.
+
+        Raises
+        ------
+        SourceError
+            The broker is away.
+        """
+        before = self._own()
+        with on("source"):
+            told = self._source.clock() if isinstance(self._source, ClockedSource) else None
+        after = self._own()
+        self._ask_at = time.monotonic() + _ASK_S
+        if told is None:
+            self._theirs = None
+            if _has_brokers_stamps(self._source):
+                with on("source"):
+                    ends = self._source.ends()
+                self._stamps.asked(ends, before)
+            return self._own()
+        self._theirs = told.now_ms, time.monotonic()
+        self._compare((before + after) / 2 - told.now_ms, abs(after - before) / 2)
+        self._look_ahead(told.newest_ms - told.now_ms)
+        return told.now_ms
+
+    def look(self, chunks: Sequence[Chunk]) -> None:
+        """See what stamps say of a clock that cannot be asked."""
+        if self._theirs is None and _has_brokers_stamps(self._source):
+            self._stamps.look(chunks, self._own())
+
+    def _compare(self, gap_ms: float, doubt_ms: float) -> None:
+        """This machine's clock is ahead of the broker's by so much."""
+        self._health.clock_gap_ms = round(gap_ms)
+        words = (
+            f"this machine's clock is {abs(gap_ms) / 1000:.1f} s (± {doubt_ms / 1000:.3f}) "
+            f"{'ahead of' if gap_ms > 0 else 'behind'} the broker's"
+        )
+        sure_ms = abs(gap_ms) - doubt_ms
+        is_over = sure_ms > self._limit_ms
+        self._health.keep_closed(f"{words}, more than window.lateness bears: set both by NTP" if is_over else None)
+        is_told = sure_ms > self._tell_ms and not is_over
+        self._health.warn("clock", f"{words}: set both by NTP" if is_told else None)
+
+    def _look_ahead(self, ahead_ms: int) -> None:
+        text = None
+        if ahead_ms > SLACK_MS:
+            text = (
+                f"the broker's stamps run {ahead_ms / 1000:.0f} s ahead of its clock, because somebody chose them: a "
+                "message that is stamped ahead counts as in time while its window is open; let the broker stamp "
+                "messages, and make the stream anew"
+            )
+        self._health.warn("stamps", text)
+
+
+class StampWatch:
+    """Notices a gap between clocks by the stamps that a broker gives, where its clock cannot be asked.
+
+    A message behind an end that was asked for at some time has arrived after that time. If its stamp is older all the
+    same, the broker's clock is behind ours.
+
+    Parameters
+    ----------
+    limit_ms : int
+        Gaps up to this are borne.
+    health : Health
+
+    Privacy
+    -------
+    What is done depends on two `Alarm`\\ s only, one for messages that show a gap and one for those that show none; a
+    record is in one message, which is counted in one of them.
+
+    Source
+    ------
+    See `Alarm`.
+    """
+
+    def __init__(self, limit_ms: int, health: Health) -> None:
+        self._limit_ms, self._health = limit_ms, health
+        self._odd, self._fine = Alarm(), Alarm()
+        self._ends: Mapping[str, int] = {}
+        self._asked_ms = 0
+
+    def asked(self, ends: Mapping[str, int], now_ms: int) -> None:
+        """The ends of the partitions were asked for at some time; a moment to ask the alarms too."""
+        self._ends, self._asked_ms = ends, now_ms
+        if self._odd.rings():
+            self._fine.reset()
+            self._health.keep_closed(
+                f"about {USUAL} messages have stamps that are further from this machine's clock than window.lateness "
+                "bears: set its clock and the broker's by NTP"
+            )
+        elif self._fine.rings():
+            self._odd.reset()
+            self._health.keep_closed(None)
+
+    def look(self, chunks: Sequence[Chunk], now_ms: int) -> None:
+        """Count what shows a gap and what does not."""
+        odd = seen = 0
+        for chunk in chunks:
+            stamps: Any = chunk.stamps_ms[chunk.offsets >= self._ends.get(chunk.partition, np.iinfo(np.int64).max)]
+            seen += len(stamps)
+            late, early = stamps < self._asked_ms - self._limit_ms, stamps > now_ms + self._limit_ms
+            odd += int(np.count_nonzero(late | early))
+        self._odd.add(odd)
+        self._fine.add(seen - odd)
+
+
+def _has_brokers_stamps(source: LiveSource) -> bool:
+    return isinstance(source, StampedSource) and source.stamps_are_brokers

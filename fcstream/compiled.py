@@ -1,0 +1,90 @@
+"""Whether the folder of compiled code is safe to run code from, and who is told while code is compiled anew."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from .errors import ConfigError
+
+VARIABLE = "NUMBA_CACHE_DIR"
+
+
+def check_cache(folder: str) -> None:
+    """Refuse a folder that others can put compiled code into: it would run with this user's rights, and see the data.
+
+    Parameters
+    ----------
+    folder : str
+        What `NUMBA_CACHE_DIR` names, or an empty text. If it is not there it is made, for this user alone: in a folder
+        like /tmp somebody else could make it first.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if not folder or os.name != "posix":
+        return
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError:
+        return  # nothing can be kept there, so nothing can be found there
+    reason = _why_unsafe(folder)
+    if reason is not None:
+        raise ConfigError(
+            f"must be a folder that no other user can write to: {reason}, so that somebody else's code would run here; "
+            f"name a folder of your own (mkdir -m 700) or unset the variable, got {folder}",
+            VARIABLE,
+        )
+
+
+def _why_unsafe(folder: str) -> str | None:
+    path = os.path.realpath(folder)
+    ours = {0, os.geteuid()}
+    for place in _up(path):
+        state = os.stat(place)
+        # In a sticky folder such as /tmp others cannot replace what we own.
+        may_be_replaced = bool(state.st_mode & stat.S_IWOTH) and (place == path or not state.st_mode & stat.S_ISVTX)
+        if may_be_replaced:
+            return f"{place} is writable by everybody"
+        if state.st_uid not in ours:
+            return f"{place} belongs to another user"
+    if os.path.isdir(path):
+        for entry in os.scandir(path):
+            state = entry.stat(follow_symlinks=False)
+            if state.st_uid not in ours or (state.st_mode & stat.S_IWOTH and not stat.S_ISLNK(state.st_mode)):
+                return f"{entry.path} is another user's, or writable by everybody"
+    return None
+
+
+def _up(path: str) -> list[str]:
+    """A folder and all it lies in, as far as they exist."""
+    found = []
+    while True:
+        if os.path.lexists(path):
+            found.append(path)
+        parent = os.path.dirname(path)
+        if parent == path:
+            return found
+        path = parent
+
+
+_watchers: list[Callable[[], object]] = []
+
+
+@contextmanager
+def watching_compilation(tell: Callable[[], object]) -> Iterator[None]:
+    """Call `tell` whenever a function begins to be compiled that the cache does not hold; on the compiling thread."""
+    _watchers.append(tell)
+    try:
+        yield
+    finally:
+        _watchers.remove(tell)
+
+
+def compilation_begins() -> None:
+    """For the kernels: a function is about to be compiled."""
+    for tell in list(_watchers):
+        tell()

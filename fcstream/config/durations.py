@@ -1,0 +1,38 @@
+"""Texts of the configuration that mean times."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from ..errors import ConfigError
+from ..records import Refused, parse_iso8601
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_MILLIS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+NOW = "now"
+"""As ``window.start``: the first run's first window; windows open at multiples of their slide since 1970."""
+
+
+def duration_ms(text: str, place: str) -> int:
+    """``500ms``, ``30s``, ``10m``, ``1h``, ``7d`` -> milliseconds.
+
+    Raises
+    ------
+    ConfigError
+    """
+    match = _DURATION.fullmatch(text.strip())
+    millis = float(match[1]) * _MILLIS[match[2]] if match else 0.5
+    if millis > 2**52 or millis != int(millis):
+        raise ConfigError(f"must be a number with a unit ms, s, m, h or d (like '10m'), got {text!r}", place)
+    return int(millis)
+
+
+def instant_ms(text: str, place: str) -> int:
+    try:
+        millis = parse_iso8601(text)
+        datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=millis)  # a zone may carry it out of all years
+        return millis
+    except (ValueError, OverflowError, Refused):
+        raise ConfigError(f"must be ISO 8601 (like '2016-03-15T00:00:00Z'), got {text!r}", place) from None

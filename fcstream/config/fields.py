@@ -1,0 +1,121 @@
+"""What the fields of a record mean: which are read, on which lattice, and what says that a value is missing."""
+
+from __future__ import annotations
+
+import math
+
+from ..errors import ConfigError
+from ..lattice import Grid, Lattice
+from ..records import Refused, Schema, parse_number
+from .sections import FeatureSection, Sections, StreamSection
+
+
+def schema_of(config: Sections) -> Schema:
+    """Which fields are read.
+
+    Raises
+    ------
+    ConfigError
+        One field in two parts, or a text for "no value" that is a value too.
+    """
+    stream = config.stream
+    features = tuple(f.name for f in config.features)
+    levels = {f.name: f.codes() for f in config.features if f.type != "number"}
+    missing = {f.name: _missing_texts(f) for f in config.features}
+    schema = Schema(
+        stream.time,
+        stream.time_unit,
+        features,
+        _user_field(stream),
+        stream.key,
+        levels,
+        {name: texts for name, texts in missing.items() if texts},
+        frozenset(f.name for f in config.features if f.optional),
+    )
+    if stream.time in schema.features:
+        raise ConfigError(f"must not be the time field {stream.time!r}", "features")
+    for place, name in (("user", schema.user), ("key", schema.key)):
+        if name is not None and name in (stream.time, *schema.features):
+            raise ConfigError(f"must be a field of its own, {name!r} is the time or a feature", f"stream.{place}")
+    return schema
+
+
+def grid_of(config: Sections) -> Grid:
+    """The features on their lattice; of a stream without features, one without coordinates.
+
+    Raises
+    ------
+    ConfigError
+    """
+    kind = config.release.kind
+    if not config.features:
+        if config.release.needs_features:
+            raise ConfigError(f"must name at least one feature for a release of kind {kind!r}", "features")
+        return Grid(Lattice(1.0), ())
+    if config.lattice is None:
+        raise ConfigError("is required with `features`: the grid that their values are rounded to", "lattice.step")
+    grid = Grid(Lattice(config.lattice.step), tuple(f.feature() for f in config.features))
+    category = next((f.name for f in config.features if f.type == "category"), None)
+    if category is not None and not config.release.takes_categories:
+        raise ConfigError(
+            f"must not be a category for a release of kind {kind!r}: its codes are no quantities",
+            f"features.{category}.type",
+        )
+    if category is not None and config.stream.per_user == "mean":
+        raise ConfigError("must be 'first' where a feature is a category: codes have no mean", "stream.per_user")
+    return grid
+
+
+def must_answer_without_optional(config: Sections) -> None:
+    """Refuse optional features that the stream's one answer is about: a record without one could not enter it.
+
+    Raises
+    ------
+    ConfigError
+    """
+    used = config.release.uses([f.name for f in config.features])
+    for feature in config.features:
+        if feature.optional and feature.name in used:
+            raise ConfigError(
+                f"must be false where the answer (kind {config.release.kind!r}) is about this feature: a record "
+                "without it is rejected as 'missing' and does not count",
+                f"features.{feature.name}.optional",
+            )
+
+
+def _missing_texts(feature: FeatureSection) -> frozenset[str]:
+    """The texts that stand for no value; of a Boolean or a category also whole numbers, as their text."""
+    place, texts = f"features.{feature.name}.missing", set()
+    for value in feature.missing:
+        if isinstance(value, str):
+            texts.add(value.strip())
+        elif not math.isfinite(value):
+            raise ConfigError(f"must hold texts and finite numbers, got {value!r}", place)
+        elif feature.type != "number":
+            if not value.is_integer():
+                raise ConfigError(f"must hold texts and whole numbers with type = {feature.type!r}", place)
+            texts.add(str(int(value)))
+    for text in texts:
+        if feature.type == "number" and _is_number(text):
+            raise ConfigError(f"must have the number {text} without quotes: quoted ones are texts", place)
+        if feature.type != "number" and text in feature.codes():
+            raise ConfigError(f"must not name {text!r}, which is one of the levels", place)
+    return frozenset(texts)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        parse_number(text)
+    except Refused:
+        return False
+    return True
+
+
+def _user_field(stream: StreamSection) -> str | None:
+    if stream.unit == "user":
+        if not stream.user:
+            raise ConfigError("is required with unit = 'user': the field that names whose record it is", "stream.user")
+        return stream.user
+    if stream.user is not None:
+        raise ConfigError(f"belongs to unit = 'user', the unit is {stream.unit!r}", "stream.user")
+    return None

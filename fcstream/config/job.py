@@ -1,0 +1,233 @@
+"""What a configuration means: checked objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..budgets import BudgetSchedule
+from ..errors import ConfigError
+from ..lattice import Grid
+from ..ledgers.base import Terms, part_name
+from ..policies import Spending
+from ..records import Schema
+from ..releases.base import Mechanism
+from ..releases.gate import GatedMechanism, RecordGate, build_gated
+from ..releases.options import Setting, must_be_rho
+from ..windows import Schedule
+from ..zcdp import PrivacyLoss
+from .durations import NOW, duration_ms, instant_ms
+from .fields import grid_of, must_answer_without_optional, schema_of
+from .sections import BudgetSection, Sections, WindowSection
+from .specification import promise, specification
+
+_LONGEST_KEY = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The checked objects of a configuration: everything the engine needs, nothing it must parse.
+
+    Attributes
+    ----------
+    schema, grid, schedule, mechanism, terms
+        See their classes.
+    clock : str
+    ahead_ms : int
+        How far a live record's stamp may lie ahead of its own arrival.
+    spending : Spending
+        How each window's mechanism and charge are decided.
+    per_user : str
+        See `UserPoints`.
+    keys : tuple of str
+        Of a stream in parts; `terms` are then each part's own but for its name, see `part`.
+    key : str or None
+        The part that this is.
+    backlog_ms : int
+        How long before its first run a live stream's windows are still answered.
+    """
+
+    schema: Schema
+    grid: Grid
+    schedule: Schedule
+    mechanism: Mechanism
+    terms: Terms
+    clock: str
+    ahead_ms: int
+    spending: Spending
+    per_user: str
+    keys: tuple[str, ...] = ()
+    key: str | None = None
+    backlog_ms: int = 0
+
+    def part(self, key: str) -> Job:
+        """One key's part of the stream: a stream of its own in the ledger and at the sink."""
+        return replace(self, key=key, terms=replace(self.terms, stream=part_name(self.terms.stream, key)))
+
+    @property
+    def gate(self) -> RecordGate | None:
+        """What bounds the records of a window, if anything does."""
+        return self.mechanism.gate if isinstance(self.mechanism, GatedMechanism) else None
+
+    @classmethod
+    def answering(cls, config: Sections, key: str | None) -> Job:
+        """Of a stream without keys, or of one key's part."""
+        job = cls.of(config)
+        if key is None and not job.keys:
+            return job
+        if key not in job.keys:
+            raise ConfigError("must be one of `stream.keys`; `KeyedEngine` answers all of them", "key")
+        return job.part(key)
+
+    @classmethod
+    def of(cls, config: Sections) -> Job:
+        """Build and check."""
+        stream, window = config.stream, config.window
+        if not stream.name:
+            raise ConfigError("must not be empty", "stream.name")
+        if "/" in stream.name:
+            raise ConfigError("must not contain '/', which stands between a stream's name and a key", "stream.name")
+        schema = schema_of(config)
+        keys, shares = _keys(config)
+        grid = grid_of(config)
+        schedule = _schedule(window)
+        mechanism = build_gated(config.release, Setting(grid, schedule.reach, stream.unit), window.max_records)
+        must_answer_without_optional(config)
+        if schedule.reach > 1 and stream.unit == "user":
+            raise ConfigError(
+                "must be left out with unit = 'user': a user could have a point in each of several windows at once",
+                "window.slide",
+            )
+        capacity = _capacity(config.budget, 1 if stream.unit == "event" else shares)
+        times = schedule.overlap if stream.unit == "event" else 1
+        if not (mechanism.loss * times).fits(capacity):
+            what = f"a record lies in up to {times} windows" if times > 1 else "one window"
+            what += f" (each of {shares} keys has its share of the budget)" if stream.unit != "event" and keys else ""
+            raise ConfigError(
+                f"must hold {what} at {mechanism.loss} each, got {capacity}: raise it, or lower `release`", "budget"
+            )
+        total = _total(config.budget, mechanism, shares)
+        divided = stream.unit != "event" or total is not None
+        among = keys if keys and divided and stream.keys_per_user is None else None
+        terms = Terms(stream.name, stream.unit, capacity, specification(config), total, promise(config), among)
+        spending = _spending(config, mechanism, schedule, capacity)
+        ahead = schedule.length_ms if window.ahead is None else duration_ms(window.ahead, "window.ahead")
+        backlog = 0 if window.backlog is None else duration_ms(window.backlog, "window.backlog")
+        return cls(
+            *(schema, grid, schedule, mechanism, terms, window.clock, ahead, spending, stream.per_user, keys),
+            backlog_ms=backlog,
+        )
+
+
+def _keys(config: Sections) -> tuple[tuple[str, ...], int]:
+    """The declared keys, and under how many of them one user's records may lie: the budget is divided by it."""
+    stream = config.stream
+    if stream.key is None:
+        for name in ("keys", "keys_per_user"):
+            if getattr(stream, name) is not None:
+                raise ConfigError("belongs to `stream.key`: the field that tells a stream's parts", f"stream.{name}")
+        if config.source is not None and config.source.partitioner is not None:
+            raise ConfigError("belongs to `stream.key`: keys are what has a place", "source.partitioner")
+        return (), 1
+    if stream.key == stream.user:
+        raise ConfigError(f"must be another field than the user's, got {stream.key!r}", "stream.key")
+    keys = tuple(stream.keys or ())
+    if not keys:
+        raise ConfigError(
+            "is required with `stream.key`: every part has a release for every window, so all of them are public",
+            "stream.keys",
+        )
+    for i, key in enumerate(keys):
+        if not 0 < len(key) <= _LONGEST_KEY or not key.isprintable() or key in keys[:i]:
+            raise ConfigError(
+                f"must be different texts of 1 to {_LONGEST_KEY} printable characters, the one at {i} is not",
+                "stream.keys",
+            )
+    shares = len(keys) if stream.keys_per_user is None else stream.keys_per_user
+    if not 1 <= shares <= len(keys):
+        raise ConfigError(f"must be in [1, {len(keys)}] (there are as many keys), got {shares}", "stream.keys_per_user")
+    return keys, shares
+
+
+def _total(budget: BudgetSection, mechanism: Mechanism, shares: int) -> PrivacyLoss | None:
+    """The cap of the plain sum over all windows of one part."""
+    if budget.total_rho is None:
+        if budget.total_delta is not None:
+            raise ConfigError("is required beside `total_delta`", "budget.total_rho")
+        return None
+    must_be_rho(budget.total_rho, "budget.total_rho")
+    delta = 0.0 if budget.total_delta is None else budget.total_delta
+    if not 0 <= delta < 1:
+        raise ConfigError(f"must be in [0, 1), got {delta!r}", "budget.total_delta")
+    total = _share(PrivacyLoss.cap(budget.total_rho, delta), shares)
+    if not mechanism.loss.fits(total):
+        place = "budget.total_rho" if mechanism.loss.rho_nano > total.rho_nano else "budget.total_delta"
+        raise ConfigError(f"must hold one window at {mechanism.loss}, got {total}", place)
+    return total
+
+
+def _spending(config: Sections, mechanism: Mechanism, schedule: Schedule, capacity: PrivacyLoss) -> Spending:
+    """How each window is charged."""
+    budget, unit = config.budget, config.stream.unit
+    if budget.exhausted == "omit" and unit != "user":
+        raise ConfigError(
+            f"must be 'refuse' or 'stop' with unit {unit!r}: only users can be left out one by one", "budget.exhausted"
+        )
+    spending = Spending(
+        mechanism,
+        unit,
+        None,
+        budget.total_rho is not None,
+        budget.exhausted == "stop",
+        unit == "user" and budget.exhausted in (None, "omit"),
+    )
+    if budget.savings == "none":
+        return spending
+    if unit == "event":
+        raise ConfigError(
+            "must be 'none' with unit = 'event': every pane has a budget of its own, a later window cannot use it",
+            "budget.savings",
+        )
+    if schedule.count is None:
+        raise ConfigError("must be given with `budget.savings`: they are divided among the windows left", "window.end")
+    if config.window.start == NOW:
+        raise ConfigError("must be a time with `budget.savings`: they are divided among all windows", "window.start")
+    base = mechanism.loss * schedule.count
+    if not base.fits(capacity):
+        raise ConfigError(
+            f"must hold {schedule.count} windows at `release` to save from, {base} together, got {capacity}",
+            "budget",
+        )
+    return replace(spending, savings=BudgetSchedule(base.rho_nano, schedule.count, budget.savings))
+
+
+def _schedule(window: WindowSection) -> Schedule:
+    if window.clock == "eof" and window.end is None:
+        raise ConfigError(
+            "is required with clock = 'eof': the end of input must not set the schedule, or one stray record would",
+            "window.end",
+        )
+    if window.clock == "eof":
+        for name, value in (("start", window.start == NOW), ("backlog", window.backlog is not None)):
+            if value:
+                raise ConfigError(
+                    "belongs to the clocks 'wall' and 'broker': files have no first run", f"window.{name}"
+                )
+    length = duration_ms(window.length, "window.length")
+    return Schedule(
+        0 if window.start == NOW else instant_ms(window.start, "window.start"),
+        length,
+        length if window.slide is None else duration_ms(window.slide, "window.slide"),
+        duration_ms(window.lateness, "window.lateness"),
+        None if window.end is None else instant_ms(window.end, "window.end"),
+    )
+
+
+def _share(capacity: PrivacyLoss, shares: int) -> PrivacyLoss:
+    return PrivacyLoss(capacity.rho_nano // shares, capacity.delta_femto // shares)
+
+
+def _capacity(budget: BudgetSection, shares: int) -> PrivacyLoss:
+    must_be_rho(budget.rho, "budget.rho")
+    if not 0 <= budget.delta < 1:
+        raise ConfigError(f"must be in [0, 1), got {budget.delta!r}", "budget.delta")
+    return _share(PrivacyLoss.cap(budget.rho, budget.delta), shares)

@@ -1,0 +1,103 @@
+"""What of a configuration a ledger is bound to, as canonical JSON that people can read: public keys only.
+
+Every key at its default is left out, so a key that is added later changes no ledger. Whatever is not named here as free
+to change is part of it, so a key that is added later is bound unless somebody decides otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from ..releases.options import Options
+from ..releases.registry import first_method
+from .durations import NOW, duration_ms, instant_ms
+from .sections import Sections
+
+_FREE_IN_STREAM = ("keys", "keys_per_user")
+"""Which other keys there are shapes nothing; `promise` says how the budget is divided."""
+_FREE_IN_WINDOW = ("lateness", "clock", "end", "ahead", "backlog")
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+
+
+def specification(config: Sections) -> str:
+    """Everything that shapes a release. The end of the schedule may move, its start and steps may not.
+
+    Returns
+    -------
+    str
+        Canonical JSON: sections by name, keys sorted, each only where it is not at its default.
+    """
+    window = _window(config)
+    shape: dict[str, Any] = {
+        "stream": _changed(config.stream, _FREE_IN_STREAM),
+        "lattice": {} if config.lattice is None else _changed(config.lattice),
+        "features": [_changed(feature) for feature in config.features],
+        "window": window,
+        "release": _release(config.release),
+    }
+    if config.budget.savings != "none":
+        shape["budget"] = {"savings": config.budget.savings}
+        if config.window.end is not None:
+            window["end"] = _instant(config.window.end, "window.end")
+    return canonical(shape)
+
+
+def promise(config: Sections) -> str:
+    """What the whole stream may cost, and among how many keys of one user that is divided: it may only get smaller."""
+    budget = {name: getattr(config.budget, name) for name in ("rho", "delta", "total_rho", "total_delta")}
+    found: dict[str, Any] = {"budget": {name: value for name, value in budget.items() if value is not None}}
+    if config.stream.keys_per_user is not None:
+        found["stream"] = {"keys_per_user": config.stream.keys_per_user}
+    return canonical(found)
+
+
+def canonical(value: Any) -> str:
+    """One spelling of a JSON value."""
+    return json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _release(options: Options) -> dict[str, Any]:
+    """Its kind always; its method, whose classes have defaults of their own, if it is not the kind's first."""
+    found = _changed(options, (*options.without_effect, "method")) | {"kind": options.kind}
+    method = getattr(options, "method", None)
+    if method != first_method(options.kind) and "method" not in options.without_effect:
+        found["method"] = method
+    return found
+
+
+def _window(config: Sections) -> dict[str, Any]:
+    found = _changed(config.window, _FREE_IN_WINDOW)
+    if config.window.start != NOW:
+        found["start"] = _instant(config.window.start, "window.start")
+    for name in ("length", "slide"):
+        if name in found:
+            found[name] = _duration(duration_ms(found[name], f"window.{name}"))
+    if found.get("slide") == found["length"]:
+        del found["slide"]
+    return found
+
+
+def _changed(section: msgspec.Struct, free: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The keys of a section that are not at their defaults."""
+    found = {}
+    for own in msgspec.structs.fields(type(section)):
+        value = getattr(section, own.name)
+        default = own.default if own.default_factory is msgspec.NODEFAULT else own.default_factory()
+        if own.encode_name not in free and (own.required or value != default):
+            found[own.encode_name] = value
+    return found
+
+
+def _instant(text: str, key: str) -> str:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=instant_ms(text, key))
+    return moment.replace(tzinfo=None).isoformat(timespec="auto") + "Z"
+
+
+def _duration(millis: int) -> str:
+    """One spelling: the largest unit that divides it."""
+    unit, size = next(each for each in _UNITS if millis % each[1] == 0)
+    return f"{millis // size}{unit}"

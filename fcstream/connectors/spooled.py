@@ -1,0 +1,241 @@
+"""A queue that forgets, read through a spool, and what came while nobody read it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import SourceError
+from .base import Chunk
+from .retry import close_quietly
+from .spool import ID_BYTES, NO_ID, Rows
+
+if TYPE_CHECKING:
+    from .base import AckSource, Received
+    from .spool import Spool
+
+POLL_BYTES = 1 << 26
+"""A poll stops gathering here; it exceeds it by one frame at most."""
+_ENDS_S, _STEP, _SERVE_S = 5.0, 4096, 5.0
+_DRAIN_S = 600.0
+_LEAST_PAUSE_MS = 5000
+_MUCH = 1 << 20  # bytes: below, the disk is not worth a thread
+
+
+class CatchUp:
+    """When what a queue held during a pause counts as arrived, and how long windows wait for it: by clocks alone.
+
+    Parameters
+    ----------
+    allowance_ms : int
+        The longest wait.
+    clock : callable
+        Unix milliseconds.
+    """
+
+    def __init__(self, allowance_ms: int, clock: Callable[[], int]) -> None:
+        self._allowance_ms, self._clock = allowance_ms, clock
+        self._until_ms = self._arrival_ms = 0
+
+    def begin(self, alive_ms: int | None) -> None:
+        """A pause ended: somebody last read the queue at some time (None: nobody ever did). Windows wait as long as the
+        pause was, but 5 seconds at least, and the allowance at most."""
+        now = self._clock()
+        self._arrival_ms = now - self._allowance_ms if alive_ms is None else min(alive_ms, now)
+        pause_ms = _LEAST_PAUSE_MS if alive_ms is None else max(_LEAST_PAUSE_MS, now - alive_ms)
+        self._until_ms = now + min(self._allowance_ms, pause_ms)
+
+    @property
+    def arrival_ms(self) -> int | None:
+        """Before which nothing came that is received now: when the pause began; None: it comes now."""
+        return self._arrival_ms if self.is_on else None
+
+    @property
+    def is_on(self) -> bool:
+        return self._clock() < self._until_ms
+
+
+class SpooledSource:
+    """A queue that forgets, read through a spool; a `LiveSource` of one partition, ``spool``, and a `KeepingSource`.
+
+    Parameters
+    ----------
+    queue : AckSource
+        May have two methods more: ``delivery_id(received)``, bytes or None: an identity that a message keeps when it is
+        delivered again; ``is_current(received)``: False if its connection was lost, so that it comes again. And two
+        attributes: ``connections``, how often it connected, and ``gives_arrivals``, whether it says when messages
+        arrived; then ``waiting()`` too, which says how many messages are still to be received of those that the broker
+        has now, None if it has more than can be seen.
+    spool : Spool
+    downtime_ms : int
+        How long windows wait at most, after a start or a lost connection, for what the broker held meanwhile. It
+        counts as arrived when the pause began.
+
+    Attributes
+    ----------
+    duplicates : int
+        Messages that were recognized by their identity and dropped.
+
+    Notes
+    -----
+    Both are owned, and closed with the source. While the spool is full nothing is received, so messages stay with the
+    broker. `ends` waits for nothing that was sent later, and for 5 seconds at most: what the broker still holds then is
+    received later, with later receipt times. Where messages say when they arrived, all that the broker had at an `ends`
+    is behind, for 10 minutes at most.
+    """
+
+    receipt_is_durable = True
+    generation = 0
+
+    def __init__(self, queue: AckSource, spool: Spool, downtime_ms: int = 0) -> None:
+        self._queue, self._spool = queue, spool
+        self._gives_arrivals = bool(getattr(queue, "gives_arrivals", False))
+        self._received = 0
+        self._wanted: int | None = None  # how many must have been received to be at an end
+        self._drain_until: float | None = None
+        self._connections: int = getattr(queue, "connections", 1)
+        self._alive_ms = spool.clock()
+        self._mark_at = 0.0
+        self._catch_up = CatchUp(downtime_ms, spool.clock)
+        self._catch_up.begin(spool.alive_ms)
+        self._next = spool.position
+        self._pulled = time.monotonic()
+        self.duplicates = 0
+        self._held: list[Received] = []  # received, not in the spool yet, as it is full
+        self._ahead: list[Received] = []  # received while those before them were put on disk
+        self._disk = ThreadPoolExecutor(1, "fcstream-spool")
+        self._identify: Callable[[Received], bytes | None] | None = getattr(queue, "delivery_id", None)
+        self._is_current: Callable[[Received], bool] = getattr(queue, "is_current", lambda _: True)
+
+    def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
+        if self._next == self._spool.end:
+            self._pull(max_messages, timeout_s)
+        elif time.monotonic() > self._pulled + _SERVE_S:  # a long way to the end: the queue must not go away meanwhile
+            self._pull(max_messages, 0.0)
+        pieces: list[Rows] = []
+        room, size, start = max_messages, 0, self._next
+        while room > 0 and size < POLL_BYTES and self._next < self._spool.end:
+            rows = self._spool.read(self._next)
+            pieces.append(rows.part(0, room))
+            count = len(pieces[-1].bodies)
+            self._next, room, size = self._next + count, room - count, size + sum(map(len, pieces[-1].bodies))
+        if not pieces:
+            return []
+        stamps = np.concatenate([np.array(rows.arrivals_ms, np.int64) for rows in pieces])
+        bodies = [body for rows in pieces for body in rows.bodies]
+        receipts = None
+        if any(rows.stamps for rows in pieces):
+            receipts = np.repeat(np.array([rows.receipt_ms for rows in pieces]), [len(rows.bodies) for rows in pieces])
+        return [Chunk("spool", np.arange(start, self._next), stamps, bodies, receipts)]
+
+    @property
+    def stored_bytes(self) -> int:
+        return self._spool.stored_bytes
+
+    @property
+    def is_catching_up(self) -> bool:
+        return self._catch_up.is_on
+
+    def ends(self) -> dict[str, int]:
+        if self._gives_arrivals:
+            self._wanted, self._drain_until = None, time.monotonic() + _DRAIN_S
+            return {"spool": self._spool.end}
+        until = time.monotonic() + _ENDS_S
+        while not self._spool.is_full and time.monotonic() < until and (self._ahead or self._queue.pending()):
+            self._pull(_STEP, 0.1)
+        return {"spool": self._spool.end}
+
+    def behind(self, ends: Mapping[str, int]) -> bool:
+        if self._next < ends.get("spool", 0):
+            return True
+        if self._drain_until is None:
+            return False
+        if self._spool.is_full or time.monotonic() > self._drain_until or self._has_all():
+            self._drain_until = None
+        return self._drain_until is not None
+
+    def _has_all(self) -> bool:
+        """Whether all was polled that the broker had at the last `ends`."""
+        if self._wanted is None:
+            waiting: int | None = self._queue.waiting()  # type: ignore[attr-defined]
+            self._wanted = None if waiting is None else self._received + waiting
+        is_received = self._wanted is not None and self._received >= self._wanted
+        return is_received and not self._held and not self._ahead and self._next == self._spool.end
+
+    def commit(self, positions: Mapping[str, int]) -> None:
+        if "spool" in positions:
+            self._spool.commit(positions["spool"])
+
+    def keep(self, timeout_s: float) -> None:
+        self._pull(_STEP, timeout_s)
+
+    def rewind(self) -> None:
+        self._next = self._spool.position
+
+    def close(self) -> None:
+        close_quietly(self._queue.close, self._disk.shutdown, self._spool.close)
+
+    def _pull(self, max_messages: int, timeout_s: float) -> None:
+        """Receive, put on disk, acknowledge."""
+        self._pulled = time.monotonic()
+        self._held = [received for received in self._held if self._is_current(received)]
+        if not self._held:
+            ahead, self._ahead = self._ahead, []
+            self._held = [received for received in ahead if self._is_current(received)]
+        if not self._held:
+            self._held = self._queue.receive(max_messages, timeout_s)
+            self._received += len(self._held)
+        self._mind_connection()
+        self._put()
+        if self._held:
+            self._queue.pending()  # keeps the connection alive
+            time.sleep(timeout_s)
+
+    def _mind_connection(self) -> None:
+        """After another connection was made, what comes may have waited since the last one was lost."""
+        connections: int = getattr(self._queue, "connections", 1)
+        if connections != self._connections:
+            self._connections, self._wanted = connections, None
+            self._catch_up.begin(self._alive_ms)
+        self._alive_ms = self._spool.clock()
+        if time.monotonic() >= self._mark_at:
+            self._mark_at = time.monotonic() + 1.0
+            self._spool.mark()
+
+    def _put(self) -> None:
+        """Spool and acknowledge what is held, as far as there is room."""
+        held, fresh, ids = self._held, list(range(len(self._held))), []
+        if self._identify is not None:
+            names = [self._identify(received) for received in held]
+            ids = [NO_ID if name is None else hashlib.blake2b(name, digest_size=ID_BYTES).digest() for name in names]
+            first = {identity: i for i, identity in reversed(list(enumerate(ids)))}
+            fresh = [i for i in fresh if ids[i] == NO_ID or (first[ids[i]] == i and not self._spool.knows(ids[i]))]
+        bodies, ids = [held[i].body for i in fresh], [ids[i] for i in fresh] if ids else []
+        much = not self._ahead and sum(map(len, bodies)) > _MUCH
+        floor = self._catch_up.arrival_ms
+        given = [held[i].arrival_ms for i in fresh] if self._gives_arrivals or floor is not None else []
+        stamps = [floor if arrival is None else arrival for arrival in given]
+        sync = self._sync if much else None
+        count = self._spool.append(bodies, ids, sync, stamps)
+        done = len(held) if count == len(fresh) else fresh[count]
+        self.duplicates += done - count
+        self._held = held[done:]
+        self._queue.acknowledge(held[:done])
+
+    def _sync(self, file: int) -> None:
+        """fsync, while the next messages are received: a thread waits for the disk, and does nothing else."""
+        syncing = self._disk.submit(os.fsync, file)
+        try:
+            with suppress(SourceError):  # raised again when nothing is on its way to the disk
+                self._ahead = self._queue.receive(_STEP, 0.0)
+                self._received += len(self._ahead)
+        finally:
+            wait([syncing])
+        syncing.result()

@@ -1,0 +1,161 @@
+"""Whether published documents hold what a picture of their kind needs: anybody may have written them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from .errors import ConfigError
+from .releases.base import Release
+
+_MOST = 1e100  # of a number; beyond it a picture's arithmetic would overflow
+_LATEST_MS = 253_402_300_799_999  # the end of the year 9999
+_PLACES = ("centers", "mixtures", "points")
+_RANKS = dict.fromkeys((*_PLACES, "covariance", "marginals"), 2)
+_RANKS |= dict.fromkeys(("mean", "variance", "count", "histogram", "quantiles"), 1)
+"""How deeply the values of a kind are nested; others have no picture."""
+
+
+class _Column(msgspec.Struct, frozen=True):
+    name: str
+    levels: list[str] = []
+    edges: list[float] | None = None
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    """What pictures read of `Release.parts`."""
+
+    quantiles: list[float] = []
+    edges: list[float] = []
+    categories: list[float] = []
+    columns: list[_Column] = []
+    tables: list[list[str]] = []
+    counts: list[float] | None = None
+    weights: list[float] | None = None
+    covariances: list[list[list[float]]] | None = None
+    feature: str | None = None
+    eta: float | None = None
+    cell_sigma: float | None = None
+
+
+def check_drawable(releases: Sequence[Release]) -> None:
+    """Refuse documents that are no answers of one stream, kind and shape.
+
+    Raises
+    ------
+    ConfigError
+        It names the rule and the window, and quotes nothing.
+    """
+    first = releases[0]
+    for release in releases:
+        fault = _fault(release) or _difference(first, release)
+        if fault is not None:
+            where = f"of the window that opens at {release.window_open_ms}"
+            raise ConfigError(f"must be releases of fcstream, unchanged: that {where} {fault}", "RELEASES")
+
+
+def _fault(release: Release) -> str | None:
+    """What is wrong with one document by itself."""
+    if not -_LATEST_MS <= release.window_open_ms < release.window_close_ms <= _LATEST_MS:
+        return "must close after it opens, between the years 1 and 9999"
+    if not release.guarantee.keys() >= {"rho", "delta"}:
+        return "must tell its guarantee"
+    if (release.reason is None) != (release.value is not None):
+        return "must hold either a value or the reason of a refusal"
+    if not all(map(_is_small, _numbers_of(release))):
+        return "holds a number that is no finite one"
+    features = release.features
+    if features is not None and (not features or len(release.transform or features) != len(features)):
+        return "must have a transform for each feature"
+    if release.value is None:
+        return "must hold no sigma without a value" if release.sigma is not None else None
+    if release.kind in _RANKS and not _has_rank(release.value, _RANKS[release.kind]):
+        return f"must hold a value as the kind {release.kind!r} has it"
+    if release.sigma is not None and not _is_like(release.sigma, release.value):
+        return "must hold a sigma for each number of its value"
+    return _misfit(release) or _parts_fault(release)
+
+
+def _misfit(release: Release) -> str | None:
+    """Whether values do not belong to the features that are named."""
+    assert release.value is not None
+    width = len(release.features or ())
+    if release.kind in (*_PLACES, "covariance"):
+        fits = all(len(row) == width for row in release.value)
+        fits = fits and (release.kind != "covariance" or len(release.value) == width)
+    else:
+        fits = release.kind not in ("mean", "variance") or not width or len(release.value) == width
+    return None if fits else "must have as many numbers as features"
+
+
+def _parts_fault(release: Release) -> str | None:
+    try:
+        parts = msgspec.convert(release.parts or {}, _Parts, strict=False)
+    except msgspec.ValidationError:
+        return "tells `parts` of another kind"
+    assert release.value is not None
+    sizes = len(release.value)
+    if release.kind == "quantiles" and len(parts.quantiles) != sizes:
+        return "must tell which quantiles they are"
+    if release.kind in _PLACES and any(
+        found is not None and len(found) != sizes
+        for found in (parts.weights, parts.weights or parts.counts, parts.covariances)
+    ):
+        return "must tell as many weights as places"
+    if release.kind == "mixtures" and parts.covariances is not None:
+        width = len(release.features or ())
+        if any(shape(matrix) != shape([[0.0] * width] * width) for matrix in parts.covariances):
+            return "must tell covariances of its features"
+    names = {column.name for column in parts.columns if column.levels or column.edges}
+    if any(name not in names for table in parts.tables for name in table):
+        return "must tell the levels of every column"
+    return None
+
+
+def _difference(first: Release, other: Release) -> str | None:
+    if len(first.features or ()) != len(other.features or ()):
+        return "has other features than the first one"
+    if first.value is None or other.value is None or first.kind in _PLACES:
+        return None
+    return None if shape(first.value) == shape(other.value) else "has a value of another shape than the first one"
+
+
+def _numbers_of(release: Release) -> list[Any]:
+    numbers: list[Any] = [release.count or 0, release.core_count or 0, release.rho, release.delta]
+    numbers += release.guarantee.values()
+    waiting: list[Any] = [release.value, release.sigma, release.parts]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, list):
+            waiting += found
+        elif isinstance(found, dict):
+            waiting += found.values()
+        elif found is not None and not isinstance(found, str):
+            numbers.append(found)
+    return numbers
+
+
+def _is_small(number: Any) -> bool:
+    return isinstance(number, (int, float)) and math.isfinite(number) and abs(number) <= _MOST
+
+
+def _has_rank(value: Any, rank: int) -> bool:
+    """Whether it is a list of (lists of) numbers, none of them empty."""
+    if rank == 0:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, list) and bool(value) and all(_has_rank(item, rank - 1) for item in value)
+
+
+def _is_like(sigma: Any, value: Any) -> bool:
+    """Whether one is nested like the other, with a number or null for each number."""
+    if isinstance(value, list):
+        return isinstance(sigma, list) and len(sigma) == len(value) and all(map(_is_like, sigma, value))
+    return sigma is None or (isinstance(sigma, (int, float)) and not isinstance(sigma, bool))
+
+
+def shape(value: Any) -> tuple[Any, ...] | None:
+    """How lists are nested, tables of different sizes too."""
+    return tuple(map(shape, value)) if isinstance(value, list) else None

@@ -1,0 +1,129 @@
+"""When budgets run out, by public facts: what somebody with a record in every window has left.
+
+Of the unit ``user`` nobody can have spent more than that person before the first window that has no room for them, so
+until then every user takes part. From then on some may be left out, and how many is data.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from .history import utc
+from .ledgers.base import USER_BLOCK, Verdict
+from .zcdp import PrivacyLoss
+
+if TYPE_CHECKING:
+    from .config import Job
+    from .ledgers import Ledger
+    from .releases.base import Release
+
+LOG = logging.getLogger("fcstream.engine")
+
+FULL, EXHAUSTED = "full", "exhausted"
+"""Values of `Release.participation`."""
+
+
+class Participation:
+    """Whether windows of the unit ``user`` have room for everybody, window by window.
+
+    Parameters
+    ----------
+    job : Job
+    ledger : Ledger
+    last : Release or None
+        The last one that was sealed.
+
+    Attributes
+    ----------
+    state : str or None
+        See `Release.participation`; None with other units.
+
+    Privacy
+    -------
+    The block of somebody with a record in every window is charged by public losses alone.
+
+    Source
+    ------
+    Ours.
+    """
+
+    def __init__(self, job: Job, ledger: Ledger, last: Release | None) -> None:
+        self._stream, self._ledger = job.terms.stream, ledger
+        self.state: str | None = None
+        if job.terms.unit == "user":
+            self.state = (last.participation if last is not None else None) or FULL
+
+    def note(self, verdict: Verdict) -> bool:
+        """Whether somebody with a record in every window was charged for this one."""
+        if self.state is None:
+            return True
+        is_charged = USER_BLOCK in self._ledger.charged_blocks(verdict.window)
+        was_answered = verdict.charge is not None or verdict.interrupted is not None
+        if was_answered and not is_charged and self.state == FULL:
+            self.state = EXHAUSTED
+            LOG.warning(
+                "stream %r: the budget of somebody with a record in every window has no room for the window that opens "
+                "at %s: from here on releases leave out whoever has used up theirs (`participation` = 'exhausted')",
+                self._stream,
+                utc(verdict.window.open_ms),
+            )
+        return is_charged
+
+
+def windows_until(job: Job) -> int | None:
+    """How many windows whoever is always there has a budget for if each costs its maximum; None: for all of them."""
+    if job.terms.unit == "event" or job.spending.savings is not None:
+        return None
+    lasting, count = lasting_windows(job.mechanism.loss, job.terms.capacity), scheduled_windows(job)
+    return None if count is not None and lasting >= count else lasting
+
+
+def scheduled_windows(job: Job, now_ms: int | None = None) -> int | None:
+    """How many windows a stream answers whose first run is at a public time (now); None without an end."""
+    count = job.schedule.count
+    if count is None or job.clock == "eof":
+        return count
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    return count - job.schedule.first_open(now_ms - job.backlog_ms)
+
+
+def lasting_windows(loss: PrivacyLoss, capacity: PrivacyLoss) -> int:
+    """How many windows of one loss fit a cap."""
+    windows = capacity.rho_nano // loss.rho_nano
+    return min(windows, capacity.delta_femto // loss.delta_femto) if loss.delta_femto else windows
+
+
+def exhaustion_warning(job: Job) -> str | None:
+    """What a schedule that is longer than a budget leads to, as a sentence; None if the budget lasts."""
+    lasting = windows_until(job)
+    if lasting is None:
+        return None
+    schedule, count = job.schedule, scheduled_windows(job)
+    many = f"{lasting} window{'' if lasting == 1 else 's'}"
+    at = f"window {lasting + 1}"
+    many += "" if count is None else f" of {count}"
+    if job.clock == "eof":
+        at += f", which opens at {utc(schedule.window(lasting).open_ms)},"
+    else:
+        first = schedule.first_open(time.time_ns() // 1_000_000 - job.backlog_ms)
+        at += f" (it opens at {utc(schedule.window(first + lasting).open_ms)} if the first run is now)"
+    whose = (
+        "the stream's budget" if job.terms.unit == "stream" else "the budget of somebody with a record in every window"
+    )
+    return (
+        f"{whose} lasts {many}: {_consequence(job, at)}; raise `budget.rho`, lower `release.rho`, or use longer windows"
+    )
+
+
+def _consequence(job: Job, at: str) -> str:
+    if job.spending.stops:
+        return f"the run ends at {at} (`budget.exhausted` = 'stop')"
+    if not job.spending.omits:
+        return f"from {at} on every window is refused (`budget.exhausted`)"
+    return (
+        f"{at} is the first in which somebody always present is exhausted and left out, so from it on counts are too "
+        "low and values those of the others, though such windows are 'released' (`participation` = 'exhausted'; with "
+        "`budget.exhausted` = 'refuse' or 'stop' they are not answered)"
+    )

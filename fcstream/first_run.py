@@ -1,0 +1,73 @@
+"""Which window a live stream begins with: fixed once, by a public clock, and kept in the ledger.
+
+Windows from before the first run are nobody's: they are skipped, not refused one by one. Never by the arrival of the
+first record, which one record more would move, and with it the window that answers begin with.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from .errors import LedgerDamaged
+
+if TYPE_CHECKING:
+    from .config import Job
+    from .ledgers import Ledger
+
+
+class FirstRun:
+    """The beginning of one stream, or of one key's part.
+
+    Parameters
+    ----------
+    job : Job
+    ledger : Ledger
+    is_answered : bool
+        Some window has its answer already.
+
+    Attributes
+    ----------
+    index : int or None
+        The first window that is answered; None until the stream's clock has told. Of files always the first one of
+        the schedule.
+
+    Privacy
+    -------
+    A function of the configuration and of two public times: when this was made, by this machine's clock, and what
+    `begin` is given first.
+
+    Source
+    ------
+    Ours.
+    """
+
+    def __init__(self, job: Job, ledger: Ledger, is_answered: bool) -> None:
+        self._job, self._ledger = job, ledger
+        # Keys that are added later begin later, and the parts of a stream share what is kept under one name.
+        self._made_ms = time.time_ns() // 1_000_000
+        self._name = "first window" if job.key is None else f"first window of key {job.key}"
+        self.index: int | None = 0 if job.clock == "eof" else None
+        if self.index is None:
+            kept = ledger.setting(self._name)
+            self.index = self._index(kept) if kept is not None else 0 if is_answered else None
+
+    def begin(self, now_ms: int) -> bool:
+        """Begin with the window that was open when this was made, or is at the public time `now_ms` where that lies
+        earlier; False if it was known already."""
+        if self.index is not None:
+            return False
+        schedule = self._job.schedule
+        first = schedule.window(schedule.first_open(min(self._made_ms, now_ms) - self._job.backlog_ms))
+        self.index = self._index(self._ledger.keep_setting(self._name, str(first.open_ms)))
+        return True
+
+    def skips(self, open_ms: int) -> bool:
+        """Whether a window lies before the first one."""
+        return open_ms < self._job.schedule.window(self.index or 0).open_ms
+
+    def _index(self, kept: str) -> int:
+        try:
+            return self._job.schedule.index_after(int(kept)) - 1
+        except ValueError:
+            raise LedgerDamaged(f"the ledger's setting {self._name!r} is no time: `fcstream budget verify`") from None

@@ -1,0 +1,144 @@
+"""Tables of records as people hold them: data frames of pandas and polars, tables of Arrow. None of them is imported.
+
+A column is read by its name, as a field of a record is, and every row for itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .decoders import stamps_of
+from .errors import ConfigError
+from .records import Batch, Refused, Schema, as_objects, batch_from_columns, batch_from_rows, merge, parse_time
+from .rows import as_array, datetime_to_ms, datetimes_to_ms, unmasked, whole_cells
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def columns_of(table: Any) -> list[str] | None:
+    """The names of a table's columns; None of anything else."""
+    if isinstance(table, np.ndarray) or not hasattr(table, "__getitem__"):
+        return None
+    names = getattr(table, "column_names", None)  # Arrow, whose `columns` are arrays
+    names = getattr(table, "columns", None) if names is None else names
+    return None if names is None or callable(names) else [str(name) for name in names]
+
+
+def read_table(schema: Schema, table: Any) -> tuple[Batch, int]:
+    """The rows of a table that can be read, the others as rejections, and how many rows there were.
+
+    Positions are numbers of rows. Times are numbers or texts in the schema's unit, or moments, whose type says their
+    unit; one without a zone is in UTC.
+
+    Raises
+    ------
+    ConfigError
+        A column is not there, or twice.
+    """
+    names, wanted = columns_of(table) or [], [schema.time, *schema.features, *schema.labels]
+    for name in wanted:
+        if names.count(name) != 1:
+            found = "it has several" if name in names else f"it has {len(names)} others"
+            raise ConfigError(f"must have a column {name!r} (named by `stream` and `features`), {found}", "table")
+    schema, times = _times(schema, table[schema.time])
+    features = [(whole_cells if name in schema.levels else as_array)(table[name]) for name in schema.features]
+    labels = [whole_cells(table[name]) for name in schema.labels]
+    n = len(times)
+    numbers = [_numbers(column, name, schema) for name, column in zip(schema.features, features, strict=True)]
+    texts = [as_objects(list(map(_text, column))) for column in labels]
+    batch, odd = batch_from_columns(_stamps(times, schema), numbers, np.arange(n), schema, texts)
+    if len(odd):
+        cells = [times, *features, *labels]
+        rows = [{name: _cell(column[i]) for name, column in zip(wanted, cells, strict=True)} for i in odd.tolist()]
+        batch = merge(batch, batch_from_rows(rows, odd.tolist(), schema))
+    return batch, n
+
+
+def read_points(schema: Schema, table: Any) -> NDArray[np.float64] | list[tuple[Any, ...]]:
+    """The features of a table of features alone, in the schema's order: (n, d) numbers, NaN where there is none, or
+    rows of cells if a column holds anything else, which is for each row to answer for.
+
+    Raises
+    ------
+    ConfigError
+        A column is not there, or twice.
+    """
+    names, columns = columns_of(table) or [], []
+    for name in schema.features:
+        if names.count(name) != 1:
+            raise ConfigError(f"must have one column {name!r} of numbers", "points")
+        columns.append(as_array(table[name]))
+    if all(column.dtype.kind in "iuf" for column in columns):
+        return np.column_stack([unmasked(column) for column in columns])
+    cells = [[math.nan if (found := _cell(value)) is None else found for value in column] for column in columns]
+    return list(zip(*cells, strict=True))
+
+
+def _times(schema: Schema, column: Any) -> tuple[Schema, NDArray[Any]]:
+    """Times in a schema's unit; moments become milliseconds, infinity where these cannot be held.
+
+    Among objects every cell says for itself whether it is a moment: all others have the unit of the stream.
+    """
+    times: NDArray[Any] = as_array(column)
+    if times.dtype.kind == "M":
+        stamps, good = datetimes_to_ms(times)
+        return replace(schema, time_unit="ms"), np.where(
+            np.isnat(times), math.nan, np.where(good, stamps.astype(np.float64), math.inf)
+        )
+    if times.dtype.kind == "O" and any(isinstance(value, (datetime, np.datetime64)) for value in times):
+        return replace(schema, time_unit="ms"), as_objects([_stamp(value, schema.time_unit) for value in times])
+    return schema, times
+
+
+def _stamp(value: Any, unit: str) -> float | None:
+    """One cell's time in milliseconds; None where there is none, infinity where it cannot be read."""
+    if isinstance(value, np.datetime64):
+        (stamp,), (is_good,) = datetimes_to_ms(np.array([value]))
+        return None if np.isnat(value) else int(stamp) if is_good else math.inf
+    if isinstance(value, datetime):
+        return datetime_to_ms(value) if value == value else None
+    try:
+        return parse_time(_cell(value), unit)
+    except Refused as refused:
+        return None if refused.reason == "missing" else math.inf
+
+
+def _stamps(times: NDArray[Any], schema: Schema) -> NDArray[np.float64]:
+    """In milliseconds; NaN for what must be looked at closely."""
+    if schema.time_unit == "iso8601":
+        return stamps_of((value if type(value) is str else None for value in times), len(times), schema)
+    if times.dtype.kind in "iuf":
+        return stamps_of(unmasked(times), len(times), schema)
+    numbers = [float(value) if type(value) in (int, float) and abs(value) < 1e300 else math.nan for value in times]
+    return stamps_of(np.array(numbers, np.float64), len(times), schema)
+
+
+def _numbers(column: NDArray[Any], name: str, schema: Schema) -> NDArray[np.float64]:
+    """A feature's numbers or codes, NaN for what must be looked at closely."""
+    if name not in schema.levels:
+        return unmasked(column) if column.dtype.kind in "iuf" else np.full(len(column), math.nan)
+    codes, cells = schema.levels[name], map(_cell, column)
+    plain = (str, bool, int, float)
+    return np.array([codes.get(cell, math.nan) if isinstance(cell, plain) else math.nan for cell in cells], np.float64)
+
+
+def _text(value: Any) -> str | None:
+    """A user's id or a key as text, None for what must be looked at closely."""
+    if type(value) is int and abs(value) < 10**1000:
+        return str(value)
+    return value if type(value) is str else None
+
+
+def _cell(value: Any) -> Any:
+    """One cell as Python has it; None where there is none."""
+    if value is np.ma.masked:
+        return None
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,67 @@
+"""Which windows may lack messages that a broker dropped before they were read: told of each window for good."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .connectors.base import Gap, GappySource
+
+if TYPE_CHECKING:
+    from .connectors.base import LiveSource
+    from .windows import Schedule
+
+LOG = logging.getLogger("fcstream.live")
+
+
+class Gaps:
+    """The windows that may be incomplete; outlives sessions.
+
+    Attributes
+    ----------
+    text : str or None
+        What to tell, for good: what was lost does not come back.
+    found : int
+        How many gaps there were.
+    answered : int
+        How many releases were published of windows that may be incomplete.
+    """
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self._spans: list[tuple[int, int]] = []  # openings of windows, first and last
+        self.found = self.answered = 0
+
+    def look(self, source: LiveSource, schedule: Schedule, next_window: int, now_ms: int) -> int:
+        """Hear what a source misses, and say the last window that may be concerned (-1 for none)."""
+        gaps = source.gaps() if isinstance(source, GappySource) else []
+        return max((self._note(gap, schedule, next_window, now_ms) for gap in gaps), default=-1)
+
+    def concern(self, open_ms: int) -> bool:
+        """Whether a window may be incomplete."""
+        return any(first <= open_ms <= last for first, last in self._spans)
+
+    def answer(self, opens_ms: Sequence[int]) -> None:
+        """Windows were answered; those before them are not asked for again."""
+        for open_ms in opens_ms:
+            if self.concern(open_ms):
+                self.answered += 1
+                LOG.warning("window %d was answered incomplete: the broker had dropped messages unread", open_ms)
+
+    def _note(self, gap: Gap, schedule: Schedule, next_window: int, now_ms: int) -> int:
+        self.found += 1
+        first, last = next_window, (now_ms - schedule.start_ms) // schedule.slide_ms
+        if gap.since_ms is not None:
+            first = max(first, schedule.due(gap.since_ms))
+        if schedule.count is not None:
+            last = min(last, schedule.count - 1)
+        if first > last:
+            return -1
+        span = schedule.window(first).open_ms, schedule.window(last).open_ms
+        self._spans = [each for each in self._spans if not span[0] <= each[0] <= each[1] <= span[1]] + [span]
+        since, until = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(open_ms // 1000)) for open_ms in span)
+        self.text = f"{gap.what}: windows that open from {since} to {until} may be incomplete"
+        LOG.warning("%s", self.text)
+        return last

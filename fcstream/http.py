@@ -1,0 +1,436 @@
+"""An HTTP server for strangers: Starlette on uvicorn, in a thread of its own, with a limit on all that a peer can hold.
+
+Nobody can keep a connection by sending slowly, by reading slowly or by waiting: each part of a request has a deadline
+that no byte extends. Where a limit of connections or of memory is reached, whoever has waited longest for its own
+next byte makes room, so that a request that is sent whole is answered also while thousands drip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import math
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import AddressTaken, ConfigError, SourceError, extra_missing
+
+LOG = logging.getLogger("fcstream.http")
+_LOOK_EVERY_S = 0.2
+_GRACE_S = 5
+_AT_ONCE = 32  # accepted in one round of the loop, before any of them can be counted
+_IN_LINE = 512  # wait in the kernel, which holds no descriptor of the process
+_HEAD, _BODY, _ANSWER, _LEAVING = range(4)
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\nRetry-After: 1\r\n\r\n"
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the peers of a server can hold of it.
+
+    Parameters
+    ----------
+    connections : int
+        At one time; a few more descriptors are open for an instant while one is turned away.
+    per_peer : int
+        Of those, from one address (IPv6: from one network of 64 bits).
+    head_bytes, body_bytes : int
+        Of one request; a longer body is thrown away and answered by 413.
+    held_bytes : int
+        Bodies of all requests until they are answered, and answers until they are read, together.
+    head_s : float
+        From the connection, or from the answer before, to the end of the headers.
+    body_s : float
+        From there to the end of the body.
+    answer_s : float
+        From there until the last byte of the answer has left.
+    requests : int
+        Answered on one connection; then it is closed.
+    """
+
+    connections: int = 64
+    per_peer: int = 32
+    head_bytes: int = 2**14
+    body_bytes: int = 0
+    held_bytes: int = 2**24
+    head_s: float = 10.0
+    body_s: float = 20.0
+    answer_s: float = 30.0
+    requests: int = 100
+
+
+class _Connection(asyncio.Protocol):
+    """Stands before uvicorn's protocol: lets nothing reach it that was not admitted, and knows what is waited for."""
+
+    def __init__(self, crowd: _Crowd, inner: asyncio.Protocol) -> None:
+        self._crowd, self._inner = crowd, inner
+        self.transport: asyncio.Transport
+        self.peer = ""
+        self.client: tuple[str, int] = ("", 0)
+        self.phase, self.since = _HEAD, time.monotonic()
+        self.held = self.requests = 0
+        self._is_admitted = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        name = transport.get_extra_info("peername") or ("", 0)
+        self.client, self.peer = (str(name[0]), int(name[1])), _network(str(name[0]))
+        self._is_admitted = self._crowd.admit(self)
+        if self._is_admitted:
+            self._inner.connection_made(transport)
+        else:
+            transport.write(_FULL)
+            transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_admitted:
+            try:
+                self._inner.data_received(data)
+            except Exception:  # nothing that a parser fails at may reach the loop, which would log it
+                self.drop()
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received() if self._is_admitted else None
+
+    def pause_writing(self) -> None:
+        if self._is_admitted:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._is_admitted:
+            self._inner.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._is_admitted:
+            self._crowd.leave(self)
+            self._inner.connection_lost(error)
+
+    def go_to(self, phase: int) -> None:
+        if phase != _LEAVING:  # an answer has one deadline for being made and for being read
+            self.since = time.monotonic()
+        self.phase = phase
+
+    def drop(self) -> None:
+        self._crowd.leave(self)
+        self.transport.abort()
+
+
+def _network(host: str) -> str:
+    """Whose connection it is: one peer owns at least a whole IPv6 network of 64 bits."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return host
+    return str(address.ipv4_mapped or int(address) >> 64)
+
+
+class _Crowd:
+    """All connections of a server, and who of them has to go."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._by_client: dict[tuple[str, int], _Connection] = {}
+        self._held = 0
+        self._seconds = {_HEAD: limits.head_s, _BODY: limits.body_s}
+
+    def __len__(self) -> int:
+        return len(self._by_client)
+
+    def of(self, client: tuple[str, int]) -> _Connection | None:
+        return self._by_client.get(client)
+
+    def admit(self, new: _Connection) -> bool:
+        """Whether a connection may stay; the one of its peer, or of the busiest, that waited longest makes room."""
+        sizes = Counter(each.peer for each in self._by_client.values())
+        crowded = None
+        if sizes[new.peer] >= self._limits.per_peer:
+            crowded = new.peer
+        elif len(self) >= self._limits.connections:
+            crowded = sizes.most_common(1)[0][0]
+        if crowded is not None and not self._drop_longest(lambda each: each.peer == crowded):
+            return False
+        self._by_client[new.client] = new
+        return True
+
+    def leave(self, gone: _Connection) -> None:
+        if self._by_client.get(gone.client) is gone:
+            del self._by_client[gone.client]
+        self.release(gone)
+
+    def hold(self, connection: _Connection, size: int) -> bool:
+        """Whether there is memory for more of a body, or for an answer; who has waited longest makes room."""
+        while self._held + size > self._limits.held_bytes:
+            if not self._drop_longest(lambda each: each is not connection and each.held > 0):
+                return False
+        connection.held += size
+        self._held += size
+        return True
+
+    def hold_answer(self, connection: _Connection) -> None:
+        """From here on the connection holds what its peer has not read yet, and no body."""
+        self.release(connection)
+        connection.go_to(_LEAVING)
+        if self.of(connection.client) is connection:
+            left = connection.transport.get_write_buffer_size()
+            if left and not self.hold(connection, left):
+                connection.drop()
+
+    def release(self, connection: _Connection) -> None:
+        self._held -= connection.held
+        connection.held = 0
+
+    def _drop_longest(self, may_go: Callable[[_Connection], bool]) -> bool:
+        waiting = [each for each in self._by_client.values() if each.phase != _ANSWER and may_go(each)]
+        if waiting:
+            min(waiting, key=lambda each: each.since).drop()
+        return bool(waiting)
+
+    async def watch(self) -> None:
+        """End what is over time, for ever."""
+        while True:
+            now = time.monotonic()
+            for each in list(self._by_client.values()):
+                if each.phase == _LEAVING and not each.transport.get_write_buffer_size():
+                    self.release(each)
+                    each.go_to(_HEAD)
+                if now - each.since > self._seconds.get(each.phase, self._limits.answer_s):
+                    each.drop()
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    def drop(self, keep_answering: bool) -> None:
+        for each in list(self._by_client.values()):
+            if not (keep_answering and each.phase in (_ANSWER, _LEAVING)):
+                each.drop()
+
+
+class _Bounded:
+    """An application that is called with whole bodies within their limits."""
+
+    def __init__(self, app: App, crowd: _Crowd, limits: Limits) -> None:
+        self._app, self._crowd, self._limits = app, crowd, limits
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        connection = self._crowd.of(tuple(scope["client"] or ("", 0)))
+        if connection is None:
+            return  # it was dropped in between
+        connection.go_to(_BODY)
+        connection.requests += 1
+        is_last = connection.requests >= self._limits.requests
+        answer = _Answer(send, is_last)
+        try:
+            found = await self._body(connection, receive)
+            connection.go_to(_ANSWER)
+            if isinstance(found, bytes):
+                await self._app(scope, _replayed(found, receive), answer)
+            elif found:
+                await answer.plain(found)
+        except Exception as error:  # its text could quote a record
+            LOG.error("a request could not be answered (%s)", type(error).__name__)
+            if not answer.is_started:
+                await answer.plain(500)
+        finally:
+            self._crowd.hold_answer(connection)
+
+    async def _body(self, connection: _Connection, receive: Receive) -> bytes | int:
+        """The body, or the status that refuses it; 0: the peer is gone.
+
+        What is refused is read to its end and thrown away: a peer that sends hears nothing before.
+        """
+        body, refusal = bytearray(), 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return 0
+            part = message.get("body", b"")
+            if not refusal and len(body) + len(part) > self._limits.body_bytes:
+                refusal = 413
+            if not refusal and part and not self._crowd.hold(connection, len(part)):
+                refusal = 503
+            if refusal:
+                body.clear()
+                self._crowd.release(connection)
+            else:
+                body += part
+            if not message.get("more_body", False):
+                return refusal or bytes(body)
+
+
+class _Answer:
+    """Sends an answer; the last one on a connection says so."""
+
+    def __init__(self, send: Send, is_last: bool) -> None:
+        self._send, self._is_last = send, is_last
+        self.is_started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.is_started = True
+            if self._is_last:
+                message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+        await self._send(message)
+
+    async def plain(self, status: int) -> None:
+        text = {413: b"too long\n", 503: b"too much at once\n"}.get(status, b"failed\n")
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(text)).encode())]
+        await self({"type": "http.response.start", "status": status, "headers": headers})
+        await self({"type": "http.response.body", "body": text})
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    told = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return told.pop() if told else await receive()
+
+    return replay
+
+
+def _listen(host: str, port: int, setting: str) -> socket.socket:
+    is_ipv6 = ":" in host
+    family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
+    both = host == "::" and socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server((host, port), family=family, backlog=_IN_LINE, dualstack_ipv6=both)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            why = "another process listens there; end it, or name another port"
+        else:
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
+        shown = f"[{host}]:{port}" if is_ipv6 else f"{host}:{port}"
+        is_passing = error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
+        raise (AddressTaken if is_passing else ConfigError)(f"{shown} cannot be used: {why}", setting) from None
+
+
+def _note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Failures of single connections: by their kind, as their text could quote what came."""
+    LOG.warning("a connection failed (%s)", type(context.get("exception")).__name__)
+
+
+class Server:
+    """Listens at once; `start` answers, in a thread of its own, and `close` ends it. Signals stay with the caller.
+
+    Parameters
+    ----------
+    app : ASGI application
+        Called with whole bodies; a failure is answered by 500, and logged by its kind.
+    host : str
+    port : int
+        0: any free one; then the attribute `port` tells which.
+    setting, extra : str
+        What names the address, and what installs the server: for errors.
+    limits : Limits
+
+    Raises
+    ------
+    ConfigError
+        The address cannot be used, for one because another process listens there; or uvicorn is not installed.
+    """
+
+    def __init__(self, app: App, host: str, port: int, limits: Limits, *, setting: str, extra: str) -> None:
+        try:
+            import uvicorn
+            from uvicorn.protocols.http.h11_impl import H11Protocol
+        except ImportError:
+            raise ConfigError(f"needs the package uvicorn: {extra_missing(extra)}", setting) from None
+        self._crowd = _Crowd(limits)
+        self._socket = _listen(host, port, setting)
+        self.port: int = self._socket.getsockname()[1]
+        config = uvicorn.Config(
+            _Bounded(app, self._crowd, limits),
+            http=lambda **options: _Connection(self._crowd, H11Protocol(**options)),
+            backlog=_AT_ONCE,
+            h11_max_incomplete_event_size=limits.head_bytes,
+            timeout_keep_alive=math.ceil(limits.head_s),
+            timeout_graceful_shutdown=_GRACE_S,
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level=logging.CRITICAL,  # a line for each broken request would be another's to write
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            headers=[("Server", "fcstream")],
+        )
+        self._server = uvicorn.Server(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._runs = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fcstream-http", daemon=True)
+
+    @property
+    def connections(self) -> int:
+        """How many are open now."""
+        return len(self._crowd)
+
+    def start(self) -> None:
+        self._thread.start()
+        self._runs.wait()
+
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        """Whether `stop` was set, waiting for it a while.
+
+        Raises
+        ------
+        SourceError
+            The server has ended by itself.
+        """
+        if not self._thread.is_alive():
+            raise SourceError("the HTTP server has ended: the log says why; start again")
+        return stop.wait(seconds)
+
+    def close(self) -> None:
+        """Take no more connections; requests that came whole are answered within seconds. Idempotent."""
+        if self._thread.ident is None:
+            self._socket.close()
+            return
+        with suppress(RuntimeError):  # it is closed already
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._end)
+        self._thread.join()
+
+    def _end(self) -> None:
+        self._server.should_exit = True
+        self._crowd.drop(keep_answering=True)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:
+            LOG.error("the HTTP server ends (%s)", type(error).__name__)
+        finally:
+            self._runs.set()
+            self._socket.close()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_note)
+        watch = asyncio.create_task(self._crowd.watch())
+        self._runs.set()
+        serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        try:
+            while not self._server.started and not serving.done():
+                await asyncio.sleep(0.01)
+            with suppress(OSError):  # ended already
+                self._socket.listen(_IN_LINE)  # asyncio made the line as short as its rounds
+            await serving
+        finally:
+            watch.cancel()
+            self._crowd.drop(keep_answering=False)
+            await asyncio.sleep(0)  # what was dropped is closed in the loop's next round

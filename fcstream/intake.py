@@ -1,0 +1,104 @@
+"""What is pushed into an engine: arrays or a table become a batch, and what becomes of rejected records."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from .config import Job
+from .errors import ConfigError
+from .frames import columns_of, read_points, read_table
+from .records import Batch, Rejection
+from .rows import identified, read_push
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LOG = logging.getLogger("fcstream.engine")
+OnRejection = Callable[[Sequence[Rejection]], object]
+
+
+def clock_ms() -> int:
+    """This machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+def read_pushed(
+    job: Job, times_ms: Any, points: Any, arrival_ms: Any, positions: Any, ids: Any, keys: Any = None
+) -> tuple[Batch, NDArray[np.int64] | None]:
+    """The rows of a push that can be read, the others as rejections, and the arrivals; see `Engine.push`.
+
+    Raises
+    ------
+    ConfigError
+        Wrong shapes, or something that is missing or too much.
+    """
+    if job.clock == "eof":
+        arrival_ms = None
+    elif arrival_ms is None and job.clock == "broker":
+        raise ConfigError("must be given with clock = 'broker'", "arrival_ms")
+    elif arrival_ms is None:
+        arrival_ms = clock_ms()
+    schema = job.schema if job.key is None else replace(job.schema, key=None)  # all of one key's part
+    if columns_of(times_ms) is None:
+        unit = job.terms.unit
+        if (ids is None) == (unit == "user"):
+            raise ConfigError(f"{'must be given' if ids is None else 'must be left out'} with unit {unit!r}", "ids")
+        if (keys is None) != (schema.key is None):
+            raise ConfigError("must be given with `stream.key`, and only then", "keys")
+        if columns_of(points) is not None:
+            points = read_points(schema, points)
+        batch, n = read_push(schema, times_ms, points, ids, keys)
+    else:
+        for name, given in (("points", points), ("ids", ids), ("keys", keys)):
+            if given is not None:
+                raise ConfigError("must be left out with a table, which has columns for them", name)
+        batch, n = read_table(schema, times_ms)
+    return identified(batch, n, positions, arrival_ms)
+
+
+class Rejections:
+    """Rejected records: counted by reason, handed on, and where nobody takes them, warned about once for each reason.
+
+    Parameters
+    ----------
+    stream : str
+    takes : callable or None
+    """
+
+    def __init__(self, stream: str, takes: OnRejection | None) -> None:
+        self._stream = stream
+        self._takes = takes
+        self._fields: dict[str, str | None] = {}
+        self._warned: set[str] = set()
+        self.counts: dict[str, int] = {}
+
+    def add(self, rejections: list[Rejection]) -> None:
+        """Count them and hand them on, in the order of their positions."""
+        for rejection in rejections:
+            self.counts[rejection.reason] = self.counts.get(rejection.reason, 0) + 1
+            self._fields.setdefault(rejection.reason, rejection.field)
+        if rejections and self._takes is not None:
+            self._takes(sorted(rejections, key=lambda rejection: rejection.position))
+
+    def drain(self) -> dict[str, int]:
+        """The counts, which start anew."""
+        counts, self.counts = self.counts, {}
+        return counts
+
+    def warn(self) -> None:
+        """Tell the log of reasons that are new, if nobody else is told."""
+        new = [reason for reason in self._fields if reason not in self._warned]
+        if self._takes is None and new:
+            self._warned.update(new)
+            fields = [f"{reason} ({self._fields[reason]})" if self._fields[reason] else reason for reason in new]
+            LOG.warning(
+                "stream %r rejects records that were pushed: %s; `Engine.rejected` has the counts, and `on_rejection` "
+                "gets every rejected record",
+                self._stream,
+                ", ".join(fields),
+            )

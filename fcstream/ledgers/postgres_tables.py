@@ -1,0 +1,275 @@
+"""The tables of a PostgreSQL ledger: made, opened and checked; see `journal` for the rules.
+
+Every function takes a connection and runs inside the caller's transaction. {schema} in a query is the ledger's, quoted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from ..errors import LedgerDamaged, LedgerError, LedgerMismatch
+from ..noise import SystemEntropy
+from ..zcdp import PrivacyLoss
+from . import journal, users
+from .agreement import alike, must_agree, must_hold, must_name_all, tell_tightened, tightened
+from .base import TOTAL_BLOCK, Row, Terms
+from .sessions import Address, Connection, sql
+
+SCHEMA_VERSION = 3
+ROW = "j.seq, j.kind, j.open_ms, j.close_ms, j.rho, j.delta, j.blocks, j.body, j.chain"
+WINDOW = "w.open_ms, w.close_ms, w.state, w.draws, w.rho, w.delta, w.blocks, w.sealed_seq, w.mark"
+_HEAD = """
+SELECT s.salt, s.seq, s.chain, s.digest, s.users, s.terms_seq, s.retired,
+    ARRAY[s.capacity_rho, s.capacity_delta, s.total_rho, s.total_delta], s.mark = {schema}.head_mark(s)
+FROM {schema}.streams s WHERE s.stream = %s
+"""
+_SUMS = """
+SELECT ((b.total + w.total + k.total) %% 1152921504606846976)::bigint, coalesce(b.bad, w.bad, k.bad, u.bad)
+FROM (SELECT coalesce(sum(mark), 0) AS total,
+        'block ' || min(block) FILTER (WHERE mark <> {schema}.block_mark(block, rho, delta)) AS bad
+    FROM {schema}.blocks WHERE stream = %(stream)s) b
+CROSS JOIN (SELECT coalesce(sum(w.mark), 0) AS total,
+        'window ' || min(w.open_ms) FILTER (WHERE w.mark <> {schema}.window_mark(w)) AS bad
+    FROM {schema}.windows w WHERE w.stream = %(stream)s) w
+CROSS JOIN (SELECT coalesce(sum(mark), 0) AS total,
+        'setting ' || min(key) FILTER (WHERE mark <> {schema}.mark('s|' || key || '|' || value)) AS bad
+    FROM {schema}.settings WHERE stream = %(stream)s) k
+CROSS JOIN (SELECT
+        'bucket of users ' || min(bucket) FILTER (WHERE mark <> sha256(int4send(bucket) || body)) AS bad
+    FROM {schema}.users WHERE stream = %(stream)s) u
+"""
+
+
+class Opened(NamedTuple):
+    """A stream as it was found.
+
+    Attributes
+    ----------
+    seen : tuple of int and bytes
+        The journal's last row and its link.
+    """
+
+    terms: Terms
+    salt: bytes
+    seen: tuple[int, bytes]
+    is_retired: bool
+
+
+def make_schema(db: Connection, address: Address) -> None:
+    """Make the tables where they are absent, inside a transaction; several processes may do so at once.
+
+    Raises
+    ------
+    LedgerMismatch, LedgerDamaged
+    """
+    name, schema = address.schema, sql.Identifier(address.schema).as_string()
+    db.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"fcstream {name}",))
+    if one(db, "SELECT to_regclass(%s)", (f"{schema}.meta",))[0]:
+        check_version(db, address)
+        return
+    count = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
+    if not one(db, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", (name,))[0]:
+        db.execute(f"CREATE SCHEMA {schema}".encode())
+    elif one(db, count, (name,))[0]:
+        raise LedgerMismatch(
+            f"{address.place(None)}: schema {name} holds tables of another program: choose another with ?schema=NAME"
+        )
+    db.execute(files(__package__).joinpath("postgres.sql").read_text().replace("{schema}", schema).encode())
+    db.execute(f"INSERT INTO {schema}.meta VALUES ('schema', %s)".encode(), (str(SCHEMA_VERSION),))
+
+
+def check_version(db: Connection, address: Address) -> None:
+    schema = sql.Identifier(address.schema).as_string()
+    found = db.execute(f"SELECT value FROM {schema}.meta WHERE key = 'schema'".encode()).fetchone()
+    if found is None:
+        raise LedgerDamaged(f"{address.place(None)} is damaged: meta row 'schema' is missing")
+    if str(found[0]) != str(SCHEMA_VERSION):
+        raise LedgerMismatch(
+            f"{address.place(None)} has schema version {found[0]}, this version reads {SCHEMA_VERSION}: "
+            "use the version that made it"
+        )
+
+
+def stream_names(db: Connection, address: Address) -> list[str]:
+    """Names of all streams, retired ones too."""
+    schema = sql.Identifier(address.schema).as_string()
+    if not one(db, "SELECT to_regclass(%s)", (f"{schema}.meta",))[0]:
+        raise LedgerError(f"{address.place(None)} does not exist: there is no ledger to look at")
+    found = db.execute(f"SELECT stream FROM {schema}.streams ORDER BY stream".encode()).fetchall()
+    return [str(name) for (name,) in found]
+
+
+class Tables:
+    """The tables of one schema, on one connection.
+
+    Parameters
+    ----------
+    db : Connection
+    schema : str
+        Quoted.
+    place : str
+        For messages.
+    """
+
+    def __init__(self, db: Connection, schema: str, place: str) -> None:
+        self._db, self._schema, self._place = db, schema, place
+
+    def join(self, terms: Terms) -> None:
+        """A stream and all its kin agree with the terms, or take their stricter caps; the stream is added if absent.
+
+        The schema is locked: nobody else adds or opens a stream meanwhile.
+        """
+        listed = dict(self._do("SELECT stream, retired FROM {schema}.streams").fetchall())
+        if listed.get(terms.stream) and self.open(terms.stream).is_retired:
+            raise LedgerMismatch(f"{self._place}: stream {terms.stream!r} was retired: choose another `stream.name`")
+        kin = [name for name, retired in listed.items() if not retired and alike(name) == alike(terms.root)]
+        parts = [self.open(name, lock=True) for name in sorted(kin)]
+        for found in parts:
+            must_agree(self._place, found.terms, terms)
+        must_name_all(self._place, kin, terms)
+        told = False
+        for found in parts:
+            if found.terms != tightened(found.terms, terms):
+                if not told:
+                    tell_tightened(self._place, found.terms, terms)
+                told = True
+                self._tighten(found, tightened(found.terms, terms))
+        if terms.stream not in listed:
+            self._create(terms)
+
+    def open(self, stream: str, *, lock: bool = False) -> Opened:
+        """Read what a stream is about, and that its head is whole.
+
+        Raises
+        ------
+        LedgerDamaged, LedgerMismatch
+        """
+        head = self._do(_HEAD + ("FOR UPDATE" if lock else ""), (stream,)).fetchone()
+        if head is None:
+            raise LedgerMismatch(f"{self._place} does not exist: there is no such stream to look at")
+        salt, seq, chain, _, _, terms_seq, is_retired, caps, is_whole = head
+        rows = {row.seq: row for row in self.linked(stream, [0, terms_seq, seq], salt)}
+        if not is_whole or not {0, terms_seq, seq} <= rows.keys() or self._link_at(stream, seq) != chain:
+            raise LedgerDamaged(
+                f"{self._place} is damaged: the head of {stream!r} disagrees with its journal at row {seq}"
+            )
+        terms = journal.terms_of(self._place, rows[terms_seq].body if rows[terms_seq].kind == "terms" else b"")
+        is_named = journal.listed_as(terms, rows[seq]) == stream and is_retired == (rows[seq].kind == "retire")
+        if caps != caps_of(terms) or not is_named:
+            raise LedgerDamaged(f"{self._place} is damaged: what stream {stream!r} is about disagrees with its journal")
+        return Opened(terms, salt, (seq, chain), is_retired)
+
+    def check(self, stream: str) -> Opened:
+        """Every row of the summary tables and the newest of the journal, against the head, as of one moment.
+
+        Raises
+        ------
+        LedgerDamaged
+        """
+        found = self.open(stream)
+        _, seq, _, digest, digest_of_users, *_ = one(self._db, self._sql(_HEAD), (stream,))
+        total, bad = one(self._db, self._sql(_SUMS), {"stream": stream})
+        if bad is not None:
+            raise LedgerDamaged(f"{self._place} is damaged: {bad} disagrees with the mark beside it")
+        if total != digest:
+            raise LedgerDamaged(f"{self._place} is damaged: its tables disagree with the head at row {seq}")
+        marks = self._do("SELECT mark FROM {schema}.users WHERE stream = %s", (stream,))
+        if users.sum_of(mark for (mark,) in marks) != digest_of_users:
+            raise LedgerDamaged(f"{self._place} is damaged: the users' budgets disagree with the head")
+        for row in self.linked(stream, range(max(0, seq - journal.TAIL), seq + 1), found.salt):
+            seq = row.seq
+        return found
+
+    def linked(self, stream: str, wanted: Iterable[int], salt: bytes) -> Iterator[Row]:
+        """Journal rows, each of which follows from the one before it; all of them, or an error."""
+        numbers = sorted(set(wanted))
+        query = (
+            f"SELECT {ROW}, p.chain FROM {{schema}}.journal j "
+            "LEFT JOIN {schema}.journal p ON p.stream = j.stream AND p.seq = j.seq - 1 "
+            "WHERE j.stream = %s AND j.seq = ANY (%s) ORDER BY j.seq"
+        )
+        found = iter(self._do(query, (stream, numbers)))
+        for number in numbers:
+            columns = next(found, None)
+            if columns is None or columns[0] != number:
+                raise LedgerDamaged(f"{self._place}: journal row {number} is missing")
+            yield followed(self._place, columns[:-1], columns[-1] if number else journal.origin(salt))
+
+    def _create(self, terms: Terms) -> None:
+        if self._do("SELECT EXISTS (SELECT FROM {schema}.journal WHERE stream = %s)", (terms.stream,)).fetchone() == (
+            True,
+        ):
+            raise LedgerDamaged(f"{self._place} is damaged: there is a journal, its row of `streams` is missing")
+        salt = SystemEntropy().words(4).tobytes()
+        self._do(
+            "SELECT {schema}.create_stream(%s::text, %s::bigint[], %b::bytea, %b::bytea, %b::bytea, %b::bytea)",
+            (
+                *(terms.stream, caps_of(terms), salt, journal.origin(salt)),
+                *(users.NO_USERS, journal.terms_body(terms)),
+            ),
+        )
+
+    def _tighten(self, found: Opened, wanted: Terms) -> None:
+        """Take stricter caps, in the chain."""
+        stream = found.terms.stream
+        self.check(stream)
+        most = most_spent(self._db, self._schema, stream)
+        query = "SELECT rho, delta FROM {schema}.blocks WHERE stream = %s AND block = %s"
+        total = self._do(query, (stream, TOTAL_BLOCK)).fetchone() or (0, 0)
+        sums = "SELECT coalesce(sum(rho), 0)::bigint, coalesce(sum(delta), 0)::bigint FROM {schema}.windows"
+        everything = PrivacyLoss(*one(self._db, self._sql(f"{sums} WHERE stream = %s"), (stream,)))
+        must_hold(self._place, wanted, everything if wanted.unit == "user" else most, PrivacyLoss(*total))
+        self._do(
+            "SELECT {schema}.set_terms(%s::text, %s::bigint, %b::bytea, %s::bigint[], %b::bytea)",
+            (stream, *found.seen, caps_of(wanted), journal.terms_body(wanted)),
+        )
+
+    def _link_at(self, stream: str, seq: int) -> bytes:
+        found = self._do("SELECT chain FROM {schema}.journal WHERE stream = %s AND seq = %s", (stream, seq)).fetchone()
+        return bytes(found[0]) if found else b""
+
+    def _do(self, query: str, values: Sequence[object] = ()) -> Any:
+        return self._db.execute(self._sql(query), values, binary=True)
+
+    def _sql(self, text: str) -> str:
+        return text.replace("{schema}", self._schema)
+
+
+def followed(place: str, columns: Sequence[Any], before: bytes | None) -> Row:
+    """A journal row from its columns, the last its link, that follows from the link before it."""
+    *parts, chain = columns
+    row = Row(*parts)
+    if before is None or journal.link(before, row) != chain:
+        raise LedgerDamaged(f"{place}: journal row {row.seq} does not follow from the rows before it")
+    return row
+
+
+def checked_window(place: str, columns: Sequence[Any]) -> tuple[Any, ...]:
+    """A row of `windows` without its mark, which it agrees with."""
+    *parts, stored = columns
+    if journal.mark("w", *parts) != stored:
+        raise LedgerDamaged(f"{place} is damaged: window {parts[0]} disagrees with the mark beside it")
+    return tuple(parts)
+
+
+def most_spent(db: Connection, schema: str, stream: str) -> PrivacyLoss:
+    """By the most charged block, the total left out."""
+    query = (
+        f"SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM {schema}.blocks WHERE stream = %s AND block <> %s"
+    )
+    return PrivacyLoss(*one(db, query, (stream, TOTAL_BLOCK)))
+
+
+def caps_of(terms: Terms) -> list[int | None]:
+    """As the columns of `streams`."""
+    total: tuple[int | None, int | None] = (None, None) if terms.total is None else terms.total.parts
+    return [*terms.capacity.parts, *total]
+
+
+def one(db: Connection, query: str, values: Any = ()) -> tuple[Any, ...]:
+    """The row of a query that always has one."""
+    row = db.execute(query, values, binary=True).fetchone()
+    assert row is not None
+    return row

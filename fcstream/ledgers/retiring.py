@@ -1,0 +1,113 @@
+"""The deliberate end of a stream: its books are closed for ever, and its name is free for another specification.
+
+What the stream promised is kept for what it released. But the new stream has a budget of its own, so whoever has
+records in both can lose both together; that is why nothing does this by itself. A last row of the journal says what was
+given up, and the old books stay in the ledger under another name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..errors import LedgerMismatch
+from ..zcdp import PrivacyLoss
+from . import journal
+from .base import WindowKey, root_of
+from .files import LedgerFile, in_our_words
+from .sqlite_tables import StreamTables, must_be_listed, stream_numbers
+
+
+def retire(url: str, stream: str) -> list[str]:
+    """Close the books of a stream, of all its keys' parts together, in one transaction.
+
+    Parameters
+    ----------
+    url : str
+        ``sqlite:PATH``, a bare path, or ``postgresql:...``.
+    stream : str
+        Its name, without a key.
+
+    Returns
+    -------
+    list of str
+        What the parts are called from now on.
+
+    Raises
+    ------
+    LedgerMismatch
+        There is no such stream.
+    LedgerInUse, LedgerDamaged, LedgerError
+    """
+    if url.startswith(("postgresql:", "postgres:")):
+        return _retire_on_server(url, stream)
+    path = url.removeprefix("sqlite:")
+    file = LedgerFile.share(path, create=False)
+    try:
+        with file.lock, in_our_words(path):
+            return _retire_in_file(file, path, stream)
+    finally:
+        file.leave("")
+
+
+def _retire_in_file(file: LedgerFile, path: str, stream: str) -> list[str]:
+    must_be_listed(file, path)
+    listed = stream_numbers(file)
+    parts = [(number, name) for number, name, retired in listed if not retired and root_of(name) == stream]
+    later = _later_names(path, stream, [name for _, name in parts], [name for _, name, _ in listed])
+    file.mark("open")
+    file.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    done = []
+    with file.changing("EXCLUSIVE"):
+        for (number, _), name in zip(parts, later, strict=True):
+            tables = StreamTables(file, path, number)
+            tables.open()
+            tables.check()
+            body = journal.retire_body(name, tables.most(), tables.terms.capacity)
+            tables.append("retire", WindowKey(0, 0), PrivacyLoss(), "", body)
+            tables.save()
+            file.db.execute("UPDATE streams SET stream = ?, retired = 1 WHERE number = ?", (name, number))
+            done.append((tables.witness(), tables.head))
+    for witness, head in done:
+        witness.note(head.seq, head.chain)
+        witness.close()
+    return later
+
+
+def _retire_on_server(url: str, stream: str) -> list[str]:
+    from .postgres_tables import Tables, make_schema, most_spent, stream_names
+    from .sessions import Address, Connection, Session, sql
+    from .sessions import in_our_words as in_words
+
+    address = Address.of(url)
+    session = Session(address, address.place(stream), is_reader=False)
+    schema = sql.Identifier(address.schema).as_string()
+
+    def work(db: Connection) -> list[str]:
+        listed = stream_names(db, address)
+        with db.transaction(), in_words(session.place):
+            make_schema(db, address)
+            tables = Tables(db, schema, session.place)
+            parts = [name for name in listed if root_of(name) == stream and not tables.open(name).is_retired]
+            later = _later_names(session.place, stream, parts, listed)
+            for old, new in zip(parts, later, strict=True):
+                tables.check(old)
+                found = tables.open(old, lock=True)
+                body = journal.retire_body(new, most_spent(db, schema, old), found.terms.capacity)
+                query = f"SELECT {schema}.retire(%s::text, %s::bigint, %b::bytea, %s::text, %b::bytea)"
+                db.execute(query.encode(), (old, *found.seen, new, body))
+        return later
+
+    try:
+        return session.run(work)
+    finally:
+        session.close()
+
+
+def _later_names(place: str, stream: str, parts: list[str], listed: Iterable[str]) -> list[str]:
+    """What retired parts are called; all have the same number, which no others have."""
+    if not parts:
+        raise LedgerMismatch(f"{place} has no stream {stream!r} to retire; name the whole stream, without a key")
+    taken, number = set(listed), 1
+    while any(f"{part} (retired {number})" in taken for part in parts):
+        number += 1
+    return [f"{part} (retired {number})" for part in parts]

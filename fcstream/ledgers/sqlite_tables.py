@@ -1,0 +1,398 @@
+"""The tables of one stream in a SQLite file: what is read is checked, what is written is marked; see `journal`.
+
+Nothing here decides about budgets; `sqlite` does. Every call is made by somebody who is alone with the connection.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ..errors import LedgerDamaged
+from ..noise import SystemEntropy
+from ..zcdp import PrivacyLoss
+from . import journal, users
+from .agreement import must_hold, tightened
+from .base import TOTAL_BLOCK, Row, Terms, WindowKey, worst
+from .files import LedgerFile
+from .journal import MASK, mark
+from .witness import Witness
+
+_TABLES = """
+CREATE TABLE meta{n} (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE journal{n} (
+    seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, open_ms INTEGER NOT NULL, close_ms INTEGER NOT NULL,
+    rho INTEGER NOT NULL, delta INTEGER NOT NULL, blocks TEXT NOT NULL, body BLOB NOT NULL, chain BLOB NOT NULL);
+CREATE TABLE windows{n} (
+    open_ms INTEGER NOT NULL, close_ms INTEGER NOT NULL, state TEXT NOT NULL, draws INTEGER NOT NULL,
+    rho INTEGER NOT NULL, delta INTEGER NOT NULL, blocks TEXT NOT NULL, sealed_seq INTEGER, mark INTEGER NOT NULL,
+    PRIMARY KEY (open_ms, close_ms)) WITHOUT ROWID;
+CREATE INDEX unacknowledged{n} ON windows{n} (sealed_seq) WHERE state = 'sealed';
+CREATE TABLE blocks{n} (
+    block TEXT PRIMARY KEY, rho INTEGER NOT NULL, delta INTEGER NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE users{n} (bucket INTEGER PRIMARY KEY, body BLOB NOT NULL, mark BLOB NOT NULL);
+CREATE TABLE settings{n} (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
+"""
+_FEW = 64  # buckets that are read one by one
+_WINDOW = "SELECT open_ms, close_ms, state, draws, rho, delta, blocks, sealed_seq, mark FROM windows{n}"
+_BLOCK = "SELECT block, rho, delta, mark FROM blocks{n}"
+_ROW = "SELECT seq, kind, open_ms, close_ms, rho, delta, blocks, body, chain FROM journal{n}"
+_SETTING = "SELECT key, value, mark FROM settings{n}"
+
+
+class Window(NamedTuple):
+    """A row of `windows`."""
+
+    open_ms: int
+    close_ms: int
+    state: str
+    draws: int
+    rho: int
+    delta: int
+    blocks: str
+    sealed_seq: int | None
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """Charged, refunds taken off."""
+        return PrivacyLoss(self.rho, self.delta)
+
+    @property
+    def state_of(self) -> journal.State:
+        """All but which window it is."""
+        return self.state, self.draws, self.rho, self.delta, self.blocks, self.sealed_seq
+
+
+class Head(NamedTuple):
+    """What the tables lead to: the journal's last row and its link, the sum of all marks, the digest of the users, and
+    the row that holds the terms."""
+
+    seq: int
+    chain: bytes
+    digest: int
+    users: bytes
+    terms_seq: int
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{self.chain.hex()}:{self.digest}:{self.users.hex()}:{self.terms_seq}"
+
+
+class StreamTables:
+    """Tables whose names end in a stream's number, and their head.
+
+    Parameters
+    ----------
+    file : LedgerFile
+    path : str
+        For messages.
+    number : int
+        From 1, as in the table `streams`.
+
+    Attributes
+    ----------
+    head : Head
+    terms : Terms
+    salt : bytes
+    name : str
+        In the list of streams.
+    is_retired : bool
+    """
+
+    def __init__(self, file: LedgerFile, path: str, number: int) -> None:
+        self.path = path
+        self._file = file
+        self._n = ending(number)
+        self._buckets: set[int] = set()  # that there are: one that SQLite does not find would be a fresh budget
+
+    # -- making, opening ---------------------------------------------------------------------------------------------
+
+    def create(self, terms: Terms) -> None:
+        """Make the tables, and row 0."""
+        for statement in _TABLES.split(";"):
+            self.do(statement)
+        self.salt = SystemEntropy().words(4).tobytes()
+        self.head = Head(-1, journal.origin(self.salt), 0, users.NO_USERS, 0)
+        self.do("INSERT INTO meta{n} VALUES ('salt', ?), ('head', '')", (self.salt.hex(),))
+        self._adopt(terms)
+        self.save()
+
+    def open(self) -> None:
+        """Read the head and the terms.
+
+        Raises
+        ------
+        LedgerDamaged
+        """
+        self.salt = bytes.fromhex(self.meta("salt"))
+        seq, chain, digest, digest_of_users, terms_seq = self.meta("head").split(":")
+        self.head = Head(int(seq), bytes.fromhex(chain), int(digest), bytes.fromhex(digest_of_users), int(terms_seq))
+        row, _ = self._linked(self.head.terms_seq)
+        self.terms = journal.terms_of(self.path, row.body if row.kind == "terms" else b"")
+        last, link = self._linked(self.do("SELECT max(seq) FROM journal{n}").fetchone()[0])
+        if (last.seq, link) != self.head[:2] or str(self.head) != self.meta("head"):
+            raise LedgerDamaged(f"{self.path} is damaged: its head disagrees with the journal's last row, {last.seq}")
+        self.name, self.is_retired = journal.listed_as(self.terms, last), last.kind == "retire"
+
+    def witness(self) -> Witness:
+        """What remembers how far this stream came."""
+        return Witness(f"{self._file.path}-witness{self._n}")
+
+    def check(self) -> None:
+        """Every row of the summary tables and the newest of the journal, against the head.
+
+        Raises
+        ------
+        LedgerDamaged
+        """
+        total = 0
+        for row in self._ascending(f"{_BLOCK} ORDER BY block", 1, "b", "block"):
+            total += row[-1]
+        waiting = list[int]()
+        for row in self._ascending(f"{_WINDOW} ORDER BY open_ms, close_ms", 2, "w", "window"):
+            total += row[-1]
+            if row[2] == "sealed":
+                waiting.append(row[7])
+        total += sum(mark("s", *row) for row in self.settings().items())
+        if total & MASK != self.head.digest:
+            raise LedgerDamaged(f"{self.path} is damaged: its tables disagree with the head at row {self.head.seq}")
+        held = self.do("SELECT bucket, body, mark FROM users{n}").fetchall()
+        if users.total_of(self.path, held) != self.head.users:
+            raise LedgerDamaged(f"{self.path} is damaged: the users' budgets disagree with the head")
+        self._buckets = {name for name, _, _ in held}
+        # SQLite reads these through an index of its own.
+        indexed = self.do("SELECT sealed_seq FROM windows{n} WHERE state = 'sealed' ORDER BY sealed_seq").fetchall()
+        if [seq for (seq,) in indexed] != sorted(waiting):
+            raise LedgerDamaged(f"{self.path} is damaged: its index of windows to be delivered is wrong")
+        self._linked(0)
+        for _ in self.journal(max(0, self.head.seq - journal.TAIL)):
+            pass
+
+    def tighten(self, wanted: Terms) -> None:
+        """Take stricter caps, in the chain."""
+        self.check()
+        everything = sum((window.loss for window in self.windows()), PrivacyLoss())
+        spent = everything if self.terms.unit == "user" else self.most()
+        must_hold(self.path, tightened(self.terms, wanted), spent, self.block(TOTAL_BLOCK))
+        self._adopt(tightened(self.terms, wanted))
+        self.save()
+
+    def _adopt(self, terms: Terms) -> None:
+        self.terms = terms
+        seq = self.append("terms", WindowKey(0, 0), PrivacyLoss(), "", journal.terms_body(terms))
+        self.head = self.head._replace(terms_seq=seq)
+
+    # -- the journal -------------------------------------------------------------------------------------------------
+
+    def append(self, kind: str, window: WindowKey, loss: PrivacyLoss, blocks: str, body: bytes) -> int:
+        """Add a row; returns its number."""
+        seq = self.head.seq + 1
+        row = Row(seq, kind, window.open_ms, window.close_ms, loss.rho_nano, loss.delta_femto, blocks, body)
+        self.head = self.head._replace(seq=seq, chain=journal.link(self.head.chain, row))
+        self.do("INSERT INTO journal{n} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row[:8], self.head.chain))
+        return seq
+
+    def journal(self, start: int = 0) -> Iterator[tuple[Row, bytes]]:
+        """Rows from one on with their links, each of which follows from the one before."""
+        before = self.link_at(start - 1)
+        for *columns, chain in self.do(f"{_ROW} WHERE seq >= ? ORDER BY seq", (start,)):
+            row = Row(*columns)
+            before = journal.link(before, row)
+            if row.seq != start or before != chain:
+                raise LedgerDamaged(f"{self.path}: journal row {start} does not follow from the rows before it")
+            start += 1
+            yield row, chain
+        if start != self.head.seq + 1:
+            raise LedgerDamaged(f"{self.path}: journal row {start} is missing")
+
+    def plain_journal(self) -> Iterator[tuple[Row, bytes]]:
+        """All rows with their links, not yet checked."""
+        for *columns, chain in self.do(f"{_ROW} ORDER BY seq"):
+            yield Row(*columns), chain
+
+    def body(self, seq: int) -> bytes:
+        """Of a seal."""
+        row, _ = self._linked(seq)
+        if row.kind != "seal":
+            raise LedgerDamaged(f"{self.path}: journal row {seq} ({row.kind}) is no seal")
+        return bytes(row.body)
+
+    def link_at(self, seq: int) -> bytes:
+        """The link stored beside a journal row."""
+        if seq < 0:
+            return journal.origin(self.salt)
+        row = self.do("SELECT chain FROM journal{n} WHERE seq = ?", (seq,)).fetchone()
+        if row is None:
+            raise LedgerDamaged(f"{self.path}: journal row {seq} is missing")
+        return bytes(row[0])
+
+    def _linked(self, seq: int) -> tuple[Row, bytes]:
+        """A row that follows from the one before it."""
+        found = self.do(f"{_ROW} WHERE seq = ?", (seq,)).fetchone()
+        if found is None or journal.link(self.link_at(seq - 1), Row(*found[:-1])) != found[-1]:
+            raise LedgerDamaged(f"{self.path}: journal row {seq} does not follow from the rows before it")
+        return Row(*found[:-1]), found[-1]
+
+    # -- summary tables ----------------------------------------------------------------------------------------------
+
+    def window(self, key: WindowKey) -> Window | None:
+        found = self.windows("WHERE open_ms = ? AND close_ms = ?", (key.open_ms, key.close_ms))
+        return next(iter(found), None)
+
+    def windows(self, where: str = "ORDER BY open_ms, close_ms", values: Sequence[object] = ()) -> Iterator[Window]:
+        for *columns, stored in self.do(f"{_WINDOW} {where}", values):
+            self._must_be(stored, "w", columns, f"window {columns[0]}")
+            yield Window(*columns)
+
+    def last_charged(self) -> WindowKey:
+        """The window that was charged last; there must be one."""
+        query = "SELECT open_ms, close_ms FROM journal{n} WHERE kind = 'charge' ORDER BY seq DESC LIMIT 1"
+        return WindowKey(*self.do(query).fetchone())
+
+    def put_window(self, old: Window | None, new: Window) -> None:
+        marked = mark("w", *new)
+        if old is None:
+            self._turn(0, marked)
+            self.do("INSERT INTO windows{n} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*new, marked))
+            return
+        self._turn(mark("w", *old), marked)
+        query = "UPDATE windows{n} SET state = ?, draws = ?, rho = ?, delta = ?, blocks = ?, sealed_seq = ?, mark = ?"
+        self.do(f"{query} WHERE open_ms = ? AND close_ms = ?", (*new[2:], marked, *new[:2]))
+
+    def block(self, block: str) -> PrivacyLoss:
+        """What it has spent."""
+        return self.block_if_any(block) or PrivacyLoss()
+
+    def block_if_any(self, block: str) -> PrivacyLoss | None:
+        """What it has spent; None of one that was never charged."""
+        found = next(self.blocks("WHERE block = ?", (block,)), None)
+        return PrivacyLoss(found[1], found[2]) if found else None
+
+    def blocks(self, where: str = "ORDER BY block", values: Sequence[object] = ()) -> Iterator[tuple[str, int, int]]:
+        for *columns, stored in self.do(f"{_BLOCK} {where}", values):
+            self._must_be(stored, "b", columns, f"block {columns[0]}")
+            yield columns[0], columns[1], columns[2]
+
+    def put_block(self, block: str, old: PrivacyLoss | None, new: PrivacyLoss) -> None:
+        marked = mark("b", block, *new.parts)
+        self._turn(0 if old is None else mark("b", block, *old.parts), marked)
+        self.do("INSERT OR REPLACE INTO blocks{n} VALUES (?, ?, ?, ?)", (block, *new.parts, marked))
+
+    def worst(self, blocks: Sequence[str]) -> PrivacyLoss:
+        """Of the most charged of some blocks, the total left out."""
+        return worst([self.block(block) for block in blocks if block != TOTAL_BLOCK])
+
+    def most(self) -> PrivacyLoss:
+        """Of the most charged of all blocks, the total left out."""
+        query = "SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM blocks{n} WHERE block != ?"
+        return PrivacyLoss(*self.do(query, (TOTAL_BLOCK,)).fetchone())
+
+    def settings(self) -> dict[str, str]:
+        found = {}
+        for key, value, stored in self.do(_SETTING):
+            self._must_be(stored, "s", (key, value), f"setting {key}")
+            found[key] = value
+        return found
+
+    def put_setting(self, key: str, value: str) -> None:
+        marked = mark("s", key, value)
+        self._turn(0, marked)
+        self.do("INSERT INTO settings{n} VALUES (?, ?, ?)", (key, value, marked))
+        self.append("setting", WindowKey(0, 0), PrivacyLoss(), key, value.encode())
+
+    def buckets(self, names: list[int] | None) -> users.Held:
+        """Buckets of users by name; None: all."""
+        query, values = "SELECT bucket, body, mark FROM users{n}", list[int]()
+        if names is not None and len(names) <= _FEW:
+            query, values = f"{query} WHERE bucket IN ({','.join('?' * len(names))})", names
+        wanted = None if names is None else set(names)
+        held = users.checked(self.path, (row for row in self.do(query, values) if wanted is None or row[0] in wanted))
+        if (self._buckets if wanted is None else self._buckets & wanted) != held.keys():
+            raise LedgerDamaged(f"{self.path} is damaged: a bucket of users is not found")
+        return held
+
+    def put_buckets(self, held: users.Held, changed: dict[int, bytes]) -> None:
+        marks = {name: users.mark(name, body) for name, body in changed.items()}
+        self._buckets |= marks.keys()
+        rows = ((name, body, marks[name]) for name, body in changed.items())
+        self._file.db.executemany(f"INSERT OR REPLACE INTO users{self._n} VALUES (?, ?, ?)", rows)
+        self.head = self.head._replace(users=users.redigest(self.head.users, held, marks))
+
+    def _ascending(self, query: str, width: int, table: str, what: str) -> Iterator[tuple[Any, ...]]:
+        """All rows of a table, each checked, in the order of their keys (`width` columns): SQLite finds each by it."""
+        before: tuple[Any, ...] | None = None
+        for row in self.do(query):
+            if mark(table, *row[:-1]) != row[-1]:
+                raise LedgerDamaged(f"{self.path} is damaged: {what} {row[0]} disagrees with the mark beside it")
+            key = row[:width]
+            if before is not None and key <= before:
+                raise LedgerDamaged(f"{self.path} is damaged: rows are out of order at {what} {row[0]}")
+            before = key
+            yield row
+
+    def _turn(self, old: int, new: int) -> None:
+        """A row took another's place."""
+        self.head = self.head._replace(digest=(self.head.digest - old + new) & MASK)
+
+    def _must_be(self, stored: object, table: str, columns: Sequence[object], what: str) -> None:
+        if stored != mark(table, *columns):
+            raise LedgerDamaged(f"{self.path} is damaged: {what} disagrees with the mark beside it")
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Write the head."""
+        self.do("UPDATE meta{n} SET value = ? WHERE key = 'head'", (str(self.head),))
+
+    def meta(self, key: str) -> str:
+        row = self.do("SELECT value FROM meta{n} WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            raise LedgerDamaged(f"{self.path} is damaged: meta row {key!r} is missing")
+        return str(row[0])
+
+    def do(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+        """Run a statement on our stream's tables."""
+        return self._file.db.execute(query.replace("{n}", self._n), values)
+
+
+def ending(number: int) -> str:
+    """What the names of a stream's tables end in."""
+    return "" if number == 1 else f"_{number}"
+
+
+def stream_numbers(file: LedgerFile) -> list[tuple[int, str, int]]:
+    """Number, name, and whether it was retired, of every stream in a file."""
+    return file.db.execute("SELECT number, stream, retired FROM streams ORDER BY number").fetchall()
+
+
+def must_be_listed(file: LedgerFile, path: str) -> None:
+    """Every stream's tables stand in the list of streams, under their name, and none is older than its witness: none is
+    lost, so none starts anew.
+
+    Raises
+    ------
+    LedgerDamaged
+    """
+    if file.is_listed:
+        return
+    listed = stream_numbers(file)
+    named = file.db.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name GLOB 'journal*'")
+    if [number for number, _, _ in listed] != list(range(1, named.fetchone()[0] + 1)):
+        raise LedgerDamaged(f"{path} is damaged: its list of streams disagrees with its tables")
+    for number, name, retired in listed:
+        tables = StreamTables(file, path, number)
+        tables.open()
+        must_be_called(path, tables, name, retired)
+        tables.witness().check(tables.head.seq, tables.head.chain, tables.link_at)
+    file.is_listed = True
+
+
+def must_be_called(path: str, tables: StreamTables, name: str, retired: int) -> None:
+    """A stream is listed under its own name, or under the one that it was retired to."""
+    if name != tables.name or bool(retired) != tables.is_retired:
+        raise LedgerDamaged(f"{path} is damaged: stream {tables.name!r} is listed as {name!r}")
+
+
+def rows_of(found: Iterable[tuple[Row, bytes]]) -> list[Row]:
+    """Without their links, and without row 0."""
+    return [row for row, _ in found if row.seq > 0]

@@ -1,0 +1,95 @@
+"""Noisy numbers of records below which nothing is released, so that windows without records hardly ever are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from ..cores import ROUND_UP
+
+FALSE_RELEASE = Fraction(1, 10_000)
+"""Chance with which a window without records may be released, at most."""
+_UP = 1 + 1e-9
+_TINY = 1e-300  # what is left out of a sum, or lost below the least double, is less
+_SUMMED = 2**12  # deviations up to which a tail is added up term by term
+
+
+@lru_cache(maxsize=4096)
+def gaussian_tail(variance: Fraction, least: int) -> float:
+    """Probability that a discrete Gaussian is at least `least`, >= 1, rounded up.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    The sum of its terms; above a deviation of 4096 the bound of Canonne, Kamath, Steinke 2020, Proposition 25.
+    """
+    deviation = math.sqrt(variance)
+    if deviation > _SUMMED:
+        return max(0.5 * math.erfc((least - 1) / deviation / math.sqrt(2)) * _UP, _TINY)
+    far = math.ceil(40 * deviation) + 1
+    weights = np.exp(-(np.arange(far, dtype=np.float64) ** 2) / (2 * float(variance)))
+    return max(float(weights[least:].sum() / (2 * weights.sum() - 1)) * _UP, _TINY)
+
+
+@lru_cache(maxsize=1024)
+def least_gaussian(variance: Fraction, chance: Fraction = FALSE_RELEASE) -> int:
+    """Smallest number >= 1 that a discrete Gaussian reaches with at most this probability.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    Bisection of `gaussian_tail`.
+    """
+    return _least(lambda number: gaussian_tail(variance, number), chance)
+
+
+def laplace_tail(scale: Fraction, least: int) -> float:
+    """Probability that a discrete Laplace number is at least `least`, rounded up.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    A geometric series.
+    """
+    decay = 1 / float(scale)
+    if least <= 0:
+        return 1.0
+    return max(math.exp(-least * decay) / (1 + math.exp(-decay)) * ROUND_UP, _TINY)
+
+
+def least_laplace(scale: Fraction, chance: Fraction = FALSE_RELEASE) -> int:
+    """Smallest number >= 1 that a discrete Laplace number reaches with at most this probability.
+
+    Privacy
+    -------
+    A function of public numbers; costs nothing.
+
+    Source
+    ------
+    Bisection of `laplace_tail`.
+    """
+    return _least(lambda number: laplace_tail(scale, number), chance)
+
+
+def _least(tail: Callable[[int], float], chance: Fraction) -> int:
+    """Smallest number >= 1 whose tail is at most a chance."""
+    low, high = 0, 1
+    while tail(high) > chance:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if tail(middle) > chance else (low, middle)
+    return high

@@ -1,0 +1,366 @@
+"""Too many records: how many a window may hold, and the noisy gate that refuses more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from ..errors import ConfigError
+from ..friends import MOST_POINTS, PointCounts
+from ..noise import normal_tail
+from ..zcdp import DELTA_UNIT, RHO_UNIT, PrivacyLoss
+from .base import Answer, Counter, Forecast, Mechanism, Notes, Outcome, Track
+from .options import Options, Setting
+from .stages import ChargeShare, normal_above
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..lattice import Grid
+    from ..ledgers.base import Charge
+    from ..noise import Noise
+
+TIMES_HINT = 16
+"""Windows may by default hold so many times the records of the size hint."""
+SHARE = 100
+"""The gate costs this part of rho."""
+DELTA_SHARE = 10
+"""The gate costs this part of delta, of kinds that need a delta themselves."""
+_BITS = 64  # of square roots, rounded down
+
+
+@dataclass(frozen=True)
+class RecordGate:
+    """Refuses windows of too many records by a noisy number of them.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+        rho_g and delta_g.
+    most : int
+        ``max_records``: windows whose noisy number is larger are refused.
+
+    Privacy
+    -------
+    Unit: one record (one user, where users are counted). Relation: add or remove. (rho_g, delta_g)-zCDP, together with
+    the fact that of a window of more than H = `held` records nothing is kept but that there were more.
+
+    Let n be the number of records, N the discrete Gaussian of variance 1 / (2 rho_g), n~ = n + N. A window is refused
+    iff n~ > `most` or n > H; the refusal says nothing else (n~ is not told). What follows runs only if it is not
+    refused. Let D' be D with one record more.
+
+    - Both hold at most H: "refused" is a function of n~, which costs rho_g as sensitivity is 1; what follows composes.
+    - Both hold more than H: both answers are the same refusal, with certainty.
+    - D holds H, D' holds H + 1: the answer about D' is the refusal with certainty; that about D is the refusal but
+      with probability Pr[H + N <= most] = Pr[N <= -`margin`] <= delta_g. So P >= (1 - delta_g) R and Q = R for the
+      point mass R on the refusal: the mixture form holds with P' = Q' = R and divergence 0.
+
+    H is one number of the configuration, never of data, of load or of what a window was offered. What is kept and what
+    is not does not touch an answer that is not this refusal, so nothing is ever cut in silence. In sliding windows n is
+    each window's own; a pane is let go of only if it alone holds more than H, and so does every window that covers it.
+    Of users, n is the number of those whom the ledger admits to the window: all of them pay, also in a refused window.
+
+    Source
+    ------
+    Ours; the tail of the discrete Gaussian: Canonne, Kamath, Steinke 2020, Proposition 25.
+    """
+
+    loss: PrivacyLoss
+    most: int
+
+    def __post_init__(self) -> None:
+        if self.loss.rho_nano < 1 or self.loss.delta_femto < 1:
+            raise ConfigError(f"must be larger: {self.loss} is too little to bound a window's records by", "release")
+        if not 1 <= self.most <= MOST_POINTS - self.margin:
+            raise ConfigError(f"must be in [1, {MOST_POINTS - self.margin}], got {self.most}", "window.max_records")
+
+    @property
+    def variance(self) -> Fraction:
+        return Fraction(RHO_UNIT, 2 * self.loss.rho_nano)
+
+    @cached_property
+    def margin(self) -> int:
+        """By how many records H exceeds `most`: the (1 - delta_g)-quantile of the noise, rounded up, plus 1."""
+        return tail_margin(self.variance, self.loss.delta_femto)
+
+    @property
+    def held(self) -> int:
+        """H: windows of more records are always refused, and need not be kept."""
+        return self.most + self.margin
+
+    def refuses(self, size: int, noise: Noise) -> bool:
+        """Whether a window of `size` records is refused; any size above `held` will do for larger ones."""
+        noisy = size + int(noise.discrete_gaussian(self.variance, 1)[0])
+        return noisy > self.most or size > self.held
+
+    def chance(self, size: int) -> float:
+        """That a window of `size` records is not refused."""
+        if size > self.held:
+            return 0.0
+        return normal_above((size - self.most - 0.5) / math.sqrt(self.variance))
+
+
+@lru_cache(maxsize=64)
+def tail_margin(variance: Fraction, delta_femto: int) -> int:
+    """The least m >= 1 of which it is proved that a discrete Gaussian is at least m with probability at most delta.
+
+    Privacy
+    -------
+    Rounded to the safe side: Pr[N >= m] <= Pr[continuous normal >= m - 1] (Proposition 25), whose square root is
+    rounded down and whose tail is evaluated to 60 digits. At most 1 more than the exact quantile plus 1 where the
+    noise is wide.
+
+    Source
+    ------
+    Canonne, Kamath, Steinke 2020, Proposition 25.
+    """
+    wanted = Fraction(delta_femto, DELTA_UNIT)
+    low, high = 0, 1
+
+    def suffices(m: int) -> bool:
+        square = Fraction((m - 1) ** 2) / variance
+        root = Fraction(math.isqrt(square.numerator * 4**_BITS // square.denominator), 2**_BITS)
+        return root >= 13 or Fraction(normal_tail(root)) <= wanted  # the tail at 13 is below 1e-37
+
+    while not suffices(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
+
+
+@dataclass(frozen=True, slots=True)
+class GatedView:
+    """A closing window: its number of records, and what a counter shows of them; None if there are too many.
+
+    Privacy
+    -------
+    Private, like every view.
+
+    Source
+    ------
+    See `RecordGate`.
+    """
+
+    size: int
+    view: Any
+
+    def __repr__(self) -> str:
+        return "<GatedView of a window>"  # nothing of what it holds
+
+
+class GatedCounter:
+    """A counter that lets go of panes which hold more records than any answered window can.
+
+    Parameters
+    ----------
+    inner : Counter
+        What keeps the points.
+    held : int
+        See `RecordGate`.
+
+    Privacy
+    -------
+    What it lets go of belongs to windows that are refused in any case.
+
+    Source
+    ------
+    See `RecordGate`.
+    """
+
+    def __init__(self, inner: Counter, held: int) -> None:
+        self.inner = inner
+        self._most = held
+        self._sizes: dict[int, int] = {}
+
+    @property
+    def panes(self) -> list[int]:
+        return sorted(self._sizes)
+
+    def size(self, pane: int) -> int:
+        """Records of one pane; not exact once there are too many."""
+        return self._sizes.get(pane, 0)
+
+    def add(self, pane: int, points: NDArray[Any]) -> None:
+        """Take points, all of them or, from the record on that is too many, none; those from before go too."""
+        before = self._sizes.get(pane, 0)
+        if len(points) == 0 or before > self._most:
+            return
+        self._sizes[pane] = before + len(points)
+        if self._sizes[pane] <= self._most:
+            self.inner.add(pane, points)
+            return
+        self.inner.drop(pane)
+        if isinstance(self.inner, PointCounts):
+            self.inner.free_spare()
+
+    def drop(self, pane: int) -> None:
+        if self._sizes.pop(pane, 0):
+            self.inner.drop(pane)
+
+    def view(self, panes: Iterable[int]) -> GatedView:
+        wanted = list(panes)
+        size = sum(self._sizes.get(pane, 0) for pane in wanted)
+        return GatedView(size, None if size > self._most else self.inner.view(wanted))
+
+
+@dataclass(frozen=True)
+class GatedMechanism:
+    """A mechanism behind a `RecordGate`.
+
+    Parameters
+    ----------
+    gate : RecordGate
+        It is the first stage, and costs the same whatever a window is offered.
+    inner : Mechanism
+        At what the gate leaves. It sees no window that is refused.
+    points : str
+        What is counted: ``records`` or ``users``.
+    is_default : bool
+        `gate.most` was taken from the size hint.
+
+    Privacy
+    -------
+    Unit and relation: those of both. Their losses add up: the mechanism is not started in a window that the gate
+    refuses, which is a released fact, so what it would have cost goes back.
+
+    Source
+    ------
+    See `RecordGate`.
+    """
+
+    gate: RecordGate
+    inner: Mechanism
+    points: str = "records"
+    is_default: bool = False
+
+    @property
+    def kind(self) -> str:
+        return self.inner.kind
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        return self.gate.loss + self.inner.loss
+
+    @property
+    def tracks(self) -> bool:
+        return self.inner.tracks
+
+    @property
+    def false_release(self) -> float | None:
+        return self.inner.false_release
+
+    def counter(self, dimension: int, reach: int, noise: Noise) -> GatedCounter:
+        return GatedCounter(self.inner.counter(dimension, reach, noise), self.gate.held)
+
+    def release(self, view: GatedView, charge: Charge, noise: Noise) -> Outcome:
+        charge.open(self.loss)
+        charge.start(self.gate.loss)
+        if self.gate.refuses(view.size, noise):
+            return Outcome("too_many")
+        return self.inner.release(view.view, cast("Charge", ChargeShare(charge, self.inner.loss)), noise)
+
+    def forecast(self, size: int) -> Forecast:
+        found = self.inner.forecast(size)
+        return replace(found, probability=found.probability * self.gate.chance(size))
+
+    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+        return self.inner.answer(outcome, grid)
+
+    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+        return self.inner.predicted(size, grid)
+
+    def notes(self, size: int | None, grid: Grid) -> Notes:
+        notes, gate = self.inner.notes(size, grid), self.gate
+        line = (
+            f"windows of more than {gate.most} {self.points} are refused (too_many), by a noisy number that costs "
+            f"{gate.loss}; at most {gate.held} are held"
+        )
+        return replace(
+            notes,
+            lines=(*notes.lines, line),
+            facts={**notes.facts, "max_records": gate.most, "most_held": gate.held},
+            stopped=None if notes.stopped is None else gate.loss + notes.stopped,
+        )
+
+    def at(self, loss: PrivacyLoss) -> GatedMechanism:
+        """The same for another rho; the gate keeps its own, as H may not depend on what a window is offered."""
+        rest = PrivacyLoss(loss.rho_nano - self.gate.loss.rho_nano, loss.delta_femto)
+        return replace(self, inner=self.inner.at(rest))
+
+    def hint(self, reason: str) -> str:
+        return self.inner.hint(reason)
+
+    def after(self, track: Track | None) -> GatedMechanism:
+        return replace(self, inner=self.inner.after(track))
+
+    def sized(self, size_hint: int) -> GatedMechanism:
+        gate = replace(self.gate, most=default_limit(size_hint, self.gate.loss)) if self.is_default else self.gate
+        return replace(self, gate=gate, inner=self.inner.sized(size_hint))
+
+
+def default_limit(size_hint: int, loss: PrivacyLoss) -> int:
+    """``max_records`` where it is not given.
+
+    Privacy
+    -------
+    A function of public numbers.
+
+    Source
+    ------
+    See `RecordGate`.
+    """
+    room = MOST_POINTS - tail_margin(Fraction(RHO_UNIT, 2 * loss.rho_nano), loss.delta_femto)
+    return max(1, min(TIMES_HINT * size_hint, room))
+
+
+def build_gated(options: Options, setting: Setting, most: int | None = None) -> Mechanism:
+    """The mechanism of some options, behind a gate if it holds records and there is a delta to pay for one.
+
+    Parameters
+    ----------
+    options : Options
+    setting : Setting
+    most : int, optional
+        ``window.max_records``; by default a multiple of the size hint, and no gate without one.
+
+    Raises
+    ------
+    ConfigError
+
+    Privacy
+    -------
+    Of ``release.rho`` and ``delta`` the gate takes a hundredth and a tenth, rounded down, at least 1 unit each; of a
+    kind that needs no delta itself the whole delta is the gate's. The rest is the mechanism's.
+
+    Source
+    ------
+    See `RecordGate`.
+    """
+    place = "window.max_records"
+    if most is not None and not options.holds_records:
+        raise ConfigError(
+            f"belongs to kinds that hold a window's records, {options.kind!r} takes any number of them: leave it out",
+            place,
+        )
+    if most is not None and not options.whole_delta:
+        raise ConfigError("needs `release.delta`, which pays for refusing more, such as 1e-9", place)
+    if not options.holds_records or not options.whole_delta or (most is None and options.size_hint is None):
+        return options.build(setting)
+    whole = options.approximate_loss(options.whole_delta)
+    rho = max(1, whole.rho_nano // SHARE)
+    if options.needs_no_delta:
+        loss, changes = PrivacyLoss(rho, whole.delta_femto), {}
+    else:
+        loss = PrivacyLoss(rho, max(1, whole.delta_femto // DELTA_SHARE))
+        changes = {"delta": (whole - loss).delta}
+    gate = RecordGate(loss, default_limit(options.guess(), loss) if most is None else most)
+    inner = msgspec.structs.replace(options, rho=(whole - PrivacyLoss(rho)).rho, **changes).build(setting)
+    return GatedMechanism(gate, inner, "users" if setting.unit == "user" else "records", most is None)

@@ -1,0 +1,30 @@
+"""Why a window is refused, and what to do about it. A reason is a function of public facts and released values."""
+
+from __future__ import annotations
+
+HINTS = {
+    "too_few": (
+        "the noisy number of records is too small for this budget: use longer windows, or raise `release.rho`; "
+        "`fcstream plan` tells the smallest usable window"
+    ),
+    "no_core": (
+        "there are enough records, but too few of them lie within `release.radius` of most others: raise `radius`, "
+        "raise the features' `scale`, or say by `outliers` how many lie elsewhere"
+    ),
+    "no_match": (
+        "parts of the window do not agree where its clusters are: ask for fewer (`release.k`), leave out features that "
+        "do not tell clusters apart, raise `release.rho`, or use longer windows"
+    ),
+    "no_radius": (
+        "parts of the window do not even agree how far apart its clusters are: ask for fewer (`release.k`), raise "
+        "`release.rho`, or use longer windows"
+    ),
+    "too_many": "the window holds more records than `window.max_records`: raise it, or use shorter windows",
+    "budget_exhausted": (
+        "the budget has no room for another window: `fcstream budget show` tells how it went; a new stream needs a new "
+        "budget"
+    ),
+    "interrupted": "the process died twice between the charge and the answer: the charge stays, nothing was released",
+}
+"""What to do about a refusal, by its reason, where a kind of release does not say more."""
+REASONS = tuple(HINTS)

@@ -1,0 +1,554 @@
+"""Known faults, each planted into a copy of the package, and the tests that must notice it.
+
+    python tests/audit/planted.py [WORDS...] [--list]
+
+plants one after the other those whose names hold one of the words (all without any), runs the tests beside it, and says
+which one caught it. Exit code 1 if a fault goes unnoticed, or if a test fails without one.
+
+A fault is a piece of source text and what a mistaken hand might have written there. The text must stand in its file
+exactly once, so a fault whose place has moved says so (`test_planted`) and does not pass for caught.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One of them.
+
+    Attributes
+    ----------
+    name : str
+    file : str
+        In the package.
+    old, new : str
+        What stands there once, and what is planted.
+    tests : tuple of str
+        Below ``tests/``: one at least must fail.
+    quick : bool
+        Among those that every run of the tests plants.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    quick: bool = False
+
+
+MECHANISMS = "audit/test_mechanisms.py::test_a_cheap_mechanism_stays_below_its_claim"
+STREAM = "test_stream_audit.py::test"
+
+FAULTS = [
+    # -- noise that is too small ---------------------------------------------------------------------------------------
+    Fault(
+        "half the noise of a ball's sum",
+        "releases/averages.py",
+        "variance = gaussian_variance(radius_squared, self.sum_nano)\n",
+        "variance = gaussian_variance(radius_squared, self.sum_nano) / 4\n",
+        (f"{MECHANISMS}[ball]",),
+        quick=True,
+    ),
+    Fault(
+        "half the noise of a ball's count",
+        "releases/averages.py",
+        "count = size + int(noise.discrete_gaussian(self.count_variance, 1)[0])",
+        "count = size + int(noise.discrete_gaussian(self.count_variance / 4, 1)[0])",
+        (f"{MECHANISMS}[ball]",),
+    ),
+    Fault(
+        "half the noise of a count",
+        "releases/count.py",
+        "return Fraction(RHO_UNIT, 2 * self.loss.rho_nano)",
+        "return Fraction(RHO_UNIT, 8 * self.loss.rho_nano)",
+        (f"{MECHANISMS}[count]",),
+    ),
+    Fault(
+        "half the noise of a histogram",
+        "releases/histogram.py",
+        "return Fraction(RHO_UNIT, 2 * self.loss.rho_nano)",
+        "return Fraction(RHO_UNIT, 8 * self.loss.rho_nano)",
+        (f"{MECHANISMS}[histogram]",),
+    ),
+    Fault(
+        "a bin of the histogram without noise where it is empty",
+        "releases/histogram.py",
+        "counts = view + noise.discrete_gaussian(self.variance, self.bins)",
+        "counts = np.where(view > 0, view + noise.discrete_gaussian(self.variance, self.bins), 0)",
+        (f"{MECHANISMS}[histogram, a bin of one record]",),
+    ),
+    Fault(
+        "quantiles at twice their epsilon",
+        "releases/quantiles.py",
+        "found.append(epsilon / (2 * max(q.numerator, q.denominator - q.numerator)))",
+        "found.append(epsilon / max(q.numerator, q.denominator - q.numerator))",
+        (f"{MECHANISMS}[quantiles]", "test_extras.py::test_shares_of_quantiles_sum_exactly_and_pay_for_their_epsilon"),
+    ),
+    Fault(
+        "squares of a variance at half their sensitivity",
+        "releases/variance.py",
+        "variance = gaussian_variance(Fraction(ball, 2**shift) ** 2, squares)",
+        "variance = gaussian_variance(Fraction(ball, 2**shift) ** 2 / 16, squares)",
+        ("audit/test_mechanisms.py::test_squares_of_a_variance_have_the_noise_of_their_sensitivity",),
+    ),
+    Fault(
+        "second moments of a mixture at half their sensitivity",
+        "releases/mixtures.py",
+        "variance = gaussian_variance(ball * ball, rest)",
+        "variance = gaussian_variance(ball * ball, rest) / 16",
+        ("test_ktuples.py::test_a_learners_noise_is_that_of_its_share",),
+    ),
+    Fault(
+        "second moments of points at a fraction of their sensitivity",
+        "releases/points.py",
+        "gaussian_variance(REACH**4, self.shares[1])",
+        "gaussian_variance(REACH**3, self.shares[1])",
+        ("test_points.py::test_sensitivities_and_what_the_parts_cost",),
+    ),
+    Fault(
+        "second moments of a table as if pairs were one number",
+        "releases/synthetic.py",
+        "gaussian_variance(max(1, codes.pairs_squared), self.shares[1])",
+        "gaussian_variance(1, self.shares[1])",
+        ("test_synthetic.py::test_the_parts_cost_what_is_charged",),
+    ),
+    Fault(
+        "a check of the diameter at half its sensitivity",
+        "releases/search.py",
+        "gaussian_variance((2 * _ONE + 1) ** 2, self.rho_nano)",
+        "gaussian_variance((_ONE + 1) ** 2, self.rho_nano)",
+        ("test_diameter.py::test_searches_equal_the_naive_twin_with_the_same_words",),
+    ),
+    Fault(
+        "keep bits at half their noise",
+        "cores.py",
+        "sigma = max(math.sqrt(n_hat / (8 * self.size.rho2)) * ROUND_UP, 1.0)",
+        "sigma = max(math.sqrt(n_hat / (32 * self.size.rho2)) * ROUND_UP, 1.0)",
+        ("test_cores.py::test_zcdp_filter_has_the_specified_constants",),
+    ),
+    Fault(
+        "keep bits of tuples as if one were added",
+        "replaced.py",
+        "sigma = max(math.sqrt((self.size - 1) / (2 * self.loss.rho)) * ROUND_UP, 1.0)",
+        "sigma = max(math.sqrt((self.size - 1) / (8 * self.loss.rho)) * ROUND_UP, 1.0)",
+        ("test_clusters.py::test_keep_bits_cost_what_is_claimed",),
+    ),
+    Fault(
+        "an average's noise by the true size",
+        "releases/averages.py",
+        "return _noisy_average(sums, size, self._diameter / n_hat,",
+        "return _noisy_average(sums, size, self._diameter / (2 * max(n_hat, size)),",
+        ("test_releases.py::test_friendly_average_noise_covers_its_sensitivity",),
+    ),
+    Fault(
+        "a sampler of half the deviation",
+        "noise.py",
+        "scale, approximate = math.isqrt(numerator // denominator) + 1, numerator / denominator\n",
+        "scale, approximate = math.isqrt(numerator // denominator) + 1, numerator / denominator / 4\n",
+        ("test_noise.py::test_discrete_gaussian_has_the_right_law_and_no_other",),
+    ),
+    # -- what leaves without noise -------------------------------------------------------------------------------------
+    Fault(
+        "the exact number of records in the refusal of a core's size",
+        "releases/stages.py",
+        "return Core(None, n_hat - core.offset)",
+        "return Core(None, len(counts))",
+        (f"{MECHANISMS}[a core's size]",),
+        quick=True,
+    ),
+    Fault(
+        "what lies outside the ball of a tracking mean without noise",
+        "releases/tracking.py",
+        "outside = view.size - inside + int(noise.discrete_gaussian(self.average.count_variance, 1)[0])",
+        "outside = view.size - inside",
+        (f"{MECHANISMS}[tracking, record outside]",),
+    ),
+    Fault(
+        "too many records by their exact number",
+        "releases/gate.py",
+        "return noisy > self.most or size > self.held",
+        "return size > self.most",
+        ("test_gate.py::test_audit_of_the_gate_at_max_records_at_h_and_beyond",),
+    ),
+    Fault(
+        "too many records without a margin",
+        "releases/gate.py",
+        "return self.most + self.margin",
+        "return self.most",
+        ("test_gate.py::test_audit_of_the_gate_at_max_records_at_h_and_beyond",),
+    ),
+    Fault(
+        "too many records where more is held than delta pays for",
+        "releases/gate.py",
+        "return noisy > self.most or size > self.held",
+        "return noisy > self.most",
+        ("test_gate.py::test_audit_of_the_gate_at_max_records_at_h_and_beyond",),
+    ),
+    Fault(
+        "the exact number of records in the refusal of too many",
+        "releases/gate.py",
+        'return Outcome("too_many")',
+        'return Outcome("too_many", count=view.size)',
+        ("test_gate.py::test_a_refusal_tells_nothing_and_gives_back_what_was_not_started",),
+    ),
+    Fault(
+        "the gate of too many records is not paid for",
+        "releases/gate.py",
+        "        charge.start(self.gate.loss)\n",
+        "",
+        ("test_gate.py::test_a_refusal_tells_nothing_and_gives_back_what_was_not_started",),
+    ),
+    Fault(
+        "a pane that is let go of because others hold too much",
+        "releases/gate.py",
+        "if self._sizes[pane] <= self._most:",
+        "if sum(self._sizes.values()) <= self._most:",
+        ("test_gate.py::test_counter_holds_what_its_naive_twin_holds_and_lets_go_of_a_pane_that_alone_has_too_many",),
+    ),
+    Fault(
+        "records of a flooded window that are cut instead of refused",
+        "releases/gate.py",
+        "GatedView(size, None if size > self._most else self.inner.view(wanted))",
+        "GatedView(min(size, self._most), self.inner.view(wanted))",
+        ("test_gate.py::test_counter_holds_what_its_naive_twin_holds_and_lets_go_of_a_pane_that_alone_has_too_many",),
+    ),
+    Fault(
+        "users without budget who count as too many",
+        "engine.py",
+        "            return people[1][admitted]\n",
+        "            return people[1]\n",
+        ("test_gate.py::test_exhausted_users_never_decide_whether_a_window_is_refused",),
+    ),
+    Fault(
+        "users who may have no room flood a window",
+        "engine.py",
+        "np.count_nonzero(self._ledger.room(keys, most)) > gate.held",
+        "len(keys) > gate.held",
+        ("test_gate.py::test_users_are_held_while_it_is_not_sure_that_they_will_have_room",),
+    ),
+    Fault(
+        "a floor that looks at the exact number of records",
+        "releases/averages.py",
+        "if count < self.smallest:",
+        "if size < self.smallest:",
+        (f"{MECHANISMS}[ball, at its floor]",),
+    ),
+    # -- who counts, and how far ---------------------------------------------------------------------------------------
+    Fault(
+        "a clip that is forgotten",
+        "releases/averages.py",
+        "sums.clipped_sum(tiles, len(mask), mask, center, float(radius_squared), out)",
+        "sums.clipped_sum(tiles, len(mask), mask, center, float(2**52), out)",
+        (f"{MECHANISMS}[ball, far record]",),
+        quick=True,
+    ),
+    Fault(
+        "a core that keeps everyone",
+        "cores.py",
+        "return Core(noise.threshold_bits(counts, n, threshold, sigma), n_hat - self.offset)",
+        "return Core(np.ones(n, np.bool_), n_hat - self.offset)",
+        ("test_cores.py::test_zcdp_filter_keeps_friends_and_drops_strangers",),
+    ),
+    Fault(
+        "a core of tuples that keeps everyone",
+        "replaced.py",
+        "return Core(noise.threshold_bits(counts, self.size, threshold, sigma), None)",
+        "return Core(np.ones(len(counts), np.bool_), None)",
+        ("test_clusters.py::test_strange_tuples_are_left_out",),
+    ),
+    Fault(
+        "a size below the true one more often than delta pays for",
+        "cores.py",
+        "return n + self.offset + int(noise.discrete_gaussian(self.variance, 1)[0])",
+        "return n + int(noise.discrete_gaussian(self.variance, 1)[0])",
+        ("test_cores.py::test_size_is_noisy_with_the_right_deviation",),
+    ),
+    Fault(
+        "a size above the true one more often than delta pays for",
+        "releases/averages.py",
+        "n_hat = size - self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])",
+        "n_hat = size + int(noise.discrete_gaussian(self.size_variance, 1)[0])",
+        ("test_releases.py::test_friendly_average_of_few_points_says_no",),
+    ),
+    Fault(
+        "sums that go on in an int64 for ever",
+        "totals.py",
+        "if self._held + rows > self.most:",
+        "if self._held + rows > 2**80:",
+        ("test_totals.py::test_one_record_more_in_a_window_of_one_part_does_not_flip_the_mean",),
+        quick=True,
+    ),
+    Fault(
+        "a part of a window that is added in one go",
+        "totals.py",
+        "step = totals.most // lanes",
+        "step = max(1, len(tiles))",
+        ("test_totals.py::test_one_record_more_in_a_window_of_one_part_does_not_flip_the_mean",),
+    ),
+    Fault(
+        "a user's sum that is doubled",
+        "users.py",
+        "    whole = numerators // denominators\n    rest = numerators - whole * denominators\n"
+        "    return np.asarray(whole + (rest >= denominators - rest), np.int64)",
+        "    return np.asarray((2 * numerators + denominators) // (2 * denominators), np.int64)",
+        ("test_totals.py::test_quotients_are_rounded_without_doubling",),
+    ),
+    # -- what is paid --------------------------------------------------------------------------------------------------
+    Fault(
+        "the filter's delta is not paid where the size stops a window",
+        "cores.py",
+        "first = PrivacyLoss(self.size.first_nano, self.loss.delta_femto)",
+        "first = PrivacyLoss(self.size.first_nano)",
+        ("audit/test_mechanisms.py::test_a_window_that_its_size_stops_pays_the_filters_delta",),
+        quick=True,
+    ),
+    Fault(
+        "a stage that is not counted as started",
+        "ledgers/base.py",
+        "        self._started = started\n",
+        "        self._started = started if started.delta_femto else self._started\n",
+        ("test_releases.py::test_a_warm_window_is_right_and_its_noise_is_what_it_says",),
+    ),
+    Fault(
+        "a sum that nobody pays for",
+        "releases/averages.py",
+        "        start(PrivacyLoss(self.sum_nano))\n        variance",
+        "        start(PrivacyLoss())\n        variance",
+        ("test_releases.py::test_a_warm_window_is_right_and_its_noise_is_what_it_says",),
+    ),
+    Fault(
+        "noise before its charge",
+        "engine.py",
+        "        verdicts = self._ledger.charge(requests)\n",
+        "        self._noise.uniforms(1)\n        verdicts = self._ledger.charge(requests)\n",
+        (f"{STREAM}_fault_charge_after_noise",),
+    ),
+    Fault(
+        "the last pane of a window is not charged",
+        "closing.py",
+        "return Request(WindowKey(window.open_ms, window.close_ms), loss, blocks, users)",
+        "return Request(WindowKey(window.open_ms, window.close_ms), loss, blocks[: max(1, len(blocks) - 1)], users)",
+        (f"{STREAM}_fault_a_pane_that_is_not_charged",),
+    ),
+    Fault(
+        "users who have nothing left take part",
+        "ledgers/users.py",
+        "    return _write(merged, _bucket(keys[admitted])), admitted\n",
+        "    return _write(merged, _bucket(keys[admitted])), np.ones_like(admitted)\n",
+        (f"{STREAM}_fault_exhausted_users_are_kept",),
+    ),
+    Fault(
+        "a refund after a crash",
+        "ledgers/base.py",
+        "return PrivacyLoss() if self.again else self.loss - self._started",
+        "return self.loss - self._started",
+        ("test_recovery.py::test_kill_at_every_call_and_restart",),
+    ),
+    Fault(
+        "a second answer's refund, chosen by its value",
+        "ledgers/sqlite.py",
+        "if found is not None and (found.draws > 1 or (",
+        "if found is not None and (found.draws > 2 or (",
+        ("test_ledgers.py::TestSQLite",),
+    ),
+    # -- streams -------------------------------------------------------------------------------------------------------
+    Fault(
+        "a record that counts as often as it is delivered",
+        "records.py",
+        "            new &= (run < 0) | (ordered > self._ends[run])\n",
+        "            new |= run < 0\n",
+        (f"{STREAM}_fault_a_duplicate_that_counts",),
+    ),
+    Fault(
+        "a clock made of records' stamps",
+        "engine.py",
+        "                self._count(fine & ~held, found.panes, found.points, batch)\n",
+        "                self._count(fine & ~held, found.panes, found.points, batch)\n"
+        "                self._close_due(int(batch.times_ms.max()))\n",
+        (f"{STREAM}_fault_a_clock_made_of_stamps",),
+    ),
+    Fault(
+        "fresh noise after a crash, as nothing was kept",
+        "ledgers/sqlite.py",
+        "            for answer in answers:\n                self._seal(tables, answer)\n",
+        "            for answer in answers[:0]:\n                self._seal(tables, answer)\n",
+        (f"{STREAM}_fault_fresh_noise_after_a_crash",),
+    ),
+    Fault(
+        "an older copy of the ledger is taken",
+        "ledgers/witness.py",
+        "        if count > seq:\n",
+        "        if count > seq + 10**9:\n",
+        (f"{STREAM}_fault_an_older_copy_of_the_ledger",),
+    ),
+    # -- windows without records, and noise there is not ---------------------------------------------------------------
+    Fault(
+        "windows without records with a value once in 750",
+        "releases/averages.py",
+        "return least_gaussian(self.count_variance, FALSE_RELEASE / self.parts)",
+        "return max(1, math.ceil(3 * math.sqrt(self.count_variance)))",
+        ("test_floors.py::test_a_room_that_is_empty_for_months_is_answered_with_refusals",),
+        quick=True,
+    ),
+    Fault(
+        "quantiles of an empty window",
+        "releases/quantiles.py",
+        "return max(least_gaussian(self.variance), math.ceil(max(needed)))",
+        "return max(1, math.ceil(3 * math.sqrt(self.variance)))",
+        ("test_floors.py::test_a_room_that_is_empty_for_months_is_answered_with_refusals",),
+    ),
+    Fault(
+        "noise that cannot be drawn is found out when a window closes",
+        "releases/averages.py",
+        "if self.sum_nano < LEAST_NANO or self.count_nano < 1:",
+        "if self.sum_nano < 1 or self.count_nano < 1:",
+        ("test_drawable.py::test_every_ball_can_be_had_with_the_least_rho",),
+    ),
+    # -- what decides by data ------------------------------------------------------------------------------------------
+    Fault(
+        "answers begin with the first record",
+        "engine.py",
+        "            skipped = fine & (last < (self._start.index or 0))\n",
+        "            if arrivals is not None and len(arrivals):\n                self.begin(int(arrivals.min()))\n"
+        "            skipped = fine & (last < (self._start.index or 0))\n",
+        ("test_first_run.py::test_one_record_more_does_not_move_the_first_window",),
+        quick=True,
+    ),
+    Fault(
+        "the reason of a refusal by the exact number of records",
+        "releases/mean.py",
+        "        if rough is None:\n            return Outcome(self.why_not(core.count), count=core.count)",
+        "        if rough is None:\n            return Outcome(self.why_not(view.size), count=core.count)",
+        ("test_refusals.py::test_the_reason_is_a_function_of_what_is_released",),
+    ),
+    Fault(
+        "participation by who was left out",
+        "exhaustion.py",
+        "is_charged = USER_BLOCK in self._ledger.charged_blocks(verdict.window)",
+        "is_charged = verdict.admitted is not None and bool(verdict.admitted.all())",
+        ("test_exhaustion.py::test_participation_does_not_depend_on_who_was_there",),
+    ),
+]
+
+
+_KERNELS = """
+__path__ = [{path!r}]
+with open(__path__[0] + "/__init__.py") as file:
+    exec(compile(file.read(), file.name, "exec"))
+"""
+
+
+def copied(folder: Path) -> Path:
+    """The package in a folder of its own, with the tests beside it.
+
+    Compiled code stays where it is, so that it is compiled once: no fault is planted into a kernel.
+    """
+    source = REPOSITORY / "fcstream"
+    shutil.copytree(source, folder / "fcstream", ignore=shutil.ignore_patterns("__pycache__", "_kernels"))
+    (folder / "fcstream" / "_kernels").mkdir()
+    (folder / "fcstream" / "_kernels" / "__init__.py").write_text(_KERNELS.format(path=str(source / "_kernels")))
+    for name in ("tests", "pyproject.toml"):
+        (folder / name).symlink_to(REPOSITORY / name)
+    return folder
+
+
+@contextlib.contextmanager
+def planted(fault: Fault, folder: Path) -> Iterator[None]:
+    """The fault stands in the copy.
+
+    Raises
+    ------
+    LookupError
+        Its place is not there once.
+    """
+    path = folder / "fcstream" / fault.file
+    text = path.read_text()
+    if text.count(fault.old) != 1:
+        raise LookupError(f"{fault.name!r}: its text stands {text.count(fault.old)} times in {fault.file}")
+    stale = path.parent / "__pycache__"
+    try:
+        path.write_text(text.replace(fault.old, fault.new))
+        shutil.rmtree(stale, ignore_errors=True)
+        yield
+    finally:
+        path.write_text(text)
+        shutil.rmtree(stale, ignore_errors=True)
+
+
+def failures(tests: Sequence[str], folder: Path) -> list[str]:
+    """Which of some tests fails first in a copy; none if all pass.
+
+    Raises
+    ------
+    RuntimeError
+        They could not be run.
+    """
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-rf"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [*command, *(f"tests/{test}" for test in tests)],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=900,
+    )  # fmt: skip
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"{' '.join(tests)} cannot be run:\n{done.stdout[-3000:]}{done.stderr[-2000:]}")
+    found = [re.sub(r" - .*", "", line)[len("FAILED ") :] for line in done.stdout.splitlines() if line[:7] == "FAILED "]
+    if (done.returncode == 1) != bool(found):
+        raise RuntimeError(f"{' '.join(tests)} ended without a verdict:\n{done.stdout[-3000:]}")
+    return found
+
+
+def caught_by(fault: Fault, folder: Path) -> str | None:
+    """The test that notices the fault in a copy; None if all pass."""
+    with planted(fault, folder):
+        found = failures(fault.tests, folder)
+    return found[0] if found else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", help="parts of names")
+    parser.add_argument("--list", action="store_true", help="name them and their tests, plant nothing")
+    asked = parser.parse_args(arguments)
+    chosen = [fault for fault in FAULTS if not asked.words or any(word in fault.name for word in asked.words)]
+    if asked.list:
+        for fault in chosen:
+            print(f"{fault.name} ({fault.file}): {', '.join(fault.tests)}")
+        return 0
+    missed, began = 0, time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        folder = copied(Path(name))
+        sound = failures(list(dict.fromkeys(test for fault in chosen for test in fault.tests)), folder)
+        if sound:
+            print(f"{sound[0]} fails without any fault")
+            return 1
+        for fault in chosen:
+            try:
+                test = caught_by(fault, folder)
+                told = "NOT CAUGHT" if test is None else f"caught by {test}"
+            except (LookupError, RuntimeError) as error:
+                test, told = None, f"NOT CAUGHT, {error}"
+            missed += test is None
+            print(f"{fault.name}: {told}", flush=True)
+    seconds = time.monotonic() - began
+    print(f"{len(chosen) - missed} of {len(chosen)} faults caught, in {seconds:.0f} s")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""Mechanisms that cost microseconds, run ten thousand times each: noise of half its scale shows.
+
+As in `test_audit`, the neighbors differ in one record that is as bad as the mechanism allows, and everything that is
+told of a window counts: values, counts, reasons, and what was paid. The bounds are taken at several deltas, as the
+best place to look depends on the fault, and of rho too (see `test_stream_audit`).
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from helpers import Paid, sample
+from test_audit import epsilon_lower_bound
+from test_stream_audit import rho_lower_bound
+
+from fcstream import Noise, SeededEntropy
+from fcstream.config import Config, Job
+from fcstream.friends import FriendCounts
+from fcstream.releases.base import Track
+from fcstream.releases.clusters import LloydStep
+from fcstream.releases.reasons import REASONS
+from fcstream.zcdp import PrivacyLoss, epsilon_tight
+
+RUNS = 10_000
+DELTAS = (1e-3, 0.02, 0.1, 0.2)
+CENTER = [20.0, 50.0]
+BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
+BALL = {**BARE, "method": "ball", "center": CENTER, "radius": 3.0, "rho": 0.5}
+CASES = {  # what is configured, the records that both windows hold, and the one that only the second has
+    "count": ({**BARE, "kind": "count", "rho": 0.5}, [CENTER] * 30, CENTER),
+    "ball": (BALL, [CENTER] * 400, [23.0, 50.0]),
+    "ball, far record": (BALL, [CENTER] * 400, [79.0, 99.0]),
+    "ball, at its floor": (BALL, [CENTER] * 6, [23.0, 50.0]),
+    "histogram": (
+        {**BARE, "kind": "histogram", "feature": "a", "edges": [0.0, 40.0], "rho": 0.5},
+        [CENTER] * 9,
+        CENTER,
+    ),
+    "histogram, a bin of one record": (
+        {**BARE, "kind": "histogram", "feature": "a", "edges": [0.0, 40.0], "rho": 0.5},
+        [CENTER] * 9,
+        [79.0, 50.0],
+    ),
+    "quantiles": (
+        {**BARE, "kind": "quantiles", "feature": "a", "quantiles": [0.5], "rho": 0.5},
+        [[-40.0, 1.0], [80.0, 1.0]] * 40,
+        [80.0, 1.0],
+    ),
+    "tracking": ({"method": "tracking", "size_hint": 300, "rho": 0.5}, [CENTER] * 300, [20.124, 50.0]),
+    "tracking, record outside": (
+        {"method": "tracking", "size_hint": 300, "rho": 0.5},
+        [CENTER] * 300,
+        [79.0, 99.0],
+    ),
+    "a core's size": ({"method": "friendly", "size_hint": 2000, "rho": 2.0, "spread": None}, [CENTER] * 3, CENTER),
+    "a core's size, recentered": ({"size_hint": 2000, "rho": 2.0}, [CENTER] * 3, CENTER),
+    "a core's size, searched": (
+        {"radius": "search", "radius_min": 0.05, "radius_max": 90.0, "size_hint": 2000, "spread": None, "rho": 2.0},
+        [CENTER] * 3,
+        CENTER,
+    ),
+}
+GATE = [name for name in CASES if name.startswith("a core's size")]
+
+
+def job_of(name):
+    config = sample(release=CASES[name][0], window={"end": "1970-01-01T00:00:10Z"}, budget={"rho": 50.0, "delta": 1e-4})
+    return Job.of(Config.from_mapping(config))
+
+
+def told(outcome, paid):
+    """Numbers that an outcome tells, and what is published as paid."""
+    value = [] if outcome.value is None else outcome.value.ravel()[:3].tolist()
+    count = math.nan if outcome.core_count is None else outcome.core_count
+    row = [
+        math.nan if outcome.count is None else outcome.count,
+        count,
+        (math.nan if outcome.count is None else outcome.count) - count,
+        -1.0 if outcome.reason is None else REASONS.index(outcome.reason),
+        sum(stage.rho for stage in paid.stages),
+        *value,
+        *(x * count for x in value),
+    ]
+    return row + [math.nan] * (11 - len(row))
+
+
+def outcomes(name, more, seed, runs=RUNS):
+    """One row for each release of one window (runs, columns), and what was started in the last one."""
+    job, (_, records, extra) = job_of(name), CASES[name]
+    mechanism = job.mechanism
+    if name.startswith("tracking"):
+        where = job.grid.points(np.array([CENTER]))[0].astype(int).tolist()
+        mechanism = mechanism.after(Track(where, 1.0, 100.0, 50.0, 1.0))
+    points = job.grid.points(np.array([*records, extra] if more else records, float))
+    counter = mechanism.counter(2, 1, Noise(SeededEntropy(0)))
+    counter.add(0, points)
+    view, noise, rows = counter.view([0]), Noise(SeededEntropy(seed)), []
+    for _ in range(runs):
+        paid = Paid()
+        rows.append(told(mechanism.release(view, paid, noise), paid))
+    return np.array(rows, float), sum(paid.stages, PrivacyLoss())
+
+
+def excess(one, two, rho, delta=0.0):
+    """By how much what the runs show is above what a loss allows; negative where the claim stands."""
+    shown = [epsilon_lower_bound(one, two, at) - epsilon_tight(rho, at - delta) for at in DELTAS]
+    return max(*shown, rho_lower_bound(one, two) - rho)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_cheap_mechanism_stays_below_its_claim(name):
+    (one, paid), (two, _) = (outcomes(name, more, seed) for more, seed in ((False, 1), (True, 2)))
+    loss = paid if name in GATE else job_of(name).mechanism.loss
+    assert excess(one, two, loss.rho, loss.delta) <= 0
+    if name in GATE:
+        assert {REASONS[int(code)] for code in one[:, 3]} == {"too_few"}
+
+
+@pytest.mark.parametrize("name", ["count", "ball", "histogram", "tracking"])
+def test_the_audit_sees_a_loss_not_much_larger_than_the_claim(name):
+    """With half the claimed rho it would have complained: so it does of noise that is a third too small."""
+    (one, _), (two, _) = (outcomes(name, more, seed) for more, seed in ((False, 3), (True, 4)))
+    assert excess(one, two, job_of(name).mechanism.loss.rho / 2.2) > 0
+
+
+@pytest.mark.parametrize("name", GATE)
+def test_a_window_that_its_size_stops_pays_the_filters_delta(name):
+    """That the noisy size is hardly ever below the true one is paid for by delta, whether or not bits are drawn."""
+    _, paid = outcomes(name, False, 5, runs=3)
+    mechanism = job_of(name).mechanism
+    inner = getattr(mechanism, "inner", mechanism)
+    core = inner.mean_at(0).core if name.endswith("searched") else inner.core
+    gate = mechanism.gate.loss.delta_femto if mechanism is not inner else 0
+    assert core.loss.delta_femto > 0
+    assert paid.delta_femto == core.loss.delta_femto + gate
+
+
+def test_squares_of_a_variance_have_the_noise_of_their_sensitivity():
+    """Its sigma says how much noise there is, not whether that is enough."""
+    release = {"kind": "variance", "method": None, "spread": None, "size_hint": 2000, "reach": 2.0}
+    config = sample(release=release, window={"end": "1970-01-01T00:00:10Z"})
+    job, drawn, paid = Job.of(Config.from_mapping(config)), [], Paid()
+
+    class Recording(Noise):
+        def discrete_gaussian(self, variance, size):
+            drawn.append((variance, paid.stages[-1]))
+            return super().discrete_gaussian(variance, size)
+
+    counter = job.mechanism.counter(2, 1, Noise())
+    counter.add(0, np.rint(np.random.default_rng(0).normal(0, 200, size=(2000, 2))))
+    assert job.mechanism.release(counter.view([0]), paid, Recording(SeededEntropy(1))).reason is None
+    variance, stage = drawn[-1]
+    ball = 2000**2  # in steps
+    shift = ball.bit_length() - 25 if ball.bit_length() > 25 else 0
+    assert Fraction(ball, 2**shift) ** 2 / (2 * variance) <= Fraction(stage.rho_nano, 10**9)
+
+
+def test_a_lloyd_step_stays_below_its_claim():
+    """A part's record at the ball's edge; ten thousand steps."""
+    step, rows = LloydStep(PrivacyLoss.charge(0.5), (0, 0), 1000**2), []
+    for points, seed in (([[0.0, 0.0]] * 60, 1), ([[0.0, 0.0]] * 60 + [[1000.0, 0.0]], 2)):
+        friends = FriendCounts(2, None)
+        friends.add(0, np.array(points))
+        view, noise, out = friends.view([0]), Noise(SeededEntropy(seed)), []
+        for _ in range(RUNS):
+            found, counts = step.release(view, np.zeros((1, 2)), noise, lambda loss: None)
+            out.append([*found.value.ravel(), *counts, found.value[0, 0] * counts[0]])
+        rows.append(np.array(out))
+    assert -0.4 < excess(*rows, 0.5) < 0
