@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import os
+import random
 import shutil
 import signal
 import socket
@@ -19,6 +20,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from cuts import Proxy
 from helpers import service
 
 from fcstream.connectors import is_live, open_live, open_sink
@@ -217,65 +219,9 @@ def wait_until(condition):
     return held
 
 
-class Proxy:
-    """Passes bytes on to a server, until it is told to cut all connections."""
-
-    def __init__(self, port):
-        self._target = ("127.0.0.1", port)
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.port = self._door.getsockname()[1]
-        self.host = f"127.0.0.1:{self.port}"
-        self._pairs, self.cuts = [], 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                pair = (self._door.accept()[0], socket.create_connection(self._target))
-                self._pairs.append(pair)
-                for one, other in (pair, pair[::-1]):
-                    threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
-
-    def _pass(self, one, other):
-        with contextlib.suppress(OSError):
-            while data := one.recv(1 << 14):
-                other.sendall(data)
-        for end in (one, other):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def cut(self):
-        pairs, self._pairs = self._pairs, []
-        self.cuts += len(pairs)
-        for end in itertools.chain(*pairs):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-
-    def close(self):
-        with contextlib.suppress(OSError):
-            self._door.shutdown(socket.SHUT_RDWR)
-        self._door.close()
-        self.cut()
-
-
-@contextlib.contextmanager
-def cutting(pause_s):
-    """A proxy to the server of this machine that cuts every connection again and again."""
-    proxy, stop = Proxy(int(HOST.partition(":")[2])), threading.Event()
-
-    def cut():
-        while not stop.wait(pause_s):
-            proxy.cut()
-
-    cutter = threading.Thread(target=cut)
-    cutter.start()
-    try:
-        yield proxy
-    finally:
-        stop.set()
-        cutter.join()
-        proxy.close()
+def cuttable():
+    """A proxy to the server of this machine."""
+    return contextlib.closing(Proxy(int(HOST.partition(":")[2])))
 
 
 def test_any_body_comes_whole(server, stream):
@@ -484,24 +430,31 @@ def test_a_consumer_that_vanished_is_made_again(server, stream):
 
 def test_a_cut_connection_is_mended(server, stream):
     """In the middle of batches: nothing is lost, nothing comes twice."""
-    count, found = 30_000, []
+    count, found, places = 30_000, [], random.Random(1)
     server.add(stream, [b"%d" % i for i in range(count)])
-    with cutting(0.15) as proxy, source(stream, host=proxy.host, patience_s=30.0) as opened:
-        until = time.monotonic() + 60
-        while len(found) < count and time.monotonic() < until:
+    with cuttable() as proxy, source(stream, host=proxy.host, patience_s=30.0) as opened:
+        until = time.monotonic() + 100
+        for turn in itertools.count():
+            if turn % 3 == 0:
+                proxy.cut_after(places.randrange(60_000), *[places.randrange(3000) for _ in range(turn % 2)])
             for chunk in opened.poll(500, 0.1):
                 found += chunk.bodies
                 opened.commit({stream: int(chunk.offsets[-1])})
-        assert proxy.cuts > 2
+            if len(found) >= count or time.monotonic() > until:
+                break
+        assert proxy.cuts > 20
     assert found == [b"%d" % i for i in range(count)]
 
 
 def test_a_cut_connection_writes_once(server, stream):
-    sent = [sample_release(i) for i in range(200)]
-    with cutting(0.05) as proxy, sink(stream, host=proxy.host, patience_s=30.0) as out:
-        for i in range(0, 200, 5):
+    """Wherever it is cut: before the server has a release, or before its answer is here, or while it is looked for."""
+    sent, places = [sample_release(i) for i in range(120)], random.Random(1)
+    with cuttable() as proxy, sink(stream, host=proxy.host, patience_s=30.0) as out:
+        for i in range(0, 120, 5):
+            proxy.cut_after(places.randrange(3000), *[places.randrange(10_000) for _ in range(i % 3)])
             out.write(sent[i : i + 5])
-        assert proxy.cuts > 0
+        proxy.cut_after()
+        assert proxy.cuts > 30
     assert server.held(stream) == [release.to_bytes() for release in sent]
 
 
