@@ -212,14 +212,14 @@ class Kafka(Broker):
     TOPICS = 8  # what is kept of each must fit
 
     def start(self, stack: ExitStack) -> None:
-        import kafka_mock
+        from support import kafka_mock
 
         address = os.environ.get("FCSTREAM_KAFKA") or stack.enter_context(kafka_mock.mock())[0]
         name = secrets.token_hex(4)
         self.place = f"{address}/{','.join(f'bench-{name}-{i}' for i in range(self.TOPICS))}"
 
     def fill(self, bodies: list[bytes], n: int) -> None:
-        import kafka_mock
+        from support import kafka_mock
 
         address, _, topics = self.place.partition("/")
         kafka_mock.fill(address, topics.split(","), bodies, n)

@@ -408,7 +408,7 @@ class KafkaPlace:
         self.stack, self.port = ExitStack(), 0
 
     def start(self) -> None:
-        import kafka_mock
+        from support import kafka_mock
 
         self.address = self.stack.enter_context(kafka_mock.mock())[0]
 

@@ -53,7 +53,7 @@ class Fault:
 
 
 MECHANISMS = "audit/test_mechanisms.py::test_a_cheap_mechanism_stays_below_its_claim"
-STREAM = "test_stream_audit.py::test"
+STREAM = "audit/test_streams.py::test"
 
 FAULTS = [
     # -- noise that is too small ---------------------------------------------------------------------------------------
@@ -98,7 +98,10 @@ FAULTS = [
         "releases/quantiles.py",
         "found.append(epsilon / (2 * max(q.numerator, q.denominator - q.numerator)))",
         "found.append(epsilon / max(q.numerator, q.denominator - q.numerator))",
-        (f"{MECHANISMS}[quantiles]", "test_extras.py::test_shares_of_quantiles_sum_exactly_and_pay_for_their_epsilon"),
+        (
+            f"{MECHANISMS}[quantiles]",
+            "unit/releases/test_statistics.py::test_shares_of_quantiles_sum_exactly_and_pay_for_their_epsilon",
+        ),
     ),
     Fault(
         "squares of a variance at half their sensitivity",
@@ -112,56 +115,56 @@ FAULTS = [
         "releases/mixtures.py",
         "variance = gaussian_variance(ball * ball, rest)",
         "variance = gaussian_variance(ball * ball, rest) / 16",
-        ("test_ktuples.py::test_a_learners_noise_is_that_of_its_share",),
+        ("unit/releases/test_ktuples.py::test_a_learners_noise_is_that_of_its_share",),
     ),
     Fault(
         "second moments of points at a fraction of their sensitivity",
         "releases/points.py",
         "gaussian_variance(REACH**4, self.shares[1])",
         "gaussian_variance(REACH**3, self.shares[1])",
-        ("test_points.py::test_sensitivities_and_what_the_parts_cost",),
+        ("unit/releases/test_points.py::test_sensitivities_and_what_the_parts_cost",),
     ),
     Fault(
         "second moments of a table as if pairs were one number",
         "releases/synthetic.py",
         "gaussian_variance(max(1, codes.pairs_squared), self.shares[1])",
         "gaussian_variance(1, self.shares[1])",
-        ("test_synthetic.py::test_the_parts_cost_what_is_charged",),
+        ("unit/synthetic/test_synthetic.py::test_the_parts_cost_what_is_charged",),
     ),
     Fault(
         "a check of the diameter at half its sensitivity",
         "releases/search.py",
         "gaussian_variance((2 * _ONE + 1) ** 2, self.rho_nano)",
         "gaussian_variance((_ONE + 1) ** 2, self.rho_nano)",
-        ("test_diameter.py::test_searches_equal_the_naive_twin_with_the_same_words",),
+        ("unit/releases/test_searched_means.py::test_searches_equal_the_naive_twin_with_the_same_words",),
     ),
     Fault(
         "keep bits at half their noise",
         "cores.py",
         "sigma = max(math.sqrt(n_hat / (8 * self.size.rho2)) * ROUND_UP, 1.0)",
         "sigma = max(math.sqrt(n_hat / (32 * self.size.rho2)) * ROUND_UP, 1.0)",
-        ("test_cores.py::test_zcdp_filter_has_the_specified_constants",),
+        ("unit/cores/test_filters.py::test_zcdp_filter_has_the_specified_constants",),
     ),
     Fault(
         "keep bits of tuples as if one were added",
         "replaced.py",
         "sigma = max(math.sqrt((self.size - 1) / (2 * self.loss.rho)) * ROUND_UP, 1.0)",
         "sigma = max(math.sqrt((self.size - 1) / (8 * self.loss.rho)) * ROUND_UP, 1.0)",
-        ("test_clusters.py::test_keep_bits_cost_what_is_claimed",),
+        ("unit/releases/test_clusters.py::test_keep_bits_cost_what_is_claimed",),
     ),
     Fault(
         "an average's noise by the true size",
         "releases/averages.py",
         "return _noisy_average(sums, size, self._diameter / n_hat,",
         "return _noisy_average(sums, size, self._diameter / (2 * max(n_hat, size)),",
-        ("test_releases.py::test_friendly_average_noise_covers_its_sensitivity",),
+        ("unit/releases/test_means.py::test_friendly_average_noise_covers_its_sensitivity",),
     ),
     Fault(
         "a sampler of half the deviation",
         "noise.py",
         "scale, approximate = math.isqrt(numerator // denominator) + 1, numerator / denominator\n",
         "scale, approximate = math.isqrt(numerator // denominator) + 1, numerator / denominator / 4\n",
-        ("test_noise.py::test_discrete_gaussian_has_the_right_law_and_no_other",),
+        ("statistical/test_noise.py::test_discrete_gaussian_has_the_right_law_and_no_other",),
     ),
     # -- what leaves without noise -------------------------------------------------------------------------------------
     Fault(
@@ -184,63 +187,67 @@ FAULTS = [
         "releases/gate.py",
         "return noisy > self.most or size > self.held",
         "return size > self.most",
-        ("test_gate.py::test_audit_of_the_gate_at_max_records_at_h_and_beyond",),
+        ("unit/releases/test_record_gate.py::test_audit_of_the_gate_at_max_records_at_h_and_beyond",),
     ),
     Fault(
         "too many records without a margin",
         "releases/gate.py",
         "return self.most + self.margin",
         "return self.most",
-        ("test_gate.py::test_audit_of_the_gate_at_max_records_at_h_and_beyond",),
+        ("unit/releases/test_record_gate.py::test_audit_of_the_gate_at_max_records_at_h_and_beyond",),
     ),
     Fault(
         "too many records where more is held than delta pays for",
         "releases/gate.py",
         "return noisy > self.most or size > self.held",
         "return noisy > self.most",
-        ("test_gate.py::test_audit_of_the_gate_at_max_records_at_h_and_beyond",),
+        ("unit/releases/test_record_gate.py::test_audit_of_the_gate_at_max_records_at_h_and_beyond",),
     ),
     Fault(
         "the exact number of records in the refusal of too many",
         "releases/gate.py",
         'return Outcome("too_many")',
         'return Outcome("too_many", count=view.size)',
-        ("test_gate.py::test_a_refusal_tells_nothing_and_gives_back_what_was_not_started",),
+        ("unit/releases/test_record_gate.py::test_a_refusal_tells_nothing_and_gives_back_what_was_not_started",),
     ),
     Fault(
         "the gate of too many records is not paid for",
         "releases/gate.py",
         "        charge.start(self.gate.loss)\n",
         "",
-        ("test_gate.py::test_a_refusal_tells_nothing_and_gives_back_what_was_not_started",),
+        ("unit/releases/test_record_gate.py::test_a_refusal_tells_nothing_and_gives_back_what_was_not_started",),
     ),
     Fault(
         "a pane that is let go of because others hold too much",
         "releases/gate.py",
         "if self._sizes[pane] <= self._most:",
         "if sum(self._sizes.values()) <= self._most:",
-        ("test_gate.py::test_counter_holds_what_its_naive_twin_holds_and_lets_go_of_a_pane_that_alone_has_too_many",),
+        (
+            "unit/releases/test_record_gate.py::test_counter_holds_what_its_naive_twin_holds_and_lets_go_of_a_pane_that_alone_has_too_many",
+        ),
     ),
     Fault(
         "records of a flooded window that are cut instead of refused",
         "releases/gate.py",
         "GatedView(size, None if size > self._most else self.inner.view(wanted))",
         "GatedView(min(size, self._most), self.inner.view(wanted))",
-        ("test_gate.py::test_counter_holds_what_its_naive_twin_holds_and_lets_go_of_a_pane_that_alone_has_too_many",),
+        (
+            "unit/releases/test_record_gate.py::test_counter_holds_what_its_naive_twin_holds_and_lets_go_of_a_pane_that_alone_has_too_many",
+        ),
     ),
     Fault(
         "users without budget who count as too many",
         "engine.py",
         "            return people[1][admitted]\n",
         "            return people[1]\n",
-        ("test_gate.py::test_exhausted_users_never_decide_whether_a_window_is_refused",),
+        ("unit/releases/test_record_gate.py::test_exhausted_users_never_decide_whether_a_window_is_refused",),
     ),
     Fault(
         "users who may have no room flood a window",
         "engine.py",
         "np.count_nonzero(self._ledger.room(keys, most)) > gate.held",
         "len(keys) > gate.held",
-        ("test_gate.py::test_users_are_held_while_it_is_not_sure_that_they_will_have_room",),
+        ("unit/releases/test_record_gate.py::test_users_are_held_while_it_is_not_sure_that_they_will_have_room",),
     ),
     Fault(
         "a floor that looks at the exact number of records",
@@ -263,35 +270,35 @@ FAULTS = [
         "cores.py",
         "return Core(noise.threshold_bits(counts, n, threshold, sigma), n_hat - self.offset)",
         "return Core(np.ones(n, np.bool_), n_hat - self.offset)",
-        ("test_cores.py::test_zcdp_filter_keeps_friends_and_drops_strangers",),
+        ("unit/cores/test_filters.py::test_zcdp_filter_keeps_friends_and_drops_strangers",),
     ),
     Fault(
         "a core of tuples that keeps everyone",
         "replaced.py",
         "return Core(noise.threshold_bits(counts, self.size, threshold, sigma), None)",
         "return Core(np.ones(len(counts), np.bool_), None)",
-        ("test_clusters.py::test_strange_tuples_are_left_out",),
+        ("unit/releases/test_clusters.py::test_strange_tuples_are_left_out",),
     ),
     Fault(
         "a size below the true one more often than delta pays for",
         "cores.py",
         "return n + self.offset + int(noise.discrete_gaussian(self.variance, 1)[0])",
         "return n + int(noise.discrete_gaussian(self.variance, 1)[0])",
-        ("test_cores.py::test_size_is_noisy_with_the_right_deviation",),
+        ("unit/cores/test_filters.py::test_size_is_noisy_with_the_right_deviation",),
     ),
     Fault(
         "a size above the true one more often than delta pays for",
         "releases/averages.py",
         "n_hat = size - self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])",
         "n_hat = size + int(noise.discrete_gaussian(self.size_variance, 1)[0])",
-        ("test_releases.py::test_friendly_average_of_few_points_says_no",),
+        ("unit/releases/test_means.py::test_friendly_average_of_few_points_says_no",),
     ),
     Fault(
         "sums that go on in an int64 for ever",
         "totals.py",
         "if self._held + rows > self.most:",
         "if self._held + rows > 2**80:",
-        ("test_totals.py::test_one_record_more_in_a_window_of_one_part_does_not_flip_the_mean",),
+        ("unit/stream/test_totals.py::test_one_record_more_in_a_window_of_one_part_does_not_flip_the_mean",),
         quick=True,
     ),
     Fault(
@@ -299,7 +306,7 @@ FAULTS = [
         "totals.py",
         "step = totals.most // lanes",
         "step = max(1, len(tiles))",
-        ("test_totals.py::test_one_record_more_in_a_window_of_one_part_does_not_flip_the_mean",),
+        ("unit/stream/test_totals.py::test_one_record_more_in_a_window_of_one_part_does_not_flip_the_mean",),
     ),
     Fault(
         "a user's sum that is doubled",
@@ -307,7 +314,7 @@ FAULTS = [
         "    whole = numerators // denominators\n    rest = numerators - whole * denominators\n"
         "    return np.asarray(whole + (rest >= denominators - rest), np.int64)",
         "    return np.asarray((2 * numerators + denominators) // (2 * denominators), np.int64)",
-        ("test_totals.py::test_quotients_are_rounded_without_doubling",),
+        ("unit/stream/test_totals.py::test_quotients_are_rounded_without_doubling",),
     ),
     # -- what is paid --------------------------------------------------------------------------------------------------
     Fault(
@@ -323,14 +330,14 @@ FAULTS = [
         "ledgers/base.py",
         "        self._started = started\n",
         "        self._started = started if started.delta_femto else self._started\n",
-        ("test_releases.py::test_a_warm_window_is_right_and_its_noise_is_what_it_says",),
+        ("unit/releases/test_means.py::test_a_warm_window_is_right_and_its_noise_is_what_it_says",),
     ),
     Fault(
         "a sum that nobody pays for",
         "releases/averages.py",
         "        start(PrivacyLoss(self.sum_nano))\n        variance",
         "        start(PrivacyLoss())\n        variance",
-        ("test_releases.py::test_a_warm_window_is_right_and_its_noise_is_what_it_says",),
+        ("unit/releases/test_means.py::test_a_warm_window_is_right_and_its_noise_is_what_it_says",),
     ),
     Fault(
         "noise before its charge",
@@ -358,14 +365,14 @@ FAULTS = [
         "ledgers/base.py",
         "return PrivacyLoss() if self.again else self.loss - self._started",
         "return self.loss - self._started",
-        ("test_recovery.py::test_kill_at_every_call_and_restart",),
+        ("recovery/test_recovery.py::test_kill_at_every_call_and_restart",),
     ),
     Fault(
         "a second answer's refund, chosen by its value",
         "ledgers/sqlite.py",
         "if found is not None and (found.draws > 1 or (",
         "if found is not None and (found.draws > 2 or (",
-        ("test_ledgers.py::TestSQLite",),
+        ("unit/ledgers/test_ledgers.py::TestSQLite",),
     ),
     # -- streams -------------------------------------------------------------------------------------------------------
     Fault(
@@ -403,7 +410,7 @@ FAULTS = [
         "releases/averages.py",
         "return least_gaussian(self.count_variance, FALSE_RELEASE / self.parts)",
         "return max(1, math.ceil(3 * math.sqrt(self.count_variance)))",
-        ("test_floors.py::test_a_room_that_is_empty_for_months_is_answered_with_refusals",),
+        ("statistical/test_empty_windows.py::test_a_room_that_is_empty_for_months_is_answered_with_refusals",),
         quick=True,
     ),
     Fault(
@@ -411,14 +418,14 @@ FAULTS = [
         "releases/quantiles.py",
         "return max(least_gaussian(self.variance), math.ceil(max(needed)))",
         "return max(1, math.ceil(3 * math.sqrt(self.variance)))",
-        ("test_floors.py::test_a_room_that_is_empty_for_months_is_answered_with_refusals",),
+        ("statistical/test_empty_windows.py::test_a_room_that_is_empty_for_months_is_answered_with_refusals",),
     ),
     Fault(
         "noise that cannot be drawn is found out when a window closes",
         "releases/averages.py",
         "if self.sum_nano < LEAST_NANO or self.count_nano < 1:",
         "if self.sum_nano < 1 or self.count_nano < 1:",
-        ("test_drawable.py::test_every_ball_can_be_had_with_the_least_rho",),
+        ("unit/releases/test_drawable_noise.py::test_every_ball_can_be_had_with_the_least_rho",),
     ),
     # -- what decides by data ------------------------------------------------------------------------------------------
     Fault(
@@ -427,7 +434,7 @@ FAULTS = [
         "            skipped = fine & (last < (self._start.index or 0))\n",
         "            if arrivals is not None and len(arrivals):\n                self.begin(int(arrivals.min()))\n"
         "            skipped = fine & (last < (self._start.index or 0))\n",
-        ("test_first_run.py::test_one_record_more_does_not_move_the_first_window",),
+        ("unit/engine/test_first_window.py::test_one_record_more_does_not_move_the_first_window",),
         quick=True,
     ),
     Fault(
@@ -435,14 +442,14 @@ FAULTS = [
         "releases/mean.py",
         "        if rough is None:\n            return Outcome(self.why_not(core.count), count=core.count)",
         "        if rough is None:\n            return Outcome(self.why_not(view.size), count=core.count)",
-        ("test_refusals.py::test_the_reason_is_a_function_of_what_is_released",),
+        ("unit/releases/test_reasons.py::test_the_reason_is_a_function_of_what_is_released",),
     ),
     Fault(
         "participation by who was left out",
         "exhaustion.py",
         "is_charged = USER_BLOCK in self._ledger.charged_blocks(verdict.window)",
         "is_charged = verdict.admitted is not None and bool(verdict.admitted.all())",
-        ("test_exhaustion.py::test_participation_does_not_depend_on_who_was_there",),
+        ("unit/engine/test_exhaustion.py::test_participation_does_not_depend_on_who_was_there",),
     ),
 ]
 

@@ -1,8 +1,8 @@
 """Mechanisms that cost microseconds, run ten thousand times each: noise of half its scale shows.
 
-As in `test_audit`, the neighbors differ in one record that is as bad as the mechanism allows, and everything that is
+As in `test_releases`, the neighbors differ in one record that is as bad as the mechanism allows, and everything that is
 told of a window counts: values, counts, reasons, and what was paid. The bounds are taken at several deltas, as the
-best place to look depends on the fault, and of rho too (see `test_stream_audit`).
+best place to look depends on the fault, and of rho too (see `test_streams`).
 """
 
 import math
@@ -10,9 +10,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from helpers import Paid, sample
-from test_audit import epsilon_lower_bound
-from test_stream_audit import rho_lower_bound
+from support.helpers import Paid, sample
+from test_releases import epsilon_lower_bound
+from test_streams import rho_lower_bound
 
 from fcstream import Noise, SeededEntropy
 from fcstream.config import Config, Job

@@ -51,7 +51,7 @@ HARMLESS = Fault(
     "totals.py",
     "WIDE = 2**62\n",
     "WIDE = 2**62  # no fault\n",
-    ("test_totals.py::test_costs_of_a_quantile_do_not_wrap",),
+    ("unit/stream/test_totals.py::test_costs_of_a_quantile_do_not_wrap",),
 )
 
 
@@ -66,7 +66,7 @@ def test_a_place_that_has_moved_is_no_caught_fault(folder):
 
 def test_a_test_that_is_not_there_is_no_caught_fault(folder):
     with pytest.raises(RuntimeError, match="cannot be run"):
-        caught_by(replace(HARMLESS, tests=("test_totals.py::test_of_nothing",)), folder)
+        caught_by(replace(HARMLESS, tests=("unit/stream/test_totals.py::test_of_nothing",)), folder)
 
 
 def test_the_command_names_faults_and_tests(capsys):

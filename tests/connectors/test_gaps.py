@@ -1,0 +1,204 @@
+"""A stream purged, trimmed or made anew: what was read stays, and which windows lack something is told for good."""
+
+import asyncio
+import json
+import logging
+import threading
+import time
+
+import pytest
+from test_clocks import Live, redis  # noqa: F401
+from test_nats import HOST, server, stream  # noqa: F401
+from test_rabbitmq import STREAMS, amqp, broker, declared, streams  # noqa: F401
+
+from fcstream.connectors.base import Gap
+from fcstream.connectors.jetstream import NatsSource
+from fcstream.gaps import Gaps
+from fcstream.metrics import Watched, exposition
+from fcstream.status import answer
+from fcstream.windows import Schedule
+
+SCHEDULE = Schedule(0, 10_000, 10_000, 2_000, 600_000)
+
+
+class Missing:
+    def __init__(self, *gaps):
+        self.left = list(gaps)
+
+    def gaps(self):
+        found, self.left = self.left, []
+        return found
+
+
+@pytest.mark.parametrize(
+    ("since_ms", "next_window", "now_ms", "concerned"),
+    [
+        (25_000, 0, 41_000, [2, 3, 4]),  # a record may be for the window before its stamp, until that is late
+        (21_000, 0, 41_000, [1, 2, 3, 4]),
+        (21_000, 3, 41_000, [3, 4]),
+        (None, 1, 15_000, [1]),
+        (None, 50, 10**9, list(range(50, 60))),
+        (5_000, 3, 21_000, []),
+    ],
+)
+def test_which_windows_a_gap_concerns(since_ms, next_window, now_ms, concerned):
+    gaps = Gaps()
+    last = gaps.look(Missing(Gap("x", since_ms)), SCHEDULE, next_window, now_ms)
+    assert [k for k in range(60) if gaps.concern(10_000 * k)] == concerned
+    assert last == (concerned[-1] if concerned else -1)
+    assert gaps.found == 1
+    assert gaps.look(Missing(), SCHEDULE, next_window, now_ms) == -1
+    gaps.answer([10_000 * k for k in range(60)])
+    assert gaps.answered == len(concerned)
+
+
+def told(live):
+    """What those who watch a service see of gaps."""
+    watched = Watched("s", live.service)
+    code, _, text = answer([watched], "/ready")
+    assert code == 200, text
+    metrics = exposition([watched])[0].decode().splitlines()
+    values = {
+        line.split("{")[0]: float(line.split()[-1])
+        for line in metrics
+        if line[:13] in ("fcstream_gaps", "fcstream_inco")
+    }
+    return text.decode(), values["fcstream_gaps_total"], values["fcstream_incomplete_windows_total"]
+
+
+def nothing_that_was_read_is_missing(live):
+    """Of what was sent, only the few messages on their way when the stream went."""
+    found = {r.window_open_ms: round(r.count) for r in live.sink.releases}
+    sent = {opened: live.sent[opened] for opened in found}
+    assert sum(sent.values()) > 400
+    assert all(count <= sent[opened] + 1 for opened, count in found.items()), (found, sent)
+    assert sum(found.values()) >= sum(sent.values()) - 60, (found, sent)
+
+
+@pytest.fixture
+def stream_of_its_own(streams):  # noqa: F811
+    with declared("stream") as name:
+        yield name
+
+
+class Publisher:
+    """Publishes to JetStream on one connection."""
+
+    def __init__(self, subject):
+        self.subject = subject
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+        self.run(self.connect())
+
+    def run(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(10)
+
+    async def connect(self):
+        import nats
+
+        self.client = await nats.connect(f"nats://{HOST}")
+        self.js = self.client.jetstream()
+
+    def put(self, body):
+        self.run(self.js.publish(self.subject, body))
+
+    def close(self):
+        self.run(self.client.close())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+@pytest.mark.parametrize("what", ["made anew", "purged"])
+def test_jetstream(tmp_path, server, stream, what, caplog, monkeypatch):  # noqa: F811
+    """340 of 611 records of open windows were dropped that the engine already held."""
+    caplog.set_level(logging.INFO)
+    live = Live(tmp_path, f"nats://{HOST}/{stream}?bucket={stream}", 0)
+    publisher = Publisher(stream)
+    sent = []
+
+    def put(body):
+        sent.append(body)
+        if len(sent) == 350 and what == "made anew":
+            publisher.run(publisher.js.delete_stream(stream))
+            publisher.run(publisher.js.add_stream(name=stream, subjects=[stream]))
+        elif len(sent) == 350:
+            for _ in range(2000):  # some that are not read before they are gone
+                publisher.run(publisher.client.publish(stream, b"no record"))
+            publisher.run(publisher.js.purge_stream(stream))
+        publisher.put(body)
+
+    polled = []
+    real = NatsSource.poll
+
+    def poll(self, most, timeout_s):
+        began = time.monotonic()
+        found = real(self, most, timeout_s)
+        polled.append(time.monotonic() - began)
+        return found
+
+    monkeypatch.setattr(NatsSource, "poll", poll)
+    live.feed(put, 7)
+    text, gaps, incomplete = told(live)
+    live.end()
+    publisher.close()
+    assert max(polled) < 2.5  # 4.7 s: the server counts purged messages among those that it is about to send
+    nothing_that_was_read_is_missing(live)
+    assert live.service.counters.restarts == 0
+    unread = 0 if what == "made anew" else 2000 - live.service.counters.rejected.get("broken_record", 0)
+    assert bool(gaps) == (what == "made anew" or unread > 0)  # a reader that is quick misses nothing of a purge
+    if gaps:
+        assert gaps == 1
+        assert 1 <= incomplete <= 4
+        assert f"warning: stream {stream} was made anew: windows that open from " in text or "dropped unread" in text
+        marked = [r.window for r in caplog.records if getattr(r, "incomplete", False)]
+        assert len(marked) == live.service.gaps.answered
+
+
+def test_redis(tmp_path, redis):  # noqa: F811
+    """Deleted and written anew with ids before those that were read; trimmed before that, with entries unread."""
+    client, key, url = redis
+    live = Live(tmp_path, url, 0)
+    sent = []
+
+    def put(body):
+        sent.append(body)
+        if len(sent) == 350:
+            client.delete(key)
+            client.xadd(key, {"data": body}, id="1000-1")
+            live.sent.subtract([json.loads(body)["ts_ms"] // 1000 * 1000])  # its id says that it came in 1970
+        client.xadd(key, {"data": body})
+
+    live.feed(put, 7)
+    text, gaps, incomplete = told(live)
+    live.end()
+    nothing_that_was_read_is_missing(live)
+    assert live.service.counters.restarts == 0
+    assert gaps >= 1
+    assert incomplete >= 1
+    assert "windows that open from" in text
+
+
+def test_rabbitmq_stream(tmp_path, streams, stream_of_its_own):  # noqa: F811
+    live = Live(tmp_path, f"rabbitmq-stream://{STREAMS}/?stream={stream_of_its_own}", 0)
+    connection = amqp()
+    channel = connection.channel()
+    sent = []
+
+    def put(body):
+        sent.append(body)
+        if len(sent) == 350:
+            channel.queue_delete(stream_of_its_own)
+            channel.queue_declare(stream_of_its_own, durable=True, arguments={"x-queue-type": "stream"})
+        channel.basic_publish("", stream_of_its_own, body)
+
+    live.feed(put, 7)
+    text, gaps, incomplete = told(live)
+    live.end()
+    connection.close()
+    nothing_that_was_read_is_missing(live)
+    assert live.service.counters.restarts == 0
+    assert gaps == 1
+    assert 1 <= incomplete <= 5
+    assert "was made anew: windows that open from" in text

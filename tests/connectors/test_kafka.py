@@ -1,0 +1,677 @@
+"""Kafka: against librdkafka's mock cluster in another process, and the same against brokers that FCSTREAM_KAFKA names
+(host:port,...; they must let anybody make topics)."""
+
+import concurrent.futures
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from support import kafka_mock
+from support.helpers import service
+
+from fcstream.connectors import open_live, open_ranges, open_sink
+from fcstream.connectors.urls import parse
+from fcstream.errors import ConfigError, SinkError, SourceError
+from fcstream.testing import SinkContract, SourceContract, sample_release
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+from confluent_kafka import Consumer, Producer, TopicPartition  # noqa: E402
+
+from fcstream.connectors import kafka as kafka_module  # noqa: E402
+from fcstream.connectors.kafka import KafkaSink, KafkaSource  # noqa: E402
+
+SECRET = "s3cretWord"
+NAMES = itertools.count()
+
+
+@pytest.fixture(scope="module", params=["mock", "real"] if "FCSTREAM_KAFKA" in os.environ else ["mock"])
+def broker(request):
+    if request.param == "mock":
+        with kafka_mock.mock() as (address, _):
+            yield address
+    else:
+        address = os.environ["FCSTREAM_KAFKA"]
+        yield service("Kafka", lambda: Consumer({**quiet(address), "group.id": "x"}).list_topics(timeout=5) and address)
+
+
+def stop(process):
+    """Let a process hang; it does when this returns."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
+class End:
+    """The client's event that a partition was read to its end."""
+
+    def __init__(self, topic, partition, offset):
+        self.topic, self.partition, self.offset = lambda: topic, lambda: partition, lambda: offset
+
+    def error(self):
+        return confluent_kafka.KafkaError(confluent_kafka.KafkaError._PARTITION_EOF)
+
+
+class Exchanging:
+    """A consumer whose partitions are exchanged while it gives messages."""
+
+    def __init__(self, source, topic):
+        self.source, self.topic, self.restarted, self.asked = source, topic, None, 0
+
+    def consume(self, limit, timeout_s):
+        self.asked += 1
+        self.source._on_revoke(None, [])
+        self.source._on_assign(None, [TopicPartition(self.topic, 1)])
+        return ["from before or after"]
+
+    def incremental_unassign(self, partitions):
+        self.restarted = []
+
+    def incremental_assign(self, partitions):
+        self.restarted += [(each.partition, each.offset) for each in partitions]
+
+    def close(self):
+        pass
+
+
+SCENARIOS = []
+
+
+def meanwhile(scenario):
+    """A test that mostly waits, on brokers of its own: it runs beside the others."""
+
+    def test(running):
+        running[scenario].result()
+
+    SCENARIOS.append(scenario)
+    return test
+
+
+@pytest.fixture(scope="module", autouse=True)
+def running(request):
+    wanted = {item.originalname for item in request.session.items}
+    with concurrent.futures.ThreadPoolExecutor(len(SCENARIOS)) as pool:
+        yield {each: pool.submit(each) for each in SCENARIOS if each.__name__ in wanted}
+
+
+def quiet(address):
+    return {"bootstrap.servers": address, "log_level": 0}
+
+
+def make_topic(address, partitions=4):
+    """A new topic."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    name = f"fcstream-{os.getpid()}-{time.time_ns()}-{next(NAMES)}"
+    if address == os.environ.get("FCSTREAM_KAFKA"):
+        AdminClient(quiet(address)).create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+    else:
+        Producer(quiet(address)).list_topics(name, timeout=10)  # the mock makes it, with 4 partitions
+    return name
+
+
+def send(address, topic, bodies, partition=None):
+    producer = Producer(quiet(address))
+    for i, body in enumerate(bodies):
+        producer.produce(topic, body, partition=i % 4 if partition is None else partition)
+    assert producer.flush(20) == 0
+
+
+def source_of(address, topic, patience_s=20.0, session_s=None, options=""):
+    # The mock's groups wait for nearly a session when a member has left; real brokers take 6 s and more only.
+    session_s = session_s or (6 if address == os.environ.get("FCSTREAM_KAFKA") else 4)
+    url = f"kafka://{address}/{topic}?group={topic}&session_s={session_s}{options}"
+    return KafkaSource(parse(url, "source.url"), "name", patience_s)
+
+
+def sink_of(address, topic, patience_s=20.0):
+    return KafkaSink(parse(f"kafka://{address}/{topic}", "sink.url"), patience_s)
+
+
+def bodies_of(chunks):
+    return [body for chunk in chunks for body in chunk.bodies]
+
+
+def commit_for_ever(source, positions):
+    until = time.monotonic() + 15
+    while time.monotonic() < until:
+        source.commit(positions)
+        time.sleep(0.1)
+
+
+def poll_for_ever(source):
+    while True:
+        assert source.poll(10, 0.2) == []
+
+
+def gather(sources, wanted, seconds=25.0):
+    """Poll in turn until `wanted()` holds; chunks of each source, emptied when its generation grows."""
+    found = [[] for _ in sources]
+    generations = [source.generation for source in sources]
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not wanted(found):
+        for i, source in enumerate(sources):
+            chunks = source.poll(100, 0.05)
+            if source.generation != generations[i]:
+                found[i], generations[i] = [], source.generation
+            found[i] += chunks
+    assert wanted(found), [len(bodies_of(chunks)) for chunks in found]
+    return found
+
+
+class TestKafkaSource(SourceContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, broker):
+        self.address, self.topic = broker, make_topic(broker)
+
+    def make(self, tmp_path):
+        return source_of(self.address, self.topic)
+
+    def send(self, tmp_path, bodies):
+        send(self.address, self.topic, bodies)
+
+    def ranges(self, tmp_path):
+        return open_ranges(f"kafka://{self.address}/{self.topic}?group=x", "ranges")
+
+
+def test_topics_partitions_and_tombstones(broker):
+    topics = [make_topic(broker), make_topic(broker)]
+    for topic in topics:
+        send(broker, topic, [topic.encode(), None, b"c", b"d", *[b"more"] * 40])
+    source = open_live(f"kafka://{broker}/{','.join(topics)}", f"group-{topics[0]}")
+    assert not source.receipt_is_durable
+    ends = source.ends()  # waits for the partitions, and may receive meanwhile
+    assert ends == {f"{topic}:{i}": 11 for topic in topics for i in range(4)}
+    chunks = source.poll(3, 5.0)
+    assert 0 < len(bodies_of(chunks)) <= 3
+    source.commit(dict.fromkeys(ends, 0))  # so does a commit
+    while source.behind(ends):
+        chunks += source.poll(7, 5.0)
+    assert len(bodies_of(chunks)) == 88
+    assert {chunk.partition for chunk in chunks} == set(ends)
+    for topic in topics:
+        first = [chunk for chunk in chunks if chunk.partition == f"{topic}:0"]
+        assert bodies_of(first) == [topic.encode(), *[b"more"] * 10]
+        assert np.concatenate([chunk.offsets for chunk in first]).tolist() == list(range(11))
+        assert bodies_of(chunk for chunk in chunks if chunk.partition == f"{topic}:1")[0] == b""
+    assert source.stamp_kind in ("CreateTime", "LogAppendTime")
+    assert all(chunk.stamps_ms.flags.c_contiguous and chunk.stamps_ms.dtype == np.int64 for chunk in chunks)
+    assert source.poll(1, 0) == []
+    assert source.generation == 0
+    # Ends are asked for beside the long polls of the consumer, which would hold up each question for half a second.
+    waits = []
+    while len(waits) < 6 and min(waits, default=1.0) >= 0.4:  # not every time on a machine with other work
+        began = time.perf_counter()
+        assert source.ends() == ends
+        waits.append(time.perf_counter() - began)
+    assert min(waits) < 0.4
+    # Marks of transactions take offsets too: the client tells when it is past them.
+    assert not source.behind(ends)
+    name = f"{topics[1]}:2"
+    assert source.behind({name: 12})
+    assert not source._is_proper(End(topics[1], 2, 12))
+    assert not source.behind({name: 12, "another:0": 7})
+    source.close()
+    with pytest.raises(SourceError, match="is closed"):
+        source.poll(1, 0)
+
+
+def test_a_rebalance_starts_again_from_the_committed_positions(broker):
+    topic = make_topic(broker)
+    send(broker, topic, [b"%d" % i for i in range(80)])
+    one = source_of(broker, topic)
+    gather([one], lambda found: len(bodies_of(found[0])) == 80)
+    assert one.generation == 0
+    one.commit({f"{topic}:{i}": 5 + i for i in range(4)})
+    two = source_of(broker, topic)
+    rest = sorted(b"%d" % i for i in range(80) if i // 4 >= 5 + i % 4)
+    send(broker, topic, [b"new"] * 4)
+
+    def shared(found):
+        return all(found) and len(bodies_of(found[0] + found[1])) >= len(rest) + 4
+
+    found = gather([one, two], shared)
+    assert one.generation > 0
+    assert sorted(bodies_of(found[0] + found[1])) == sorted([*rest, *[b"new"] * 4])
+    ours = [{chunk.partition for chunk in chunks} for chunks in found]
+    assert ours[0].isdisjoint(ours[1])
+    for chunks in found:
+        for chunk in chunks:
+            assert chunk.offsets.min() >= 5 + int(chunk.partition[-1])
+    assert one.ends().keys() == ours[0]
+    # A commit is for one's own partitions only, and never goes back.
+    one.commit(dict.fromkeys(ours[0] | ours[1], 21))
+    one.commit(dict.fromkeys(ours[0], 3))
+    one.close()
+    assert one._consumer is None
+    (left,) = gather([two], lambda found: len({chunk.partition for chunk in found[0]}) == len(ours[1]))
+    until = time.monotonic() + 15
+    while len(two.ends()) < 4 and time.monotonic() < until:
+        left += two.poll(100, 0.1)
+    assert two.generation > 0
+    assert two._known() == {**dict.fromkeys(ours[0], 21), **{name: 5 + int(name[-1]) for name in ours[1]}}
+    two.close()
+
+
+def test_messages_from_before_an_exchange_are_not_taken(broker):
+    topic = make_topic(broker)
+    source = source_of(broker, topic)
+    source._consumer.close()
+    source._consumer = Exchanging(source, topic)
+    assert source._receive(["held"], 10, 0.0) == []
+    assert source._consumer.restarted == [(1, -1001)]  # from what is committed
+    # Whoever polls must learn of it before messages of the new assignment are handed out: those would count as old.
+    assert source.poll(10, 1.0) == []
+    assert source._consumer.asked == 2
+    source.close()
+
+
+def test_what_comes_while_an_answer_is_waited_for_is_bounded(broker, monkeypatch):
+    topic = make_topic(broker)
+    sent = [b"%05d" % i for i in range(3000)]
+    send(broker, topic, sent)
+    source = source_of(broker, topic)
+    source._wait(lambda: source._is_assigned and source._held, "an assignment")
+    monkeypatch.setattr(kafka_module, "_MOST_HELD", 1000 * (300 + 5))
+    until = time.monotonic() + 1.5
+    source._wait(lambda: time.monotonic() > until, "nothing")
+    assert 1000 <= len(source._held) < 1100
+    [found] = gather([source], lambda found: len(bodies_of(found[0])) >= len(sent))
+    assert sorted(bodies_of(found)) == sent
+    source.close()
+
+
+def test_the_first_messages_of_a_member_are_taken_as_they_come(broker):
+    """They may come from the very call that brings the assignment: none is of a time before, none is read again."""
+
+    class Watched:
+        def __init__(self, consumer):
+            self.consumer, self.restarts = consumer, 0
+
+        def incremental_unassign(self, partitions):
+            self.restarts += 1
+            self.consumer.incremental_unassign(partitions)
+
+        def __getattr__(self, name):
+            return getattr(self.consumer, name)
+
+    topic = make_topic(broker)
+    sent = [b"%d" % i for i in range(40)]
+    send(broker, topic, sent)
+    source = source_of(broker, topic)
+    watched = source._consumer = Watched(source._consumer)
+    [found] = gather([source], lambda found: len(bodies_of(found[0])) >= len(sent))
+    assert sorted(bodies_of(found)) == sorted(sent)
+    assert watched.restarts == 0
+    source.close()
+
+
+@meanwhile
+def test_a_restart_of_a_named_instance_disturbs_nobody():
+    real = os.environ.get("FCSTREAM_KAFKA")
+    with contextlib.nullcontext([real]) if real else kafka_mock.mock() as (address, *_):
+        topic = make_topic(address)
+        send(address, topic, [b"%d" % i for i in range(8)])
+        one, two = (source_of(address, topic, options=f"&instance=i{i}") for i in range(2))
+        gather([one, two], lambda found: all(found) and len(bodies_of(found[0] + found[1])) == 8)
+        generation, ours = two.generation, one.ends().keys()
+        one.close()
+        one = source_of(address, topic, options="&instance=i0")
+        gather([one, two], lambda found: len({chunk.partition for chunk in found[0]}) == len(ours))
+        assert one.ends().keys() == ours
+        # The mock does not know of such members: everybody has to join again.
+        assert two.generation == generation or not real
+        one.close()
+        two.close()
+
+
+MEMBER = """
+import sys
+from fcstream.connectors.kafka import KafkaSource
+from fcstream.connectors.urls import parse
+
+source = KafkaSource(parse(sys.argv[1], "source.url"), "name")
+while True:
+    if source.poll(100, 0.1):
+        print("reads", flush=True)
+"""
+
+
+@meanwhile
+def test_members_read_on_while_the_group_waits_for_one_that_was_killed():
+    """Kills, each followed by a newcomer at once: what a fleet under a bad orchestrator does."""
+    session_s = 10
+    with kafka_mock.mock() as (address, _):
+        topic = make_topic(address)
+        url = f"kafka://{address}/{topic}?group={topic}&session_s={session_s}"
+        one = source_of(address, topic, session_s=session_s)
+        gather_from = time.monotonic() + 20
+        send(address, topic, [b"0"] * 8)
+        while not one.poll(100, 0.1) and time.monotonic() < gather_from:
+            pass
+        silent, heard = 0.0, time.monotonic()
+
+        def step():
+            nonlocal silent, heard
+            send(address, topic, [b"x"] * 8)
+            chunks = one.poll(100, 0.1)
+            if chunks:
+                one.commit({chunk.partition: int(chunk.offsets[-1]) + 1 for chunk in chunks})
+                silent, heard = max(silent, time.monotonic() - heard), time.monotonic()
+
+        def member():
+            command = [sys.executable, "-c", MEMBER, url]
+            return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+        for _ in range(2):
+            other = member()
+            with other, concurrent.futures.ThreadPoolExecutor(1) as pool:
+                reads = pool.submit(other.stdout.readline)
+                until = time.monotonic() + 40
+                while not reads.done() and time.monotonic() < until:
+                    step()
+                other.kill()
+                assert reads.result() == "reads\n"
+        for _ in range(20):
+            step()
+        assert silent < session_s / 2, silent
+        one.close()
+
+
+@meanwhile
+def test_brokers_that_hang_are_waited_for():
+    with kafka_mock.mock() as (address, process):
+        topic = make_topic(address)
+        send(address, topic, [b"%d" % i for i in range(8)])
+        source, sink = source_of(address, topic, 1.5, 40), sink_of(address, topic, 1.5)
+        gather([source], lambda found: len(bodies_of(found[0])) == 8)
+        stop(process)
+        assert source.poll(10, 0.1) == []
+        calls = source.ends, lambda: source.commit({f"{topic}:0": 1}), lambda: sink.write([sample_release(0)])
+        for call in calls:
+            began = time.monotonic()
+            with pytest.raises((SourceError, SinkError), match=r"did not answer for 1\.5 s"):
+                call()
+            assert 0.5 < time.monotonic() - began < 8.0
+        process.send_signal(signal.SIGCONT)
+        for _ in range(5):  # a slow machine may take longer than that patience
+            with contextlib.suppress(SinkError):
+                sink.write([sample_release(0)])
+                break
+        source.commit({f"{topic}:0": 2})
+        gather([source], lambda found: len(bodies_of(found[0])) >= 1)
+        assert sum(source.ends().values()) > 8  # a write that was not answered may have arrived all the same
+        stop(process)
+        with pytest.raises(SourceError):  # a group that waits for members does not answer either: patience decides
+            commit_for_ever(source, {f"{topic}:1": 2})
+        began = time.monotonic()
+        source.close()
+        sink.close()
+        assert time.monotonic() - began < 5.0
+
+
+@meanwhile
+def test_brokers_that_are_gone_are_an_error_after_patience():
+    with kafka_mock.mock() as (address, process):
+        topic = make_topic(address)
+        send(address, topic, [SECRET.encode()])
+        source, sink = source_of(address, topic, 1.5, 40), sink_of(address, topic, 1.5)
+        gather([source], lambda found: len(bodies_of(found[0])) == 1)
+        process.kill()
+        began = time.monotonic()
+        for _ in range(2):  # calling again tries again
+            with pytest.raises(SourceError, match=r"did not answer for 1.5 s: .*check that the brokers run") as caught:
+                poll_for_ever(source)
+            assert SECRET not in str(caught.value)
+        assert 2.5 < time.monotonic() - began < 12.0
+        calls = source.ends, lambda: source.commit({f"{topic}:0": 1}), lambda: sink.write([sample_release(0)])
+        for call in calls:
+            with pytest.raises((SourceError, SinkError), match=r"did not answer for 1\.5 s"):
+                call()
+        began = time.monotonic()
+        source.close()
+        sink.close()
+        assert time.monotonic() - began < 3.0
+
+
+@meanwhile
+def test_brokers_that_are_not_there():
+    for host in ("127.0.0.1:1", "no-such-host.invalid"):
+        for make in (source_of, sink_of):
+            began = time.monotonic()
+            with pytest.raises((SourceError, SinkError), match=r"did not answer for 1 s: .*(refused|resolve)"):
+                make(host, "topic", patience_s=1.0)
+            assert time.monotonic() - began < 6.0
+
+
+def test_a_topic_that_is_not_there(broker):
+    with pytest.raises(SourceError, match=r"has no such topic: create it, or correct `source.url`"):
+        source_of(broker, "fcstream-nobody-made-this", patience_s=6.0)
+
+
+class Guard(threading.Thread):
+    """A broker that refuses every password, and says it back."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.heard = b""
+
+    def run(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                with contextlib.suppress(OSError, struct.error), connection:
+                    while self.answer(connection):
+                        pass
+
+    def answer(self, connection):
+        size = connection.recv(4, socket.MSG_WAITALL)
+        request = connection.recv(struct.unpack(">i", size)[0], socket.MSG_WAITALL)
+        key, version, correlation = struct.unpack(">hhi", request[:8])
+        if key == 18:  # ApiVersions; the version that is asked for is not known
+            versions = b"".join(struct.pack(">hhh", api, 0, 1 if api == 17 else 0) for api in (3, 17, 18, 36))
+            body = struct.pack(">hi", 35 if version else 0, 4) + versions
+        elif key == 17:  # SaslHandshake
+            body = struct.pack(">hi", 0, 1) + struct.pack(">h", 5) + b"PLAIN"
+        elif key == 36:  # SaslAuthenticate
+            self.heard = request
+            text = b"wrong: " + SECRET.encode()
+            body = struct.pack(">hh", 58, len(text)) + text + struct.pack(">i", 0)
+        else:
+            return False
+        connection.sendall(struct.pack(">ii", len(body) + 4, correlation) + body)
+        return key != 36
+
+
+@meanwhile
+def test_a_refused_login_is_an_error_at_once():
+    guard = Guard()
+    guard.start()
+    os.environ["FCSTREAM_TEST_PASSWORD"] = SECRET
+    for password in (SECRET, "${FCSTREAM_TEST_PASSWORD}"):
+        url = f"kafka://me:{password}@{guard.address}/topic?security=sasl_plaintext"
+        for call in (lambda url=url: open_live(url, "name"), lambda url=url: open_sink(url)):
+            began = time.monotonic()
+            with pytest.raises((SourceError, SinkError), match=r"refuses: .*wrong.*correct the login") as caught:
+                call()
+            assert time.monotonic() - began < 10.0  # of 60
+            assert SECRET in guard.heard.decode(errors="replace")
+            assert SECRET not in str(caught.value)
+            assert SECRET not in repr(caught.value.__context__)
+    guard.listener.close()
+
+
+def test_certificates_are_looked_at(tmp_path):
+    files = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=test"
+    extra = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout", files[1]]
+    service("openssl", lambda: subprocess.run([*command.split(), *extra], check=True, capture_output=True))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*files)
+    trusted = 0
+
+    def shake_hands():
+        nonlocal trusted
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with contextlib.suppress(OSError), connection, context.wrap_socket(connection, True):
+                    trusted += 1
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=shake_hands)
+        thread.start()
+        url = f"kafka://127.0.0.1:{listener.getsockname()[1]}/topic?patience=0.5"
+        with pytest.raises(SinkError, match="certificate verify failed"):
+            open_sink(f"{url}&security=ssl")
+        assert trusted == 0
+        with pytest.raises(SinkError):  # it speaks no Kafka
+            open_sink(f"{url}&ca={files[0]}")
+        assert trusted > 0
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ("host", "must name a topic"),
+        ("host/a,,b", "must name a topic"),
+        ("host/^a.*", "must name a topic"),
+        ("host/t?security=tls", "plaintext, ssl, sasl_plaintext, sasl_ssl as `security`, got 'tls'"),
+        ("me:SECRET@host/t?sasl=OAUTH", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 as `sasl`, got 'OAUTH'"),
+        ("me@host/t", "must have a user and a password"),
+        ("me:SECRET@host/t?security=ssl", "must have a user and a password"),
+        ("host/t?security=sasl_ssl", "must have a user and a password"),
+        ("host/t?security=plaintext&ca=/x", "must have security 'ssl' or 'sasl_ssl' with certificates"),
+        ("host/t?ca=/no/such/file", "cannot be used: .*ssl.ca.location"),
+        ("host/t?grup=x", "unknown option 'grup'"),
+        ("host/t?max_poll_s=soon", "positive number as `max_poll_s`"),
+    ],
+)
+def test_addresses_that_cannot_be_used(rest, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        open_live("kafka://" + rest.replace("SECRET", SECRET), "name")
+    assert SECRET not in str(caught.value)
+
+
+def test_a_sink_has_one_topic_and_no_group():
+    for rest, message in (("a,b", "must name one topic"), ("a?group=x", "unknown option 'group'")):
+        with pytest.raises(ConfigError, match=message):
+            open_sink(f"kafka://host/{rest}")
+
+
+class TestKafkaSink(SinkContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, broker):
+        self.address, self.topic = broker, make_topic(broker)
+
+    def make(self, tmp_path):
+        return sink_of(self.address, self.topic)
+
+    def read(self, tmp_path):
+        from fcstream.releases.base import Release
+
+        return [Release.from_bytes(message.value()) for message in messages_of(self.address, self.topic)]
+
+
+def messages_of(address, topic):
+    """All messages of a topic, partition by partition."""
+    reader = Consumer({**quiet(address), "group.id": "reader", "enable.partition.eof": True, "fetch.wait.max.ms": 10})
+    found = []
+    for partition in reader.list_topics(topic, timeout=10).topics[topic].partitions:
+        reader.assign([TopicPartition(topic, partition, 0)])
+        while True:
+            message = reader.poll(10)
+            assert message is not None
+            if message.error():
+                break
+            found.append(message)
+    reader.close()
+    return found
+
+
+def test_a_message_says_which_window_it_is_of(broker):
+    topic = make_topic(broker)
+    sink = sink_of(broker, topic)
+    assert sink.last() is None
+    sink.write([])
+    sink.write([sample_release(i) for i in range(3)])
+    found = messages_of(broker, topic)
+    assert [message.key() for message in found] == [b"sample"] * 3
+    assert [message.headers() for message in found] == [
+        [("window", b"%d/%d" % (i * 60_000, i * 60_000 + 60_000))] for i in range(3)
+    ]
+    assert [message.value() for message in found] == [sample_release(i).to_bytes() for i in range(3)]
+    sink.close()
+    sink.close()
+    with pytest.raises(SinkError, match="is closed"):
+        sink.write([sample_release(0)])
+
+
+def test_the_last_release_among_other_messages(broker):
+    import dataclasses
+
+    topic = make_topic(broker)
+    sink = sink_of(broker, topic)
+    other = dataclasses.replace(sample_release(9), stream="other")
+    sink.write([sample_release(0), sample_release(1)])
+    time.sleep(0.01)
+    sink.write([other])
+    send(broker, topic, [b"not ours", b"\xff", b"{}", b'{"value":' + b"[" * 5000])
+    assert sink.last() == other
+    assert sink.last("sample") == sample_release(1)
+    assert sink.last("nobody") is None
+    sent = [sample_release(i) for i in range(3)]
+    assert sink.missing(sent) == sent[2:]
+    assert sink.missing([dataclasses.replace(sample_release(1), count=1)]) != []
+    assert sink.missing([]) == []
+    sink.close()
+
+
+def test_a_release_that_is_refused(broker):
+    import dataclasses
+
+    topic = make_topic(broker)
+    sink = sink_of(broker, topic)
+    large = dataclasses.replace(sample_release(1), value=[0.123456789012345] * 100_000)
+    huge = dataclasses.replace(sample_release(2), value=[0.123456789012345] * 1_000_000)
+    for _ in range(4):  # what the brokers have is not sent again, and what comes later waits
+        with pytest.raises(SinkError, match=r"did not take all releases: .*too large") as caught:
+            sink.write([sample_release(0), large, huge, sample_release(3)])
+        assert "0.1234" not in str(caught.value)
+    assert [message.value() for message in messages_of(broker, topic)] == [
+        each.to_bytes() for each in (sample_release(0), large)
+    ]
+    sink.write([sample_release(4)])
+    assert sink.last() == sample_release(4)
+    sink.close()
+
+
+def test_names_of_groups(broker):
+    topic = make_topic(broker)
+    opened = source_of(broker, f"{topic}?group=&patience=20", options="&instance=")
+    opened.close()
+    for option in ("group", "instance"):
+        with pytest.raises(ConfigError, match="255 bytes at most"):
+            open_live(f"kafka://{broker}/{topic}?{option}={300 * 'n'}", "name")
+
+
+def test_a_crash_writes_the_same_bytes_again(broker):
+    topic = make_topic(broker)
+    sent = [sample_release(i) for i in range(4)]
+    for count in (2, 4):
+        sink = sink_of(broker, topic)
+        sink.write(sink.missing(sent[:count]))
+        del sink  # no farewell
+    assert [message.value() for message in messages_of(broker, topic)] == [each.to_bytes() for each in sent]

@@ -1,0 +1,775 @@
+"""MQTT topics against real brokers: the one of this machine, and a private one that is restarted and asks for TLS."""
+
+import contextlib
+import gc
+import itertools
+import logging
+import os
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+import pytest
+from support.helpers import service
+
+from fcstream.connectors import is_live, open_live, open_sink
+from fcstream.connectors import mqtt as module
+from fcstream.connectors.mqtt import MqttSink, MqttTopic
+from fcstream.connectors.spool import Spool
+from fcstream.connectors.spooled import SpooledSource
+from fcstream.connectors.urls import parse
+from fcstream.errors import ConfigError, FcstreamError, SinkError, SourceError
+from fcstream.releases.base import Release
+from fcstream.testing import SinkContract, SourceContract, sample_release
+
+HOST = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")
+NAMES = itertools.count()
+SECRET = "s3cretWord"
+CONTENT = b"sentinelContent"
+MIB = 1 << 20
+
+
+class Proxy:
+    """Stands before a server: can cut its connections, swallow what clients send, and speak TLS."""
+
+    def __init__(self, port, context=None, door=0):
+        self._server = port
+        self._context = context
+        self._pairs = []
+        self.swallows = self._is_closed = False
+        self._listener = socket.create_server(("127.0.0.1", door))
+        self.port = self._listener.getsockname()[1]
+        self.host = f"127.0.0.1:{self.port}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                inner, _ = self._listener.accept()
+                threading.Thread(target=self._join, args=(inner,), daemon=True).start()
+
+    def _join(self, inner):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            stack.callback(inner.close)
+            if self._context is not None:
+                inner = self._context.wrap_socket(inner, server_side=True)
+                stack.callback(inner.close)
+            outer = socket.create_connection(("127.0.0.1", self._server))
+            stack.callback(outer.close)
+            for one in (inner, outer):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._pairs.append((inner, outer))
+            if self._is_closed:  # meanwhile
+                return
+            threading.Thread(target=self._copy, args=(outer, inner, False), daemon=True).start()
+            self._copy(inner, outer, True)
+
+    def _copy(self, start, end, from_client):
+        with contextlib.suppress(OSError):
+            while data := start.recv(65536):
+                if not (from_client and self.swallows):
+                    end.sendall(data)
+        for one in (start, end):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def cut(self):
+        """Reset every connection."""
+        pairs, self._pairs = self._pairs, []
+        for one in itertools.chain(*pairs):
+            with contextlib.suppress(OSError):
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def close(self):
+        self._is_closed = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """Paths of a certificate for localhost and of its key; it is its own authority."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout key.pem -out cert.pem"
+    subprocess.run(
+        [*command.split(), "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def tls_proxy(port, certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return Proxy(port, context)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+class Client:
+    """A plain client, to publish and to look."""
+
+    def __init__(self, host):
+        from paho.mqtt import client, enums
+
+        name, _, port = host.partition(":")
+        self.seen = []
+        self.client = client.Client(enums.CallbackAPIVersion.VERSION2, protocol=client.MQTTv5)
+        self.client.on_message = lambda _c, _u, message: self.seen.append(message.payload)
+        self.client.connect(name, int(port))
+        self.client.loop_start()
+
+    def publish(self, topic, bodies, qos=1, retain=False):
+        for sent in [self.client.publish(topic, body, qos=qos, retain=retain) for body in bodies]:
+            sent.wait_for_publish(10)
+            assert sent.is_published()
+
+    def watch(self, topic):
+        done = threading.Event()
+        self.client.on_subscribe = lambda *_: done.set()
+        self.client.subscribe(topic, qos=1)
+        assert done.wait(10)
+
+    def close(self):
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+@pytest.fixture(scope="session")
+def server():
+    """A client of the broker that is there."""
+    client = service("An MQTT broker (FCSTREAM_MQTT names another host:port)", lambda: Client(HOST))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def topic(server):
+    """A topic of its own, and afterwards no session of its consumer."""
+    name = f"fcstream-test/{os.getpid()}-{next(NAMES)}"
+    yield name
+    forget(HOST, name)
+
+
+def forget(host, name):
+    from paho.mqtt import client, enums
+
+    clean = client.Client(enums.CallbackAPIVersion.VERSION2, client_id=name, protocol=client.MQTTv5)
+    place, _, port = host.partition(":")
+    clean.connect(place, int(port), clean_start=True)
+    clean.loop_start()
+    clean.disconnect()
+    clean.loop_stop()
+
+
+class Broker:
+    """A Mosquitto of our own."""
+
+    def __init__(self, folder, options=""):
+        self.port = free_port()
+        self.host = f"127.0.0.1:{self.port}"
+        self._folder = folder
+        (folder / "mosquitto.conf").write_text(
+            f"listener {self.port} 127.0.0.1\npersistence true\npersistence_location {folder}/\n"
+            f"autosave_interval 1\nuser root\nlog_dest none\n{options or 'allow_anonymous true'}\n"
+        )
+        self._process = None
+        self.start()
+
+    def start(self):
+        self._process = subprocess.Popen(
+            ["mosquitto", "-c", self._folder / "mosquitto.conf"], stderr=subprocess.DEVNULL
+        )
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            time.sleep(0.02)
+        raise AssertionError("mosquitto does not start")
+
+    def stop(self):
+        self._process.terminate()
+        self._process.wait(10)
+
+
+@pytest.fixture
+def broker(tmp_path):
+    if shutil.which("mosquitto") is None:
+        pytest.skip("mosquitto is not installed")
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    broker = Broker(folder)
+    yield broker
+    broker.stop()
+
+
+def queue(topic, options="", host=HOST, name=None, patience_s=10.0):
+    return MqttTopic(parse(f"mqtt://{host}/{topic}?{options}", "source.url"), name or topic, patience_s)
+
+
+def spooled(folder, topic, options="", host=HOST, patience_s=10.0):
+    return contextlib.closing(
+        SpooledSource(queue(topic, options, host, patience_s=patience_s), Spool(folder / "spool", 16 * MIB))
+    )
+
+
+def sink(topic, options="", host=HOST, patience_s=10.0):
+    return contextlib.closing(MqttSink(parse(f"mqtt://{host}/{topic}?{options}", "sink.url"), patience_s))
+
+
+def drain(source, wanted, seconds=20.0):
+    return [body for *_, body in SourceContract().drain(source, wanted, seconds)]
+
+
+class TestMqttTopic(SourceContract):
+    @pytest.fixture(autouse=True)
+    def place(self, server, topic):
+        self.server, self.topic = server, topic
+
+    def make(self, tmp_path):
+        return SpooledSource(queue(self.topic), Spool(tmp_path / "spool", MIB))
+
+    def send(self, tmp_path, bodies):
+        self.server.publish(self.topic, bodies)
+
+
+class TestMqttSink(SinkContract):
+    options = ""
+
+    @pytest.fixture(autouse=True)
+    def place(self, server, topic):
+        self.topic = topic
+        self.watcher = Client(HOST)
+        self.watcher.watch(topic)
+        yield
+        self.watcher.close()
+        server.publish(topic, [b""], retain=True)
+
+    def make(self, tmp_path):
+        return MqttSink(parse(f"mqtt://{HOST}/{self.topic}?{self.options}", "sink.url"))
+
+    def read(self, tmp_path):
+        until = time.monotonic() + 5
+        while len(self.watcher.seen) < 5 and time.monotonic() < until:
+            time.sleep(0.01)
+        return [Release.from_bytes(body) for body in self.watcher.seen]
+
+
+class TestRetainingMqttSink(TestMqttSink):
+    options = "retain=true"
+
+    def test_the_last_release_is_kept(self, tmp_path):
+        releases = [sample_release(i) for i in range(4)]
+        with sink(self.topic, "retain=true") as out:
+            assert out.last() is None
+            assert out.missing(releases) == releases
+            out.write(releases[:3])
+            assert out.last() == releases[2]
+        with sink(self.topic, "retain=true") as out:
+            assert out.missing(releases) == releases[3:]
+            assert out.missing([]) == []
+            out.write(releases[3:])
+            assert out.last() == releases[3]
+
+    def test_something_else_is_not_taken_for_a_release(self, server):
+        server.publish(self.topic, [CONTENT], retain=True)
+        with sink(self.topic, "retain=true") as out, pytest.raises(SinkError, match="something else") as caught:
+            out.last()
+        assert CONTENT.decode() not in str(caught.value)
+
+
+# ── sessions ──
+
+
+def test_by_url(topic, tmp_path):
+    assert is_live("mqtt://h/t")
+    opened = open_live(f"mqtt://{HOST}/{topic}", topic)
+    assert isinstance(opened, MqttTopic)
+    opened.close()
+    opened.close()
+    out = open_sink(f"mqtt://{HOST}/{topic}")
+    assert isinstance(out, MqttSink)
+    assert out.last() is None
+    out.close()
+    out.close()
+
+
+def test_a_session_keeps_what_comes_while_the_consumer_is_away(server, topic, tmp_path):
+    with spooled(tmp_path, topic) as source:
+        server.publish(topic, [b"1", b"2"])
+        assert drain(source, 2) == [b"1", b"2"]
+        source.commit({"spool": 2})
+    server.publish(topic, [b"%d" % i for i in range(3, 500)])
+    with spooled(tmp_path, topic) as source:
+        assert source.ends() == {"spool": 499}
+        assert drain(source, 497) == [b"%d" % i for i in range(3, 500)]
+        source.commit({"spool": 499})
+    with spooled(tmp_path, topic) as source:
+        assert source.poll(10, 0.2) == []
+
+
+def test_what_was_not_acknowledged_comes_again_and_what_was_does_not(server, topic):
+    opened = queue(topic)
+    server.publish(topic, [b"%d" % i for i in range(30)])
+    found = []
+    while len(found) < 30:
+        found += opened.receive(10, 5)
+    opened.acknowledge(found[:12])
+    opened.close()
+    opened = queue(topic)
+    again = []
+    while opened.pending():
+        again += opened.receive(100, 1)
+    assert [one.body for one in again] == [b"%d" % i for i in range(12, 30)]
+    opened.acknowledge(found[12:])  # tokens of the old connection
+    opened.close()
+    opened = queue(topic)
+    assert opened.pending()
+    assert len(opened.receive(100, 1)) == 18
+    opened.close()
+
+
+def test_a_message_with_an_identity_counts_once(server, topic, tmp_path):
+    """Killed after the spool took messages and before the broker heard of it: they come again."""
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+
+    queue(topic).close()  # the session exists
+
+    def send(numbers, name="id"):
+        for i in numbers:
+            properties = Properties(PacketTypes.PUBLISH)
+            properties.UserProperty = [("other", "x"), (name, f"m{i}")]
+            server.client.publish(topic, b"%d" % i, qos=1, properties=properties).wait_for_publish(10)
+
+    send(range(20))
+    opened = queue(topic, "delivery_id=id")
+    with contextlib.closing(SpooledSource(opened, Spool(tmp_path / "spool", 2**21))) as source:
+        opened.acknowledge = lambda received: None  # what a crash at this point looks like to the broker
+        assert drain(source, 20) == [b"%d" % i for i in range(20)]
+    send(range(20, 25))
+    send(range(25, 30), name="nothing")
+    with spooled(tmp_path, topic, "delivery_id=id") as source:
+        assert drain(source, 30) == [b"%d" % i for i in range(30)]
+        assert source.duplicates == 20
+
+
+def test_the_broker_sends_no_more_than_may_be_unacknowledged(server, topic):
+    opened = queue(topic, "inflight=5")
+    server.publish(topic, [b"%d" % i for i in range(20)])
+    first = []
+    while opened.pending():
+        first += opened.receive(100, 0.1)
+    assert [one.body for one in first] == [b"%d" % i for i in range(5)]
+    opened.acknowledge(first)
+    assert opened.pending()
+    time.sleep(0.2)
+    assert 1 <= len(opened._link.connection._messages) <= 6  # although this broker sends all of them now
+    opened.close()
+
+
+def test_large_messages_wait_with_the_broker_not_in_memory(broker):
+    """Forty of 4 MB, sent while the consumer is there and while it is away: a few of them are held at a time."""
+    limit = 2 * module._MOST_BYTES
+    publisher, body = Client(broker.host), os.urandom(4 * MIB)
+    opened = queue("large", host=broker.host)
+    try:
+        for is_away in (False, True):
+            if is_away:
+                opened.close()
+            publisher.publish("large", [body] * 40)
+            if is_away:
+                opened = queue("large", host=broker.host)  # the answer to its subscription lies behind these messages
+            found = 0
+            while found < 40:
+                assert opened.pending()
+                received = opened.receive(4096, 5)
+                assert sum(len(one.body) for one in received) <= limit
+                assert all(one.body == body for one in received)
+                assert opened._link.connection._bytes <= limit
+                opened.acknowledge(received)
+                found += len(received)
+            assert not opened.pending()
+            assert opened._link.connection._subscribing is None
+    finally:
+        opened.close()
+        publisher.close()
+
+
+def test_wildcards_and_shared_subscriptions(server, topic, tmp_path):
+    with spooled(tmp_path, f"{topic}/+/%23") as source:
+        server.publish(f"{topic}/a/b/c", [b"1"])
+        server.publish(f"{topic}/b", [b"2"])
+        server.publish(topic, [b"no"])
+        assert drain(source, 2) == [b"1", b"2"]
+    forget(HOST, f"{topic}/+/%23")
+    shared = [queue(f"$share/group/{topic}", name=f"{topic}-{i}") for i in range(2)]
+    server.publish(topic, [b"%d" % i for i in range(40)])
+    found = [[], []]
+    for _ in range(100):
+        for one, rows in zip(shared, found, strict=True):
+            if one.pending():
+                rows += one.receive(100, 0.1)
+    for one, rows in zip(shared, found, strict=True):
+        one.acknowledge(rows)
+        one.close()
+    assert sorted(int(one.body) for rows in found for one in rows) == list(range(40))
+    assert all(found)
+    for i in range(2):
+        forget(HOST, f"{topic}-{i}")
+
+
+def test_retained_messages_are_not_records(server, topic, tmp_path):
+    server.publish(topic, [b"state"], retain=True)
+    for i in range(2):
+        with spooled(tmp_path, topic) as source:
+            assert source.poll(10, 0.2) == []
+            server.publish(topic, [b"%d" % i])
+            assert drain(source, 1) == [b"%d" % i]
+            source.commit(source.ends())
+    server.publish(topic, [b""], retain=True)
+
+
+def test_messages_of_an_earlier_subscription_are_dropped(server, topic, tmp_path):
+    with contextlib.closing(queue(f"{topic}/old", name=topic)):
+        pass
+    server.publish(f"{topic}/old", [b"old"])
+    with contextlib.closing(queue(f"{topic}/new", name=topic)) as opened:
+        server.publish(f"{topic}/new", [b"new"])
+        found = opened.receive(10, 5)
+        while opened.pending():
+            found += opened.receive(10, 1)
+        assert [one.body for one in found] == [b"new"]
+
+
+def test_messages_of_qos_0_wait_in_the_network(server, topic, tmp_path):
+    """They cannot be acknowledged, so nothing but the connection holds them back."""
+    with contextlib.closing(queue(topic, "inflight=10")) as opened:
+        server.publish(topic, [b"%d" % i for i in range(100)], qos=0)
+        time.sleep(0.3)
+        assert opened.pending()
+        assert 1 <= len(opened._link.connection._messages) <= 11
+        found = []
+        while len(found) < 100 and (some := opened.receive(100, 1)):
+            assert len(some) <= 11
+            opened.acknowledge(some)
+            found += some
+        assert [one.body for one in found] == [b"%d" % i for i in range(100)]
+
+
+def test_closing_with_messages_waiting(server, topic):
+    opened = queue(topic, "inflight=3")
+    server.publish(topic, [b"x"] * 50, qos=0)
+    time.sleep(0.2)
+    start = time.monotonic()
+    opened.close()
+    assert time.monotonic() - start < 15
+
+
+def test_two_processes_with_one_name_do_not_fight(server, topic):
+    """Mosquitto 2.0.11 says nothing when it closes the older connection; others give the reason."""
+    first, second = queue(topic), queue(topic)
+
+    def fight():
+        for _ in range(50):
+            first.receive(1, 0.1)
+            second.receive(1, 0.1)
+
+    with pytest.raises(SourceError, match="another process"):
+        fight()
+    first.close()
+    second.close()
+
+
+# ── cuts ──
+
+
+def test_cut_in_the_middle_of_batches(server, topic, tmp_path):
+    """Every message is there; those whose acknowledgement was lost are there twice, flagged by nothing."""
+    proxy, sent = Proxy(int(HOST.partition(":")[2])), [b"%05d" % i for i in range(900)]
+    with spooled(tmp_path, topic, "inflight=50", host=proxy.host) as source:
+        found = []
+        for start in range(0, 900, 300):
+            server.publish(topic, sent[start : start + 300])
+            found += drain(source, 40)
+            proxy.cut()
+        while len(set(found)) < 900:
+            some = drain(source, 1, 5)
+            assert some
+            found += some
+        assert sorted(set(found)) == sent
+        assert len(found) - 900 < 600  # this broker sends more ahead than it may
+        assert source.ends()["spool"] == len(found)
+    proxy.close()
+
+
+def test_lost_acknowledgements_are_redelivered(server, topic, tmp_path):
+    """The window that is left: on disk, acknowledged, and the broker never saw it."""
+    proxy = Proxy(int(HOST.partition(":")[2]))
+    with spooled(tmp_path, topic, host=proxy.host) as source:
+        server.publish(topic, [b"%d" % i for i in range(20)])
+        time.sleep(0.2)
+        proxy.swallows = True
+        assert drain(source, 20) == [b"%d" % i for i in range(20)]
+        proxy.cut()
+        proxy.swallows = False
+        assert drain(source, 20) == [b"%d" % i for i in range(20)]  # as records 20 to 39
+        assert source.ends() == {"spool": 40}
+    proxy.close()
+
+
+def test_a_connection_stays_while_messages_wait(server, topic, monkeypatch):
+    """A spool that is full takes nothing for hours: who asks must keep the connection, or all would come again."""
+    monkeypatch.setattr(module._Connection, "keepalive_s", 3)  # the broker waits for half as long again
+    with contextlib.closing(queue(topic)) as opened:
+        server.publish(topic, [b"%d" % i for i in range(5)])
+        found = opened.receive(1, 5)
+        connection, until = opened._link.connection, time.monotonic() + 7
+        while time.monotonic() < until:
+            assert opened.pending()
+            time.sleep(0.3)
+        while len(found) < 5:
+            found += opened.receive(1, 5)
+        opened.acknowledge(found)
+        assert opened._link.connection is connection
+        assert connection.lost is None
+    with contextlib.closing(queue(topic)) as opened:
+        assert opened.receive(10, 0.3) == []
+
+
+def test_what_waits_is_taken_at_once(server, topic):
+    with contextlib.closing(queue(topic)) as opened:
+        server.publish(topic, [b"%d" % i for i in range(200)])
+        time.sleep(0.3)
+        assert opened.pending()
+        found = opened.receive(1000, 5)
+        assert len(found) == 200
+        opened.acknowledge(found)
+
+
+def test_an_old_answer_is_not_taken_for_a_new_one(server, topic):
+    """Packets are numbered to 65535 and then from the beginning."""
+    with contextlib.closing(queue(topic)) as opened:
+        connection, asked = opened._link.connection, []
+        connection._answers.update((mid, []) for mid in range(1, 65536))
+        serve = connection._serve_until
+        connection._serve_until = lambda is_so, *rest: (asked.append(is_so()), serve(is_so, *rest))
+        assert not opened.pending()
+        assert asked == [False]
+
+
+def test_cut_while_acknowledgements_wait_to_be_written(server, topic):
+    proxy = Proxy(int(HOST.partition(":")[2]))
+    with contextlib.closing(queue(topic, host=proxy.host)) as opened:
+        server.publish(topic, [b"again"])
+        for _ in range(3):
+            [one] = opened.receive(10, 5)
+            opened._link.connection.client.ack(*one.token[1:3])
+            proxy.cut()
+            time.sleep(0.1)
+        [one] = opened.receive(10, 5)
+        opened.acknowledge([one])
+    proxy.close()
+
+
+def test_no_broker_for_longer_than_patience(server, topic):
+    proxy = Proxy(int(HOST.partition(":")[2]))
+    opened = queue(topic, "patience=0.5", host=proxy.host)
+    proxy.close()
+    start = time.monotonic()
+    with pytest.raises(SourceError, match=r"cannot be used: .*; start the broker"):
+        opened.receive(10, 30)
+    assert time.monotonic() - start < 5
+    opened.close()
+
+
+def test_broker_restarts(broker, tmp_path):
+    """Sessions and messages are on its disk; the source comes back by itself, in the middle of a wait."""
+    client = Client(broker.host)
+    with spooled(tmp_path, "t", host=broker.host) as source, sink("r", "retain=true", broker.host) as out:
+        client.publish("t", [b"1"])
+        assert drain(source, 1) == [b"1"]
+        out.write([sample_release(0)])
+        client.close()
+        broker.stop()
+
+        def restart():
+            time.sleep(0.5)
+            broker.start()
+
+        thread = threading.Thread(target=restart)
+        thread.start()
+        out.write([sample_release(1)])
+        thread.join()
+        client = Client(broker.host)
+        client.publish("t", [b"2"])
+        assert drain(source, 1) == [b"2"]
+        assert out.last() == sample_release(1)
+        client.close()
+
+
+def test_a_forgotten_session_is_told(broker, tmp_path, caplog):
+    with contextlib.closing(queue("t", host=broker.host)) as opened:
+        broker.stop()
+        for path in (tmp_path / "broker").glob("*.db"):
+            path.unlink()
+        starting = threading.Timer(0.5, broker.start)  # the first attempts fail
+        starting.start()
+        with caplog.at_level(logging.WARNING):
+            opened.receive(1, 0.1)
+        starting.join()
+        assert "has forgotten the session" in caplog.text
+
+
+def test_sink_writes_through_cuts(server, topic):
+    watcher = Client(HOST)
+    watcher.watch(topic)
+    proxy, stop = Proxy(int(HOST.partition(":")[2])), threading.Event()
+
+    def cut():
+        while not stop.wait(0.1):
+            proxy.cut()
+
+    thread = threading.Thread(target=cut)
+    with sink(topic, host=proxy.host, patience_s=30) as out:
+        thread.start()
+        sent = [sample_release(i) for i in range(60)]
+        for start in range(0, 60, 5):
+            out.write(sent[start : start + 5])
+            time.sleep(0.03)
+        stop.set()
+        thread.join()
+    until = time.monotonic() + 5
+    while len(set(watcher.seen)) < 60 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert list(dict.fromkeys(watcher.seen)) == [release.to_bytes() for release in sent]
+    watcher.close()
+    proxy.close()
+
+
+# ── secrets, refusals, TLS ──
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """A broker that asks for a password, and refuses one topic."""
+    if shutil.which("mosquitto_passwd") is None:
+        pytest.skip("mosquitto is not installed")
+    folder = tmp_path / "guarded"
+    folder.mkdir()
+    subprocess.run(["mosquitto_passwd", "-c", "-b", folder / "users", "ann", "right"], check=True, capture_output=True)
+    (folder / "acl").write_text("user ann\ntopic readwrite open/#\n")
+    broker = Broker(folder, f"allow_anonymous false\npassword_file {folder}/users\nacl_file {folder}/acl")
+    yield broker
+    broker.stop()
+
+
+def test_secrets_and_content_are_in_no_message(guarded, tmp_path, caplog, capfd):
+    """Wrong passwords, refused topics, lost brokers, full disks: what is told, logged, printed."""
+    told = []
+
+    def tell(action):
+        try:
+            action()
+        except FcstreamError as error:
+            told.append("".join(traceback.format_exception(error)))
+        else:
+            raise AssertionError("no error")
+
+    url = f"mqtt://ann:{{}}@{guarded.host}/open/t?client_id=c&patience=0.3"
+    with caplog.at_level(logging.DEBUG):
+        for host in (guarded.host, "127.0.0.1:1", "no.such.host.invalid:1883"):
+            tell(lambda host=host: open_live(f"mqtt://ann:{SECRET}@{host}/open/t", "n"))
+            tell(lambda host=host: open_sink(f"mqtt://ann:{SECRET}@{host}/open/t"))
+        tell(lambda: open_live(f"mqtts://ann:{SECRET}@{guarded.host}/open/t?ca=/no/such/file", "n"))
+        source = SpooledSource(open_live(url.format("right"), "n"), Spool(tmp_path / "spool", MIB))
+        out = open_sink(url.format("right").replace("client_id=c&", ""))
+        out.write([sample_release()])
+        proxy = open_sink(url.format("right").replace("client_id=c&", ""))
+        proxy._link.do(lambda connection: connection.answer(connection.publish("open/t", CONTENT, False)))
+        assert CONTENT in drain(source, 2)
+        guarded.stop()
+        tell(lambda: source.poll(1, 1.0))
+        tell(lambda: out.write([sample_release(1)]))
+        for one in (source, out, proxy):
+            one.close()
+        guarded.start()
+    everything = "".join(told) + caplog.text + "".join(capfd.readouterr())
+    assert len(told) == 9
+    assert "***" in everything
+    assert "Bad user name or password" in told[0] or "Not authorized" in told[0]
+    for secret in (SECRET, "right", CONTENT.decode()):
+        assert secret not in everything
+
+
+def test_refused_topics(guarded):
+    address = f"mqtt://ann:right@{guarded.host}/shut/t"
+    out = open_sink(address)
+    with pytest.raises(SinkError, match="Not authorized"):
+        out.write([sample_release()])
+    out.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # paho leaves a refused socket to the GC
+def test_tls(server, topic, tmp_path, certificate):
+    proxy = tls_proxy(int(HOST.partition(":")[2]), certificate)
+    options = f"ca={certificate[0]}&cert={certificate[0]}&key={certificate[1]}"
+    opened = open_live(f"mqtts://{proxy.host}/{topic}?{options}", topic)
+    with contextlib.closing(SpooledSource(opened, Spool(tmp_path / "spool", MIB))) as source:
+        out = open_sink(f"mqtts://localhost:{proxy.port}/{topic}?{options}")
+        out.write([sample_release()])
+        out.close()
+        assert drain(source, 1) == [sample_release().to_bytes()]
+    with pytest.raises(SourceError, match="self-signed certificate"):
+        open_live(f"mqtts://{proxy.host}/{topic}", topic)
+    with pytest.raises(ConfigError, match="cannot be used"):
+        open_live(f"mqtts://{proxy.host}/{topic}?ca={tmp_path}/nothing", topic)
+    proxy.close()
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("mqtt://h/a/#", "%23 for #"),
+        ("mqtt://h/?inflight=1", "%23 for #"),
+        ("mqtt://h/t?inflight=70000", "inflight"),
+        ("mqtt://h/t?inflight=x", "inflight"),
+        ("mqtt://127.0.0.1:1/t?nonsense=1", "unknown option 'nonsense'"),
+        ("mqtt://127.0.0.1:1/t?ca=file", "unknown option 'ca'"),
+    ],
+)
+def test_wrong_sources(url, what):
+    with pytest.raises(ConfigError, match=what):
+        open_live(url, "n")
+
+
+@pytest.mark.parametrize("url", ["mqtt://h/a/+/b", "mqtt://h/a/%23", "mqtt://h/t?retain=maybe"])
+def test_wrong_sinks(url):
+    with pytest.raises(ConfigError, match="without wildcards"):
+        open_sink(url)
+
+
+def test_missing_library(monkeypatch):
+    monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
+    with pytest.raises(ConfigError, match=r"pip install .*\[mqtt\]'"):
+        open_live("mqtt://h/t", "n")

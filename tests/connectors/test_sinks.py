@@ -1,0 +1,943 @@
+"""Sinks that are no queues: a table of a real PostgreSQL server, and web servers of every temper."""
+
+import base64
+import contextlib
+import dataclasses
+import email.utils
+import hashlib
+import http.server
+import itertools
+import os
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+from support.helpers import service
+
+from fcstream.connectors import open_sink
+from fcstream.connectors.postgres_table import PostgresSink
+from fcstream.connectors.retry import Remainder
+from fcstream.connectors.urls import parse
+from fcstream.connectors.webhook import WebhookSink, _retry_after
+from fcstream.errors import ConfigError, SinkError
+from fcstream.releases.base import Release
+from fcstream.testing import SinkContract, sample_release
+
+SECRET = "s3cretWord"
+NAMES = itertools.count()
+ONE = sample_release(0)
+OPEN = []
+
+
+# -- PostgreSQL --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server():
+    """URL of a server that answers."""
+    psycopg = pytest.importorskip("psycopg")
+    url = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://127.0.0.1:5432/test")
+    return service("PostgreSQL", lambda: psycopg.connect(url, connect_timeout=3).close() or url)
+
+
+class Table:
+    """A table's place, and a connection beside the sink's."""
+
+    def __init__(self, server):
+        import psycopg
+
+        self.server = server
+        self.name = f"releases_{os.getpid()}_{next(NAMES)}"
+        self.schema = f"fcstream_sinks_{os.getpid()}"
+        self.url = f"{server}{'&' if '?' in server else '?'}schema={self.schema}&table={self.name}"
+        self.db = psycopg.connect(server, autocommit=True)
+
+    def sink(self, patience_s=5.0, url=None):
+        return PostgresSink(parse(url or self.url, "sink.url"), patience_s)
+
+    def query(self, text, *values):
+        return self.db.execute(text.format(f"{self.schema}.{self.name}"), values).fetchall()
+
+    def bodies(self):
+        return [row[0].encode() for row in self.query("SELECT body::text FROM {} ORDER BY written_at, window_open_ms")]
+
+    def cut_connections(self):
+        """What a restart of the server does to its clients."""
+        return self.query(
+            "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE application_name = %s", self.name
+        )
+
+
+@pytest.fixture
+def table(server):
+    table = Table(server)
+    yield table
+    table.db.execute(f"DROP SCHEMA IF EXISTS {table.schema} CASCADE")
+    table.db.close()
+
+
+class TestPostgresSink(SinkContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, table):
+        self.table = table
+
+    def make(self, tmp_path):
+        return self.table.sink()
+
+    def read(self, tmp_path):
+        return [Release.from_bytes(body) for body in self.table.bodies()]
+
+
+def test_a_row_holds_the_bytes_of_a_release(table):
+    sink = open_sink(table.url)
+    sent = [
+        dataclasses.replace(sample_release(i), stream='ströme"\\u0000', value=[1e-320, 0.1 + 0.2]) for i in range(3)
+    ]
+    sink.write(sent)
+    assert table.bodies() == [release.to_bytes() for release in sent]
+    rows = table.query(
+        "SELECT stream, window_open_ms, window_close_ms, status, written_at > now() - interval '1 min', "
+        "body ->> 'core_count' FROM {} ORDER BY 2"
+    )
+    assert rows == [(sent[0].stream, i * 60_000, (i + 1) * 60_000, "released", True, "598") for i in range(3)]
+    sink.close()
+    sink.close()
+
+
+def test_missing_and_last_are_exact(table):
+    sink = table.sink()
+    assert sink.last() is None
+    assert sink.missing([]) == []
+    sent = [sample_release(i) for i in range(2500)]  # more than one statement's
+    assert sink.missing(sent) == sent
+    sink.write(sent[:2000])
+    sink.write([])
+    assert sink.missing(sent) == sent[2000:]
+    assert sink.last() == sent[1999]
+    other = dataclasses.replace(sample_release(3), stream="other")
+    sink.write([other])
+    assert sink.last() == other
+    assert sink.last("sample") == sent[1999]
+    assert sink.last("nobody") is None
+    sink.close()
+
+
+def test_a_second_answer_for_a_window_is_refused(table):
+    sink = table.sink()
+    sink.write([sample_release(0), sample_release(1)])
+    again = dataclasses.replace(sample_release(1), value=[123.456, 0.0])
+    assert sink.missing([sample_release(0), again]) == [again]
+    with pytest.raises(SinkError, match="holds another answer for window 60000: a window has one") as caught:
+        sink.write([sample_release(2), again])
+    assert "123.456" not in str(caught.value)
+    assert len(table.bodies()) == 2  # all or nothing
+    with pytest.raises(SinkError, match="another answer"):  # within one write too
+        sink.write([sample_release(3), dataclasses.replace(sample_release(3), count=1)])
+    assert len(table.bodies()) == 2
+    sink.write([sample_release(0), sample_release(2), sample_release(2)])
+    assert table.bodies() == [sample_release(i).to_bytes() for i in range(3)]
+    sink.close()
+
+
+def test_a_crash_before_the_acknowledgment_is_repeated_without_a_trace(table):
+    sent = [sample_release(i) for i in range(3)]
+    first = table.sink()
+    first.write(sent)
+    first.close()  # and nobody was told that it is written
+    sink = table.sink()
+    assert sink.missing(sent) == []
+    sink.write(sent)
+    assert table.bodies() == [release.to_bytes() for release in sent]
+    sink.close()
+
+
+def test_connections_that_a_server_ends_are_made_again(table):
+    sink = table.sink(url=f"{table.url}&application_name={table.name}")
+    sink.write([sample_release(0)])
+    assert table.cut_connections() == [(True,)]
+    sink.write([sample_release(1)])
+    assert table.cut_connections() == [(True,)]
+    assert sink.last() == sample_release(1)
+    assert table.cut_connections() == [(True,)]
+    assert sink.missing([sample_release(1), sample_release(2)]) == [sample_release(2)]
+    sink.close()
+
+
+class Relay:
+    """Stands between a sink and its server, and loses connections when told."""
+
+    def __init__(self, server):
+        import psycopg
+
+        with psycopg.connect(server) as db:
+            self.target = (db.info.host if "/" not in db.info.host else "127.0.0.1", db.info.port)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.is_down = False
+        self.lose_after = b""  # the answer to the next message with this in it is lost
+        self.silent_from = b""  # from the next message with this in it on, nothing is passed on
+        self.is_silent = False
+        self.threads = [threading.Thread(target=self.serve)]
+        self.threads[0].start()
+
+    def serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client = self.listener.accept()[0]
+                self.threads.append(threading.Thread(target=self.relay, args=(client,)))
+                self.threads[-1].start()
+
+    def relay(self, client):
+        with client:
+            if self.is_down:
+                return
+            with socket.create_connection(self.target) as server:
+                back = threading.Thread(target=self.pump, args=(server, client))
+                back.start()
+                self.pump(client, server)
+                back.join()
+
+    def pump(self, one, two):
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                if self.is_silent or (self.silent_from and self.silent_from in data):
+                    self.is_silent = True
+                    continue
+                if self.lose_after and self.lose_after in data and two.getpeername() == self.target:
+                    self.lose_after = b""
+                    one.shutdown(socket.SHUT_RDWR)
+                    two.sendall(data)
+                    time.sleep(0.2)
+                    break
+                two.sendall(data)
+        for each in (one, two):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        for thread in self.threads:
+            thread.join()
+        self.listener.close()
+
+
+@pytest.fixture
+def relay(table):
+    relay = Relay(table.server)
+    yield relay
+    relay.close()
+
+
+def through(relay, table):
+    """The table's URL by way of the relay, with a password if the server does not ask for one."""
+    known = table.db.info.get_parameters() | {"password": table.db.info.password or SECRET}
+    login = f"{known['user']}:{known['password']}@127.0.0.1:{relay.port}/{known['dbname']}"
+    return f"postgresql://{login}?application_name={table.name}&schema={table.schema}&table={table.name}"
+
+
+def test_a_commit_whose_answer_is_lost_is_written_once(table, relay):
+    sink = table.sink(url=through(relay, table))
+    relay.lose_after = b"COMMIT"
+    sink.write([sample_release(0), sample_release(1)])
+    assert relay.lose_after == b""
+    assert table.bodies() == [sample_release(i).to_bytes() for i in range(2)]
+    sink.close()
+
+
+def test_a_server_that_is_away_is_waited_for_and_not_for_ever(table, relay):
+    sink = table.sink(2.0, through(relay, table))
+    relay.is_down = True
+    table.cut_connections()
+    timer = threading.Timer(0.7, lambda: setattr(relay, "is_down", False))
+    timer.start()
+    began = time.monotonic()
+    sink.write([sample_release(0)])
+    assert 0.5 < time.monotonic() - began < 2.0
+    timer.join()
+    relay.is_down = True
+    table.cut_connections()
+    began = time.monotonic()
+    with pytest.raises(SinkError, match=r"did not answer for 2 s: .*; check that the server runs") as caught:
+        sink.write([sample_release(1)])
+    assert time.monotonic() - began < 4.0
+    assert SECRET not in str(caught.value)
+    relay.is_down = False
+    sink.write([sample_release(1)])
+    assert len(table.bodies()) == 2
+    sink.close()
+
+
+def test_a_table_that_is_locked_is_waited_for(table):
+    sink = table.sink(1.0)
+    with table.db.transaction():
+        table.db.execute(f"LOCK TABLE {table.schema}.{table.name} IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(SinkError, match="did not answer for 1 s: canceling statement due to"):
+            sink.write([sample_release(0)])
+    sink.write([sample_release(0)])
+    sink.close()
+
+
+@pytest.mark.parametrize("message", [b"statement_timeout", b"to_regclass", b"INSERT INTO"])
+def test_an_answer_that_never_comes_is_not_waited_for(table, relay, monkeypatch, message):
+    """The peer acknowledges every byte, so neither TCP nor the server's limits end it."""
+    monkeypatch.setattr("fcstream.connectors.postgres_table._LATE_S", 0.3)
+    url = through(relay, table)
+    table.sink().close()  # the table is there
+    sink = table.sink(1.0, url) if message == b"INSERT INTO" else None
+    relay.silent_from = message
+    rescue = threading.Timer(5.0, table.cut_connections)
+    rescue.start()
+    began = time.monotonic()
+    with pytest.raises(SinkError, match="did not answer for 1 s"):
+        sink.write([ONE]) if sink else table.sink(1.0, url)
+    assert 1.0 < time.monotonic() - began < 3.0
+    rescue.cancel()
+    rescue.join()
+    relay.is_silent, relay.silent_from = False, b""
+    if sink:
+        sink.write([ONE])  # the same sink, on a new connection
+        assert table.bodies() == [ONE.to_bytes()]
+        sink.close()
+
+
+def test_no_thread_and_no_descriptor_stays(table):
+    sink = table.sink()
+    sink.write([ONE])
+    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        sink.write([ONE])
+    assert threading.active_count() <= threads
+    assert len(os.listdir("/proc/self/fd")) <= files
+    sink.close()
+
+
+def test_rows_that_are_no_releases(table):
+    sink = table.sink()
+    sink.write([ONE])
+    for body in ("[]", "1", f'{{"stream": "{SECRET}"}}', '{"stream": 5}'):
+        table.db.execute(f"UPDATE {table.schema}.{table.name} SET body = %s", (body,))
+        with pytest.raises(SinkError, match="holds something else than releases: choose another table") as caught:
+            sink.last()
+        assert SECRET not in str(caught.value)
+    sink.close()
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+@pytest.mark.parametrize("where", ["option", "options", "environment"])
+def test_texts_are_utf_8_whatever_is_said(table, monkeypatch, encoding, where):
+    url = table.url
+    if where == "environment":
+        monkeypatch.setenv("PGCLIENTENCODING", encoding)
+    else:
+        said = f"client_encoding={encoding}" if where == "option" else f"options=-cclient_encoding%3D{encoding}"
+        url = f"{url}&{said}"
+    sink = table.sink(url=url)
+    sent = dataclasses.replace(ONE, stream="a→b")
+    sink.write([sent])
+    assert sink.last() == sent
+    assert sink.last("a→b") == sent
+    assert sink.missing([sent]) == []
+    sink.close()
+
+
+def test_rows_that_a_trigger_leaves_out(table):
+    sink = table.sink()
+    table.db.execute(
+        f"CREATE FUNCTION {table.schema}.leave_out() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN IF NEW.window_open_ms = 60000 THEN RETURN NULL; END IF; RETURN NEW; END'"
+    )
+    table.db.execute(
+        f"CREATE TRIGGER leave_out BEFORE INSERT ON {table.schema}.{table.name} "
+        f"FOR EACH ROW EXECUTE FUNCTION {table.schema}.leave_out()"
+    )
+    with pytest.raises(SinkError, match="did not keep 1 of 3 releases that were inserted: look for a trigger"):
+        sink.write([sample_release(i) for i in range(3)])
+    assert table.bodies() == []
+    sink.write([sample_release(0)])
+    sink.close()
+
+
+def test_a_server_that_became_read_only_is_left(table):
+    """A new connection looks for the host that can be written to."""
+    sink = table.sink()
+    sink._db.execute("SET default_transaction_read_only = on")
+    sink.write([ONE])
+    assert table.bodies() == [ONE.to_bytes()]
+    sink.close()
+
+
+def test_nothing_is_prepared(table):
+    """Behind a pooler, the next statement may come to a server that did not prepare it."""
+    sink = table.sink()
+    for i in range(12):
+        sink.write([sample_release(i)])
+    assert sink._db.execute("SELECT name FROM pg_prepared_statements").fetchall() == []
+    sink.close()
+
+
+def test_many_sinks_at_once(table):
+    """Tables are made once, and writers of the same window agree."""
+    failures = []
+
+    def work():
+        try:
+            sink = table.sink()
+            for i in range(20):
+                sink.write([sample_release(i)])
+            sink.close()
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(table.bodies()) == 20
+
+
+def test_tables_of_ones_own(table):
+    columns = "stream text, window_open_ms bigint, window_close_ms bigint, status text, written_at timestamptz"
+    key = "UNIQUE (stream, window_open_ms, window_close_ms)"
+    table.db.execute(f"CREATE SCHEMA {table.schema}")
+    for body, rest, message in (
+        ("body jsonb", f", {key}", "must have a `body` of type json or text"),
+        ("note text", f", {key}", 'cannot be used: column "body" does not exist'),
+        ("body text", "", r"must have the primary key \(stream, window_open_ms, window_close_ms\)"),
+        ("body text", f", {key}", None),
+    ):
+        table.db.execute(f"CREATE TABLE {table.schema}.{table.name} ({columns}, {body}{rest})")
+        expected = pytest.raises(SinkError, match=message) if message else contextlib.nullcontext()
+        with expected, contextlib.closing(table.sink()) as sink:
+            sink.write([ONE])
+        if message is None:
+            assert table.bodies() == [ONE.to_bytes()]
+        table.db.execute(f"DROP TABLE {table.schema}.{table.name}")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (("/DATABASE?", "/no_such_database?"), SinkError, "refuses the login: .*no_such_database"),
+        (("//", f"//no_such_user:{SECRET}@"), SinkError, "refuses the login: .*no_such_user"),
+        (("table=", "tabel="), ConfigError, "unknown option 'tabel'"),
+        (("table=", "table=a;b"), ConfigError, "must name a table of letters"),
+    ],
+)
+def test_addresses_that_cannot_be_used(table, change, error, message):
+    if "@" in change[1] and "@" in table.url:
+        pytest.skip("the server's URL has a login")
+    began = time.monotonic()
+    with pytest.raises(error, match=message) as caught:
+        open_sink(table.url.replace(change[0].replace("DATABASE", table.db.info.dbname), change[1]))
+    assert time.monotonic() - began < 5.0  # of 60
+    assert SECRET not in str(caught.value)
+
+
+def test_a_server_that_is_not_there():
+    pytest.importorskip("psycopg")
+    with pytest.raises(SinkError, match=r"did not answer for 0.3 s: .*refused") as caught:
+        open_sink(f"postgresql://me:{SECRET}@127.0.0.1:1/test?patience=0.3")
+    assert SECRET not in str(caught.value)
+
+
+# -- web servers -------------------------------------------------------------------------------------------------------
+
+
+class Hook(http.server.ThreadingHTTPServer):
+    """Answers as its script says, 200 when it has ended; remembers what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script, self.asked, self.connections, self.seen = [], [], 0, set()
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def get_request(self):
+        self.connections += 1
+        return super().get_request()
+
+    def handle_error(self, request, client_address):
+        pass
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.asked.append((self.path, dict(self.headers), body))
+        step = self.server.script.pop(0) if self.server.script else 200
+        if callable(step):
+            step(self)
+            return
+        status, headers = step if isinstance(step, tuple) else (step, {})
+        answer = b"" if status in (204, 304) else f"content of the answer: {SECRET}".encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(answer)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *args):
+        pass
+
+
+def reset(handler):
+    """Break off without a farewell."""
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.close_connection = True
+    handler.rfile.close()
+    handler.connection.close()
+
+
+def reset_in_status(handler):
+    handler.wfile.write(b"HTTP/1.1 20")
+    handler.wfile.flush()
+    reset(handler)
+
+
+def reset_in_body(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc")
+    handler.wfile.flush()
+    time.sleep(0.1)
+    reset(handler)
+
+
+def silent(handler):
+    time.sleep(2)
+    handler.close_connection = True
+
+
+def endless(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    with contextlib.suppress(OSError):
+        for _ in range(100):
+            handler.wfile.write(b"x" * 4096)
+            time.sleep(0.02)
+    handler.close_connection = True
+
+
+def chunked(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+
+
+def garbage(handler):
+    handler.wfile.write(f"{SECRET}\r\n\r\n".encode())
+    handler.close_connection = True
+
+
+def after(*interim, status):
+    """Interim answers come before the one that counts."""
+
+    def step(handler):
+        for each in interim:
+            handler.wfile.write(f"HTTP/1.1 {each} Interim\r\nLink: </x>\r\n\r\n".encode())
+            time.sleep(0.05)
+        handler.wfile.write(f"HTTP/1.1 {status} Final\r\nContent-Length: 0\r\n\r\n".encode())
+
+    return step
+
+
+def switching(handler):
+    handler.wfile.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\n\r\n")
+
+
+def negative_chunk(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabc\r\n0\r\n\r\n")
+
+
+def chunk_without_end(handler):
+    handler.close_connection = True
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n")
+    with contextlib.suppress(OSError):
+        for _ in range(400):
+            handler.wfile.write(b"x" * 65536)
+        handler.server.seen.add("all of it")
+
+
+def two_lengths(handler):
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Length: 3\r\n\r\nabc")
+
+
+def dripping(head, drop):
+    """Never silent, and never done."""
+
+    def step(handler):
+        handler.close_connection = True
+        with contextlib.suppress(OSError):
+            handler.wfile.write(head)
+            for _ in range(50):
+                handler.wfile.write(drop)
+                time.sleep(0.1)
+
+    return step
+
+
+@pytest.fixture
+def hook():
+    hook = Hook()
+    yield hook
+    while OPEN:
+        OPEN.pop().close()
+    hook.shutdown()
+    hook.server_close()
+
+
+def sink_of(url, patience_s=5.0):
+    OPEN.append(WebhookSink(parse(url, "sink.url"), patience_s))
+    return OPEN[-1]
+
+
+class TestWebhookSink(SinkContract):
+    @pytest.fixture(autouse=True)
+    def _place(self, hook):
+        self.hook = hook
+
+    def make(self, tmp_path):
+        return sink_of(self.hook.url)
+
+    def read(self, tmp_path):
+        return [Release.from_bytes(body) for _, _, body in self.hook.asked]
+
+
+def test_a_request(hook, monkeypatch):
+    monkeypatch.setenv("HOOK_TOKEN", "tökén")
+    address = hook.url.replace("//", "//me:pass%20word@")
+    query = "a=1&fcstream.timeout=3&a=%32+x&flag&empty=&token=${HOOK_TOKEN}&fcstream.header.X-Tenant=t%201&sig=%2B%2f"
+    sink = open_sink(f"{address}/a%2Fb/c d?{query}")
+    sink.write([dataclasses.replace(sample_release(i), stream="my/ström") for i in range(2)])
+    assert [path for path, _, _ in hook.asked] == [
+        "/a%2Fb/c%20d?a=1&a=%32+x&flag&empty=&token=t%C3%B6k%C3%A9n&sig=%2B%2f"
+    ] * 2
+    keys = [headers["Idempotency-Key"] for _, headers, _ in hook.asked]
+    assert keys == ["my%2Fstr%C3%B6m/0/60000", "my%2Fstr%C3%B6m/60000/120000"]
+    headers = hook.asked[0][1]
+    assert headers["Authorization"] == f"Basic {base64.b64encode(b'me:pass word').decode()}"
+    assert headers["Content-Type"] == "application/json"
+    assert headers["X-Tenant"] == "t 1"
+    assert hook.connections == 1  # used again
+    assert sink.last() is None
+    assert sink.missing([ONE]) == [ONE]
+    sink.close()
+    sink.close()
+
+
+def test_a_batch_has_one_key_for_the_same_bytes(hook):
+    sink = sink_of(f"{hook.url}?fcstream.batch=yes&fcstream.bearer=abc")
+    sent = [sample_release(i) for i in range(3)]
+    for releases in (sent, sent, sent[:1] + sent[2:], []):
+        sink.write(releases)
+    assert [body for _, _, body in hook.asked[1:]] == [
+        b"[%s]" % b",".join(release.to_bytes() for release in group) for group in (sent, sent[:1] + sent[2:])
+    ]
+    keys = [headers["Idempotency-Key"] for _, headers, _ in hook.asked]
+    assert keys[0] == f"sample/0/180000/{hashlib.sha256(hook.asked[0][2]).hexdigest()[:16]}"
+    assert keys[0] == keys[1] != keys[2]
+    assert hook.asked[0][0] == "/"
+    assert hook.asked[0][1]["Authorization"] == "Bearer abc"
+    sink.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "called"),
+    [
+        ("", "/"),
+        ("/", "/"),
+        ("?a=b", "/?a=b"),
+        ("/@me/x@y?to=a@b", "/@me/x@y?to=a@b"),
+        ("/x//../y;z=1", "/x//../y;z=1"),
+        ("/${HOOK}/x", "/a%20/b/x"),
+    ],
+)
+def test_paths_stay_as_they_are(hook, monkeypatch, given, called):
+    monkeypatch.setenv("HOOK", "a /b")
+    sink_of(hook.url + given).write([ONE])
+    assert hook.asked[0][0] == called
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 409])
+def test_statuses_that_count_as_written(hook, status):
+    hook.script = [status]
+    sink = sink_of(hook.url)
+    sink.write([ONE])
+    assert len(hook.asked) == 1
+    sink.close()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [408, 425, 429, 500, 502, 503, 504, reset, reset_in_status, garbage, (429, {"Retry-After": "soon"})],
+    ids=lambda step: getattr(step, "__name__", str(step)),
+)
+def test_what_is_tried_again(hook, step):
+    hook.script = [step, step]
+    sink = sink_of(hook.url)
+    sink.write([ONE])
+    assert [body for _, _, body in hook.asked] == [ONE.to_bytes()] * 3
+    assert len({headers["Idempotency-Key"] for _, headers, _ in hook.asked}) == 1
+    sink.close()
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 304, 400, 401, 403, 404, 405, 410, 413, 422])
+def test_what_is_refused_at_once(hook, status):
+    hook.script = [(status, {"Location": f"http://elsewhere/{SECRET}"})]
+    sink = sink_of(f"{hook.url}/{SECRET}?{SECRET}={SECRET}", 30.0)
+    with pytest.raises(
+        SinkError, match=rf"{hook.url} refuses a release with status {status}; correct `sink.url`"
+    ) as caught:
+        sink.write([ONE, sample_release(1)])
+    assert SECRET not in str(caught.value)
+    assert len(hook.asked) == 1
+    sink.write([ONE])  # the next one is tried
+    assert len(hook.asked) == 2
+    sink.close()
+
+
+def test_a_server_says_when_to_come_again(hook):
+    for wait, least in (("1", 1.0), ("", 0.5)):
+        wait = wait or email.utils.formatdate(time.time() + 2, usegmt=True)
+        hook.script = [(503, {"Retry-After": wait})]
+        began = time.monotonic()
+        sink_of(hook.url).write([ONE])
+        assert least <= time.monotonic() - began < 4.0
+    hook.script = [(503, {"Retry-After": "3600"})]  # longer than our patience: no use in waiting
+    began = time.monotonic()
+    with pytest.raises(SinkError, match="did not take a release within 2 s: status 503"):
+        sink_of(hook.url, 2.0).write([ONE])
+    assert time.monotonic() - began < 1.0
+
+
+def test_dates_and_nonsense_of_servers():
+    assert _retry_after("12") == 12.0
+    assert _retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
+    for text in ("", "-3", "1e9", "9" * 30, "tomorrow", "Wed, 99 Oct 99999 07:28:00 GMT"):
+        assert _retry_after(text) == 0.0
+
+
+def test_patience_ends(hook):
+    hook.script = [500] * 1000
+    began = time.monotonic()
+    with pytest.raises(SinkError, match=r"did not take a release within 0.5 s: status 500; check the server") as caught:
+        sink_of(f"{hook.url}/{SECRET}?fcstream.patience=0.5", 60.0).write([ONE])
+    assert time.monotonic() - began < 2.0
+    assert 2 <= len(hook.asked) < 20
+    assert SECRET not in str(caught.value)
+    with pytest.raises(SinkError, match=r"within 0.2 s: Connection refused"):
+        sink_of("http://127.0.0.1:1", 0.2).write([ONE])
+    with pytest.raises(SinkError, match=r"within 0.2 s: "):
+        sink_of("http://no-such-host.invalid", 0.2).write([ONE])
+    hook.script = [garbage] * 1000
+    with pytest.raises(SinkError, match=r"within 0.2 s: BadStatusLine") as caught:
+        sink_of(hook.url, 0.2).write([ONE])
+    assert SECRET not in str(caught.value)
+
+
+def test_a_status_counts_whatever_becomes_of_the_body(hook):
+    hook.script = [reset_in_body, endless, chunked]
+    sink = sink_of(f"{hook.url}?fcstream.timeout=1")
+    began = time.monotonic()
+    sink.write([sample_release(i) for i in range(4)])
+    assert time.monotonic() - began < 4.0
+    assert len(hook.asked) == 4
+    assert hook.connections == 4
+    sink.close()
+
+
+def test_interim_answers_are_not_the_answer(hook):
+    hook.script = [after(103, status=500), after(102, 103, 100, 103, status=503), after(103, status=201)]
+    sink = sink_of(hook.url)
+    sink.write([ONE])
+    assert len(hook.asked) == 3
+    assert hook.connections == 1
+    hook.script = [switching, after(*[103] * 5, status=500), 200, after(103, status=422)]
+    sink.write([sample_release(1)])
+    assert len(hook.asked) == 6
+    with pytest.raises(SinkError, match="refuses a release with status 422"):
+        sink.write([ONE])
+
+
+def test_interim_answers_have_an_end(hook):
+    hook.script = [dripping(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n" * 20)]
+    began = time.monotonic()
+    sink_of(hook.url).write([ONE])
+    assert time.monotonic() - began < 2.0  # of a timeout of 10
+    assert len(hook.asked) == 2
+
+
+def test_chunks_are_not_believed(hook):
+    hook.script = [negative_chunk, chunk_without_end, two_lengths]
+    sink_of(hook.url).write([sample_release(i) for i in range(4)])
+    assert [body for _, _, body in hook.asked] == [sample_release(i).to_bytes() for i in range(4)]
+    assert hook.connections == 4
+    time.sleep(0.2)
+    assert hook.seen == set()
+
+
+@pytest.mark.parametrize(
+    ("head", "drop", "asked"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x", 2),
+        (b"HTTP/1.1 ", b" ", 2),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", 2),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n", b"x", 1),  # the status has come
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n", 1),
+    ],
+    ids=["head", "status", "continue", "body", "chunks"],
+)
+def test_a_server_that_drips_is_left(hook, head, drop, asked):
+    hook.script = [dripping(head, drop)]
+    sink = sink_of(f"{hook.url}?fcstream.timeout=0.4")
+    threads = threading.active_count()
+    began = time.monotonic()
+    sink.write([ONE])
+    assert time.monotonic() - began < 2.0
+    assert len(hook.asked) == asked
+    sink.write([sample_release(1)])
+    assert hook.asked[-1][2] == sample_release(1).to_bytes()
+    assert hook.connections == 2
+    sink.close()
+    assert threading.active_count() <= threads + 2  # the server's
+
+
+def test_a_head_without_its_end_is_no_answer(hook):
+    hook.script = [dripping(b"HTTP/1.1 200 OK\r\nX: ", b"x")] * 5
+    with pytest.raises(SinkError, match=r"within 0.2 s: no answer in time"):
+        sink_of(f"{hook.url}?fcstream.timeout=0.3", 0.2).write([ONE])
+
+
+def test_patience_is_for_a_write_and_a_stuck_one_goes_on_where_it_was(hook):
+    """Each release alone would be taken in time, and a group from its beginning never."""
+    hook.script = [500, 500, 500, 500, 200] * 3  # pauses of 0.375 to 0.75 s for each
+    sink = sink_of(hook.url, 1.0)
+    sent = [sample_release(i) for i in range(3)]
+    with pytest.raises(SinkError, match="did not take a release within 1 s: status 500"):
+        sink.write(sent)
+    assert 5 <= len(hook.asked) < 15
+    for _ in range(3):
+        with contextlib.suppress(SinkError):
+            sink.write(sent)
+            break
+    assert [body for _, _, body in hook.asked] == [release.to_bytes() for release in sent for _ in range(5)]
+    assert hook.script == []
+    sink.write(sent)  # wanted again
+    assert len(hook.asked) == 18
+
+
+def test_a_refused_release_does_not_repeat_the_others(hook):
+    hook.script = [200, 403, 403]
+    sink = sink_of(hook.url)
+    sent = [sample_release(i) for i in range(3)]
+    for _ in range(2):
+        with pytest.raises(SinkError, match="refuses a release with status 403"):
+            sink.write(sent)
+    sink.write(sent)
+    assert [body for _, _, body in hook.asked] == [sent[i].to_bytes() for i in (0, 1, 1, 1, 2)]
+
+
+def test_a_server_is_left_alone_for_as_long_as_it_says(hook):
+    hook.script = [(503, {"Retry-After": "1"})]
+    sink = sink_of(hook.url, 0.6)
+    began = time.monotonic()
+    for why in ("status 503, which asks for a pause of 1 s", "the pause that it asked for is not over"):
+        with pytest.raises(SinkError, match=f"did not take a release within 0.6 s: {why}; check the server"):
+            sink.write([ONE])
+    assert len(hook.asked) == 1
+    assert time.monotonic() - began < 0.5
+    time.sleep(max(0.0, 0.6 - (time.monotonic() - began)))
+    sink.write([ONE])
+    assert 0.9 <= time.monotonic() - began < 1.5
+    assert len(hook.asked) == 2
+
+
+def test_a_pause_has_an_end(hook):
+    hook.script = [(503, {"Retry-After": "999999999"})]
+    with pytest.raises(SinkError, match="asks for a pause of 3600 s"):
+        sink_of(hook.url, 0.5).write([ONE])
+
+
+def test_a_silent_server_is_left(hook):
+    hook.script = [silent]
+    sink = sink_of(f"{hook.url}?fcstream.timeout=0.3")
+    began = time.monotonic()
+    sink.write([ONE])
+    assert 0.3 <= time.monotonic() - began < 1.5
+    assert hook.connections == 2
+    sink.close()
+
+
+def test_a_connection_that_went_stale(hook):
+    sink = sink_of(hook.url)
+    hook.script = [(200, {"Connection": "close"}), lambda handler: reset(handler)]
+    sink.write([sample_release(i) for i in range(3)])
+    assert [body for _, _, body in hook.asked] == [sample_release(i).to_bytes() for i in (0, 1, 1, 2)]
+    sink.close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """Files of a self-signed certificate for 127.0.0.1 and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    files = folder / "certificate.pem", folder / "key.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=test"
+    extra = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout", files[1]]
+    service("openssl", lambda: subprocess.run([*command.split(), *extra], check=True, capture_output=True))
+    return files
+
+
+def test_certificates(hook, certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    hook.socket = context.wrap_socket(hook.socket, server_side=True)
+    url = hook.url.replace("http:", "https:")
+    began = time.monotonic()
+    with pytest.raises(SinkError, match=r"must have a certificate that is trusted: self.signed") as caught:
+        sink_of(f"{url}/{SECRET}", 30.0).write([ONE])
+    assert SECRET not in str(caught.value)
+    assert time.monotonic() - began < 5.0
+    assert hook.asked == []
+    sink = sink_of(f"{url}?fcstream.ca={certificate[0]}")
+    sink.write([ONE])
+    assert hook.asked[0][0] == "/"
+    sink.close()
+    with pytest.raises(SinkError, match=r"must have a certificate that is trusted: .*not valid for"):
+        sink_of(f"{url.replace('127.0.0.1', 'localhost')}?fcstream.ca={certificate[0]}").write([ONE])
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ("?fcstream.batch=maybe", "'yes' or 'no' as `fcstream.batch`, got 'maybe'"),
+        ("?fcstream.colour=red", "unknown option 'fcstream.colour'"),
+        ("?fcstream.timeout=0", "positive number as `fcstream.timeout`"),
+        ("?fcstream.ca=/no/such/file", "must have a file of certificates as `fcstream.ca`"),
+        ("?fcstream.ca=/dev/null", "must have a file of certificates as `fcstream.ca`"),
+        ("?fcstream.header.X%20Y=1", "visible ASCII as a header's name and value"),
+        ("?fcstream.header.X=a%0D%0AY:b", "visible ASCII as a header's name and value"),
+        ("?fcstream.header.content-LENGTH=3", "unknown option"),
+        (f"?fcstream.bearer={SECRET}%0A", "visible ASCII as `fcstream.bearer`"),
+        (f",other/{SECRET}", "must name one host"),
+    ],
+)
+def test_hooks_that_cannot_be_used(rest, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        open_sink(f"https://host{rest}")
+    assert SECRET not in str(caught.value)
+
+
+def test_a_group_that_got_stuck_goes_on_where_it_was():
+    remainder = Remainder()
+    waiting = remainder.of([b"1", b"2", b"3"])
+    waiting.popleft()
+    assert list(remainder.of((b"1", b"2", b"3"))) == [b"2", b"3"]
+    assert list(remainder.of([b"4"])) == [b"4"]  # another group
+    assert list(remainder.of([b"1", b"2", b"3"])) == [b"1", b"2", b"3"]
+    remainder.of([b"1", b"2", b"3"]).clear()
+    assert list(remainder.of([b"1", b"2", b"3"])) == [b"1", b"2", b"3"]  # all of it was sent: somebody wants it again

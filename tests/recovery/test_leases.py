@@ -1,0 +1,142 @@
+"""One process at a time answers a stream: leases with a deadline, which the ledger's own transactions check."""
+
+import contextlib
+import os
+import secrets
+import threading
+import time
+
+import pytest
+from support.helpers import service
+from support.silence import Proxy
+
+from fcstream.errors import LedgerError
+from fcstream.ledgers import Answer, Request, Terms, WindowKey, open_ledger
+from fcstream.zcdp import PrivacyLoss
+
+psycopg = pytest.importorskip("psycopg")
+lead = pytest.importorskip("fcstream.ledgers.lead")
+SERVER = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test")
+TERMS = Terms("s", "event", PrivacyLoss.cap(1, 0), "")
+LOSS = PrivacyLoss.cap(0.1, 0)
+
+
+@pytest.fixture
+def url():
+    schema = f"fcstream_test_{secrets.token_hex(6)}"
+    with contextlib.closing(service("PostgreSQL", lambda: psycopg.connect(SERVER, autocommit=True))) as db:
+        yield f"{SERVER}?schema={schema}"
+        db.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(lead, "LEASE_S", 1.5)
+    monkeypatch.setattr(lead, "_RENEW_S", 0.3)
+    monkeypatch.setattr(lead, "_ANSWER_S", 0.5)
+
+
+def request(opens):
+    return Request(WindowKey(opens, opens + 1), LOSS, (f"w{opens}",))
+
+
+def until(what, seconds=8):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def stand_in(url):
+    """Another process that waits for the lease."""
+    return contextlib.closing(lead.PostgresLead(url, "s"))
+
+
+def test_only_one_has_it_and_it_is_renewed_for_longer_than_it_lasts(url, short):
+    with stand_in(url) as one, stand_in(url) as two:
+        assert one.take()
+        end = time.monotonic() + 2 * lead.LEASE_S
+        while time.monotonic() < end:
+            assert not two.take()
+            one.check()
+            time.sleep(0.1)
+
+
+def test_who_ends_or_is_killed_is_replaced_at_once(url):
+    with stand_in(url) as one, stand_in(url) as two, stand_in(url) as three:
+        assert one.take()
+        assert not two.take()
+        one.close()
+        started = time.monotonic()
+        until(two.take)
+        two._session.run(lambda db: (two._over.set(), db.close()))  # what the kernel does for a killed process
+        until(three.take)
+        assert time.monotonic() - started < lead.LEASE_S / 2
+
+
+def test_a_holder_behind_a_silent_network_is_replaced_at_the_deadline_and_knows_it(url, short):
+    with Proxy(5432) as proxy:
+        through = url.replace(":5432", f":{proxy.port}")
+        with stand_in(through) as cut_off, stand_in(url) as other:
+            assert cut_off.take()
+            with contextlib.closing(open_ledger(cut_off.bind(through), TERMS)) as ledger:
+                ledger.charge([request(0)])
+                proxy.is_silent = True
+                started = time.monotonic()
+                until(other.take)
+                assert time.monotonic() - started < lead.LEASE_S + 1
+                until(lambda: raises(cut_off.check), 2)  # no later: nothing has reached the server since
+                proxy.is_silent = False
+                with pytest.raises(LedgerError, match="another process answers this stream"):
+                    ledger.charge([request(1)])
+
+
+def test_a_holder_that_was_replaced_can_neither_charge_nor_seal_nor_acknowledge(url, short):
+    with stand_in(url) as one, stand_in(url) as two:
+        assert one.take()
+        with contextlib.closing(open_ledger(one.bind(url), TERMS)) as mine:
+            mine.charge([request(0), request(1)])
+            mine.seal([Answer(WindowKey(0, 1), b"{}", PrivacyLoss())])
+            one._over.set()  # it renews no more, as if it was stopped
+            one._renewer.join()
+            until(two.take)
+            for change in (
+                lambda: mine.charge([request(2)]),
+                lambda: mine.seal([Answer(WindowKey(1, 2), b"{}", PrivacyLoss())]),
+                lambda: mine.acknowledge([WindowKey(0, 1)]),
+            ):
+                with pytest.raises(LedgerError, match="another process answers this stream"):
+                    change()
+            with contextlib.closing(open_ledger(two.bind(url), TERMS)) as theirs:
+                assert not theirs.charge([request(2)])[0].refusal
+                assert theirs.summary().get("acknowledged", 0) == 0
+                theirs.verify()
+
+
+def test_it_is_not_taken_while_a_transaction_of_its_holder_is_under_way(url, short):
+    with stand_in(url) as one, stand_in(url) as two:
+        assert one.take()
+        with contextlib.closing(open_ledger(one.bind(url), TERMS)) as mine:
+            taken = threading.Event()
+            taker = threading.Thread(target=lambda: (until(two.take), taken.set()))
+
+            def slow(db):
+                with db.transaction():
+                    mine._charge(db, [request(0)], mine._token(), None)
+                    one._over.set()
+                    taker.start()
+                    assert not taken.wait(2 * lead.LEASE_S)
+
+            mine._session.run(slow)
+            assert taken.wait(5)
+            taker.join()
+            with contextlib.closing(open_ledger(two.bind(url), TERMS)) as theirs:
+                assert theirs.charges() == [(WindowKey(0, 1), LOSS)]
+
+
+def raises(check):
+    try:
+        check()
+    except LedgerError:
+        return True
+    return False

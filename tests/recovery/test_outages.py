@@ -1,0 +1,250 @@
+"""What is away shows within seconds, by its name, and keeps no process from ending: the real command, a source, a sink
+and a ledger behind proxies that stop forwarding, or refuse."""
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from functools import partial
+
+import pytest
+from support.helpers import service
+from support.silence import Proxy
+
+psycopg = pytest.importorskip("psycopg")
+redis = pytest.importorskip("redis")
+SERVER = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test")
+SHOWS_S, ENDS_S = 5.0, 10.0
+PARTS = ("source", "sink", "ledger")
+CONFIG = """
+[stream]
+name = "out"
+[lattice]
+step = 0.001
+[[features]]
+name = "a"
+min = 0.0
+max = 40.0
+[window]
+length = "{length}"
+lateness = "200ms"
+clock = "broker"
+start = "{start}"
+backlog = "1d"
+[release]
+kind = "count"
+rho = 50.0
+[budget]
+rho = 50.0
+delta = 0.0
+[source]
+url = "{source}"
+{spool}
+[sink]
+url = "{sink}?table={name}"
+[ledger]
+url = "{ledger}?schema={name}"
+[service]
+listen = "127.0.0.1:{port}"
+"""
+
+
+class Stand:
+    """The command, whose source, sink and ledger each stand behind a proxy."""
+
+    def __init__(self, folder):
+        self.folder, self.name = folder, f"fcstream_test_{secrets.token_hex(6)}"
+        self.db = service("PostgreSQL", lambda: psycopg.connect(SERVER, autocommit=True))
+        self.redis = redis.Redis(port=int(os.environ.get("FCSTREAM_REDIS_PORT", "6379")))
+        service("Redis", self.redis.ping)
+        self.proxies = {"source": Proxy(6379), "sink": Proxy(5432), "ledger": Proxy(5432)}
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.process = None
+
+    def start(self, source="redis://127.0.0.1:{port}/0?stream={name}", length="1s", spool="", **environment):
+        places = {part: f"127.0.0.1:{proxy.port}" for part, proxy in self.proxies.items()}
+        urls = {part: SERVER.replace("127.0.0.1:5432", places[part]) for part in ("sink", "ledger")}
+        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 5))
+        source = source.format(port=self.proxies["source"].port, name=self.name)
+        text = CONFIG.format(
+            start=start, source=source, name=self.name, port=self.port, length=length, spool=spool, **urls
+        )
+        (self.folder / "c.toml").write_text(text)
+        with open(self.folder / "log", "w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "fcstream", "run", "c.toml"],
+                cwd=self.folder,
+                stderr=log,
+                env=os.environ | environment,
+            )
+
+    def log(self):
+        return (self.folder / "log").read_text()
+
+    def ready(self):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ready", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def wait(self, what, seconds=60.0):
+        started = time.monotonic()
+        while not what():
+            assert time.monotonic() < started + seconds, (self.ready(), self.log())
+            time.sleep(0.05)
+        return time.monotonic() - started
+
+    def has_answered(self):
+        """Releases come."""
+        if not self.db.execute("SELECT to_regclass(%s)", (self.name,)).fetchone()[0]:
+            return False
+        self.redis.xadd(self.name, {"data": json.dumps({"ts_ms": time.time_ns() // 10**6, "a": 20.0})})
+        return self.db.execute(f"SELECT count(*) FROM {self.name}").fetchone()[0] > 5 and self.ready()[0] == 200
+
+    def ends(self):
+        self.process.send_signal(signal.SIGTERM)
+        started = time.monotonic()
+        assert self.process.wait(60) == 0, self.log()
+        return time.monotonic() - started
+
+    def close(self):
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for proxy in self.proxies.values():
+            proxy.__exit__()
+        self.db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE %s", (f"%{self.name}%",)
+        )
+        self.db.execute(f"DROP SCHEMA IF EXISTS {self.name} CASCADE")
+        self.db.execute(f"DROP TABLE IF EXISTS {self.name}")
+        self.db.close()
+        self.redis.delete(self.name, f"fcstream:{self.name}:positions")
+        self.redis.close()
+
+
+@pytest.fixture
+def stand(tmp_path):
+    with contextlib.closing(Stand(tmp_path)) as it:
+        yield it
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_one_that_hangs_shows_by_its_name_within_five_seconds_and_the_stream_goes_on_after_it(stand, part):
+    stand.start()
+    stand.wait(stand.has_answered)
+    stand.proxies[part].is_silent = True
+    told = f"the {part} has not answered"
+    assert stand.wait(lambda: told in stand.ready()[1]) < SHOWS_S + 1  # a window may have to close first
+    assert stand.ready()[0] == 503
+    stand.wait(lambda: told in stand.log(), SHOWS_S)
+    stand.proxies[part].is_silent = False
+    stand.wait(lambda: stand.ready()[0] == 200)
+    stand.wait(stand.has_answered)
+
+
+def nats_stream(name):
+    nats = pytest.importorskip("nats")
+
+    async def make():
+        client = await nats.connect("nats://127.0.0.1:4222")
+        await client.jetstream().add_stream(name=name, subjects=[f"{name}.>"])
+        await client.close()
+
+    async def drop():
+        client = await nats.connect("nats://127.0.0.1:4222")
+        await client.jetstream().delete_stream(name)
+        await client.close()
+
+    service("NATS", lambda: asyncio.run(make()))
+    return lambda: asyncio.run(drop())
+
+
+def rabbit_queue(kind, name):
+    pika = pytest.importorskip("pika")
+
+    def do(action):
+        with pika.BlockingConnection(pika.URLParameters("amqp://guest:guest@127.0.0.1/")) as connection:
+            action(connection.channel())
+
+    arguments = {"x-queue-type": kind}
+    service("RabbitMQ", lambda: do(lambda it: it.queue_declare(name, durable=True, arguments=arguments)))
+    return lambda: do(lambda it: it.queue_delete(name))
+
+
+BROKERS = {
+    "nats": (4222, "nats://127.0.0.1:{port}/{name}", "", nats_stream),
+    "mqtt": (1883, "mqtt://127.0.0.1:{port}/{name}", 'spool = "spool"', lambda name: lambda: None),
+    "amqp": (
+        5672,
+        "amqp://guest:guest@127.0.0.1:{port}/?queue={name}",
+        'spool = "spool"',
+        partial(rabbit_queue, "classic"),
+    ),
+    "rabbitmq-stream": (
+        5552,
+        "rabbitmq-stream://guest:guest@127.0.0.1:{port}/?stream={name}",
+        "",
+        partial(rabbit_queue, "stream"),
+    ),
+}
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+def test_a_broker_that_hangs_in_the_middle_of_a_long_window_shows_within_five_seconds(stand, broker):
+    """Its client waits for messages in silence, and no window closes for an hour."""
+    port, url, spool, make = BROKERS[broker]
+    stand.proxies["source"].__exit__()
+    stand.proxies["source"] = Proxy(port)
+    drop = make(stand.name)
+    try:
+        stand.start(url, "1h", spool)
+        stand.wait(lambda: stand.ready()[0] == 200)
+        stand.proxies["source"].is_silent = True
+        assert stand.wait(lambda: "the source has not answered" in stand.ready()[1]) < SHOWS_S
+        assert stand.ready()[0] == 503
+        assert stand.ends() < ENDS_S
+    finally:
+        drop()
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("how", ["silent", "refusing"])
+def test_one_that_is_away_does_not_keep_the_process_from_ending(stand, part, how):
+    stand.start()
+    stand.wait(stand.has_answered)
+    if how == "silent":
+        stand.proxies[part].is_silent = True
+    else:
+        stand.proxies[part].refuse()
+    assert stand.wait(lambda: part in stand.ready()[1] and stand.ready()[0] == 503) < SHOWS_S + 1
+    stand.wait(lambda: part in stand.log(), SHOWS_S)
+    assert stand.ends() < ENDS_S, stand.log()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_start_that_fails_says_which_part(stand, part):
+    stand.proxies[part].refuse()
+    stand.start()
+    stand.wait(lambda: part in stand.ready()[1] and "refused" in stand.ready()[1], 15)
+    stand.wait(lambda: part in stand.log() and "refused" in stand.log(), SHOWS_S)
+    assert stand.ends() < ENDS_S
+
+
+def test_a_process_that_compiles_kernels_says_so_and_ends_at_once(stand, tmp_path):
+    stand.start(NUMBA_CACHE_DIR=str(tmp_path / "empty"))
+    stand.wait(lambda: "kernels have been compiled" in stand.ready()[1])
+    assert stand.ends() < ENDS_S / 2

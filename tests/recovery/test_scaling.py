@@ -1,0 +1,296 @@
+"""Several processes and one PostgreSQL ledger: a consumer group that divides a keyed stream, and a process that stands
+by for another. Real processes, a real PostgreSQL; Kafka is librdkafka's mock cluster in another process."""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+
+import pytest
+from support import kafka_mock
+from support.helpers import service
+from support.silence import Proxy
+
+from fcstream import Release
+from fcstream.connectors.places import place
+from fcstream.ledgers import each_book
+
+psycopg = pytest.importorskip("psycopg")
+confluent_kafka = pytest.importorskip("confluent_kafka")
+SERVER = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test")
+KEYS = [f"site {i}" for i in range(8)]
+LENGTH_MS = 1000
+TAKEOVER_S = 25  # a lease of 10 s, a window, its lateness, and a loaded machine
+CONFIG = """
+[stream]
+name = "scaled"
+{keys}
+[lattice]
+step = 0.001
+[[features]]
+name = "a"
+min = 0.0
+max = 40.0
+[window]
+length = "1s"
+lateness = "1s"
+clock = "broker"
+start = "{start}"
+backlog = "1d"
+[release]
+kind = "count"
+rho = 50.0
+[budget]
+rho = 50.0
+delta = 0.0
+[source]
+{source}
+[sink]
+url = "{server}?table={table}"
+[ledger]
+url = "{server}?schema={table}"
+"""
+
+
+class Fleet:
+    """Processes of one configuration, the rows they write, and what was sent."""
+
+    def __init__(self, folder, source, keys=""):
+        self.folder = folder
+        self.table = f"fcstream_test_{secrets.token_hex(6)}"
+        self.db = service("PostgreSQL", lambda: psycopg.connect(SERVER, autocommit=True))
+        self.start_ms = time.time_ns() // 10**6 // LENGTH_MS * LENGTH_MS
+        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.start_ms // 1000))
+        text = CONFIG.format(start=start, source=source, keys=keys, server=SERVER, table=self.table)
+        (folder / "c.toml").write_text(text)
+        self.sent = Counter()
+        self.processes = {}
+
+    def start(self, name, port=5432):
+        """`port` of the ledger's server: a proxy's."""
+        text = (self.folder / "c.toml").read_text()
+        ledger = f'url = "{SERVER}?schema'
+        (self.folder / f"{name}.toml").write_text(text.replace(ledger, ledger.replace(":5432", f":{port}")))
+        with open(self.folder / f"{name}.log", "w") as log:
+            command = [sys.executable, "-m", "fcstream", "run", f"{name}.toml"]
+            self.processes[name] = subprocess.Popen(command, cwd=self.folder, stderr=log)
+
+    def log(self, name):
+        return (self.folder / f"{name}.log").read_text()
+
+    def releases(self):
+        if not self.db.execute("SELECT to_regclass(%s)", (self.table,)).fetchone()[0]:
+            return []
+        rows = self.db.execute(f"SELECT body::text FROM {self.table} ORDER BY stream, window_open_ms").fetchall()
+        return [Release.from_bytes(body.encode()) for (body,) in rows]
+
+    def wait(self, what, seconds=40):
+        until = time.monotonic() + seconds
+        while not what():
+            assert time.monotonic() < until, {name: self.log(name) for name in self.processes}
+            time.sleep(0.05)
+
+    def sends_until(self, client, name, what, seconds=40):
+        """Records to a Redis stream all the while."""
+        self.wait(lambda: client.xadd(name, {"data": record(self)[1]}) and what(), seconds)
+
+    def close(self):
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        self.db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fcstream' "
+            "AND query LIKE %s", (f"%{self.table}%",)
+        )  # fmt: skip
+        self.db.execute(f"DROP SCHEMA IF EXISTS {self.table} CASCADE")
+        self.db.execute(f"DROP TABLE IF EXISTS {self.table}")
+        self.db.close()
+
+
+@contextmanager
+def fleet(*args, **options):
+    it = Fleet(*args, **options)
+    try:
+        yield it
+    finally:
+        it.close()
+
+
+def record(fleet, key=None):
+    now = time.time_ns() // 10**6
+    fleet.sent[key, now // LENGTH_MS * LENGTH_MS] += 1
+    return now, json.dumps({"ts_ms": now, "a": 20.0, "site": key})
+
+
+def check(fleet, keys):
+    """Every window of every key once, in order, with what was sent; each charged once."""
+    found = fleet.releases()
+    for key in keys:
+        mine = [release for release in found if release.key == key]
+        opens = [release.window_open_ms for release in mine]
+        assert opens == list(range(fleet.start_ms, opens[-1] + 1, LENGTH_MS))
+        for release in mine:
+            if release.reason != "interrupted":
+                assert abs(release.count - fleet.sent[key, release.window_open_ms]) <= 1, release
+    assert sum(release.reason == "interrupted" for release in found) <= 1
+    for books in each_book(f"{SERVER}?schema={fleet.table}"):
+        books.verify()
+        kinds = Counter((row.kind, row.open_ms) for row in books.rows())
+        assert {n for (kind, _), n in kinds.items() if kind in ("charge", "seal")} == {1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def running(tmp_path_factory):
+    """Both stories mostly wait: they run beside each other."""
+    stories = (three_processes, stand_by, stopped, cut_off)
+    with ThreadPoolExecutor(2) as pool:
+        yield [pool.submit(story, tmp_path_factory.mktemp("fleet")) for story in stories]
+
+
+def test_three_processes_share_a_stream_and_one_is_killed_in_mid_window(running):
+    running[0].result()
+
+
+def test_one_process_answers_and_another_stands_by(running):
+    running[1].result()
+
+
+def test_a_stopped_process_is_replaced_within_seconds_and_stands_by_when_it_wakes_up(running):
+    running[2].result()
+
+
+def test_a_process_whose_ledger_is_out_of_reach_is_replaced_within_seconds(running):
+    running[3].result()
+
+
+def three_processes(tmp_path):
+    with kafka_mock.mock() as (address, _), closing(closing_producer(address)) as producer:
+        topic = f"t{secrets.token_hex(4)}"
+        producer.it.list_topics(topic, timeout=5)
+        keys = f'key = "site"\nkeys = {json.dumps(KEYS)}'
+        source = f'url = "kafka://{address}/{topic}?session_s=2"\npartitioner = "crc32"'
+        with fleet(tmp_path, source, keys) as it:
+            for name in "abc":
+                it.start(name)
+
+            def send(seconds):
+                until = time.monotonic() + seconds
+                while time.monotonic() < until:
+                    for key in KEYS:
+                        now, body = record(it, key)
+                        producer.it.produce(topic, body, partition=place("crc32", key, 4), timestamp=now)
+                    producer.it.poll(0)
+                    time.sleep(0.02)
+
+            def windows():
+                return min((len([r for r in it.releases() if r.key == key]) for key in KEYS), default=0)
+
+            it.wait(lambda: send(0.2) or windows() >= 2)
+            send(0.5 + (LENGTH_MS - time.time_ns() // 10**6 % LENGTH_MS) / 1000)  # to the middle of a window
+            it.processes["b"].kill()
+            killed_at = time.time_ns() // 10**6
+            it.wait(lambda: send(0.2) or windows() * LENGTH_MS + it.start_ms > killed_at + 2 * LENGTH_MS)
+            it.start("d")
+            back_at = time.time_ns() // 10**6
+            it.wait(lambda: send(0.2) or windows() * LENGTH_MS + it.start_ms > back_at + 2 * LENGTH_MS)
+            it.wait(lambda: windows() * LENGTH_MS + it.start_ms > back_at + 4 * LENGTH_MS)
+            for name in "acd":
+                it.processes[name].terminate()
+            for name in "acd":
+                assert it.processes[name].wait(20) == 0, it.log(name)
+            check(it, KEYS)
+
+
+def closing_producer(address):
+    class It:
+        it = confluent_kafka.Producer({"bootstrap.servers": address, "linger.ms": 1, "log_level": 0})
+
+        def close(self):
+            self.it.purge()
+            self.it.flush(1)
+
+    return It()
+
+
+def stand_by(tmp_path):
+    redis = pytest.importorskip("redis")
+    client = redis.Redis(port=int(os.environ.get("FCSTREAM_REDIS_PORT", "6379")))
+    service("Redis", client.ping)
+    name = f"test-{secrets.token_hex(6)}"
+    source = f'url = "redis://127.0.0.1:6379/0?stream={name}&patience=2"\nname = "{name}"'
+    with closing(client), fleet(tmp_path, source) as it:
+        it.start("a")
+        it.wait(it.releases)
+        it.start("b")
+        it.wait(lambda: "standing by" in it.log("b"))
+        assert "starting over" not in it.log("a")
+        for _ in range(20):
+            client.xadd(name, {"data": record(it)[1]})
+        it.processes["a"].kill()
+        for _ in range(20):
+            client.xadd(name, {"data": record(it)[1]})
+        last = time.time_ns() // 10**6
+        it.wait(lambda: it.releases()[-1].window_open_ms > last)
+        it.processes["b"].terminate()
+        assert it.processes["b"].wait(20) == 0, it.log("b")
+        check(it, [None])
+        client.delete(name)
+
+
+@contextmanager
+def two_on_redis(tmp_path):
+    redis = pytest.importorskip("redis")
+    client = redis.Redis(port=int(os.environ.get("FCSTREAM_REDIS_PORT", "6379")))
+    service("Redis", client.ping)
+    name = f"test-{secrets.token_hex(6)}"
+    source = f'url = "redis://127.0.0.1:6379/0?stream={name}&patience=2"\nname = "{name}"'
+    with closing(client), fleet(tmp_path, source) as it:
+        yield it, client, name
+        client.delete(name)
+
+
+def is_answered(it, moment_ms):
+    found = it.releases()
+    return bool(found) and found[-1].window_open_ms > moment_ms
+
+
+def stopped(tmp_path):
+    with two_on_redis(tmp_path) as (it, client, name):
+        it.start("a")
+        it.sends_until(client, name, it.releases)
+        it.start("b")
+        it.wait(lambda: "standing by" in it.log("b"))
+        it.processes["a"].send_signal(signal.SIGSTOP)
+        stopped_ms = time.time_ns() // 10**6
+        it.sends_until(client, name, lambda: is_answered(it, stopped_ms), TAKEOVER_S)
+        it.processes["a"].send_signal(signal.SIGCONT)
+        it.sends_until(client, name, lambda: "standing by" in it.log("a"))
+        woken_ms = time.time_ns() // 10**6
+        it.sends_until(client, name, lambda: is_answered(it, woken_ms))
+        for process in it.processes.values():
+            process.terminate()
+        assert [process.wait(20) for process in it.processes.values()] == [0, 0], it.log("a") + it.log("b")
+        check(it, [None])
+
+
+def cut_off(tmp_path):
+    with two_on_redis(tmp_path) as (it, client, name), Proxy(5432) as proxy:
+        it.start("a", proxy.port)
+        it.sends_until(client, name, it.releases)
+        it.start("b")
+        it.wait(lambda: "standing by" in it.log("b"))
+        proxy.is_silent = True
+        silent_ms = time.time_ns() // 10**6
+        it.sends_until(client, name, lambda: is_answered(it, silent_ms), TAKEOVER_S)
+        proxy.is_silent = False
+        it.sends_until(client, name, lambda: "standing by" in it.log("a"))
+        for process in it.processes.values():
+            process.terminate()
+        assert [process.wait(20) for process in it.processes.values()] == [0, 0], it.log("a") + it.log("b")
+        check(it, [None])

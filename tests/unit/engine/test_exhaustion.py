@@ -1,0 +1,218 @@
+"""When budgets run out: what is said of it before, at the window, and in every release, by public facts alone."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from support.helpers import rows, sample
+
+from fcstream import BudgetExhausted, ConfigError, Engine, Noise, PrivacyLoss, SeededEntropy
+from fcstream.cli import main
+from fcstream.config import Config, Job
+from fcstream.exhaustion import exhaustion_warning
+from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.planning import plan
+from fcstream.releases.base import Release
+from fcstream.runner import Summary
+from fcstream.windows import Window
+
+COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None, "size_hint": None, "rho": 50.0}
+USERS = {"unit": "user", "user": "id"}
+ALWAYS = [f"always {i}" for i in range(100)]
+
+
+def users_engine(seed=0, **budget):
+    """Six windows of counts with hardly any noise; the budget of whoever is always there lasts three."""
+    shape = sample(stream=USERS, release=COUNT, budget={"rho": 150.0, **budget})
+    return Engine(shape, noise=Noise(SeededEntropy(seed)))
+
+
+def fill(engine):
+    for k in range(6):
+        engine.push(np.full(100, 10_000 * k), rows(100), ids=ALWAYS)
+
+
+def test_releases_that_leave_people_out_say_so(caplog):
+    engine = users_engine()
+    fill(engine)
+    with caplog.at_level(logging.WARNING, "fcstream.engine"):
+        answers = engine.close()
+    assert [r.participation for r in answers] == ["full"] * 3 + ["exhausted"] * 3
+    assert answers[2].count > 95
+    assert answers[3].count < 5
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 1  # at the window, and not again
+    assert "the window that opens at 1970-01-01 00:00:30 UTC" in told[0]
+    assert b'"participation":"exhausted"' in answers[3].to_bytes()
+    assert Release.from_bytes(answers[3].to_bytes()) == answers[3]
+
+
+def test_a_refused_charge_is_told_in_calendar_times_with_a_remedy_that_helps():
+    """A pane's budget is followed by the next one's; that of a user or a stream is followed by none."""
+    loss, window = PrivacyLoss.charge(2), Window(0, 1_748_768_400_000, 1_748_768_460_250)
+    told = {
+        block: str(BudgetExhausted(loss, PrivacyLoss(), PrivacyLoss.charge(1), block, window))
+        for block in ("1748768460250", "user", "stream", "total")
+    }
+    assert all("for window 2025-06-01 09:00:00 UTC" in text for text in told.values())
+    assert told["1748768460250"].startswith("block 2025-06-01 09:01:00.250 UTC refuses the charge")
+    assert [block for block, text in told.items() if "wait for a new block" in text] == ["1748768460250"]
+
+
+def test_hints_do_not_ask_for_what_makes_it_worse():
+    mechanism = Job.of(Config.from_mapping(sample())).mechanism
+    summary = Summary(refused={"too_few": 1, "no_core": 1})
+    summary.explain(mechanism)
+    assert "raise `release.rho`" in summary.hints["too_few"]
+    assert all(hint.endswith("for a new stream: these windows stay as they are") for hint in summary.hints.values())
+    summary.exhausted = 1
+    summary.explain(mechanism)
+    assert "raise `release.rho`" not in summary.hints["too_few"]
+
+
+def test_a_program_is_warned_of_windows_that_leave_people_out():
+    summary = Summary()
+    engine = users_engine()
+    fill(engine)
+    summary.add(engine.close())
+    assert any("3 windows left out whoever has used up their budget" in text for text in summary.warnings)
+
+
+def test_participation_does_not_depend_on_who_was_there():
+    """A public fact: the same for a stream without any record."""
+    assert [r.participation for r in users_engine().close()] == ["full"] * 3 + ["exhausted"] * 3
+
+
+def test_participation_belongs_to_users():
+    answers = Engine(sample(release=COUNT, budget={"rho": 50.0})).close()
+    assert {r.participation for r in answers} == {None}
+    assert b"participation" not in answers[0].to_bytes()
+
+
+def test_once_exhausted_stays_exhausted_where_a_later_window_is_cheaper():
+    """Warm windows of a tracking mean cost no delta, so somebody always present has room again; others may not."""
+    release = {"kind": "mean", "method": "tracking", "rho": 1.0, "delta": 1e-7}
+    shape = sample(stream=USERS, release=release, budget={"rho": 50.0, "delta": 3e-7})
+    engine = Engine(shape, noise=Noise(SeededEntropy(1)))
+    for k in (4, 5):  # cold starts before use up the delta
+        engine.push(np.full(300, 10_000 * k), rows(300), ids=np.arange(300))
+    answers = engine.close()
+    states = [r.participation for r in answers]
+    assert states == sorted(states, reverse=True)
+
+
+@pytest.mark.parametrize("crash", ["before the seal", "after the seal"])
+def test_participation_survives_a_crash_at_the_window(tmp_path, crash):
+    """The window in which it changes is charged, the process dies, and the second draw says the same."""
+    shape = sample(stream=USERS, release=COUNT, budget={"rho": 150.0}, ledger={"url": f"sqlite:{tmp_path / 'l.db'}"})
+    engine = Engine(shape)
+    fill(engine)
+    steps = engine.closing()
+    for _ in range(3):
+        next(steps)
+    engine.acknowledge()
+    real = SQLiteLedger.seal
+
+    def torn(self, answers):
+        if crash == "after the seal":
+            real(self, answers)
+        raise OSError("power")
+
+    SQLiteLedger.seal = torn
+    try:
+        with pytest.raises(OSError):
+            next(steps)
+    finally:
+        SQLiteLedger.seal = real
+        engine.abort()
+    engine = Engine(shape)
+    fill(engine)
+    answers = engine.unpublished() + engine.close()
+    assert [r.window_open_ms for r in answers] == [30_000, 40_000, 50_000]
+    assert [r.participation for r in answers] == ["exhausted"] * 3
+    engine.abort()
+
+
+def test_refuse_holds_for_users_by_the_public_worst_case():
+    engine = users_engine(exhausted="refuse")
+    for k in range(6):
+        engine.push(np.full(100, 10_000 * k), rows(100), ids=[f"only in {k}: {i}" for i in range(100)])
+    answers = engine.close()
+    assert [r.reason for r in answers] == [None] * 3 + ["budget_exhausted"] * 3  # newcomers' budgets change nothing
+    assert [r.participation for r in answers] == ["full"] * 6
+    assert engine.spent.rho == 150.0
+
+
+def test_stop_holds_for_users_by_the_public_worst_case():
+    engine = users_engine(exhausted="stop")
+    fill(engine)
+    with pytest.raises(
+        BudgetExhausted, match="block user refuses the charge for window 1970-01-01 00:00:30 UTC"
+    ) as caught:
+        engine.close()
+    assert caught.value.window.open_ms == 30_000
+    assert [r.count > 95 for r in engine.unpublished()] == [True] * 3
+
+
+@pytest.mark.parametrize("unit", ["event", "stream"])
+def test_omit_is_for_users(unit):
+    with pytest.raises(ConfigError, match=r"budget.exhausted: must be 'refuse' or 'stop' with unit"):
+        Config.from_mapping(sample(stream={"unit": unit}, budget={"exhausted": "omit"}))
+
+
+@pytest.mark.parametrize(
+    ("exhausted", "text"),
+    [
+        (None, "window 4, which opens at 1970-01-01 00:00:30 UTC, is the first in which somebody always present is"),
+        ("omit", "left out, so from it on counts are too low"),
+        ("refuse", "from window 4, which opens at 1970-01-01 00:00:30 UTC, on every window is refused"),
+        ("stop", "the run ends at window 4, which opens at 1970-01-01 00:00:30 UTC"),
+    ],
+)
+def test_the_plan_compares_the_schedule_with_the_budget(exhausted, text):
+    budget = {"rho": 150.0, **({} if exhausted is None else {"exhausted": exhausted})}
+    config = Config.from_mapping(sample(stream=USERS, release=COUNT, budget=budget))
+    lines = plan(config).lines()
+    assert any(line.startswith("warning: ") and text in line for line in lines), "\n".join(lines)
+
+
+def test_a_budget_that_lasts_is_no_warning():
+    for budget in ({"rho": 300.0}, {"rho": 300.0, "savings": "even"}):
+        job = Job.of(Config.from_mapping(sample(stream=USERS, release=COUNT, budget=budget)))
+        assert exhaustion_warning(job) is None
+    assert exhaustion_warning(Job.of(Config.from_mapping(sample()))) is None
+
+
+def test_a_live_stream_always_ends_somewhere():
+    window = {"clock": "broker", "end": None}
+    job = Job.of(Config.from_mapping(sample(stream=USERS, release=COUNT, budget={"rho": 150.0}, window=window)))
+    assert (
+        "lasts 3 windows: window 4 (it opens at 1970-01-01 00:00:30 UTC if the first run is now) is the first"
+        in str(exhaustion_warning(job))
+    )
+
+
+@pytest.mark.parametrize(("exhausted", "code"), [(None, 0), ("omit", 0), ("refuse", 3), ("stop", 3)])
+def test_the_command_warns_at_the_start_and_at_the_window(tmp_path, monkeypatch, exhausted, code):
+    monkeypatch.chdir(tmp_path)
+    Path("in.jsonl").write_text('{"ts_ms": 1, "a": 20, "id": "x"}\n')
+    Path("c.toml").write_text(
+        f"""
+stream = {{name = "t", unit = "user", user = "id"}}
+lattice.step = 0.001
+features = [{{name = "a", min = 0.0, max = 40.0}}]
+window = {{length = "10s", start = "1970-01-01T00:00:00Z", end = "1970-01-01T00:01:00Z"}}
+release = {{kind = "count", rho = 1.0}}
+budget = {{rho = 2.0, delta = 0.0{"" if exhausted is None else f', exhausted = "{exhausted}"'}}}
+source.url = "jsonl:in.jsonl"
+sink.url = "jsonl:out.jsonl"
+ledger.url = "sqlite:l.db"
+"""
+    )
+    done = CliRunner().invoke(main, ["run", "c.toml"])
+    assert done.exit_code == code, done.stderr
+    assert "warning: the budget of somebody with a record in every window lasts 2 windows of 6" in done.stderr
+    if code == 0:
+        assert "4 windows left out whoever has used up their budget" in done.stderr

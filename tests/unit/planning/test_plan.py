@@ -1,0 +1,126 @@
+"""What `fcstream plan` says is true: no probability that nobody knows, and no remedy that does not help."""
+
+import re
+
+import numpy as np
+import pytest
+from support.helpers import sample
+
+from fcstream.config import Config, Job
+from fcstream.errors import UnusablePlan
+from fcstream.noise import Noise, SeededEntropy
+from fcstream.planning import plan
+
+PLAIN = {"method": None, "spread": None, "radius": None, "delta": None, "size_hint": None}
+WITHOUT_HINT = [
+    {"kind": "count", **PLAIN},
+    {"kind": "histogram", **PLAIN, "feature": "a", "edges": [0, 20]},
+    {"kind": "quantiles", **PLAIN, "feature": "a", "quantiles": [0.1, 0.5, 0.9], "rho": 0.001},
+    {"kind": "marginals", **PLAIN, "edges": {"a": [0.0, 20.0], "b": [50.0]}, "rho": 0.001},
+    {"kind": "synthetic", **PLAIN, "edges": {"a": [0.0, 20.0], "b": [50.0]}, "rho": 0.001},
+    {"kind": "points", **PLAIN, "set": "box", "rho": 0.001},
+]
+
+
+@pytest.mark.parametrize("release", WITHOUT_HINT, ids=lambda release: release["kind"])
+def test_no_probability_without_a_size_hint(release):
+    """It said 0% of a thousand records that nobody had spoken of."""
+    found = plan(Config.from_mapping(sample(release=release)))
+    text = "\n".join(found.lines())
+    assert "probability 0%" not in text
+    if found.smallest_size == 1:
+        assert found.probability == 1
+    else:
+        assert found.probability is None
+        assert "how often windows release is not told without `size_hint`; noise (standard deviation) at 1000" in text
+        assert "smallest usable window" in text
+    assert found.as_dict()["probability"] == found.probability
+
+
+def clusters(**release):
+    mine = {"kind": "centers", "k": 4, "rho": 1.0, "delta": 1e-8, "size_hint": 30_000, "method": "friendly"}
+    mapping = sample(release={**PLAIN, **mine, **release}, budget={"rho": 1.0, "delta": 1e-8})
+    return Config.from_mapping(mapping)
+
+
+def test_clusters_are_released_if_shards_agree_which_only_the_data_tell():
+    """It said over 99.9% of two real data sets, whose windows were then refused with `no_match`."""
+    found = plan(clusters())
+    assert found.probability is None
+    line = next(line for line in found.lines() if line.startswith("a window of 30000 records releases"))
+    assert re.search(r"over 99.9% if all \d+ shards find the same 4 centers, 95% if \d+% of them do not", line)
+    assert line.endswith("only the data tell")
+    shares = [row["shards_that_differ"] for row in found.as_dict()["agreement"]]
+    assert 0 == shares[0] < shares[1] < shares[2] < 0.5
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_the_shares_of_shards_that_may_differ_are_true(row):
+    """Tuples of which so many match nothing are released as often as the plan says."""
+    mechanism = Job.of(clusters()).mechanism.inner
+    told = mechanism.notes(30_000, None).facts["agreement"][row]
+    average, rng, runs = mechanism.average, np.random.default_rng(row), 60
+    centers, reach = np.array([[0, 0], [2000, 0], [0, 2000], [2000, 2000.0]]), 1500
+    many = round(told["shards_that_differ"] * average.tuples)
+    released = 0
+    for seed in range(runs):
+        tuples = np.tile(centers, (average.tuples, 1, 1)) + rng.integers(-5, 6, (average.tuples, 4, 2))
+        tuples[:many] = rng.integers(-reach, reach, (many, 4, 2))
+        released += average.release(tuples, Noise(SeededEntropy(seed)), lambda stage: None)[0] is None
+    deviation = 3 * np.sqrt(runs * told["probability"] * (1 - told["probability"])) + 4
+    assert abs(released - runs * told["probability"]) <= deviation
+
+
+def test_users_are_called_users():
+    for hint in (600, 130, 60):
+        config = sample(
+            stream={"unit": "user", "user": "id"}, release={"size_hint": hint, "rho": 0.25}, budget={"rho": 0.25}
+        )
+        try:
+            text = "\n".join(plan(Config.from_mapping(config)).lines())
+        except UnusablePlan as error:
+            text = str(error)
+        assert f"{hint} users" in text
+        about_counts = [line for line in text.splitlines() if "somebody" not in line and "record in every" not in line]
+        assert not [line for line in about_counts if re.search(r"\d+ records", line)]
+
+
+@pytest.mark.parametrize("hint", [20, 60, 100, 140, 200])
+@pytest.mark.parametrize("method", ["recentered", "friendly", "ball"])
+def test_what_would_help_does(hint, method):
+    """Every remedy that is named is tried: with it windows release."""
+    more = {"center": [20.0, 50.0], "spread": None, "delta": None} if method == "ball" else {}
+    release = {"method": method, "size_hint": hint, "rho": 0.02, **more}
+    mapping = sample(release=release, budget={"rho": 1.0, "delta": 1e-6})
+    try:
+        warnings = [w for w in plan(Config.from_mapping(mapping)).warnings if "releases with probability" in w]
+        text = warnings[0] if warnings else ""
+    except UnusablePlan as error:
+        text = str(error)
+    if not text:
+        return
+    size = re.search(r"use longer windows, of (\d+) records", text)
+    rho = re.search(r"raise `release.rho` to ([\d.e+-]+)", text)
+    delta = re.search(r"raise `release.delta` to ([\d.e+-]+)", text)
+    assert size or rho or delta
+    for found, changes in ((size, "size_hint"), (rho, "rho"), (delta, "delta")):
+        if found:
+            value = int(found[1]) if changes == "size_hint" else float(found[1].rstrip(",."))
+            tried = sample(release={**release, changes: value}, budget={"rho": 100.0, "delta": 1e-3})
+            assert plan(Config.from_mapping(tried)).probability >= 0.99
+
+
+def test_what_would_not_help_is_not_named():
+    """A larger delta does nothing where there is none, and longer windows nothing where no size would do."""
+    mapping = sample(
+        release={"method": "ball", "center": [20.0, 50.0], "size_hint": 3, "rho": 0.02, "spread": None, "delta": None}
+    )
+    with pytest.raises(UnusablePlan) as refused:
+        plan(Config.from_mapping(mapping))
+    assert "delta" not in str(refused.value).partition(": ")[2].partition("delta=0)")[2]
+
+
+def test_noise_that_only_the_data_tell_is_no_number():
+    release = {**PLAIN, "kind": "covariance", "shards": 600, "delta": 1e-7, "size_hint": 5_000_000, "rho": 3.0}
+    text = "\n".join(plan(Config.from_mapping(sample(release=release, budget={"rho": 4.0}))).lines())
+    assert "nan" not in text

@@ -1,0 +1,131 @@
+"""Data that hold nothing, for every kind of release there is: an answer or a refusal, at the price that is told."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from support.helpers import sample
+
+from fcstream import Engine, Noise, Release, SeededEntropy
+from fcstream.errors import ConfigError
+from fcstream.releases.reasons import REASONS
+from fcstream.releases.registry import KINDS
+
+pytestmark = pytest.mark.usefixtures("one_start")
+
+N = 2000
+BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
+CLUSTERS = {**BARE, "k": 3, "delta": 1e-8, "size_hint": N, "ball": 65.0, "rho": 4.0}
+CUT = {"edges": {"a": [0.0, 30.0], "b": [20.0, 60.0]}}
+RELEASES = {  # name in the registry -> what is configured, and whether something that was never started comes back
+    "mean/recentered": ({"size_hint": N}, True),
+    "mean/friendly": ({"method": "friendly", "size_hint": N, "rho": 2.0, "spread": None}, True),
+    "mean/ball": ({"method": "ball", "center": [20.0, 50.0], "delta": None, "size_hint": None}, True),
+    "mean/tracking": ({"method": "tracking", "size_hint": N}, True),
+    "mean/basic": ({"method": "basic", "size_hint": N, "spread": None, "rho": 3.0}, False),
+    "count": ({**BARE, "kind": "count"}, False),
+    "histogram": ({**BARE, "kind": "histogram", "feature": "a", "edges": [0.0, 20.0]}, False),
+    "quantiles": ({**BARE, "kind": "quantiles", "feature": "a", "quantiles": [0.1, 0.5, 0.9]}, True),
+    "variance": ({"kind": "variance", "method": None, "spread": None, "size_hint": N}, True),
+    "centers/auto": ({**CLUSTERS, "kind": "centers"}, True),
+    "centers/friendly": ({**CLUSTERS, "kind": "centers", "method": "friendly"}, True),
+    "centers/ktuples": ({**CLUSTERS, "kind": "centers", "method": "ktuples"}, True),
+    "mixtures/auto": ({**CLUSTERS, "kind": "mixtures", "size_hint": 2 * N, "spread": 6.0}, True),
+    "mixtures/friendly": (
+        {**CLUSTERS, "kind": "mixtures", "method": "friendly", "size_hint": 2 * N, "spread": 6.0},
+        True,
+    ),
+    "mixtures/ktuples": ({**CLUSTERS, "kind": "mixtures", "method": "ktuples", "size_hint": N, "spread": 6.0}, True),
+    "covariance": (
+        {**BARE, "kind": "covariance", "rho": 3.9, "delta": 1e-5, "shards": 1500, "limit": 1.0, "size_hint": 200_000},
+        False,
+    ),
+    "synthetic": ({**BARE, "kind": "synthetic", **CUT}, True),
+    "marginals": ({**BARE, "kind": "marginals", **CUT}, True),
+    "points": ({**BARE, "kind": "points"}, True),
+}
+ALSO = {
+    "mean/recentered, searched": (
+        {"radius": "search", "radius_min": 0.05, "radius_max": 90.0, "size_hint": N, "spread": None},
+        True,
+    ),
+    "centers/friendly, searched": ({**CLUSTERS, "kind": "centers", "method": "friendly", "radius": "search"}, True),
+    "centers/auto, learning": ({**CLUSTERS, "kind": "centers", "oracle": "minibatch"}, True),
+    # Fixed tuples of empty shards agree, and so are averaged.
+    "centers/auto, one": ({**CLUSTERS, "kind": "centers", "k": 1}, False),
+    "centers/auto, fallback": ({**CLUSTERS, "kind": "centers", "fallback": "lloyd"}, True),
+}
+DATA = {
+    "empty": np.empty((0, 2)),
+    "one point": np.array([[20.0, 50.0]]),
+    "all equal": np.tile([20.0, 50.0], (N, 1)),
+    "fewer distinct than centers": np.tile([[20.0, 50.0], [21.0, 51.0]], (N // 2, 1)),
+    "collinear": np.column_stack([20.0 + np.arange(N) / N, 50.0 + 2 * np.arange(N) / N]),
+    "ends of the range": np.tile([[-40.0, 0.0], [80.0, 100.0]], (N // 2, 1)),
+    "everywhere": np.random.default_rng(0).uniform([-40, 0], [80, 100], size=(N, 2)),
+}
+
+
+def test_every_kind_is_here():
+    assert set(RELEASES) == set(KINDS)
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("name", [*RELEASES, *ALSO])
+def test_degenerate_data(name, data):
+    release, gives_back = (RELEASES | ALSO)[name]
+    config = sample(release=release, window={"end": "1970-01-01T00:00:10Z"}, budget={"delta": 1e-4})
+    engine = Engine(config, noise=Noise(SeededEntropy(5)))
+    engine.push(np.zeros(len(DATA[data]), np.int64), DATA[data])
+    found, most = engine.close()[0], engine.job.mechanism.loss
+    assert engine.rejected == {}
+    paid = engine._ledger.spent("0")
+    assert (found.rho, found.delta) == (paid.rho, paid.delta) == (found.spent["rho"], found.spent["delta"])
+    assert paid.fits(most)
+    line = found.to_bytes()
+    json.loads(line, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
+    assert Release.from_bytes(line) == found
+    if found.reason is None:
+        assert np.isfinite(np.array(found.value, float)).all()
+    else:
+        assert found.reason in REASONS
+        assert found.value is found.sigma is None
+        assert not gives_back or paid.rho < 0.9 * most.rho
+    if len(DATA[data]) < 2:
+        counted = name in ("count", "histogram", "marginals")
+        assert (found.reason is None) == counted
+    if name in ("count", "histogram"):
+        assert abs(found.count - len(DATA[data])) < 10
+    if name.startswith("mean/") and data == "all equal":
+        assert math.dist(found.value, [20.0, 50.0]) < 0.5
+
+
+CHEAP = ["mean/recentered", "mean/friendly", "mean/ball", "mean/basic", "variance", "quantiles", "histogram", "count"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_budget_that_is_accepted_answers_every_window(seed):
+    """What cannot work is refused before anything is charged: never when a window closes."""
+    rng, answered = np.random.default_rng(seed), 0
+    while answered < 8:
+        release = dict(RELEASES[str(rng.choice(CHEAP))][0])
+        release["rho"] = float(10 ** rng.uniform(-9, 1.2))
+        if release.get("delta", 1) is not None:
+            release["delta"] = float(10 ** rng.uniform(-14, -0.5))
+        if release.get("size_hint"):
+            release["size_hint"] = int(10 ** rng.uniform(0, 5))
+        if "radius" not in release:
+            release["radius"] = float(10 ** rng.uniform(-1, 1.9))
+        config = sample(
+            release=release, window={"end": "1970-01-01T00:00:10Z"}, budget={"rho": 100.0, "delta": 0.5},
+            lattice={"step": float(10 ** rng.uniform(-6, 0))},
+        )  # fmt: skip
+        try:
+            engine = Engine(config, noise=Noise(SeededEntropy(seed)))
+        except ConfigError:
+            continue
+        raw = DATA[str(rng.choice(list(DATA)))]
+        engine.push(np.zeros(len(raw), np.int64), raw)
+        assert engine.close()[0].status in ("released", "refused")
+        answered += 1

@@ -1,0 +1,332 @@
+"""The search for an unknown diameter, and the means that go on from it."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import naive
+from support.helpers import sample
+from test_means import charge_for, view_of
+from test_releases import Weak, epsilon_lower_bound
+
+import fcstream
+from fcstream import Engine
+from fcstream.config import Config
+from fcstream.errors import ConfigError
+from fcstream.ladders import LadderCounts
+from fcstream.lattice import Lattice
+from fcstream.noise import Noise, SeededEntropy
+from fcstream.planning import plan
+from fcstream.releases.averages import gaussian_variance
+from fcstream.releases.diameter import BETA, SearchedMean, radius_ladder
+from fcstream.releases.mean import RecentredMean
+from fcstream.releases.search import DiameterCheck, DiameterSearch, strangers_per_point
+from fcstream.zcdp import PrivacyLoss, epsilon_tight
+
+LOSS = PrivacyLoss.charge(1, 1e-8)
+RADII = radius_ladder(Lattice(1.0), 10, 1e5)
+
+
+def ladder_of(points, radii=RADII):
+    points = np.asarray(points, np.float64).reshape(-1, np.shape(points)[-1])
+    counter = LadderCounts(points.shape[1], radii)
+    counter.add(0, points)
+    return counter.view([0])
+
+
+def mean(dimension=2, hint=400, **changes):
+    return replace(SearchedMean(LOSS, RADII, dimension, hint), **changes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 25), st.integers(1, 7), st.floats(1e-3, 1e3), st.integers(0, 10), st.integers(0, 2**32 - 1))
+def test_searches_equal_the_naive_twin_with_the_same_words(n, radii, rho, tolerance, seed):
+    rng = np.random.default_rng(seed)
+    ladder = [4, 25, 100, 400, 2500, 10_000, 40_000][:radii]
+    points = np.rint(rng.normal(size=(n, 2)) * float(rng.choice([1, 10, 60])))
+    search = DiameterSearch(int(rho * 1e9), 0.1 if seed % 2 else 1.0, radii, Fraction(tolerance, 20))
+    variance = gaussian_variance(2049**2, search.check.rho_nano)
+    words = Noise(SeededEntropy(seed))
+    expected = naive.find_diameter(
+        points,
+        ladder,
+        search.tolerance,
+        search.check.bar,
+        lambda: int(words.discrete_gaussian(variance, 1)[0]),
+    )
+    view = ladder_of(points.reshape(n, 2), ladder)
+    assert search.find(view.pairs.tolist().__getitem__, view.size, Noise(SeededEntropy(seed))) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 10), st.integers(0, 2**32 - 1))
+def test_one_point_moves_the_statistic_by_less_than_two(n, tolerance, seed):
+    rng = np.random.default_rng(seed)
+    points = rng.integers(0, 8, size=(n, 2))
+    other = rng.integers(0, 8, size=(1, 2))
+    of = [
+        strangers_per_point(sum(naive.friend_counts(rows, 9)), len(rows), Fraction(tolerance, 20))
+        for rows in (points, points[:-1], np.vstack([points[:-1], other]))
+    ]
+    assert max(of) - min(of) <= 2 * 1024 + 1
+
+
+def test_the_bound_of_the_sensitivity_is_reached():
+    """A stranger to all others."""
+    points = [[0, 0]] * 40
+    far = strangers_per_point(sum(naive.friend_counts([*points, [99, 99]], 9)), 41)
+    assert far == round(2 * 40 / 41 * 1024)
+    assert strangers_per_point(1600, 40) == strangers_per_point(1, 1) == strangers_per_point(0, 0) == 0
+
+
+@pytest.mark.parametrize("radii", [1, 2, 3, 4, 5, 8, 9, 24, 43])
+def test_no_search_costs_more_than_its_rho_and_every_radius_can_be_found(radii):
+    search = DiameterSearch(10**9 + 7, 0.05, radii)
+    n, pairs = 1000, lambda k: [1000 if i < k else 1000**2 for i in range(radii)]
+    most = 0
+    for k in range(radii):
+        started = []
+        assert search.find(pairs(k).__getitem__, n, Noise(SeededEntropy(k)), started.append) == k
+        assert len(started) <= search.steps
+        most = max(most, sum(loss.rho_nano for loss in started))
+    assert 10**9 - search.steps < most <= search.rho_nano or radii == 1
+    assert most == search.check.rho_nano * max(0, math.ceil(math.log2(radii)))
+
+
+def test_a_check_lets_complete_data_pass_and_stops_incomplete_data():
+    """The two sides of the paper's utility claim."""
+    check = DiameterCheck(10**8, 0.05)
+    noise, n = Noise(SeededEntropy(1)), 300
+    complete = np.mean([check.passes(n * n, n, noise) for _ in range(2000)])
+    assert complete >= 1 - check.beta
+    expected = 0.5 * math.erfc(-math.sqrt(math.log(1 / check.beta)))
+    assert abs(complete - expected) < 0.01
+    beyond = int(2 * check.bar * n) + 1  # twice as many strangers as the bar
+    assert np.mean([check.passes(n * n - beyond, n, noise) for _ in range(2000)]) <= 0.05
+
+
+def test_noise_has_the_right_scale():
+    check = DiameterCheck(10**8, math.exp(-1e-9))  # a bar of 0.2 strangers per point
+    assert check.bar < 0.3
+    for factor, right in ((1.0, True), (0.7, False), (1.3, False)):
+        noise = Weak(SeededEntropy(3), factor)
+        passed = np.mean([check.passes(400 * 400 - 400 * 4, 400, noise) for _ in range(8000)])
+        expected = 0.5 * math.erfc((4 - check.bar) / check.sigma / math.sqrt(2))
+        assert (abs(passed - expected) < 0.015) == right
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "base"), [(1, 1, 1.5), (5, 2, 1.5), (1, 10, 1.0), (1, 10, math.nan), (0, 1, 1.5), (1, 1e8, 1.01)]
+)
+def test_bad_ladders_are_refused(low, high, base):
+    with pytest.raises(ConfigError, match=r"radius|base|step"):
+        radius_ladder(Lattice(1.0), low, high, base)
+
+
+def test_a_ladder_runs_from_end_to_end():
+    radii = radius_ladder(Lattice(0.5), 1, 1e4)
+    assert radii[0] == 4
+    assert radii[-1] == 4 * 10**8
+    assert len(radii) == 24
+    ratios = np.sqrt(np.diff(np.log(radii)))
+    assert ratios.max() < math.sqrt(2 * math.log(1.51))
+    assert radius_ladder(Lattice(1.0), 1, 2, 1.01) == (1, 2, 3, 4)  # radii that are equal in steps fall together
+
+
+@pytest.mark.parametrize("method", ["recentered", "friendly"])
+def test_it_costs_what_it_says_and_finds_the_mean(method):
+    rng = np.random.default_rng(0)
+    points = np.rint(rng.normal(size=(2000, 3)) * 200 + [5000, -300, 0])
+    mechanism = mean(3, 2000, method=method)
+    charge = charge_for(mechanism.loss)
+    outcome = mechanism.release(ladder_of(points), charge, Noise(SeededEntropy(0)))
+    assert np.abs(outcome.value - [5000, -300, 0]).max() < 80
+    # what is left: checks that were not needed, and rounding
+    checks = mechanism.search.check.rho_nano
+    assert charge.unused.delta_femto == 0
+    assert charge.unused.rho_nano < 2 * checks
+    rest = mechanism.mean_at(5)
+    assert mechanism.search.rho_nano + rest.loss.rho_nano == 10**9
+    assert rest.loss.delta_femto == LOSS.delta_femto
+    if method == "friendly":
+        assert mechanism.search == DiameterSearch(10**8, BETA / 2, len(RADII))
+
+
+def test_at_the_radius_found_it_is_the_mean_of_that_radius():
+    """Same words, same answer as the mechanism for a known radius, on counts of its own."""
+    rng = np.random.default_rng(1)
+    points = np.rint(rng.normal(size=(600, 2)) * 300)
+    mechanism = mean(hint=600)
+    noise, twin = Noise(SeededEntropy(9)), Noise(SeededEntropy(9))
+    outcome = mechanism.release(ladder_of(points), charge_for(LOSS), noise)
+    view = ladder_of(points)
+    rung = mechanism.search.find(view.pairs.tolist().__getitem__, view.size, twin)
+    known = mechanism.mean_at(rung)
+    assert known.radius_squared == RADII[rung + mechanism.wider]
+    exact = view_of(points, known.radius_squared)
+    assert sorted(exact.counts) == sorted(view.at(rung + mechanism.wider).counts)
+    charge = charge_for(known.loss)
+    expected = known.release(view.at(rung + mechanism.wider), charge, twin)
+    assert outcome.value.tolist() == expected.value.tolist()
+    assert outcome.count == expected.count
+
+
+@pytest.mark.parametrize("percent", [0, 5, 20])
+def test_outliers_change_neither_radius_nor_mean(percent):
+    rng = np.random.default_rng(2)
+    points = np.rint(rng.normal(size=(1000, 4)) * 100)
+    points[: len(points) * percent // 100] = 50_000
+    mechanism = mean(4, 1000, outliers=percent / 100 if percent > 5 else 0.0)
+    view = ladder_of(points)
+    assert mechanism.search.find(view.pairs.tolist().__getitem__, 1000, Noise(SeededEntropy(0))) < 12
+    outcome = mechanism.release(view, charge_for(LOSS), Noise(SeededEntropy(0)))
+    assert np.abs(outcome.value).max() < 30
+
+
+DEGENERATE = {
+    "empty": np.empty((0, 2)),
+    "one point": np.array([[7.0, 7.0]]),
+    "all equal": np.full((600, 2), 123.0),
+    "collinear": np.column_stack([np.arange(600.0), 2 * np.arange(600.0)]),
+    "spread over everything": np.random.default_rng(0).integers(-(10**6), 10**6, size=(600, 2)).astype(float),
+}
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+@pytest.mark.parametrize("method", ["recentered", "friendly"])
+def test_degenerate_windows_release_or_refuse_at_the_price_they_say(name, method):
+    mechanism = mean(method=method, loss=PrivacyLoss.charge(2, 1e-8), hint=600)
+    for seed in range(3):
+        charge = charge_for(mechanism.loss)
+        outcome = mechanism.release(ladder_of(DEGENERATE[name]), charge, Noise(SeededEntropy(seed)))
+        assert (mechanism.loss - charge.unused).fits(mechanism.loss)
+        if name in ("all equal", "collinear"):
+            center = DEGENERATE[name].mean(axis=0)
+            assert np.linalg.norm(outcome.value - center) < 100
+        else:
+            assert outcome.reason == ("no_core" if name.startswith("spread") else "too_few")
+            assert outcome.value is None
+            # the search has been paid for; what no stage was started for comes back
+            assert charge.unused.rho_nano > 0.5 * mechanism.loss.rho_nano
+
+
+def test_array_function_searches():
+    rng = np.random.default_rng(3)
+    rows = rng.normal(20, 0.5, size=(1500, 3))
+    common = {"rho": 1, "delta": 1e-8, "size_hint": 1500, "step": 1e-3, "bounds": (-50, 50)}
+    answer = fcstream.private_mean(rows, radius="search", radius_min=0.01, radius_max=80, **common)
+    assert answer.status == "released"
+    assert np.abs(np.array(answer.value) - 20).max() < 0.2
+    assert 0.95 < answer.rho <= 1  # checks that were not needed are not paid
+    assert answer.delta == 1e-8
+    for wrong in (
+        {"radius": "search"},
+        {"radius": "search", "radius_min": 1, "radius_max": 2, "spread": 1.0},
+        {"radius": "search", "radius_min": 1, "radius_max": 2, "method": "ball"},
+        {"radius": 4, "radius_min": 1},
+        {"radius": "guess"},
+    ):
+        with pytest.raises(ConfigError):
+            fcstream.private_mean(rows, **{**common, **wrong})
+
+
+def test_windows_search_tumbling_and_sliding():
+    rng = np.random.default_rng(5)
+    times = np.sort(rng.integers(0, 20_000, 3000))
+    rows = rng.normal([20, 50], 0.3, size=(3000, 2))
+    search = {"radius": "search", "radius_min": 0.01, "radius_max": 100.0, "size_hint": 1500, "rho": 1.0}
+    for slide in ({}, {"slide": "5s"}):
+        config = sample(
+            window={"end": "1970-01-01T00:00:20Z", **slide}, release=search, budget={"rho": 8.0}, lattice={"step": 1e-3}
+        )
+        report = plan(Config.from_mapping(config)) if slide else None
+        engine = Engine(config)
+        engine.push(times, rows)
+        releases = [release for release in engine.close() if release.status == "released"]
+        assert len(releases) >= 2
+        for release in releases:
+            assert np.abs(np.array(release.value) - [20, 50]).max() < 0.3
+    assert "searched for" in str(report)
+    for wrong in (
+        {"method": "tracking"},
+        {"pairs": "blocks"},
+        {"radius_max": None},
+        {"radius_max": 0.005},
+        {"spread": 1.0},
+        {"method": "friendly", "outliers": 0.1},
+    ):
+        with pytest.raises(ConfigError, match="release"):
+            Engine(sample(release={**search, **wrong}))
+    with pytest.raises(ConfigError, match=r"release\.radius_min"):
+        Engine(sample(release={"radius_min": 1.0}))
+
+
+def test_expected_outliers_are_planned_for():
+    rng = np.random.default_rng(4)
+    rows = rng.normal(size=(600, 20))
+    rows[:120] = 1e4
+    common = {"radius": 14, "rho": 1, "delta": 1e-8, "size_hint": 600, "step": 1e-3, "bounds": (-1e5, 1e5)}
+    answer = fcstream.private_mean(rows, outliers=0.2, noise=Noise(SeededEntropy(0)), **common)
+    assert np.linalg.norm(answer.value) < 0.5
+    assert answer.core_count > 430
+    plain, told = (RecentredMean(LOSS, 14_000**2, 20, 600, outliers=share) for share in (0.0, 0.2))
+    assert told.core.loss.rho_nano > 2 * plain.core.loss.rho_nano
+    assert told.core.margin(600, 120) >= 3 > plain.core.margin(600, 120)
+    assert told.forecast(600).probability > 0.99
+    for wrong in (-0.1, 0.5, math.nan):
+        with pytest.raises(ConfigError, match="outliers"):
+            fcstream.private_mean(rows, outliers=wrong, **common)
+    with pytest.raises(ConfigError, match="outliers"):
+        fcstream.private_mean(rows, outliers=0.1, method="friendly", **common)
+
+
+def test_the_papers_search_takes_outliers_for_data():
+    """Why `recentered` searches with a tolerance: 5% of far points are 10% of the pairs."""
+    points = np.zeros((1000, 2))
+    points[:50] = 50_000
+    pairs = ladder_of(points).pairs.tolist()
+    of = {method: mean(method=method, hint=1000).search for method in ("friendly", "recentered")}
+    assert of["friendly"].find(pairs.__getitem__, 1000, Noise(SeededEntropy(0))) > 20
+    assert of["recentered"].find(pairs.__getitem__, 1000, Noise(SeededEntropy(0))) == 0
+
+
+def audited(view, mechanism, make_noise, runs):
+    out = np.full((runs, 4), np.nan)
+    for run in range(runs):
+        outcome = mechanism.release(view, charge_for(mechanism.loss), make_noise(run))
+        out[run, 0] = outcome.count
+        if outcome.value is not None:
+            out[run, 1:3], out[run, 3] = outcome.value, outcome.core_count
+    return out
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.05])
+def test_audit_of_the_whole_mean(factor):
+    """One more record at the edge, so that it moves both the search and the mean; planted faults are found."""
+    rng = np.random.default_rng(0)
+    points = np.rint(rng.normal(size=(400, 2)) * 50)
+    mechanism = mean(loss=PrivacyLoss.charge(0.5, 1e-9))
+    views = [ladder_of(rows) for rows in (points, np.vstack([points, [430, 0]]))]
+    a, b = (
+        audited(view, mechanism, lambda s, i=i: Weak(SeededEntropy(s + i * 10**6), factor), 1000)
+        for i, view in enumerate(views)
+    )
+    assert np.isnan(a[:, 1]).mean() < 0.05
+    claim = epsilon_tight(0.5, 1e-3 - 1e-9)
+    assert (epsilon_lower_bound(a, b, 1e-3) < claim) == (factor == 1.0)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.1])
+def test_audit_of_a_check(factor):
+    """The neighbor with the largest shift, at a number of strangers where the bit is undecided."""
+    check = DiameterCheck(10**8, 0.5)
+    n, strangers = 200, int(check.bar * 200)
+    of = []
+    for i, (pairs, size) in enumerate(((n * n - strangers, n), ((n + 1) ** 2 - strangers - 2 * n, n + 1))):
+        noise = Weak(SeededEntropy(i), factor)
+        of.append(np.array([[check.passes(pairs, size, noise)] for _ in range(6000)], float))
+    assert (epsilon_lower_bound(*of, 1e-3) < epsilon_tight(0.1, 1e-3)) == (factor == 1.0)

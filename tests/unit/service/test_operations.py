@@ -1,0 +1,668 @@
+"""What operators see and do: metrics, logs, health, reloads, and what systemd is told."""
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+import warnings
+from functools import partialmethod
+
+import pytest
+from support.helpers import sample
+from test_redis import private, server  # noqa: F401
+from test_service import Running, redis, running  # noqa: F401
+
+from fcstream import ConfigError, FcstreamError
+from fcstream.cli import base as cli_base
+from fcstream.config import Config, ServiceSection
+from fcstream.connectors.retry import with_patience
+from fcstream.engine import Engine
+from fcstream.errors import LedgerDamaged, SinkError
+from fcstream.ledgers.memory import MemoryLedger
+from fcstream.live import Service
+from fcstream.logs import about, logging_as
+from fcstream.metrics import Standing, Watched, exposition
+from fcstream.notify import Notifier
+from fcstream.reloading import Current, _opens_alike, needs_restart
+from fcstream.service import Served, serve, signals
+from fcstream.session import Setting
+from fcstream.status import SLOWEST_BEAT_S, Status, answer, stuck
+from fcstream.waiting import on
+
+SENTINEL = "c0nt3nt-of-a-record"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+def watched(stream="s", **section):
+    service = Service(*[lambda: None] * 3, Setting(decoder=None, clock=lambda: 0))
+    service.counters.messages, service.counters.records, service.counters.released = 71717, 72727, 3
+    service.counters.rejected = {"late": 73737}
+    service.counters.refused = {"too_few": 2}
+    return Watched(stream, service, ServiceSection(**section))
+
+
+# -- metrics -----------------------------------------------------------------------------------------------------------
+
+
+def values(body, parser):
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in parser.text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    }
+
+
+def test_both_formats_tell_the_same():
+    from prometheus_client import parser
+    from prometheus_client.openmetrics import parser as open_parser
+
+    each = watched()
+    job = Engine(sample(budget={"total_rho": 9.0, "total_delta": 1e-6}))
+    each.note({"s": job})
+    text, kind = exposition([each], "")
+    assert kind.startswith("text/plain")
+    found = values(text, parser)
+    openly, kind = exposition([each], OPENMETRICS)
+    assert kind.startswith("application/openmetrics-text")
+    assert openly.endswith(b"# EOF\n")
+    assert values(openly, open_parser) == found
+    stream = ("stream", "s")
+    assert found["fcstream_ready", stream] == 0
+    assert found["fcstream_windows_released_total", stream] == 3
+    assert found["fcstream_windows_refused_total", ("reason", "too_few"), stream] == 2
+    assert found["fcstream_budget_guarantee_rho", ("block", "event"), stream] == 4.0
+    assert found["fcstream_budget_remaining_rho", ("block", "total"), stream] == 9.0
+    assert found["fcstream_budget_spent_delta", ("block", "total"), stream] == 0
+    assert [name for name in found if name[0] == "fcstream_build_info"]
+
+
+def test_exact_numbers_stay_hidden_unless_asked_for():
+    """Of two streams in one process, each decides for itself; what the process uses follows the data too."""
+    public, exact = watched("public"), watched("exact", counters=True)
+    alone, _ = exposition([public])
+    for hidden in (b"71717", b"72727", b"73737", b"messages", b"rejected", b"process_"):
+        assert hidden not in alone
+    both, _ = exposition([public, exact])
+    assert b'fcstream_messages_total{stream="exact"} 71717.0' in both
+    assert b'fcstream_rejected_total{reason="late",stream="exact"} 73737.0' in both
+    assert b"process_resident_memory_bytes" in both
+    assert both.count(b"71717.0") == both.count(b"73737.0") == 1
+
+
+def test_the_budget_is_looked_at_when_windows_were_answered():
+    each = watched()
+    asked = []
+
+    class Ledger(MemoryLedger):
+        def spent(self, block=None):
+            asked.append(block)
+            return super().spent(block)
+
+    config = Config.from_mapping(sample())
+    engine = Engine(config, ledger=Ledger(Engine(config).job.terms))
+    each.note({"s": engine})
+    asked.clear()
+    each.note({"s": engine})
+    assert asked == []
+    each.service.counters.released += 1
+    each.note({"s": engine})
+    assert asked == [None]
+    assert each.standings["s"] == (Standing("event", engine.guarantee, engine.spent),)
+
+
+def test_what_is_not_known_yet_is_absent_and_not_zero():
+    """Zero would be 1970: an alert on the age of the last window would go off at every start."""
+    from prometheus_client import parser
+
+    each, stream = watched(), ("stream", "s")
+    found = values(exposition([each])[0], parser)
+    assert not {name for name, *_ in found} & {"fcstream_last_window_close_seconds", "fcstream_lag_seconds"}
+    config = Config.from_mapping(sample())
+    engine = Engine(config)
+    each.service.counters.look(engine)
+    length_s = engine.job.schedule.length_ms / 1000
+    found = values(exposition([each])[0], parser)
+    assert ("fcstream_last_window_close_seconds", stream) not in found
+    assert found["fcstream_lag_seconds", stream] == pytest.approx(time.time() - length_s, abs=5)
+    next(iter(engine.closing(int(2000 * length_s))))
+    each.service.counters.look(engine)
+    found = values(exposition([each])[0], parser)
+    assert found["fcstream_last_window_close_seconds", stream] >= length_s
+
+
+def test_a_process_that_stands_by_is_in_no_trouble_and_says_nothing_of_windows():
+    from prometheus_client import parser
+
+    each, stream = watched(), ("stream", "s")
+    health = each.service._health
+
+    def state():
+        found = values(exposition([each])[0], parser)
+        told = [dict(labels)["state"] for name, *labels in found if name == "fcstream_state" and found[(name, *labels)]]
+        return *told, found["fcstream_ready", stream], *answer([each], "/ready")[::2]
+
+    assert state() == ("starting", 0, 503, b"s: starting\n")
+    each.service._ending.set()
+    each.service.counters.last_close_ms = 7
+    each.service._stand_by("another process answers this stream")
+    assert state() == ("standby", 1, 200, b"ready\ns: standing by: another process answers this stream\n")
+    assert b"last_window_close" not in exposition([each])[0].replace(b"# ", b"").partition(b"{")[0]
+    assert each.service.counters.last_close_ms is None
+    health.good()
+    assert state() == ("serving", 1, 200, b"ready\n")
+    health.bad("sink: it is away")
+    assert state() == ("trouble", 0, 503, b"s: sink: it is away\n")
+
+
+def test_failed_tries_are_counted_by_what_they_were_about():
+    from prometheus_client import parser
+
+    each, tries = watched(), iter([OSError, OSError, None])
+
+    def action():
+        if (error := next(tries)) is not None:
+            raise error
+
+    with each.service.outside.watched(), on("sink"):
+        with_patience(action, lambda: None, (OSError,), 5.0, SinkError)
+    with pytest.raises(LedgerDamaged), each.service.outside.watched(), on("ledger"):
+        raise LedgerDamaged("no")
+    found = values(exposition([each])[0], parser)
+    told = {dict(labels)["part"]: n for (name, *labels), n in found.items() if name == "fcstream_errors_total"}
+    assert told == {"source": 0, "sink": 2, "ledger": 1}
+
+
+# -- health ------------------------------------------------------------------------------------------------------------
+
+
+def ask(port, path, host="127.0.0.1", accept=""):
+    request = urllib.request.Request(f"http://{host}:{port}{path}", headers={"Accept": accept})
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture
+def status():
+    it = Status([watched("one"), watched("two")])
+    yield it
+    it.close()
+
+
+def test_health_needs_no_client_and_metrics_say_what_to_install(status, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    port = free_port()
+    status.listen(f"127.0.0.1:{port}")
+    assert "[service]'" in caplog.text
+    assert ask(port, "/live") == (200, "alive\n")
+    assert ask(port, "/ready") == (503, "one: starting\ntwo: starting\n")
+    code, text = ask(port, "/metrics")
+    assert code == 501
+    assert "[service]'" in text
+    assert ask(port, "/elsewhere")[0] == 404
+
+
+def test_a_server_that_moves(status):
+    first, second = free_port(), free_port()
+    status.listen(f"127.0.0.1:{first}")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ConfigError, match=r"service\.listen: .*another process listens there"):
+            status.listen(f"127.0.0.1:{taken.getsockname()[1]}")
+    assert ask(first, "/live")[0] == 200
+    status.listen(f"127.0.0.1:{second}")
+    assert ask(second, "/live")[0] == 200
+    with pytest.raises(urllib.error.URLError):
+        ask(first, "/live")
+    status.listen(None)
+    with pytest.raises(urllib.error.URLError):
+        ask(second, "/live")
+    for wrong in ("9100", ":9100", "localhost:http", "localhost:70000"):
+        with pytest.raises(ConfigError, match="HOST:PORT"):
+            status.listen(wrong)
+
+
+def test_an_address_of_ipv6(status):
+    if not socket.has_ipv6 or not os.path.exists("/proc/net/if_inet6"):
+        pytest.skip("no IPv6 here")
+    port = free_port()
+    status.listen(f"[::1]:{port}")
+    assert ask(port, "/live", "[::1]")[0] == 200
+
+
+def test_one_that_hangs_is_not_alive_and_one_that_waits_is():
+    each = watched("s")
+    each.service._health.good()
+    each.service._health.beat -= SLOWEST_BEAT_S + 1
+    assert stuck([watched("other"), each]).startswith("s: stuck for 18")
+    each.service._health.trouble = "the broker is away"
+    assert not stuck([each])
+
+
+# -- logs --------------------------------------------------------------------------------------------------------------
+
+
+def log_everything():
+    """As libraries do, with a record's content in every place that there is."""
+    ours, theirs = logging.getLogger("fcstream.live"), logging.getLogger("somelibrary.adapters")
+    ours.info("starting over: %s", "a reason", extra={"window": 60000})
+    ours.debug(SENTINEL)
+    with about("other"):
+        ours.warning("another stream")
+    theirs.info(SENTINEL)
+    theirs.warning("cannot parse %s of %r", SENTINEL, 7, extra={"window": SENTINEL, "stream": SENTINEL})
+    theirs.error(f"broken: {SENTINEL}")
+    theirs.error(ValueError(SENTINEL))
+    theirs.error("" + SENTINEL, stack_info=True)
+    theirs.warning("%d", SENTINEL)  # does not fit
+    try:
+        raise ValueError(SENTINEL)
+    except ValueError:
+        ours.exception("a failure")
+        theirs.exception("their failure %s", SENTINEL)
+    thread = threading.Thread(target=lambda: [][int(f"{SENTINEL}")])
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("kind", ["json", "text"])
+def test_no_log_holds_what_a_library_put_into_it(kind, capsys):
+    with logging_as(kind, "s"):
+        log_everything()
+    out, lines = capsys.readouterr()
+    assert not out
+    assert SENTINEL not in lines
+    for said in ("starting over: a reason", "cannot parse %s of %r", "a failure (ValueError)", "ValueError"):
+        assert said in lines
+    assert "a thread ended: ValueError" in lines
+    logging.getLogger("fcstream").info("afterwards")
+    assert not capsys.readouterr().err
+
+
+def test_fields_of_a_json_line(capsys):
+    with logging_as("json", "s") as logs:
+        log_everything()
+        logging.getLogger("fcstream.windows").info("window answered", extra={"window": 0, "reason": None})
+        logs.speak("text")
+        logging.getLogger("fcstream.windows").info("not on a terminal")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    first = lines[0]
+    assert first.pop("time").endswith("Z")
+    assert first == {
+        "level": "info",
+        "logger": "fcstream.live",
+        "event": "starting over: a reason",
+        "stream": "s",
+        "window": 60000,
+    }
+    assert lines[1]["stream"] == "other"
+    assert all(line["stream"] == "s" for line in lines[2:])
+    assert [line["window"] for line in lines if "window" in line] == [60000, 0]
+    assert lines[-1]["event"] == "window answered"
+
+
+def test_json_without_structlog_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "structlog", None)
+    with pytest.raises(ConfigError, match=r"service\.log: needs .*\[service\]"), logging_as("json"):
+        pass
+
+
+class Stepping(Service):
+    """Counts what nobody may know, and ends as it is told."""
+
+    end = None
+
+    def run(self, on_step=None):
+        for _ in range(5):
+            self.counters.messages += 71717
+            on_step(self)
+        if self.end is not None:
+            raise self.end
+
+
+def serve_stepping(monkeypatch, kind, end=None, **section):
+    """A service whose status would be told at every step."""
+    monkeypatch.setattr("fcstream.service.warm_up", lambda *_: None)
+    monkeypatch.setattr("fcstream.service.Progress.__init__", partialmethod(impatient_progress))
+
+    def make(_config, _current):
+        it = Stepping(*[lambda: None] * 3, Setting(decoder=None, clock=lambda: 0))
+        it.end = end
+        return it
+
+    serve([Served(live(service={"log": kind, **section}))], make)
+
+
+def impatient_progress(self):
+    self._out, self._live, self._pause, self._last, self._shown = sys.stderr, False, 0.0, 0.0, False
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+def test_no_log_tells_exact_numbers_between_its_lines_or_in_them(kind, monkeypatch, capsys):
+    serve_stepping(monkeypatch, kind)
+    errors = capsys.readouterr().err
+    assert "71717" not in errors.replace(",", "")
+    assert "358585" not in errors.replace(",", "")
+    assert "stopped; 0 windows released" in errors
+
+
+def test_every_line_of_a_json_log_is_json_to_its_end(monkeypatch, capsys):
+    warned = []
+    monkeypatch.setattr("fcstream.service.warm_up", lambda *_: warned.append(warnings.warn("plain text", stacklevel=1)))
+    with pytest.raises(LedgerDamaged) as caught:
+        serve_stepping(monkeypatch, "json", LedgerDamaged("the ledger is damaged"))
+    guarded = cli_base.guarded(lambda: (_ for _ in ()).throw(caught.value))
+    with pytest.raises(SystemExit) as ended:
+        guarded()
+    assert ended.value.code == 4
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert events[-1]["event"] == "the ledger is damaged"
+
+
+# -- reloads -----------------------------------------------------------------------------------------------------------
+
+URL = "redis://127.0.0.1:6379/0?stream=k&patience=2"
+LIVE = {"url": URL, "name": "n"}
+ALLOWED = [
+    {"service": {"listen": "127.0.0.1:1", "counters": True}},
+    {"sink": {"url": "jsonl:other"}},
+    {"dead_letter": {"url": "jsonl:letters"}},
+    {"source": {"url": "rediss://user:secret@elsewhere:1/0?stream=k&patience=9&ca=x"}},
+    {"source": {"spool_bytes": 2**21}},
+    {"window": {"end": "1970-01-01T00:02:00Z"}},
+    {"window": {"end": None}},
+]
+REFUSED = [
+    ({"window": {"end": "1970-01-01T00:00:50Z"}}, ["window.end"]),
+    ({"window": {"lateness": "1s"}}, ["window.lateness"]),
+    ({"window": {"ahead": "1s"}}, ["window.ahead"]),
+    ({"source": {"url": URL.replace("=k", "=other")}}, ["source.url"]),
+    ({"source": {"url": URL.replace("/0", "/1")}}, ["source.url"]),
+    ({"source": {"url": URL + "&group=other"}}, ["source.url"]),
+    ({"source": {"format": "msgpack", "name": "other"}}, ["source.format", "source.name"]),
+    ({"source": {"spool": "folder"}}, ["source.spool"]),
+    ({"budget": {"rho": 5.0}, "sink": {"url": "jsonl:other"}}, ["budget.rho"]),
+    ({"stream": {"name": "other"}, "release": {"radius": 2.0}}, ["release.radius", "stream.name"]),
+    ({"ledger": {"url": "sqlite:other"}}, ["ledger.url"]),
+]
+
+
+def live(**changes):
+    mapping = sample(**changes)
+    mapping["source"] = {**LIVE, **changes.get("source", {})}
+    mapping["window"]["clock"] = "broker"
+    mapping.setdefault("sink", {"url": "jsonl:x"})
+    return Config.from_mapping(mapping)
+
+
+@pytest.mark.parametrize("changes", ALLOWED, ids=str)
+def test_what_a_running_service_can_change(changes):
+    assert needs_restart(live(), live(**changes)) == []
+
+
+@pytest.mark.parametrize(("changes", "keys"), REFUSED, ids=str)
+def test_what_it_cannot(changes, keys):
+    assert sorted(needs_restart(live(), live(**changes))) == keys
+
+
+def test_a_session_is_not_opened_again_for_nothing():
+    assert _opens_alike(live(), live(service={"counters": True}))
+    assert not _opens_alike(live(), live(sink={"url": "jsonl:other"}))
+    secret = {"source": {"url": "redis://me:${file:password}@127.0.0.1/0?stream=k"}}
+    assert not _opens_alike(live(**secret), live(**secret))
+
+
+def test_signals_work_after_a_reload_that_fails(capfd):
+    service = watched().service
+
+    def fail():
+        raise ValueError(SENTINEL)
+
+    with logging_as("text"), signals([service], fail):
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+        until(service.stopping.is_set)
+    assert capfd.readouterr().err == "fcstream: the configuration could not be read again (ValueError)\n"
+
+
+def test_an_end_with_savings_stays():
+    savings = {"stream": {"unit": "stream"}, "budget": {"rho": 90.0, "savings": "even"}}
+    later = {"window": {"end": "1970-01-01T00:02:00Z"}}
+    assert needs_restart(live(**savings), live(**savings, **later)) == ["window.end"]
+
+
+def test_a_configuration_that_cannot_be_opened_is_undone_once():
+    old, new = live(), live(sink={"url": "jsonl:other"})
+    current = Current(old)
+
+    def fails(_config):
+        raise ConfigError("no", "sink.url")
+
+    with pytest.raises(ConfigError, match="no"):  # nothing to go back to
+        current.open(fails, "sink")
+    current.take(new)
+    current.proven()  # by a step of the session before: not what is meant
+    with pytest.raises(Exception, match="going on with the former one") as caught:
+        current.open(fails, "sink")
+    assert not isinstance(caught.value, ConfigError)
+    assert current.config is old
+
+
+@pytest.mark.parametrize(("section", "is_taken_back"), [("sink", True), ("source", False)])
+def test_a_new_sink_that_is_away_is_taken_back_and_an_old_source_that_is_away_is_waited_for(section, is_taken_back):
+    old, new = live(), live(sink={"url": "jsonl:other"})
+    current, tries = Current(old), []
+    current.take(new)
+
+    def away(_config):
+        def once():
+            tries.append(0)
+            raise OSError
+
+        return with_patience(once, lambda: None, (OSError,), 0.3, lambda _: SinkError("is away"))
+
+    with pytest.raises(FcstreamError, match="going on with the former one" if is_taken_back else "is away"):
+        current.open(away, section)
+    assert current.config is (old if is_taken_back else new)
+    assert (len(tries) == 1) is is_taken_back
+
+
+def test_a_reload_with_a_sink_that_cannot_be_reached_leaves_the_stream_as_it_was(running, manager):  # noqa: F811
+    path = running.folder / "c.toml"
+    good = path.read_text()
+    running.start()
+    manager.wait_for("READY=1")
+    until(lambda: running.get("/ready")[0] == 200)
+    path.write_text(good.replace("jsonl:out.jsonl", "postgresql://nobody@127.0.0.1:1/nothing"))
+    running.process.send_signal(signal.SIGHUP)
+    until(lambda: 'fcstream_reloads_total{result="undone",stream="live"} 1.0' in running.get("/metrics")[1])
+    running.send(20)
+    running.wait_for(max(running.sent))
+    code, errors = running.end(signal.SIGTERM)
+    assert code == 0
+    assert "going on with the former one: " in errors
+    running.check()
+
+
+class Manager:
+    """Systemd's end of the line."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(path)
+        self.said = []
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        while text := self.socket.recv(4096).decode():
+            self.said.append(text)
+
+    def wait_for(self, text):
+        until(lambda: any(line.startswith(text) for line in self.said))
+
+    def close(self):
+        self.socket.shutdown(socket.SHUT_RDWR)  # ends `listen`
+        self.socket.close()
+
+
+@pytest.fixture
+def manager(tmp_path, monkeypatch):
+    it = Manager(str(tmp_path / "notify"))
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setenv("WATCHDOG_USEC", "600000")
+    yield it
+    it.close()
+
+
+def until(true, seconds=15):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, true
+        time.sleep(0.05)
+
+
+def test_a_service_that_is_reloaded_while_it_runs(running, manager):  # noqa: F811
+    """Under a sink that refuses; with a broken file; with another budget; with a URL that cannot be opened; with
+    another sink and port. Nothing is lost or counted twice, systemd is told, and every line of the log is JSON."""
+    path, folder = running.folder / "c.toml", running.folder
+    good = path.read_text()
+    bad_sink = good.replace("jsonl:out.jsonl", "http://127.0.0.1:1/hook?fcstream.patience=0.1")
+    path.write_text(bad_sink)
+
+    def hup(text, result, count):
+        path.write_text(text)
+        running.process.send_signal(signal.SIGHUP)
+        line = f'fcstream_reloads_total{{result="{result}",stream="live"}} {count}.0'
+        until(lambda: line in running.get("/metrics")[1])
+
+    running.start()
+    manager.wait_for("READY=1")
+    running.send(50)
+    until(lambda: running.get("/ready")[0] == 503)
+    assert "did not take a release" in running.get("/ready")[1]
+    assert running.get("/live")[0] == 200
+    hup(good, "taken", 1)
+    manager.wait_for("RELOADING=1\nMONOTONIC_USEC=")
+    running.send(50)
+    running.wait_for(max(running.sent))
+    assert running.get("/ready") == (200, "ready\n")
+    hup(good + "\n[broken", "refused", 1)
+    hup(good.replace("rho = 50.0", "rho = 60.0"), "refused", 2)
+    restarts = 'fcstream_restarts_total{stream="live"} '
+    before = running.get("/metrics")[1].partition(restarts)[2].partition("\n")[0]
+    hup(good.replace("&patience=2", f"&password={SENTINEL}&nonsense=1"), "taken", 2)
+    until(lambda: running.get("/metrics")[1].partition(restarts)[2].partition("\n")[0] != before)
+    running.send(50)
+    running.wait_for(max(running.sent))
+    port = free_port()
+    moved = good.replace("jsonl:out.jsonl", "jsonl:out2.jsonl").replace(f":{running.port}", f":{port}")
+    path.write_text(moved.replace("counters = true", "counters = false"))
+    running.process.send_signal(signal.SIGHUP)
+    running.send(50)
+    until(lambda: (folder / "out2.jsonl").exists() and (folder / "out2.jsonl").stat().st_size)
+    code, text = ask(port, "/metrics")
+    assert code == 200
+    assert "fcstream_messages" not in text
+    time.sleep(1.0)
+    code, errors = running.end(signal.SIGTERM)
+    assert code == 0, errors
+    manager.wait_for("STOPPING=1")
+    assert manager.said.count("WATCHDOG=1") >= 3
+    assert manager.said[0] == "READY=1"
+    events = [json.loads(line) for line in errors.splitlines()]
+    assert events[-1]["event"].startswith("stopped; ")
+    assert all(event["stream"] == "live" and event["logger"].startswith("fcstream.") for event in events)
+    told = [event["event"] for event in events if event["level"] == "warning"]
+    assert any("is not TOML" in text for text in told)
+    assert any("needs a restart to change: release.rho, budget.rho" in text for text in told)
+    assert any("cannot be used, going on with the former one" in text for text in told)
+    assert SENTINEL not in errors
+    windows = [event["window"] for event in events if event["event"] == "window answered"]
+    (folder / "out.jsonl").write_bytes((folder / "out.jsonl").read_bytes() + (folder / "out2.jsonl").read_bytes())
+    assert windows == [release.window_open_ms for release in running.released()]
+    running.check()
+
+
+def test_a_password_that_changes(tmp_path, private, monkeypatch):  # noqa: F811
+    """The server gets a new one and cuts the connection; the service waits, whatever it is told too early, and goes
+    on with the new one."""
+    it = private("--requirepass", "first")
+    (tmp_path / "password").write_text("first\n")
+    with it.client(password="first") as client:
+        service = Running(tmp_path, client)
+        config = tmp_path / "c.toml"
+        text = config.read_text().replace("127.0.0.1:6379", f"me:${{file:password}}@{it.host}")
+        config.write_text(text.replace("me:", "default:").replace("patience=2", "patience=0.2"))
+        service.start()
+        try:
+            until(lambda: (tmp_path / "out.jsonl").exists())
+            service.send(30)
+            service.wait_for(max(service.sent))
+            client.config_set("requirepass", SENTINEL)
+            client.client_kill_filter(_type="normal", skipme=True)
+            until(lambda: service.get("/ready")[0] == 503)
+            service.process.send_signal(signal.SIGHUP)  # too early: nothing has changed
+            (tmp_path / "password").write_text(SENTINEL)
+            service.process.send_signal(signal.SIGHUP)
+            until(lambda: service.get("/ready")[0] == 200)
+            service.send(30)
+            service.wait_for(max(service.sent))
+        finally:
+            code, errors = service.end(signal.SIGTERM)
+        assert code == 0, errors
+        assert SENTINEL not in errors
+        service.check()
+
+
+# -- systemd -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_service_manager_is_told(tmp_path):
+    manager = Manager(str(tmp_path / "n"))
+    environment = {"NOTIFY_SOCKET": str(tmp_path / "n"), "WATCHDOG_USEC": "90000", "WATCHDOG_PID": str(os.getpid())}
+    notifier = Notifier(environment)
+    is_up, is_alive = [False], [True]
+    with notifier.watching(lambda: is_up[0], lambda: is_alive[0]):
+        time.sleep(0.15)
+        assert manager.said == []
+        is_up[0] = True
+        time.sleep(0.3)
+        is_alive[0] = False
+        time.sleep(0.1)
+        notifier.stopping()
+        manager.wait_for("STOPPING=1")
+        assert manager.said.count("READY=1") == 1
+        assert 3 <= manager.said.count("WATCHDOG=1") <= 9
+        before = len(manager.said)
+        time.sleep(0.2)
+        assert len(manager.said) == before
+    manager.close()
+    notifier.stopping()  # nobody listens: nothing happens
+
+
+def test_an_abstract_name_and_no_name():
+    name = f"fcstream-test-{os.getpid()}"
+    manager = Manager("\0" + name)
+    Notifier({"NOTIFY_SOCKET": "@" + name}).ready()
+    manager.wait_for("READY=1")
+    manager.close()
+    for environment in ({}, {"NOTIFY_SOCKET": "vsock:2:1"}, {"WATCHDOG_USEC": "5"}):
+        assert Notifier(environment).watchdog_s is None
+        Notifier(environment).ready()
+    other = {"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "5", "WATCHDOG_PID": "1"}
+    assert Notifier(other).watchdog_s is None
