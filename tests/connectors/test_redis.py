@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import logging
 import os
+import random
 import re
 import shutil
 import signal
@@ -16,6 +17,7 @@ import traceback
 
 import numpy as np
 import pytest
+from support.cuts import Proxy
 from support.helpers import service
 
 from fcstream.connectors import is_live, open_live, open_sink
@@ -137,7 +139,7 @@ class Private:
         options = [option.replace("PORT", str(self.port)) for option in self._options]
         command = ["redis-server", *keeps_nothing, *port, *options]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        for _ in range(100):
+        for _ in range(1200):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
                 return self
             time.sleep(0.05)
@@ -152,6 +154,7 @@ class Private:
     @contextlib.contextmanager
     def frozen(self):
         os.kill(self._process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)  # it goes on for a moment
         try:
             yield
         finally:
@@ -342,10 +345,10 @@ def test_a_poll_returns_as_soon_as_something_is_there(server, key):
     with source(key) as opened:
         threading.Timer(0.3, add, (server, key, [b"1"])).start()
         started = time.monotonic()
-        assert bodies(drain(opened, 1)) == [b"1"]
+        assert [chunk.bodies for chunk in opened.poll(10, 60.0)] == [[b"1"]]
         assert opened.poll(10, 0.0) == []
         assert opened.poll(10, 0.2) == []
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 30
 
 
 def test_a_commit_never_goes_back(server, key):
@@ -534,51 +537,41 @@ def test_a_stream_made_anew_with_older_ids(server, key, caplog):
     assert server.hget(f"fcstream:{key}:positions", key) == b"1000-1"
 
 
-@contextlib.contextmanager
-def cutting(server, pause_s):
-    """Cuts every other connection of a server, again and again."""
-    stop, kills = threading.Event(), []
-
-    def cut():
-        with server.client() as client:
-            while not stop.wait(pause_s):
-                kills.append(client.client_kill_filter(_type="normal", skipme=True))
-
-    cutter = threading.Thread(target=cut)
-    cutter.start()
-    try:
-        yield kills
-    finally:
-        stop.set()
-        cutter.join()
+def cuttable(server):
+    """A proxy to a server of a test's own."""
+    return contextlib.closing(Proxy(server.port))
 
 
 def test_a_cut_connection_is_mended(private):
-    """Killed again and again while it reads: nothing is lost, nothing comes twice."""
-    server, count, found = private(), 40_000, []
+    """Again and again while it reads: nothing is lost, nothing comes twice."""
+    server, count, found, places = private(), 40_000, [], random.Random(1)
     with server.client() as client:
         add(client, "s", [b"%d" % i for i in range(count)])
-    with source("s", host=server.host, patience_s=30.0) as opened, cutting(server, 0.01) as kills:
-        until = time.monotonic() + 60
-        while len(found) < count and time.monotonic() < until:
+    with cuttable(server) as proxy, source("s", host=proxy.host, patience_s=30.0) as opened:
+        until = time.monotonic() + 100
+        for turn in itertools.count():
+            if turn % 3 == 0:
+                proxy.cut_after(places.randrange(60_000), *[places.randrange(1000) for _ in range(turn % 2)])
             for chunk in opened.poll(500, 0.1):
                 found += chunk.bodies
                 opened.commit({"s": int(chunk.offsets[-1])})
-    assert sum(kills) > 2
+            if len(found) >= count or time.monotonic() > until:
+                break
+        assert proxy.cuts > 20
     assert found == [b"%d" % i for i in range(count)]
 
 
 def test_a_restarted_server_that_kept_nothing(private):
     """Streams and positions are gone; what is added then is read."""
     server = private()
-    with source("s", host=server.host, patience_s=20.0) as opened:
+    with source("s", host=server.host, patience_s=60.0) as opened:
         with server.client() as client:
             add(client, "s", [b"before"])
         [(_, offset, _, body)] = drain(opened, 1)
         assert body == b"before"
         opened.commit({"s": offset + 1})
         found = []
-        reader = threading.Thread(target=lambda: found.extend(opened.poll(10, 10.0)))
+        reader = threading.Thread(target=lambda: found.extend(opened.poll(10, 60.0)))
         reader.start()  # it waits in the middle of a command
         time.sleep(0.3)
         server.stop()
@@ -608,7 +601,7 @@ def test_patience_ends(private):
             started = time.monotonic()
             with pytest.raises(error, match="cannot be reached: Connection refused"):
                 call()
-            assert time.monotonic() - started < 3
+            assert time.monotonic() - started < 30
         server.start()
         out.write([sample_release(1)])
         assert opened.poll(1, 0.1) == []
@@ -621,7 +614,7 @@ def test_an_address_where_nobody_answers_is_told_at_once():
     for make in (source, sink):
         with pytest.raises(FcstreamError, match="cannot be reached"), make("s", host="127.0.0.1:1", patience_s=60.0):
             pass
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def everything(error):
@@ -630,7 +623,6 @@ def everything(error):
 
 def test_no_secret_and_no_content_in_any_error(private, caplog, monkeypatch):
     caplog.set_level(0)
-    monkeypatch.setattr("fcstream.connectors.redis_link._SOCKET_S", 1.0)
     server = private("--requirepass", SECRET)
     right, wrong = f"{SECRET}", f"{SECRET}Wrong"
     monkeypatch.setenv("FCSTREAM_TEST_PASSWORD", wrong)
@@ -653,8 +645,11 @@ def test_no_secret_and_no_content_in_any_error(private, caplog, monkeypatch):
         for open_one in (lambda url: open_live(url, "n"), open_sink):
             if "stream=," in url and open_one is open_sink:
                 continue
+            if url.startswith("rediss"):  # a server without TLS never answers
+                monkeypatch.setattr("fcstream.connectors.redis_link._SOCKET_S", 1.0)
             with pytest.raises(FcstreamError) as caught:
                 open_one(url)
+            monkeypatch.setattr("fcstream.connectors.redis_link._SOCKET_S", 15.0)
             seen.append(everything(caught.value))
     with pytest.raises(SourceError, match="refuses: AuthenticationError"):
         open_live(f"redis://{server.host}?stream=s", "n")
@@ -826,7 +821,7 @@ def test_replicas_have_what_counts_as_written(private, monkeypatch):
     relay = Relay(master.port)
     with master.client() as client, replica.client() as other, listening(relay.serve) as host:
         other.replicaof("127.0.0.1", master.port)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 100
         while (client.info("replication").get("slave0") or {}).get("state") != "online" and time.monotonic() < until:
             time.sleep(0.05)
         with sink("r", "&replicas=1", host) as out:
@@ -932,12 +927,15 @@ def test_a_full_server_refuses(private):
 
 
 def test_a_cut_connection_writes_once(private):
+    """Wherever it is cut: before the server has the releases, or before its answer is here."""
     server = private()
-    sent = [sample_release(i) for i in range(300)]
-    with sink("r", host=server.host, patience_s=30.0) as out, cutting(server, 0.002) as kills:
-        for i in range(0, 300, 3):
+    sent, places = [sample_release(i) for i in range(120)], random.Random(1)
+    with cuttable(server) as proxy, sink("r", host=proxy.host, patience_s=30.0) as out:
+        for i in range(0, 120, 3):
+            proxy.cut_after(*[places.randrange(2000) for _ in range(1 + i % 2)])
             out.write(sent[i : i + 3])
-    assert sum(kills) > 2
+        proxy.cut_after()
+        assert proxy.cuts > 30
     with server.client() as client:
         assert [fields[b"data"] for _, fields in client.xrange("r")] == [release.to_bytes() for release in sent]
 
