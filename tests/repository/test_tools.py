@@ -1,0 +1,66 @@
+"""The hooks and the workflow name tools, files and versions that exist."""
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from support import REPOSITORY
+
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+
+
+def read(name):
+    path = REPOSITORY / name
+    if not path.exists():
+        pytest.skip("no checkout: what surrounds the package is not here")
+    return yaml.safe_load(path.read_text())
+
+
+def test_hooks_run_tools_that_the_extras_bring():
+    repositories = read(".pre-commit-config.yaml")["repos"]
+    assert [each["repo"] for each in repositories] == ["local"]
+    hooks = {hook["id"]: hook for hook in repositories[0]["hooks"]}
+    extras = PROJECT["optional-dependencies"]
+    brought = {Requirement(text).name for text in extras["lint"] + extras["test"]}
+    assert "pre-commit" in brought
+    for hook in hooks.values():
+        assert hook["language"] == "system"
+        assert hook["entry"].split()[0] in brought
+    assert hooks["fast-lane"]["stages"] == ["pre-push"]
+
+
+@pytest.mark.parametrize("tool", ["ruff-check", "ruff-format"])
+def test_hooks_pass_on_this_repository(tool):
+    hooks = {hook["id"]: hook for hook in read(".pre-commit-config.yaml")["repos"][0]["hooks"]}
+    command = hooks[tool]["entry"].split()
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed: the gate runs it in another environment")
+    check = ["--check"] if tool == "ruff-format" else []
+    done = subprocess.run([*command, *check, "."], cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_workflow_runs_the_gate_on_every_admitted_python():
+    workflow = read(".github/workflows/ci.yml")
+    assert set(workflow[True]) == {"push", "pull_request"}  # YAML reads `on` as a truth value
+    (job,) = workflow["jobs"].values()
+    admitted = SpecifierSet(PROJECT["requires-python"])
+    assert job["strategy"]["matrix"]["python"] == [f"3.{minor}" for minor in range(30) if f"3.{minor}" in admitted]
+    assert job["steps"][-1]["run"].endswith(".ci/run")
+    for name in re.findall(r"FCSTREAM_\w+", job["steps"][-1]["run"]):
+        assert f"${{{name}:-}}" in (REPOSITORY / ".ci" / "run").read_text()
+
+
+@pytest.mark.parametrize("name", ["run", "lock"])
+def test_scripts_can_be_run(name):
+    path = REPOSITORY / ".ci" / name
+    if not path.exists():
+        pytest.skip("no checkout: what surrounds the package is not here")
+    assert os.access(path, os.X_OK)
+    subprocess.run(["bash", "-n", path], check=True)
