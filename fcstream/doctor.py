@@ -26,7 +26,7 @@ from .connectors import check_dead_letter, check_file, check_sink, is_live, is_q
 from .connectors.probes import Checkup, Clock, Finding, probe_file, probe_letters, probe_sink, probe_source
 from .errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
 from .history import duration
-from .ledgers import check_scheme, each_book, open_books
+from .ledgers import check_scheme, each_book, is_foreign, open_books
 from .ledgers.agreement import alike, must_agree
 from .ledgers.base import Terms
 from .ledgers.witness import Witness
@@ -235,6 +235,9 @@ def _ledger(found: Checkup, config: Config, job: Job) -> None:
     check_scheme(url)
     if url.startswith("memory:"):
         found.warn("ledger", "memory: forgets what was spent when the process ends", "use sqlite: or postgresql:")
+        return
+    if is_foreign(url):
+        found.ok("ledger", "the ledger of another package; not tried: opening")
         return
     if url.startswith("sqlite:"):
         place = url.removeprefix("sqlite:")

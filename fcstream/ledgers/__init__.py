@@ -1,14 +1,22 @@
-"""The durable journal of what was charged, sealed and acknowledged; found by URL scheme."""
+"""The durable record of what was charged, sealed and acknowledged; found by URL scheme.
+
+A ledger of another package is found by the same scheme through the entry points ``fcstream.ledgers``: a class that is
+made with what follows the scheme's colon, and `Terms`. It satisfies `Ledger`; `fcstream.testing.LedgerContract` tests
+that. The ``budget`` commands read the ledgers of this package only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
+from importlib.metadata import entry_points
+from typing import Any
 
 from ..errors import ConfigError
 from ..placeholders import is_url
 from .base import Answer, Books, Charge, Ledger, Request, Terms, Verdict, WindowKey
 
+_OWN = ("memory", "sqlite", "postgresql", "postgres")
 __all__ = [
     "Answer",
     "Books",
@@ -20,6 +28,7 @@ __all__ = [
     "WindowKey",
     "check_scheme",
     "each_book",
+    "is_foreign",
     "open_books",
     "open_ledger",
     "open_ledgers",
@@ -32,8 +41,8 @@ def open_ledger(url: str, terms: Terms) -> Ledger:
     Parameters
     ----------
     url : str
-        ``memory:`` (forgotten at exit: for tests and single arrays), ``sqlite:PATH``, or
-        ``postgresql://host/database`` (see `postgres.PostgresLedger`).
+        ``memory:`` (forgotten at exit: for tests and single arrays), ``sqlite:PATH``,
+        ``postgresql://host/database`` (see `postgres.PostgresLedger`), or that of another package.
     terms : Terms
         What the ledger must be about.
 
@@ -51,9 +60,22 @@ def open_ledger(url: str, terms: Terms) -> Ledger:
         from .sqlite import SQLiteLedger
 
         return SQLiteLedger(place, terms)
+    if is_foreign(url):
+        return _foreign(scheme).load()(place, terms)  # type: ignore[no-any-return]
     from .postgres import PostgresLedger
 
     return PostgresLedger(url, terms)
+
+
+def is_foreign(url: str) -> bool:
+    """Whether a URL names a ledger of another package."""
+    scheme = url.partition(":")[0]
+    return scheme not in _OWN and _foreign(scheme) is not None
+
+
+def _foreign(scheme: str) -> Any:
+    """The entry point of another package's ledger, None if there is none."""
+    return next(iter(entry_points(group="fcstream.ledgers", name=scheme)), None)
 
 
 def check_scheme(url: str) -> tuple[str, str]:
@@ -65,8 +87,8 @@ def check_scheme(url: str) -> tuple[str, str]:
         Unknown scheme, or a file whose path is a URL.
     """
     scheme, _, place = url.partition(":")
-    is_known = scheme in ("memory", "postgresql", "postgres") or (scheme == "sqlite" and place and not is_url(place))
-    if is_known:
+    is_known = scheme in _OWN if scheme != "sqlite" else place and not is_url(place)
+    if is_known or is_foreign(url):
         return scheme, place
     # The rest of the URL could hold a password.
     raise ConfigError(
@@ -136,4 +158,6 @@ def each_book(url: str) -> Generator[Books]:
 def _is_shared(url: str) -> bool:
     if url.partition(":")[0] == "memory":
         raise ConfigError("must name a durable ledger: one in memory is seen by its own process only", "ledger.url")
+    if is_foreign(url):
+        raise ConfigError("must be SQLite or PostgreSQL: other ledgers are read by their own package", "ledger.url")
     return url.startswith(("postgresql:", "postgres:"))

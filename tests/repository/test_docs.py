@@ -44,11 +44,6 @@ def test_embedded_example(capsys):
     assert out.count(" C, noise ") >= 3
 
 
-def test_example_of_an_own_release(capsys):
-    runpy.run_path(str(REPOSITORY / "examples" / "own_release.py"), run_name="__main__")
-    assert capsys.readouterr().out.count("readings above 25") == 6
-
-
 def blocks(language):
     inside, found = None, []
     for line in (REPOSITORY / "README.md").read_text().splitlines():
