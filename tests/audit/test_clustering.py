@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 import pytest
-from test_releases import Weak, epsilon_lower_bound
+from support.audits import Weak, epsilon_lower_bound
 
 from fcstream.friends import FriendCounts
 from fcstream.lattice import Lattice

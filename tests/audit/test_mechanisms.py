@@ -10,9 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.audits import epsilon_lower_bound, rho_lower_bound
 from support.helpers import Paid, sample
-from test_releases import epsilon_lower_bound
-from test_streams import rho_lower_bound
 
 from fcstream import Noise, SeededEntropy
 from fcstream.config import Config, Job

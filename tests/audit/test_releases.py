@@ -4,12 +4,9 @@ The audited thing is the whole release of a window: core, averages, counts, ever
 in one record that is as bad as the mechanism allows.
 """
 
-import math
-from fractions import Fraction
-
 import numpy as np
 import pytest
-from scipy import stats
+from support.audits import Weak, epsilon_lower_bound
 from support.helpers import sample
 
 from fcstream import Engine, Noise, SeededEntropy
@@ -18,21 +15,6 @@ from fcstream.releases.mean import RecentredMean
 from fcstream.zcdp import epsilon_tight
 
 RUNS = 1500
-
-
-class Weak(Noise):
-    """A planted fault: all noise far too small."""
-
-    def __init__(self, entropy, factor):
-        super().__init__(entropy)
-        self._factor = factor
-
-    def discrete_gaussian(self, variance, size):
-        return super().discrete_gaussian(variance * Fraction(self._factor) ** 2, size)
-
-    def discrete_laplace(self, scale, size):
-        weaker = Fraction(float(scale) * self._factor).limit_denominator(10**6) or Fraction(1, 10**6)
-        return super().discrete_laplace(scale if self._factor == 1 else weaker, size)
 
 
 def releases(raw, runs, make_noise, **sections):
@@ -53,38 +35,6 @@ def releases(raw, runs, make_noise, **sections):
             out[run, 1:3] = outcome.value
             out[run, 3] = outcome.core_count
     return out
-
-
-def epsilon_lower_bound(one, two, delta):
-    """Best epsilon shown by a threshold on any printed number or on refusal, with 99.9% confidence.
-
-    Thresholds are picked on the first half of the runs and tested on the second.
-    """
-    best = 0.0
-    half = len(one) // 2
-    level = 0.001 / 20
-    for column in range(one.shape[1]):
-        for x, y in ((one[:, column], two[:, column]), (two[:, column], one[:, column])):
-            events = [np.isnan]
-            pool = np.concatenate([x[:half], y[:half]])
-            if np.isfinite(pool).any():
-                grid = np.nanquantile(pool, np.linspace(0.005, 0.995, 60))
-                for sign in (1, -1):
-                    scores = [
-                        math.log(
-                            (np.mean(sign * x[:half] > sign * t) + 1e-3) / (np.mean(sign * y[:half] > sign * t) + 1e-3)
-                        )
-                        for t in grid
-                    ]
-                    t = grid[int(np.argmax(scores))]
-                    events.append(lambda v, t=t, sign=sign: sign * v > sign * t)
-            for event in events:
-                a, b = int(event(x[half:]).sum()), int(event(y[half:]).sum())
-                low = stats.beta.ppf(level, a, half - a + 1) if a else 0.0
-                high = stats.beta.ppf(1 - level, b + 1, half - b) if b < half else 1.0
-                if low > delta:
-                    best = max(best, math.log((low - delta) / high))
-    return best
 
 
 def neighbors(n=400, far=False):

@@ -9,15 +9,14 @@ plants faults: each must be caught by a detector that is quiet without it.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import types
 
 import numpy as np
 import pytest
 from scipy import stats
+from support.audits import Weak, epsilon_lower_bound, rho_lower_bound
 from support.helpers import rows, sample
-from test_releases import Weak, epsilon_lower_bound
 
 import fcstream.engine as engine_module
 from fcstream import ConfigError, Engine, Noise, PrivacyLoss, Release, SeededEntropy
@@ -62,33 +61,6 @@ def play(pushes, runs, seed, *, noise=None, **sections):
             found.append(engine.close())
             assert ledger.spent().fits(job.terms.capacity)
     return found
-
-
-def rho_lower_bound(one, two):
-    """Lower bound on the Kullback-Leibler divergence, and so on rho, from numbers of runs of both.
-
-    E_P[f] - ln E_Q[exp(f)] is one for every f (Donsker and Varadhan): f is a multiple of one of the numbers, cut off,
-    the multiple picked on the first quarter of the runs. Four standard errors are taken off. Delta of 1e-8 moves it by
-    less than 1e-6.
-    """
-
-    def bound(p, q, factor, errors):
-        f, g = np.clip(factor * p, -4.0, 4.0), np.exp(np.clip(factor * q, -4.0, 4.0))
-        doubt = math.hypot(f.std() / len(f) ** 0.5, g.std() / g.mean() / len(g) ** 0.5)
-        return f.mean() - math.log(g.mean()) - errors * doubt
-
-    best, quarter = 0.0, len(one) // 4
-    for column in range(one.shape[1]):
-        both = np.concatenate([one[:, column], two[:, column]])
-        if not np.isfinite(both).all() or both.std() == 0:
-            continue
-        scaled = ((x[:, column] - both.mean()) / both.std() for x in (one, two))
-        for p, q in itertools.permutations(scaled):
-            sign = 1.0 if p[:quarter].mean() > q[:quarter].mean() else -1.0
-            tried = sign * np.linspace(0.1, 4.0, 40)
-            factor = max(tried, key=lambda factor, p=p, q=q: bound(p[:quarter], q[:quarter], factor, 1.0))
-            best = max(best, bound(p[quarter:], q[quarter:], factor, 4.0))
-    return best
 
 
 def audit(base, extra, evidence, runs=RUNS, **sections):

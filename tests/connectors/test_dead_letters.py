@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 from support import kafka_mock
 from support.helpers import sample, service
+from support.memory_log import LogSource, Rig
 from test_mqtt import Proxy, free_port
 from test_nats import HOST as NATS
 from test_nats import server  # noqa: F401
 from test_rabbitmq import HOST as AMQP
 from test_rabbitmq import STREAMS, broker, declared, streams  # noqa: F401
-from test_supervisor import LogSource, Rig
 
 from fcstream import Engine
 from fcstream.cli import main

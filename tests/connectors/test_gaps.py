@@ -7,7 +7,8 @@ import threading
 import time
 
 import pytest
-from test_clocks import Live, redis  # noqa: F401
+from support.live import Live
+from test_clocks import redis  # noqa: F401
 from test_nats import HOST, server, stream  # noqa: F401
 from test_rabbitmq import STREAMS, amqp, broker, declared, streams  # noqa: F401
 

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 from support.helpers import sample
-from test_clocks import Live
+from support.live import Live
+from support.queues import MIB, Queue, drain
 from test_mqtt import Broker
 from test_rabbitmq import HOST, amqp, broker, declared  # noqa: F401
-from test_spool import MIB, Queue, drain
 
 from fcstream.config import Config
 from fcstream.connectors import open_live

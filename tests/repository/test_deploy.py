@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from support import REPOSITORY
 from support.helpers import sample
-from test_operations import free_port, watched
+from support.status import free_port, watched
 
 import fcstream
 from fcstream import errors

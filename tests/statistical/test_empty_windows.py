@@ -6,7 +6,7 @@ from fractions import Fraction
 import mpmath
 import pytest
 from support.helpers import Paid, sample
-from test_degenerate_data import ALSO, RELEASES
+from support.release_kinds import ALSO, RELEASES
 
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Config, Job

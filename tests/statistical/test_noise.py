@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from support import naive
+from support.distributions import chi_square_p
 
 from fcstream import noise as noise_module
 from fcstream.errors import ConfigError
@@ -37,20 +38,6 @@ class Planned:
     def words(self, count):
         dealt, self._words = self._words[:count], self._words[count:]
         return np.concatenate([np.array(dealt, np.uint64), self._rest.words(count - len(dealt))])
-
-
-def chi_square_p(draws, pmf):
-    """p-value of draws against a pmf, rare values pooled."""
-    n = len(draws)
-    common = [y for y, p in pmf.items() if n * p >= 10]
-    observed = [int((draws == y).sum()) for y in common]
-    expected = [n * pmf[y] for y in common]
-    observed.append(n - sum(observed))
-    expected.append(n - sum(expected))
-    if expected[-1] < 5 and len(expected) > 2:
-        observed[-2:] = [sum(observed[-2:])]
-        expected[-2:] = [sum(expected[-2:])]
-    return stats.chisquare(observed, expected).pvalue
 
 
 @pytest.mark.parametrize("variance", [Fraction(1, 10), Fraction(1, 3), Fraction(2), Fraction(50), Fraction(1000, 7)])

@@ -14,10 +14,10 @@ from collections import deque
 
 import numpy as np
 import pytest
+from support.queues import MIB, Queue, drain
 
 from fcstream.connectors import spool as module
 from fcstream.connectors import spooled
-from fcstream.connectors.base import Received
 from fcstream.connectors.spool import LEAST_BYTES, Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.errors import ConfigError, SourceError
@@ -26,7 +26,6 @@ from fcstream.records import Schema
 from fcstream.testing import ManualClock, SourceContract
 
 SECRET = b"s3cretBody"
-MIB = 1 << 20
 
 
 @pytest.fixture(autouse=True, params=[spooled._MUCH, 0], ids=["alone", "ahead"])
@@ -35,58 +34,11 @@ def much(request, monkeypatch):
     monkeypatch.setattr(spooled, "_MUCH", request.param)
 
 
-class Queue:
-    """A broker's queue in memory: what was not acknowledged when a connection ended comes again."""
-
-    def __init__(self, bodies=(), sizes=()):
-        self.waiting = deque(bodies)
-        self.sent = []
-        self.received = 0
-        self.epoch = 0
-        self.closed = False
-
-    def send(self, bodies):
-        self.waiting.extend(bodies)
-
-    def reconnect(self):
-        self.epoch += 1
-        self.waiting.extendleft(reversed(self.sent))
-        self.sent = []
-
-    def receive(self, max_messages, timeout_s):
-        found = [self.waiting.popleft() for _ in range(min(max_messages, len(self.waiting)))]
-        self.sent += found
-        self.received += len(found)
-        return [Received(body, (self.epoch, body)) for body in found]
-
-    def acknowledge(self, received):
-        for one in received:
-            if one.token[0] == self.epoch:
-                self.sent.remove(one.token[1])
-
-    def pending(self):
-        return bool(self.waiting)
-
-    def is_current(self, received):
-        return received.token[0] == self.epoch
-
-    def close(self):
-        self.closed = True
-
-
 class NamedQueue(Queue):
     """Every message is its own identity; those that begin with ``?`` have none."""
 
     def delivery_id(self, received):
         return None if received.body.startswith(b"?") else received.body
-
-
-def drain(source, most=100):
-    rows = []
-    while chunks := source.poll(most, 0.0):
-        for chunk in chunks:
-            rows += zip(chunk.offsets.tolist(), chunk.stamps_ms.tolist(), chunk.bodies, strict=True)
-    return rows
 
 
 def contents(spool):
@@ -661,7 +613,7 @@ def test_nothing_is_written_after_what_could_not_be_taken_back(tmp_path, monkeyp
 
 CHILD = """
 import os, signal, sys
-from test_spool import Queue, drain
+from support.queues import Queue, drain
 from fcstream.connectors.spool import Spool
 from fcstream.connectors.spooled import SpooledSource
 queue = Queue(b"%03d" % i for i in range(40))

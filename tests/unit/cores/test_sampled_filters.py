@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 from support import naive
-from test_releases import epsilon_lower_bound
+from support.audits import epsilon_lower_bound
 
 from fcstream.cores import ZCDPFilter
 from fcstream.errors import ConfigError

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 from support.helpers import sample
-from test_payloads import arrow
+from support.payloads import arrow
 
 from fcstream.config import Config
 from fcstream.decoders import CsvRows, JsonLines

@@ -14,7 +14,7 @@ from collections import Counter
 import msgspec
 import numpy as np
 import pytest
-from test_payloads import arrow, packed
+from support.payloads import arrow, packed
 from test_service import CONFIG, Running, redis  # noqa: F401
 
 from fcstream import Engine

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from support.helpers import sample
-from test_payloads import arrow
+from support.payloads import arrow
 
 from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.admission import admit

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 import numpy as np
 import pytest
+from support.payloads import arrow, packed
 
 from fcstream.arrow import MOST_BATCHES
 from fcstream.config import Config
@@ -16,21 +17,6 @@ from fcstream.records import Schema
 
 SCHEMA = Schema("ts", "ms", ("a", "b"))
 USERS = Schema("ts", "ms", ("a", "b"), "id")
-
-
-def packed(times, values):
-    rows = np.zeros(len(times), [("t", "<i8"), ("v", "<f8", (2,))])
-    rows["t"], rows["v"] = times, values
-    return rows.tobytes()
-
-
-def arrow(**columns):
-    pa = pytest.importorskip("pyarrow")
-    table = pa.table(columns)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()
 
 
 def reasons(batch):

@@ -15,44 +15,20 @@ import time
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from support.filled_ledgers import LOSS, STREAMS, fill
 from test_postgres import place, server  # noqa: F401
 
 from fcstream.cli import main
 from fcstream.errors import LedgerDamaged
-from fcstream.ledgers.base import Answer, Request, Terms
+from fcstream.ledgers.base import Answer, Request
 from fcstream.ledgers.snapshot import Snapshot
 from fcstream.ledgers.sqlite import SQLiteLedger
 from fcstream.testing import window
 from fcstream.users import user_key
-from fcstream.zcdp import PrivacyLoss
 
 SECONDS = float(os.environ.get("FCSTREAM_FUZZ_SECONDS", "6"))
 CASES = 10_000
-LOSS = PrivacyLoss.charge("0.1", "1e-9")
-CAP = PrivacyLoss.cap("1.0", "1e-6")
-CHILD = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # a program of its own finds this module
-STREAMS = (
-    Terms("rooms/a", "event", CAP, '{"stream":{"key":"room"}}', CAP * 9),
-    Terms("rooms/b", "event", CAP, '{"stream":{"key":"room"}}', CAP * 9),
-    Terms("people", "user", CAP, '{"stream":{"unit":"user"}}'),
-)
-
-
-def fill(ledger, n=12):
-    keys = np.array(sorted(user_key(ledger.salt, str(i)) for i in range(40)), "S16")
-    ledger.keep_setting("start", "2026-01-01T00:00:00Z")
-    for i in range(n):
-        if ledger.terms.unit == "user":
-            ledger.charge([Request(window(i), LOSS, (), keys[i:])])
-        else:
-            ledger.charge([Request(window(i), LOSS, (str(i), str(i + 1)))])
-        refund = PrivacyLoss.charge("0.05") if i % 3 == 0 else PrivacyLoss()
-        ledger.seal([Answer(window(i), b"answer %d" % i, refund)])
-        if i < n - 3:
-            ledger.acknowledge([window(i)])
-    ledger.charge(
-        [Request(window(n), LOSS, (), keys[:3]) if ledger.terms.unit == "user" else Request(window(n), LOSS, ("x",))]
-    )
+CHILD = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # a program of its own finds what it imports
 
 
 def told(ledger):
@@ -84,10 +60,11 @@ def sound(tmp_path_factory):
         ledger.close()
     code = """
 import os, sys
-import test_damage as own
-ledgers = [own.SQLiteLedger(sys.argv[1], terms) for terms in own.STREAMS]
+from support.filled_ledgers import STREAMS, fill
+from fcstream.ledgers.sqlite import SQLiteLedger
+ledgers = [SQLiteLedger(sys.argv[1], terms) for terms in STREAMS]
 for ledger in ledgers:
-    own.fill(ledger)
+    fill(ledger)
 os._exit(9)
 """
     done = subprocess.run([sys.executable, "-c", code, str(killed / "l.db")], env=CHILD)
@@ -285,9 +262,10 @@ def test_a_linked_file_whose_process_was_killed_is_opened(tmp_path):
     link.symlink_to(tmp_path / "disk" / "real.db")
     code = """
 import os, sys
-import test_damage as own
-ledger = own.SQLiteLedger(sys.argv[1], own.STREAMS[0])
-own.fill(ledger)
+from support.filled_ledgers import STREAMS, fill
+from fcstream.ledgers.sqlite import SQLiteLedger
+ledger = SQLiteLedger(sys.argv[1], STREAMS[0])
+fill(ledger)
 os.kill(os.getpid(), 9)
 """
     done = subprocess.run([sys.executable, "-c", code, str(link)], env=CHILD)

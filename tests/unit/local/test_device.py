@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from support import naive
-from test_noise import chi_square_p
+from support.distributions import chi_square_p
 
 from fcstream.errors import ConfigError
 from fcstream.local import (

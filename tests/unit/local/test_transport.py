@@ -14,35 +14,23 @@ import urllib.request
 
 import numpy as np
 import pytest
+from support.devices import PLANE, devices
 from support.helpers import service
-from test_operations import free_port
+from support.status import free_port
 
 from fcstream.budgets import BudgetSchedule
 from fcstream.errors import ConfigError, LedgerError, SourceError
-from fcstream.local import Box, Component, Euclidean, FileJournal, LocalBudget, LocalFilter, RangeCount, Rounds, Series
+from fcstream.local import Box, FileJournal, RangeCount, Rounds, Series
 from fcstream.local.gateway import LARGEST, MOST_ASKED, Direct, Gateway, Remote, message_of
-from fcstream.local.journal import MemoryJournal
 from fcstream.local.mqtt import MqttGateway, MqttTransport
 from fcstream.local.questions import Ask, answered, canonical
 from fcstream.local.simulation import Fleet
 from fcstream.local.web import HttpTransport, open_server, serve
-from fcstream.noise import Noise, SeededEntropy
 
 HOST = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")
-PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=1.0, unit=100.0)
-CROWD = np.random.default_rng(7).normal(500, 180, (60, 2))
 QUERY = RangeCount("place", PLANE, Box((1000, 1000), (300, 300)))
 BUDGETS = np.full(60, 3 * 10**9)
 NAMES = itertools.count()
-
-
-def devices(seed=1, rho=10, journal=None, count=60):
-    noise, journal = Noise(SeededEntropy(seed)), journal or MemoryJournal()
-    budget = LocalBudget.concentrated(rho)
-    return [
-        LocalFilter(budget, {"place": Component(PLANE, row)}, journal, name=f"d{i}", noise=noise)
-        for i, row in enumerate(CROWD[:count].tolist())
-    ]
 
 
 def addresses(gateway="g", count=60):
@@ -476,7 +464,7 @@ SERVED = """
 import resource, sys, threading
 from fcstream.local.gateway import Gateway
 from fcstream.local.web import open_server
-from test_transport import devices
+from support.devices import devices
 server = open_server(Gateway(devices()), "127.0.0.1", int(sys.argv[1]))
 server.start()
 for line in sys.stdin:

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import naive
+from support.clusters import BASE, LOSS, STEP, Paid, job, seeded, three, tuples_like
+from support.windows import view_of
 
 import fcstream
 from fcstream import oracles
 from fcstream._kernels import clusters as kernels
 from fcstream.cores import ZCDPFilter
 from fcstream.errors import ConfigError
-from fcstream.friends import FriendCounts
 from fcstream.lattice import Lattice
 from fcstream.noise import Noise, SeededEntropy
 from fcstream.predicates import MatchTuples, MatchWithin, OrderedTuples
 from fcstream.releases.averages import FriendlyAverage
-from fcstream.releases.cluster_plan import ClusterJob
 from fcstream.releases.clusters import Centers, LloydRounds, LloydStep, nearest_labels
 from fcstream.releases.tuples import (
     GAMMA,
@@ -35,41 +35,6 @@ from fcstream.replaced import ReplacedFilter, ReplacedSizeFilter, tail_quantile
 from fcstream.shards import ShardCounts, Shards
 from fcstream.zcdp import PrivacyLoss
 
-LOSS = PrivacyLoss.charge(1, 1e-8)
-STEP = 1e-4
-
-
-class Paid:
-    """Stages that were started."""
-
-    def __init__(self):
-        self.stages = []
-
-    def __call__(self, loss):
-        self.stages.append(loss)
-
-    @property
-    def total(self):
-        return sum(self.stages, PrivacyLoss())
-
-
-def seeded(seed=0):
-    return Noise(SeededEntropy(seed))
-
-
-def view_of(points):
-    friends = FriendCounts(points.shape[1], None)
-    friends.add(0, np.asarray(points, np.float64))
-    return friends.view([0])
-
-
-def tuples_like(base, t, spread, seed, shuffle=True):
-    rng = np.random.default_rng(seed)
-    out = np.rint(base + rng.normal(0, spread, size=(t, *base.shape)))
-    for i in range(t if shuffle else 0):
-        out[i] = out[i][rng.permutation(len(base))]
-    return out
-
 
 def average(t=160, k=3, d=2, **changes):
     values = {
@@ -84,7 +49,6 @@ def average(t=160, k=3, d=2, **changes):
     return TupleAverage(**(values | changes))
 
 
-BASE = np.array([[0.0, 0.0], [5000.0, 1000.0], [-3000.0, 4000.0]])
 small = st.integers(0, 2**32 - 1)
 
 # -- kernels ---------------------------------------------------------------------------------------------------------
@@ -431,11 +395,6 @@ def shards(oracle, t=10, k=3, ball=20_000):
     return Shards(t, k, oracle, (0, 0), ball**2, STEP)
 
 
-def three(seed=0, n=3000, spread=100):
-    rng = np.random.default_rng(seed)
-    return np.rint(BASE[rng.integers(0, 3, n)] + rng.normal(0, spread, size=(n, 2)))
-
-
 @pytest.mark.parametrize("name", ["kmeans", "gaussians", "scipy", "pca"])
 def test_oracles_find_clusters_and_every_shard_answers_alone(name):
     made, points = shards(oracles.find(name, 3, 2), t=5), three(n=300)
@@ -640,17 +599,6 @@ def test_oracles_are_found_by_name(monkeypatch):
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------
-
-
-def quick(points, k, seed):
-    """An oracle for tests: means by the nearest true center, without its share of mistakes."""
-    labels = ((points[:, None] - BASE * STEP) ** 2).sum(axis=2).argmin(axis=1)
-    return np.stack([points[labels == j].mean(axis=0) for j in range(k)])
-
-
-def job(**changes):
-    values = {"k": 3, "center": (0.0, 0.0), "ball": 1.0, "size_hint": 6000, "oracle": quick}
-    return ClusterJob(**(values | changes))
 
 
 def test_clusters_are_found_and_all_of_rho_is_used():

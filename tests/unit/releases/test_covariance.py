@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import linalg
 from support import naive
+from support.audits import Weak, epsilon_lower_bound
 from support.helpers import sample
-from test_means import charge_for
-from test_releases import Weak, epsilon_lower_bound
+from support.windows import charge_for
 
 import fcstream
 from fcstream import Engine, MatrixDistance, PredicateCounts, pool

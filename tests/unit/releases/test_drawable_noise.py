@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from support.helpers import Paid, sample
-from test_degenerate_data import ALSO, RELEASES
+from support.release_kinds import ALSO, RELEASES
 
 from fcstream import Noise, SeededEntropy
 from fcstream.config import Config, Job

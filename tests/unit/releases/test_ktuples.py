@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import naive
-from test_clusters import BASE, LOSS, STEP, Paid, job, quick, seeded, three, tuples_like, view_of
-from test_releases import Weak, epsilon_lower_bound
+from support.audits import Weak, epsilon_lower_bound
+from support.clusters import BASE, LOSS, STEP, Paid, job, quick, seeded, three, tuples_like
+from support.windows import view_of
 
 import fcstream
 from fcstream import oracles

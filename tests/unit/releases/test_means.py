@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import naive
+from support.windows import charge_for, everyone, view_of
 
 import fcstream
 from fcstream._kernels import sums
 from fcstream.errors import ConfigError
-from fcstream.friends import FriendCounts
 from fcstream.lattice import Lattice, sqrt_up
-from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
+from fcstream.ledgers import WindowKey
 from fcstream.ledgers.base import Charge
 from fcstream.noise import Noise, SeededEntropy
 from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums, gaussian_variance, norm_quantile
@@ -25,27 +25,11 @@ from fcstream.zcdp import PrivacyLoss
 LOSS = PrivacyLoss.charge(1, 1e-8)
 
 
-def view_of(points, radius_squared=None):
-    friends = FriendCounts(points.shape[1], radius_squared)
-    for part in np.array_split(np.asarray(points, np.float64), 3):
-        friends.add(0, part)
-    return friends.view([0])
-
-
-def everyone(view):
-    return view.select(np.ones(view.size, bool))
-
-
 def clipped_sum(view, center, radius_squared, total):
     return sum(
         sums.clipped_sum(tiles, len(inside), inside, center, float(radius_squared), total)
         for tiles, inside in everyone(view).parts
     )
-
-
-def charge_for(loss):
-    ledger = open_ledger("memory:", Terms("t", "stream", loss, ""))
-    return ledger.charge([Request(WindowKey(0, 1), loss, ("stream",))])[0].charge
 
 
 @settings(max_examples=50, deadline=None)

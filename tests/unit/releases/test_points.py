@@ -155,7 +155,7 @@ def test_points_of_a_simplex():
 
 def test_the_whole_release_stays_below_its_claim_and_weak_noise_is_caught():
     """The record more lies at the far end of the ball."""
-    from test_releases import epsilon_lower_bound
+    from support.audits import epsilon_lower_bound
 
     mechanism = Points(PrivacyLoss.charge(0.25), ConvexSet("ball", (0, 0), 1000))
     one, delta = np.zeros((400, 2)), 1e-3

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import naive
+from support.audits import Weak, epsilon_lower_bound
 from support.helpers import sample
-from test_means import charge_for, view_of
-from test_releases import Weak, epsilon_lower_bound
+from support.windows import charge_for, view_of
 
 import fcstream
 from fcstream import Engine

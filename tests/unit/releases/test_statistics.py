@@ -310,7 +310,7 @@ AUDITS = {  # release, data, the record that neighbors differ in: each as bad as
 
 @pytest.mark.parametrize("name", AUDITS)
 def test_the_whole_release_stays_below_its_claim_and_weak_noise_is_caught(name):
-    from test_releases import epsilon_lower_bound
+    from support.audits import epsilon_lower_bound
 
     release, one, extra = AUDITS[name]
     two, delta, runs = np.vstack([one, extra]), 1e-3, 700

@@ -8,8 +8,8 @@ import signal
 import msgspec
 import numpy as np
 import pytest
+from support.crashes import in_child, run_job
 from support.helpers import sample
-from test_recovery import in_child, run_job
 
 import fcstream
 from fcstream import Engine, Noise, Release, SeededEntropy

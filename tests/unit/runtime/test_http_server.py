@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from test_operations import ask, free_port, watched
+from support.status import ask, free_port, watched
 
 from fcstream.errors import ConfigError
 from fcstream.http import Limits, Server
@@ -106,7 +106,7 @@ def until(condition, seconds=10):
 OWNER = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-from test_operations import watched
+from support.status import watched
 from fcstream.status import Status
 status = Status([watched("s")])
 status.listen(sys.argv[1])

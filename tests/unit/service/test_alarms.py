@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from test_supervisor import LogSource, Rig
+from support.memory_log import LogSource, Rig
 
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.alarms import USUAL, Alarm, LateWatch, UnusableWatch

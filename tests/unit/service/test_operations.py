@@ -15,19 +15,20 @@ from functools import partialmethod
 
 import pytest
 from support.helpers import sample
+from support.status import ask, free_port, watched
 from test_redis import private, server  # noqa: F401
 from test_service import Running, redis, running  # noqa: F401
 
 from fcstream import ConfigError, FcstreamError
 from fcstream.cli import base as cli_base
-from fcstream.config import Config, ServiceSection
+from fcstream.config import Config
 from fcstream.connectors.retry import with_patience
 from fcstream.engine import Engine
 from fcstream.errors import LedgerDamaged, SinkError
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.live import Service
 from fcstream.logs import about, logging_as
-from fcstream.metrics import Standing, Watched, exposition
+from fcstream.metrics import Standing, exposition
 from fcstream.notify import Notifier
 from fcstream.reloading import Current, _opens_alike, needs_restart
 from fcstream.service import Served, serve, signals
@@ -37,14 +38,6 @@ from fcstream.waiting import on
 
 SENTINEL = "c0nt3nt-of-a-record"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
-
-
-def watched(stream="s", **section):
-    service = Service(*[lambda: None] * 3, Setting(decoder=None, clock=lambda: 0))
-    service.counters.messages, service.counters.records, service.counters.released = 71717, 72727, 3
-    service.counters.rejected = {"late": 73737}
-    service.counters.refused = {"too_few": 2}
-    return Watched(stream, service, ServiceSection(**section))
 
 
 # -- metrics -----------------------------------------------------------------------------------------------------------
@@ -179,21 +172,6 @@ def test_failed_tries_are_counted_by_what_they_were_about():
 
 
 # -- health ------------------------------------------------------------------------------------------------------------
-
-
-def ask(port, path, host="127.0.0.1", accept=""):
-    request = urllib.request.Request(f"http://{host}:{port}{path}", headers={"Accept": accept})
-    try:
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 @pytest.fixture

@@ -429,7 +429,7 @@ def printed(mechanism, rows, runs, seed, factor=1):
 
 def test_the_whole_release_stays_below_its_claim_and_weak_noise_is_caught(monkeypatch):
     monkeypatch.setattr(Mixture, "fitted", lambda self, *rest: self)  # only takes time: post-processing
-    from test_releases import epsilon_lower_bound
+    from support.audits import epsilon_lower_bound
 
     one = np.zeros((600, 3), int)
     two, delta = np.concatenate([one, [[1, 1, 1]]]), 1e-3
@@ -453,7 +453,7 @@ def test_the_pure_release_of_categories_stays_below_its_claim_and_weak_noise_is_
     """Learned cells, a column of many levels and one of few; the record more is alone in its levels."""
     monkeypatch.setattr(Mixture, "fitted", lambda self, *rest: self)
     monkeypatch.setattr(synthetic, "MOST_AXES", 1)  # more only take time
-    from test_releases import epsilon_lower_bound
+    from support.audits import epsilon_lower_bound
 
     mechanism = Synthetic(zcdp_of_dp(DPLoss.charge(1)), codes_of([2, 3, 6]), is_pure=True)
     one = np.zeros((2 * mechanism.least, 3), int)
@@ -464,7 +464,7 @@ def test_the_pure_release_of_categories_stays_below_its_claim_and_weak_noise_is_
 
 
 def test_marginals_stay_below_their_claim_and_weak_noise_is_caught():
-    from test_releases import epsilon_lower_bound
+    from support.audits import epsilon_lower_bound
 
     codes, delta = codes_of([2, 2, 3]), 1e-3
     mechanism = marginals.Marginals(PrivacyLoss.charge(0.25), codes, 2)
@@ -568,7 +568,7 @@ def largest_loss(one, two):
 @pytest.mark.parametrize(("parts", "is_private"), [(paper.PARTS, True), (3, False)])
 def test_correcting_one_of_two_slips_is_caught(parts, is_private):
     """Theorem 5.12 with |S - S'| <= 1 / n put right and Lemma 5.1(3) left as it is would use n epsilon / (3 t) S."""
-    from test_releases import epsilon_lower_bound
+    from support.audits import epsilon_lower_bound
 
     epsilon, others = 6.0, 2.0  # points of the unit ball: one record e1 becomes e2
     step = epsilon / parts

@@ -1,0 +1,19 @@
+"""Devices that hold a point each."""
+
+import numpy as np
+
+from fcstream.local import Component, Euclidean, LocalBudget, LocalFilter
+from fcstream.local.journal import MemoryJournal
+from fcstream.noise import Noise, SeededEntropy
+
+PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=1.0, unit=100.0)
+CROWD = np.random.default_rng(7).normal(500, 180, (60, 2))
+
+
+def devices(seed=1, rho=10, journal=None, count=60):
+    noise, journal = Noise(SeededEntropy(seed)), journal or MemoryJournal()
+    budget = LocalBudget.concentrated(rho)
+    return [
+        LocalFilter(budget, {"place": Component(PLANE, row)}, journal, name=f"d{i}", noise=noise)
+        for i, row in enumerate(CROWD[:count].tolist())
+    ]

@@ -1,0 +1,33 @@
+"""Ledgers with something in every table."""
+
+import numpy as np
+
+from fcstream.ledgers.base import Answer, Request, Terms
+from fcstream.testing import window
+from fcstream.users import user_key
+from fcstream.zcdp import PrivacyLoss
+
+LOSS = PrivacyLoss.charge("0.1", "1e-9")
+CAP = PrivacyLoss.cap("1.0", "1e-6")
+STREAMS = (
+    Terms("rooms/a", "event", CAP, '{"stream":{"key":"room"}}', CAP * 9),
+    Terms("rooms/b", "event", CAP, '{"stream":{"key":"room"}}', CAP * 9),
+    Terms("people", "user", CAP, '{"stream":{"unit":"user"}}'),
+)
+
+
+def fill(ledger, n=12):
+    keys = np.array(sorted(user_key(ledger.salt, str(i)) for i in range(40)), "S16")
+    ledger.keep_setting("start", "2026-01-01T00:00:00Z")
+    for i in range(n):
+        if ledger.terms.unit == "user":
+            ledger.charge([Request(window(i), LOSS, (), keys[i:])])
+        else:
+            ledger.charge([Request(window(i), LOSS, (str(i), str(i + 1)))])
+        refund = PrivacyLoss.charge("0.05") if i % 3 == 0 else PrivacyLoss()
+        ledger.seal([Answer(window(i), b"answer %d" % i, refund)])
+        if i < n - 3:
+            ledger.acknowledge([window(i)])
+    ledger.charge(
+        [Request(window(n), LOSS, (), keys[:3]) if ledger.terms.unit == "user" else Request(window(n), LOSS, ("x",))]
+    )

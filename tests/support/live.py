@@ -1,0 +1,65 @@
+"""A stream on a real broker."""
+
+import json
+import secrets
+import threading
+import time
+from collections import Counter
+
+from fcstream import Engine
+from fcstream.config import Config, Job
+from fcstream.connectors import open_live
+from fcstream.live import Service
+from fcstream.payloads import decoder_for
+from fcstream.session import Setting
+from fcstream.sinks import ListSink
+from support.helpers import sample
+from support.memory_log import WINDOW
+
+
+class Live:
+    """A service on a real broker whose clock is this machine's; the reader's own may differ."""
+
+    def __init__(self, folder, url, ahead_ms, lateness="2s", start_ms=None):
+        self.start_ms = start_ms or time.time_ns() // 10**6 // 1000 * 1000
+        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.start_ms // 1000))
+        config = Config.from_mapping(
+            sample(
+                window={**WINDOW, "length": "1s", "slide": "1s", "lateness": lateness, "start": start, "end": None},
+                release={"kind": "count", "method": None, "spread": None, "radius": None, "rho": 50.0, "delta": None},
+                budget={"rho": 50.0},
+                ledger={"url": f"sqlite:{folder / 'l.db'}"},
+            )
+        )
+        self.sink, self.sent = ListSink(), Counter()
+        self.service = Service(
+            lambda keys: Engine(config),
+            url if callable(url) else lambda: open_live(url, f"test-{secrets.token_hex(6)}"),
+            lambda: self.sink,
+            Setting(decoder_for("json", Job.of(config).schema), lambda: time.time_ns() // 10**6 + ahead_ms),
+        )
+        self._thread = threading.Thread(target=self.service.run, daemon=True)
+
+    def begin(self):
+        self._thread.start()
+
+    def feed(self, put, seconds):
+        """Some messages a second, then time to close their windows."""
+        self.begin()
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            now = time.time_ns() // 10**6
+            put(json.dumps({"ts_ms": now, "a": 20.0, "b": 50.0}).encode())
+            self.sent[now // 1000 * 1000] += 1
+            time.sleep(0.005)
+
+    def end(self):
+        self.service.stop()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    def check(self):
+        found = {r.window_open_ms: round(r.count) for r in self.sink.releases}
+        assert sum(found.values()) > 100
+        for opened, count in found.items():
+            assert abs(count - self.sent[opened]) <= 2, (opened, count, self.sent)

@@ -1,0 +1,44 @@
+"""One configuration of every kind of release."""
+
+N = 2000
+BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
+CLUSTERS = {**BARE, "k": 3, "delta": 1e-8, "size_hint": N, "ball": 65.0, "rho": 4.0}
+CUT = {"edges": {"a": [0.0, 30.0], "b": [20.0, 60.0]}}
+RELEASES = {  # name in the registry -> what is configured, and whether something that was never started comes back
+    "mean/recentered": ({"size_hint": N}, True),
+    "mean/friendly": ({"method": "friendly", "size_hint": N, "rho": 2.0, "spread": None}, True),
+    "mean/ball": ({"method": "ball", "center": [20.0, 50.0], "delta": None, "size_hint": None}, True),
+    "mean/tracking": ({"method": "tracking", "size_hint": N}, True),
+    "mean/basic": ({"method": "basic", "size_hint": N, "spread": None, "rho": 3.0}, False),
+    "count": ({**BARE, "kind": "count"}, False),
+    "histogram": ({**BARE, "kind": "histogram", "feature": "a", "edges": [0.0, 20.0]}, False),
+    "quantiles": ({**BARE, "kind": "quantiles", "feature": "a", "quantiles": [0.1, 0.5, 0.9]}, True),
+    "variance": ({"kind": "variance", "method": None, "spread": None, "size_hint": N}, True),
+    "centers/auto": ({**CLUSTERS, "kind": "centers"}, True),
+    "centers/friendly": ({**CLUSTERS, "kind": "centers", "method": "friendly"}, True),
+    "centers/ktuples": ({**CLUSTERS, "kind": "centers", "method": "ktuples"}, True),
+    "mixtures/auto": ({**CLUSTERS, "kind": "mixtures", "size_hint": 2 * N, "spread": 6.0}, True),
+    "mixtures/friendly": (
+        {**CLUSTERS, "kind": "mixtures", "method": "friendly", "size_hint": 2 * N, "spread": 6.0},
+        True,
+    ),
+    "mixtures/ktuples": ({**CLUSTERS, "kind": "mixtures", "method": "ktuples", "size_hint": N, "spread": 6.0}, True),
+    "covariance": (
+        {**BARE, "kind": "covariance", "rho": 3.9, "delta": 1e-5, "shards": 1500, "limit": 1.0, "size_hint": 200_000},
+        False,
+    ),
+    "synthetic": ({**BARE, "kind": "synthetic", **CUT}, True),
+    "marginals": ({**BARE, "kind": "marginals", **CUT}, True),
+    "points": ({**BARE, "kind": "points"}, True),
+}
+ALSO = {
+    "mean/recentered, searched": (
+        {"radius": "search", "radius_min": 0.05, "radius_max": 90.0, "size_hint": N, "spread": None},
+        True,
+    ),
+    "centers/friendly, searched": ({**CLUSTERS, "kind": "centers", "method": "friendly", "radius": "search"}, True),
+    "centers/auto, learning": ({**CLUSTERS, "kind": "centers", "oracle": "minibatch"}, True),
+    # Fixed tuples of empty shards agree, and so are averaged.
+    "centers/auto, one": ({**CLUSTERS, "kind": "centers", "k": 1}, False),
+    "centers/auto, fallback": ({**CLUSTERS, "kind": "centers", "fallback": "lloyd"}, True),
+}

@@ -1,0 +1,33 @@
+"""A stream with counters to show, and a client that asks for a page."""
+
+import socket
+import urllib.error
+import urllib.request
+
+from fcstream.config import ServiceSection
+from fcstream.live import Service
+from fcstream.metrics import Watched
+from fcstream.session import Setting
+
+
+def watched(stream="s", **section):
+    service = Service(*[lambda: None] * 3, Setting(decoder=None, clock=lambda: 0))
+    service.counters.messages, service.counters.records, service.counters.released = 71717, 72727, 3
+    service.counters.rejected = {"late": 73737}
+    service.counters.refused = {"too_few": 2}
+    return Watched(stream, service, ServiceSection(**section))
+
+
+def ask(port, path, host="127.0.0.1", accept=""):
+    request = urllib.request.Request(f"http://{host}:{port}{path}", headers={"Accept": accept})
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
