@@ -13,7 +13,7 @@ from pathlib import Path
 from support.certificates import Certificates
 
 _DEBIAN = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the one in the path would change the user
-_START_S = 90.0
+_START_S = 300.0
 
 
 class Node:
@@ -82,7 +82,7 @@ ssl_options.fail_if_no_peer_cert = true
         process, self._process = self._process, None
         if process is not None:
             os.killpg(process.pid, how)
-            process.wait(60)
+            process.wait(300)
 
 
 def _free_ports(count: int) -> list[int]:
