@@ -383,7 +383,7 @@ class SourceContract:
         """Publish messages, durably, in order."""
         raise NotImplementedError
 
-    def drain(self, source: LiveSource, wanted: int, seconds: float = 20.0) -> list[tuple[str, int, int, bytes]]:
+    def drain(self, source: LiveSource, wanted: int, seconds: float = 60.0) -> list[tuple[str, int, int, bytes]]:
         """Poll until so many messages came: (partition, offset, stamp, body)."""
         found: list[tuple[str, int, int, bytes]] = []
         until = time.monotonic() + seconds
@@ -436,14 +436,14 @@ class SourceContract:
         source = self.make(tmp_path)
         self.send(tmp_path, [b"%d" % i for i in range(40)])
         ends, count = source.ends(), 0
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while source.behind(ends) and time.monotonic() < until:
             count += sum(len(chunk.bodies) for chunk in source.poll(7, 0.2))
         assert not source.behind(ends)
         assert count == 40
         assert not source.behind(source.ends())  # nothing new, nothing to wait for
         self.send(tmp_path, [b"more"])
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while not source.behind(source.ends()) and not source.poll(1, 0.1) and time.monotonic() < until:
             pass  # an ack-only source tells only once it has received it
         assert time.monotonic() < until
@@ -478,7 +478,7 @@ class SourceContract:
             source.seek({partition: start})
             assert source.behind({partition: end})
             found: list[tuple[str, int, int, bytes]] = []
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while source.behind({partition: end}) and time.monotonic() < until:
                 for chunk in source.poll(3, 0.5):
                     rows = zip(chunk.offsets.tolist(), chunk.stamps_ms.tolist(), chunk.bodies, strict=True)

@@ -590,13 +590,14 @@ def test_sink_to_an_exchange_tells_stream_and_window(classic):
 
 def test_amqp_sink_writes_through_cuts(classic):
     sent, places = [sample_release(i) for i in range(100)], random.Random(1)
-    with contextlib.closing(cuts.Proxy(port_of(HOST))) as proxy:
-        with contextlib.closing(open_sink(f"amqp://{proxy.host}/?queue={classic}")) as out:
-            for start in range(0, 100, 10):
-                proxy.cut_after(*[places.randrange(4000) for _ in range(1 + start // 10 % 2)])
-                out.write(sent[start : start + 10])
-            proxy.cut_after()
-            assert proxy.cuts > 8
+    with contextlib.ExitStack() as stack:
+        proxy = stack.enter_context(contextlib.closing(cuts.Proxy(port_of(HOST))))
+        out = stack.enter_context(contextlib.closing(open_sink(f"amqp://{proxy.host}/?queue={classic}")))
+        for start in range(0, 100, 10):
+            proxy.cut_after(*[places.randrange(4000) for _ in range(1 + start // 10 % 2)])
+            out.write(sent[start : start + 10])
+        proxy.cut_after()
+        assert proxy.cuts > 8
     found = [body for _, body in takings(classic)]
     assert list(dict.fromkeys(found)) == [release.to_bytes() for release in sent]
 
