@@ -419,7 +419,8 @@ def test_brokers_that_hang_are_waited_for():
         until_answered(sink.write, [sample_release(0)])
         until_answered(source.commit, {f"{topic}:0": 2})
         until_answered(gather, [source], lambda found: len(bodies_of(found[0])) >= 1)
-        assert sum(until_answered(source.ends).values()) > 8  # a write that was not answered may have arrived all the same
+        ends = until_answered(source.ends)
+        assert sum(ends.values()) > 8  # a write that was not answered may have arrived all the same
         stop(process)
         with pytest.raises(SourceError):  # a group that waits for members does not answer either: patience decides
             commit_for_ever(source, {f"{topic}:1": 2})

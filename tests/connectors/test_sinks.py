@@ -12,8 +12,10 @@ import socket
 import ssl
 import struct
 import subprocess
+import sys
 import threading
 import time
+import types
 
 import pytest
 from support.helpers import service
@@ -41,7 +43,7 @@ def server():
     """URL of a server that answers."""
     psycopg = pytest.importorskip("psycopg")
     url = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://127.0.0.1:5432/test")
-    return service("PostgreSQL", lambda: psycopg.connect(url, connect_timeout=3).close() or url)
+    return service("PostgreSQL", lambda: psycopg.connect(url, connect_timeout=30).close() or url)
 
 
 class Table:
@@ -56,7 +58,7 @@ class Table:
         self.url = f"{server}{'&' if '?' in server else '?'}schema={self.schema}&table={self.name}"
         self.db = psycopg.connect(server, autocommit=True)
 
-    def sink(self, patience_s=5.0, url=None):
+    def sink(self, patience_s=60.0, url=None):
         return PostgresSink(parse(url or self.url, "sink.url"), patience_s)
 
     def query(self, text, *values):
@@ -249,21 +251,23 @@ def test_a_commit_whose_answer_is_lost_is_written_once(table, relay):
 
 
 def test_a_server_that_is_away_is_waited_for_and_not_for_ever(table, relay):
-    sink = table.sink(2.0, through(relay, table))
+    sink = table.sink(url=through(relay, table))
     relay.is_down = True
     table.cut_connections()
     timer = threading.Timer(0.7, lambda: setattr(relay, "is_down", False))
     timer.start()
     began = time.monotonic()
     sink.write([sample_release(0)])
-    assert 0.5 < time.monotonic() - began < 2.0
+    assert 0.5 < time.monotonic() - began < 30.0
     timer.join()
+    sink.close()
+    sink = table.sink(3.0, through(relay, table))
     relay.is_down = True
     table.cut_connections()
     began = time.monotonic()
-    with pytest.raises(SinkError, match=r"did not answer for 2 s: .*; check that the server runs") as caught:
+    with pytest.raises(SinkError, match=r"did not answer for 3 s: .*; check that the server runs") as caught:
         sink.write([sample_release(1)])
-    assert time.monotonic() - began < 4.0
+    assert time.monotonic() - began < 30.0
     assert SECRET not in str(caught.value)
     relay.is_down = False
     sink.write([sample_release(1)])
@@ -272,10 +276,10 @@ def test_a_server_that_is_away_is_waited_for_and_not_for_ever(table, relay):
 
 
 def test_a_table_that_is_locked_is_waited_for(table):
-    sink = table.sink(1.0)
+    sink = table.sink(2.0)
     with table.db.transaction():
         table.db.execute(f"LOCK TABLE {table.schema}.{table.name} IN ACCESS EXCLUSIVE MODE")
-        with pytest.raises(SinkError, match="did not answer for 1 s: canceling statement due to"):
+        with pytest.raises(SinkError, match="did not answer for 2 s: canceling statement due to"):
             sink.write([sample_release(0)])
     sink.write([sample_release(0)])
     sink.close()
@@ -287,14 +291,14 @@ def test_an_answer_that_never_comes_is_not_waited_for(table, relay, monkeypatch,
     monkeypatch.setattr("fcstream.connectors.postgres_table._LATE_S", 0.3)
     url = through(relay, table)
     table.sink().close()  # the table is there
-    sink = table.sink(1.0, url) if message == b"INSERT INTO" else None
+    sink = table.sink(2.0, url) if message == b"INSERT INTO" else None
     relay.silent_from = message
-    rescue = threading.Timer(5.0, table.cut_connections)
+    rescue = threading.Timer(60.0, table.cut_connections)
     rescue.start()
     began = time.monotonic()
-    with pytest.raises(SinkError, match="did not answer for 1 s"):
-        sink.write([ONE]) if sink else table.sink(1.0, url)
-    assert 1.0 < time.monotonic() - began < 3.0
+    with pytest.raises(SinkError, match="did not answer for 2 s"):
+        sink.write([ONE]) if sink else table.sink(2.0, url)
+    assert 2.0 < time.monotonic() - began < 50.0
     rescue.cancel()
     rescue.join()
     relay.is_silent, relay.silent_from = False, b""
@@ -435,7 +439,7 @@ def test_addresses_that_cannot_be_used(table, change, error, message):
     began = time.monotonic()
     with pytest.raises(error, match=message) as caught:
         open_sink(table.url.replace(change[0].replace("DATABASE", table.db.info.dbname), change[1]))
-    assert time.monotonic() - began < 5.0  # of 60
+    assert time.monotonic() - began < 50.0  # of 60
     assert SECRET not in str(caught.value)
 
 
@@ -512,14 +516,14 @@ def reset_in_body(handler):
 
 
 def silent(handler):
-    time.sleep(2)
+    handler.rfile.read(1)  # until the client leaves
     handler.close_connection = True
 
 
 def endless(handler):
     handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
     with contextlib.suppress(OSError):
-        for _ in range(100):
+        for _ in range(3000):
             handler.wfile.write(b"x" * 4096)
             time.sleep(0.02)
     handler.close_connection = True
@@ -574,7 +578,7 @@ def dripping(head, drop):
         handler.close_connection = True
         with contextlib.suppress(OSError):
             handler.wfile.write(head)
-            for _ in range(50):
+            for _ in range(600):
                 handler.wfile.write(drop)
                 time.sleep(0.1)
 
@@ -591,7 +595,7 @@ def hook():
     hook.server_close()
 
 
-def sink_of(url, patience_s=5.0):
+def sink_of(url, patience_s=60.0):
     OPEN.append(WebhookSink(parse(url, "sink.url"), patience_s))
     return OPEN[-1]
 
@@ -701,18 +705,40 @@ def test_what_is_refused_at_once(hook, status):
     sink.close()
 
 
-def test_a_server_says_when_to_come_again(hook):
-    for wait, least in (("1", 1.0), ("", 0.5)):
-        wait = wait or email.utils.formatdate(time.time() + 2, usegmt=True)
+class Clock:
+    """A clock that only pauses move on."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def pause(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The one that webhooks go by."""
+    clock, module = Clock(), sys.modules[WebhookSink.__module__]
+    monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=clock.monotonic, time=time.time))
+    monkeypatch.setattr(module.waiting, "pause", clock.pause)
+    return clock
+
+
+def test_a_server_says_when_to_come_again(hook, clock):
+    for wait, least in (("1", 1.0), ("", 50.0)):
+        wait = wait or email.utils.formatdate(time.time() + 100, usegmt=True)
         hook.script = [(503, {"Retry-After": wait})]
-        began = time.monotonic()
-        sink_of(hook.url).write([ONE])
-        assert least <= time.monotonic() - began < 4.0
+        began = clock.now
+        sink_of(hook.url, 200.0).write([ONE])
+        assert least <= clock.now - began <= 101.0
     hook.script = [(503, {"Retry-After": "3600"})]  # longer than our patience: no use in waiting
-    began = time.monotonic()
+    began = clock.now
     with pytest.raises(SinkError, match="did not take a release within 2 s: status 503"):
         sink_of(hook.url, 2.0).write([ONE])
-    assert time.monotonic() - began < 1.0
+    assert clock.now == began
 
 
 def test_dates_and_nonsense_of_servers():
@@ -722,12 +748,11 @@ def test_dates_and_nonsense_of_servers():
         assert _retry_after(text) == 0.0
 
 
-def test_patience_ends(hook):
+def test_patience_ends(hook, clock):
     hook.script = [500] * 1000
-    began = time.monotonic()
     with pytest.raises(SinkError, match=r"did not take a release within 0.5 s: status 500; check the server") as caught:
         sink_of(f"{hook.url}/{SECRET}?fcstream.patience=0.5", 60.0).write([ONE])
-    assert time.monotonic() - began < 2.0
+    assert clock.now <= 0.5
     assert 2 <= len(hook.asked) < 20
     assert SECRET not in str(caught.value)
     with pytest.raises(SinkError, match=r"within 0.2 s: Connection refused"):
@@ -742,10 +767,10 @@ def test_patience_ends(hook):
 
 def test_a_status_counts_whatever_becomes_of_the_body(hook):
     hook.script = [reset_in_body, endless, chunked]
-    sink = sink_of(f"{hook.url}?fcstream.timeout=1")
+    sink = sink_of(f"{hook.url}?fcstream.timeout=2")
     began = time.monotonic()
     sink.write([sample_release(i) for i in range(4)])
-    assert time.monotonic() - began < 4.0
+    assert time.monotonic() - began < 30.0
     assert len(hook.asked) == 4
     assert hook.connections == 4
     sink.close()
@@ -767,8 +792,8 @@ def test_interim_answers_are_not_the_answer(hook):
 def test_interim_answers_have_an_end(hook):
     hook.script = [dripping(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n" * 20)]
     began = time.monotonic()
-    sink_of(hook.url).write([ONE])
-    assert time.monotonic() - began < 2.0  # of a timeout of 10
+    sink_of(f"{hook.url}?fcstream.timeout=60").write([ONE])
+    assert time.monotonic() - began < 30.0
     assert len(hook.asked) == 2
 
 
@@ -794,11 +819,11 @@ def test_chunks_are_not_believed(hook):
 )
 def test_a_server_that_drips_is_left(hook, head, drop, asked):
     hook.script = [dripping(head, drop)]
-    sink = sink_of(f"{hook.url}?fcstream.timeout=0.4")
+    sink = sink_of(f"{hook.url}?fcstream.timeout=1.5")
     threads = threading.active_count()
     began = time.monotonic()
     sink.write([ONE])
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 30.0
     assert len(hook.asked) == asked
     sink.write([sample_release(1)])
     assert hook.asked[-1][2] == sample_release(1).to_bytes()
@@ -813,7 +838,7 @@ def test_a_head_without_its_end_is_no_answer(hook):
         sink_of(f"{hook.url}?fcstream.timeout=0.3", 0.2).write([ONE])
 
 
-def test_patience_is_for_a_write_and_a_stuck_one_goes_on_where_it_was(hook):
+def test_patience_is_for_a_write_and_a_stuck_one_goes_on_where_it_was(hook, clock):
     """Each release alone would be taken in time, and a group from its beginning never."""
     hook.script = [500, 500, 500, 500, 200] * 3  # pauses of 0.375 to 0.75 s for each
     sink = sink_of(hook.url, 1.0)
@@ -842,18 +867,17 @@ def test_a_refused_release_does_not_repeat_the_others(hook):
     assert [body for _, _, body in hook.asked] == [sent[i].to_bytes() for i in (0, 1, 1, 1, 2)]
 
 
-def test_a_server_is_left_alone_for_as_long_as_it_says(hook):
+def test_a_server_is_left_alone_for_as_long_as_it_says(hook, clock):
     hook.script = [(503, {"Retry-After": "1"})]
     sink = sink_of(hook.url, 0.6)
-    began = time.monotonic()
     for why in ("status 503, which asks for a pause of 1 s", "the pause that it asked for is not over"):
         with pytest.raises(SinkError, match=f"did not take a release within 0.6 s: {why}; check the server"):
             sink.write([ONE])
     assert len(hook.asked) == 1
-    assert time.monotonic() - began < 0.5
-    time.sleep(max(0.0, 0.6 - (time.monotonic() - began)))
+    assert clock.now == 0.0
+    clock.now = 0.6
     sink.write([ONE])
-    assert 0.9 <= time.monotonic() - began < 1.5
+    assert clock.now == pytest.approx(1.0)
     assert len(hook.asked) == 2
 
 
@@ -865,10 +889,10 @@ def test_a_pause_has_an_end(hook):
 
 def test_a_silent_server_is_left(hook):
     hook.script = [silent]
-    sink = sink_of(f"{hook.url}?fcstream.timeout=0.3")
+    sink = sink_of(f"{hook.url}?fcstream.timeout=1.5")
     began = time.monotonic()
     sink.write([ONE])
-    assert 0.3 <= time.monotonic() - began < 1.5
+    assert 1.5 <= time.monotonic() - began < 30.0
     assert hook.connections == 2
     sink.close()
 
@@ -899,9 +923,9 @@ def test_certificates(hook, certificate):
     url = hook.url.replace("http:", "https:")
     began = time.monotonic()
     with pytest.raises(SinkError, match=r"must have a certificate that is trusted: self.signed") as caught:
-        sink_of(f"{url}/{SECRET}", 30.0).write([ONE])
+        sink_of(f"{url}/{SECRET}", 120.0).write([ONE])
     assert SECRET not in str(caught.value)
-    assert time.monotonic() - began < 5.0
+    assert time.monotonic() - began < 60.0
     assert hook.asked == []
     sink = sink_of(f"{url}?fcstream.ca={certificate[0]}")
     sink.write([ONE])
