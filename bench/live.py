@@ -126,9 +126,9 @@ def read_bare(broker: Broker, case: str, n: int) -> None:
 
 
 def read_source(broker: Broker, case: str, n: int) -> None:
-    from fcstream.collector import set_aside
     from fcstream.config import Config, Job
     from fcstream.payloads import decoder_for
+    from fcstream.runtime.garbage import set_aside
     from fcstream.session import POLL_MESSAGES
 
     d, form = (D, "json") if case == "json" else (WIDE, "floats")

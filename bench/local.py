@@ -386,10 +386,10 @@ BEHIND = 20_000
 
 def _gateway(url: str, ready: Event, stop: Event, used: Queue) -> None:
     """The devices, in a process of their own, as they would be."""
-    from fcstream.collector import set_aside
     from fcstream.local import Component, FileJournal, LocalBudget, LocalFilter
     from fcstream.local.gateway import Gateway
     from fcstream.local.mqtt import MqttGateway
+    from fcstream.runtime.garbage import set_aside
 
     places = np.random.default_rng(1).normal(500, 150, (BEHIND, 2)).tolist()
     with tempfile.TemporaryDirectory() as folder:

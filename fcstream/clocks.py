@@ -14,7 +14,7 @@ import numpy as np
 
 from .alarms import USUAL, Alarm
 from .connectors.base import ClockedSource, StampedSource
-from .waiting import on
+from .runtime.waiting import on
 
 if TYPE_CHECKING:
     from .connectors.base import Chunk, LiveSource

@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 
-from .compiled import VARIABLE, check_cache
 from .config import Config, Job, ServiceSection
 from .connectors import check_dead_letter, check_file, check_sink, is_live, is_queue
 from .connectors.probes import Checkup, Clock, Finding, probe_file, probe_letters, probe_sink, probe_source
@@ -35,6 +34,7 @@ from .metrics import client_is_missing as metrics_are_missing
 from .payloads import decoder_for
 from .planning import doubts
 from .reports import Report
+from .runtime.compile_cache import VARIABLE, check_cache
 from .status import server_is_missing, split
 
 _FEW_WINDOWS = 100

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .alarms import LateWatch, UnusableWatch
-from .collector import set_aside
 from .connectors.base import KeepingSource
 from .connectors.retry import close_quietly, pauses
 from .errors import (
@@ -25,8 +24,9 @@ from .errors import (
     SourceError,
 )
 from .gaps import Gaps
+from .runtime.garbage import set_aside
+from .runtime.waiting import Outside, on
 from .session import LONGEST_WAIT_S, POLL_MESSAGES, Rebalanced, Session, Setting, wait
-from .waiting import Outside, on
 
 if TYPE_CHECKING:
     from .connectors.base import LiveSource, Share

@@ -28,7 +28,7 @@ import msgspec
 from .config import Config, Job, ServiceSection
 from .connectors.urls import parse
 from .errors import ConfigError, FcstreamError, SinkError, SourceError
-from .waiting import impatient
+from .runtime.waiting import impatient
 
 if TYPE_CHECKING:
     from .engine import Engine

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .collector import set_aside
 from .engine import Engine
 from .errors import BudgetExhausted, ConfigError, LedgerMismatch
 from .exhaustion import EXHAUSTED
+from .runtime.garbage import set_aside
 from .sources import MeasuredSource
 from .zcdp import PrivacyLoss
 

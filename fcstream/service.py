@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from .compiled import watching_compilation
 from .config import Config, Job, ServiceSection
 from .config.durations import duration_ms
 from .connectors import is_queue, open_dead_letter, open_live, open_sink
@@ -33,6 +32,7 @@ from .payloads import decoder_for
 from .planning import doubts
 from .reloading import Current, Reloader
 from .runner import Progress
+from .runtime.compile_cache import watching_compilation
 from .session import Setting
 from .status import Status, stuck
 from .warming import warm_up

@@ -28,7 +28,7 @@ from .health import Health
 from .keyed import KeyedEngine
 from .payloads import read_messages
 from .runner import refuse_strange_sink
-from .waiting import on
+from .runtime.waiting import on
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from .connectors.urls import need
 from .errors import ConfigError
-from .http import Limits, Server
 from .metrics import client_is_missing, exposition
+from .runtime.http_server import Limits, Server
 
 if TYPE_CHECKING:
     from .metrics import Watched

@@ -14,7 +14,7 @@ import warnings
 from numba import config, njit
 from numba.core import event
 
-from ..compiled import check_cache, compilation_begins
+from ..runtime.compile_cache import check_cache, compilation_begins
 
 check_cache(config.CACHE_DIR)
 

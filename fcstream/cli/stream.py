@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ..compiled import watching_compilation
 from ..errors import BudgetExhausted, ConfigError
+from ..runtime.compile_cache import watching_compilation
 from .base import at_delta, ending_like_an_interrupt, guarded, ledger_path, load, main
 
 if TYPE_CHECKING:

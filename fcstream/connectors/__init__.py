@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
-from ..placeholders import is_url
+from ..runtime.interpolation import is_url
 from .urls import mask, parse, scheme_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ConfigError, FcstreamError
-from ..waiting import is_over, tried
+from ..runtime.waiting import is_over, tried
 from .retry import with_patience
 from .tls import TRUST
 from .urls import Address, need

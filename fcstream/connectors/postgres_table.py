@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from .. import libpq
 from ..errors import ConfigError, SinkError
 from ..releases.base import Release
+from ..runtime import libpq
 from .retry import close_quietly, cut_after, with_patience
 from .urls import Address, need
 

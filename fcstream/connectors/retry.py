@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 from ..errors import FcstreamError
-from ..waiting import is_over, pause, tried
+from ..runtime.waiting import is_over, pause, tried
 
 T = TypeVar("T")
 _FIRST_S, _MOST_S = 0.05, 5.0

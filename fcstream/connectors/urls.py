@@ -8,7 +8,7 @@ import urllib.parse
 from dataclasses import dataclass, field
 
 from ..errors import ConfigError, extra_missing
-from ..placeholders import PLACEHOLDER, fill, is_url
+from ..runtime.interpolation import PLACEHOLDER, fill, is_url
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]@/?#=]*)(?::(\d{1,5}))?")

@@ -33,9 +33,9 @@ import urllib.parse
 from collections.abc import Sequence
 from contextlib import suppress
 
-from .. import waiting
 from ..errors import ConfigError, SinkError
 from ..releases.base import Release
+from ..runtime import waiting
 from .retry import Remainder, close_quietly, cut_after, pauses
 from .urls import Address
 

@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from ..errors import ConfigError
-from ..placeholders import is_url
+from ..runtime.interpolation import is_url
 from .base import Answer, Books, Charge, Ledger, Request, Terms, Verdict, WindowKey
 
 _OWN = ("memory", "sqlite", "postgresql", "postgres")

@@ -13,10 +13,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from .. import libpq
 from ..errors import ConfigError, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch, extra_missing
-from ..placeholders import fill
-from ..waiting import is_over, on, pause, tried
+from ..runtime import libpq
+from ..runtime.interpolation import fill
+from ..runtime.waiting import is_over, on, pause, tried
 from ..zcdp import PrivacyLoss
 from .base import WRONG_CONTENT
 

@@ -310,7 +310,7 @@ def open_devices(settings: Settings) -> tuple[list[LocalFilter], Journal]:
 
 def serve(settings: Settings, told: Callable[[str], None]) -> None:
     """Answer for the devices until SIGTERM or SIGINT."""
-    from ..collector import set_aside
+    from ..runtime.garbage import set_aside
     from .gateway import Gateway
 
     listen = settings.devices.get("listen", "")

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..connectors.urls import mask, need
 from ..errors import ConfigError
-from ..http import Limits, Server
+from ..runtime.http_server import Limits, Server
 from .gateway import LARGEST, LARGEST_REPLY, Gateway
 
 _AT_ONCE = 16

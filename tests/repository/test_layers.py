@@ -43,8 +43,8 @@ ROWS = [
     ["alarms", "cores", "friends", "generators", "ledgers", "moments", "synthetic"],
     ["frames", "noise", "payloads", "predicates", "tiles"],
     ["_kernels", "arrow", "budgets", "decoders", "rows", "sources", "users"],
-    ["compiled", "http", "lattice", "oracles", "placeholders", "pool", "records", "simulate", "windows", "zcdp"],
-    ["collector", "errors", "health", "held", "libpq", "notify", "totals", "waiting"],
+    ["lattice", "oracles", "pool", "records", "runtime", "simulate", "windows", "zcdp"],
+    ["errors", "health", "held", "notify", "totals"],
 ]
 # Inside a package, files and folders may use each other in this order only.
 INSIDE = {
@@ -159,6 +159,7 @@ INSIDE = {
         "floors",
         "reasons",
     ],
+    "runtime": ["__init__", "compile_cache", "garbage", "http_server", "interpolation", "libpq", "waiting"],
     "spark": [
         "files",
         "service",

@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from fcstream.cli import main
-from fcstream.compiled import watching_compilation
 from fcstream.config import Config, Job
 from fcstream.connectors import open_source
 from fcstream.runner import Pace
+from fcstream.runtime.compile_cache import watching_compilation
 
 CONFIG = """
 stream.name = "t"

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from fcstream.compiled import check_cache
 from fcstream.errors import ConfigError
+from fcstream.runtime.compile_cache import check_cache
 
 
 @pytest.mark.parametrize("fault", ["open to all", "a folder in it", "a file in it", "what it lies in", "nothing"])

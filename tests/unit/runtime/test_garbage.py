@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from fcstream.collector import set_aside
+from fcstream.runtime.garbage import set_aside
 
 
 def test_it_is_as_before_afterwards():

@@ -12,7 +12,7 @@ import pytest
 from support.status import ask, free_port, watched
 
 from fcstream.errors import ConfigError
-from fcstream.http import Limits, Server
+from fcstream.runtime.http_server import Limits, Server
 from fcstream.status import Status
 
 QUICK = Limits(connections=20, per_peer=20, body_bytes=2**20, held_bytes=2**22, head_s=1, body_s=1, answer_s=1)
@@ -160,7 +160,7 @@ def test_one_peer_has_only_its_share():
 
 
 def test_a_peer_of_ipv6_is_a_network_of_64_bits():
-    from fcstream.http import _network
+    from fcstream.runtime.http_server import _network
 
     assert _network("2001:db8::1") == _network("2001:db8::ffff:2") != _network("2001:db8:0:1::1")
     assert _network("::ffff:10.0.0.1") == _network("10.0.0.1") != _network("10.0.0.2")
@@ -266,7 +266,7 @@ def test_odd_requests_are_refused_in_silence(request_, status, caplog):
         assert found.startswith(b"HTTP/1.1 " + status if status else b"")
         assert ask(server.port, "/")[0] == 200
     assert "Traceback" not in caplog.text
-    assert all(record.name == "fcstream.http" for record in caplog.records)
+    assert all(record.name == "fcstream.runtime.http_server" for record in caplog.records)
     assert len(caplog.records) == (status == b"500")
 
 

@@ -9,7 +9,7 @@ import pytest
 from fcstream.connectors import open_sink
 from fcstream.errors import FcstreamError
 from fcstream.ledgers import each_book
-from fcstream.libpq import parameters
+from fcstream.runtime.libpq import parameters
 
 psycopg = pytest.importorskip("psycopg")
 VERSION = psycopg.pq.version()

@@ -31,10 +31,10 @@ from fcstream.logs import about, logging_as
 from fcstream.metrics import Standing, exposition
 from fcstream.notify import Notifier
 from fcstream.reloading import Current, _opens_alike, needs_restart
+from fcstream.runtime.waiting import on
 from fcstream.service import Served, serve, signals
 from fcstream.session import Setting
 from fcstream.status import SLOWEST_BEAT_S, Status, answer, stuck
-from fcstream.waiting import on
 
 SENTINEL = "c0nt3nt-of-a-record"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"

@@ -6,7 +6,7 @@ import os
 import re
 import urllib.parse
 
-from .errors import ConfigError
+from ..errors import ConfigError
 
 # A name holds no sign that parts a URL, so that a forgotten brace does not take a password for a name.
 PLACEHOLDER = re.compile(r"\$\{(file:)?([^}@?&=#:$]+)\}")

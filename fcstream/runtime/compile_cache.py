@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .errors import ConfigError
+from ..errors import ConfigError
 
 VARIABLE = "NUMBA_CACHE_DIR"
 
