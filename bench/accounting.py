@@ -30,12 +30,12 @@ from collections.abc import Callable
 import numpy as np
 from kernels import machine
 
-from fcstream.budgets import AdvancedDPFilter, PrivacyFilter, PrivacyOdometer
+from fcstream.accounting.filters import AdvancedDPFilter, PrivacyFilter, PrivacyOdometer
+from fcstream.accounting.losses import DPLoss, Loss, PrivacyLoss, epsilon_simple
 from fcstream.errors import BudgetExhausted
 from fcstream.ledgers import Ledger, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK, Answer, Request, Terms, WindowKey
 from fcstream.ledgers.sqlite import SQLiteLedger
-from fcstream.zcdp import DPLoss, Loss, PrivacyLoss, epsilon_simple
 
 RUNS = 7
 BLOCK = 1000

@@ -25,10 +25,10 @@ import numpy as np
 from coinpress import STEPS, coinpress
 
 import fcstream
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.lattice import Lattice
 from fcstream.noise import Noise
 from fcstream.releases.diameter import SearchedMean, radius_ladder
-from fcstream.zcdp import PrivacyLoss
 
 JOBS = [  # n, d, largest allowed ratio to the ideal
     (800, 100, 1.06),

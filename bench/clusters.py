@@ -28,6 +28,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError
 from fcstream.friends import FriendCounts
 from fcstream.lattice import Lattice
@@ -37,7 +38,6 @@ from fcstream.releases.cluster_plan import ClusterJob
 from fcstream.releases.ktuples import BallCenters
 from fcstream.releases.mixtures import PrivateMixture
 from fcstream.releases.tuples import TupleAverage, ladder
-from fcstream.zcdp import PrivacyLoss
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
 TARGETS = {100_000: 0.0003, 200_000: 0.0001}

@@ -18,11 +18,11 @@ import time
 import numpy as np
 
 import fcstream
+from fcstream.accounting.losses import DPLoss, zcdp_of_dp
 from fcstream.cores import ReplacementFilter
 from fcstream.noise import Noise
 from fcstream.predicates import MatrixDistance, PredicateCounts
 from fcstream.releases.covariance import blur
-from fcstream.zcdp import DPLoss, zcdp_of_dp
 
 JOBS = [  # d, shards, limit, rows
     (2, 1000, 0.1, 5_000_000),

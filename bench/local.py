@@ -39,7 +39,8 @@ import numpy as np
 from kernels import machine
 from local_pictures import Row, draw
 
-from fcstream.budgets import BudgetSchedule
+from fcstream.accounting.filters import BudgetSchedule
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.local import (
     Euclidean,
     KernelDensity,
@@ -53,7 +54,6 @@ from fcstream.local import (
 )
 from fcstream.local.series import shares
 from fcstream.noise import Noise, SeededEntropy
-from fcstream.zcdp import PrivacyLoss
 
 RHO = "rho per m2"
 EVEN4, DOUBLING10, EVEN64 = Rounds(4, "even"), Rounds(10, "doubling"), Rounds(64, "even")

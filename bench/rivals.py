@@ -39,7 +39,7 @@ import numpy as np
 from clusters import blobs, cost, real_jobs
 
 import fcstream
-from fcstream.zcdp import epsilon_tight
+from fcstream.accounting.losses import epsilon_tight
 
 DELTA, MORE_DELTA = 1e-8, 1e-6
 NEEDS = {

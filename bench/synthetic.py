@@ -30,13 +30,13 @@ import numpy as np
 
 import fcstream
 from fcstream import Noise
+from fcstream.accounting.losses import PrivacyLoss, rho_for_epsilon
 from fcstream.arrays import _coded
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
 from fcstream.releases.options import Setting
 from fcstream.releases.synthetic import SyntheticOptions
 from fcstream.releases.tables import synthetic_codes
-from fcstream.zcdp import PrivacyLoss, rho_for_epsilon
 
 DELTA = 1e-6
 MOST_TRIPLES = 60

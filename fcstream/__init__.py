@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _NAMES = {
-    "AdvancedDPFilter": "budgets",
+    "AdvancedDPFilter": "accounting.filters",
     "BasicFilter": "cores",
     "BlockCounts": "coins",
     "BudgetExhausted": "errors",
-    "BudgetSchedule": "budgets",
+    "BudgetSchedule": "accounting.filters",
     "Config": "config",
     "ConfigError": "errors",
-    "DPLoss": "zcdp",
+    "DPLoss": "accounting.losses",
     "Engine": "engine",
     "EngineClosed": "errors",
     "FcstreamError": "errors",
@@ -36,9 +36,9 @@ _NAMES = {
     "Noise": "noise",
     "OrderedTuples": "predicates",
     "PredicateCounts": "predicates",
-    "PrivacyFilter": "budgets",
-    "PrivacyLoss": "zcdp",
-    "PrivacyOdometer": "budgets",
+    "PrivacyFilter": "accounting.filters",
+    "PrivacyLoss": "accounting.losses",
+    "PrivacyOdometer": "accounting.filters",
     "Rejection": "records",
     "Release": "releases.base",
     "SeededEntropy": "noise",
@@ -50,8 +50,8 @@ _NAMES = {
     "ZCDPFilter": "cores",
     "estimate_average": "oneshot",
     "friend_counts": "friends",
-    "geo_epsilon": "zcdp",
-    "geo_rho_cap": "zcdp",
+    "geo_epsilon": "accounting.losses",
+    "geo_rho_cap": "accounting.losses",
     "private_histogram": "arrays",
     "private_centers": "clustering",
     "private_covariance": "oneshot",
@@ -66,23 +66,30 @@ _NAMES = {
     "set_threads": "pool",
     "synthetic_rows": "releases.tables",
     "warm_up": "warming",
-    "zcdp_of_dp": "zcdp",
-    "zcdp_of_geo": "zcdp",
-    "zcdp_of_laplace": "zcdp",
+    "zcdp_of_dp": "accounting.losses",
+    "zcdp_of_geo": "accounting.losses",
+    "zcdp_of_laplace": "accounting.losses",
 }
 __all__ = ["__version__", *sorted(_NAMES)]
 
 if TYPE_CHECKING:
+    from .accounting.filters import AdvancedDPFilter as AdvancedDPFilter
+    from .accounting.filters import BudgetSchedule as BudgetSchedule
+    from .accounting.filters import PrivacyFilter as PrivacyFilter
+    from .accounting.filters import PrivacyOdometer as PrivacyOdometer
+    from .accounting.losses import DPLoss as DPLoss
+    from .accounting.losses import PrivacyLoss as PrivacyLoss
+    from .accounting.losses import geo_epsilon as geo_epsilon
+    from .accounting.losses import geo_rho_cap as geo_rho_cap
+    from .accounting.losses import zcdp_of_dp as zcdp_of_dp
+    from .accounting.losses import zcdp_of_geo as zcdp_of_geo
+    from .accounting.losses import zcdp_of_laplace as zcdp_of_laplace
     from .arrays import private_histogram as private_histogram
     from .arrays import private_marginals as private_marginals
     from .arrays import private_mean as private_mean
     from .arrays import private_quantiles as private_quantiles
     from .arrays import private_synthetic as private_synthetic
     from .arrays import private_variance as private_variance
-    from .budgets import AdvancedDPFilter as AdvancedDPFilter
-    from .budgets import BudgetSchedule as BudgetSchedule
-    from .budgets import PrivacyFilter as PrivacyFilter
-    from .budgets import PrivacyOdometer as PrivacyOdometer
     from .clustering import private_centers as private_centers
     from .clustering import private_mixture as private_mixture
     from .coins import BlockCounts as BlockCounts
@@ -126,13 +133,6 @@ if TYPE_CHECKING:
     from .sampled import HiddenCoinFilter as HiddenCoinFilter
     from .sampled import SparseZCDPFilter as SparseZCDPFilter
     from .warming import warm_up as warm_up
-    from .zcdp import DPLoss as DPLoss
-    from .zcdp import PrivacyLoss as PrivacyLoss
-    from .zcdp import geo_epsilon as geo_epsilon
-    from .zcdp import geo_rho_cap as geo_rho_cap
-    from .zcdp import zcdp_of_dp as zcdp_of_dp
-    from .zcdp import zcdp_of_geo as zcdp_of_geo
-    from .zcdp import zcdp_of_laplace as zcdp_of_laplace
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
 from .errors import ConfigError
 from .lattice import Feature, Grid, Lattice
 from .ledgers import Request, Terms, WindowKey, open_ledger
@@ -19,7 +20,6 @@ from .releases.options import Options, Setting
 from .releases.quantiles import QuantilesOptions
 from .releases.synthetic import SyntheticOptions
 from .releases.variance import VarianceOptions
-from .zcdp import DPLoss, PrivacyLoss, zcdp_of_dp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from .accounting.losses import PrivacyLoss
     from .config import Job
     from .windows import Window
-    from .zcdp import PrivacyLoss
 
 
 class Cost(NamedTuple):

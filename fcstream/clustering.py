@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .accounting.losses import PrivacyLoss
 from .arrays import _charge, _loss, _rows
 from .errors import ConfigError
 from .friends import FriendCounts
@@ -14,7 +15,6 @@ from .lattice import Lattice
 from .noise import Noise
 from .releases.cluster_plan import ClusterJob
 from .releases.mixtures import PrivateMixture as Learned
-from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

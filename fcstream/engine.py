@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .accounting.losses import PrivacyLoss
 from .admission import admit, reject
 from .closing import Cost, as_release, request
 from .config import Config, Job
@@ -27,7 +28,6 @@ from .releases.base import Counter, Mechanism, Outcome, Release
 from .rows import read_moment
 from .users import UserPoints
 from .windows import Window, group_by_pane
-from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -10,9 +10,9 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from .accounting.losses import PrivacyLoss
 from .history import utc
 from .ledgers.base import USER_BLOCK, Verdict
-from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from .config import Job

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .accounting.losses import PrivacyLoss
 from .admission import part_codes
 from .config import Config, Job
 from .engine import Engine, Stores, own_stores
@@ -20,7 +21,6 @@ from .ledgers.base import worst
 from .noise import Noise
 from .records import Batch, Rejection, SeenPositions
 from .releases.base import Release
-from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

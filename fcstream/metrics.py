@@ -20,9 +20,9 @@ from .live import STATES
 _OUTSIDE = ("source", "sink", "ledger")
 
 if TYPE_CHECKING:
+    from .accounting.losses import PrivacyLoss
     from .engine import Engine
     from .live import Service
-    from .zcdp import PrivacyLoss
 
 
 class Standing(NamedTuple):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
 from .arrays import _answer, _checked, _grid, _told
 from .errors import ConfigError
 from .friends import FriendCounts
@@ -14,7 +15,6 @@ from .noise import Noise
 from .releases.base import Answer, Release
 from .releases.covariance import LIMIT, CovarianceOptions
 from .releases.dp import BasicOptions, EstimatedAverage, Regime, paid_by
-from .zcdp import DPLoss, PrivacyLoss, zcdp_of_dp
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

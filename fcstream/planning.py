@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from .accounting.losses import RHO_UNIT, PrivacyLoss, epsilon_tight
 from .config import Config, Job, SparkSection
 from .errors import ConfigError, UnusablePlan
 from .exhaustion import exhaustion_warning, lasting_windows, scheduled_windows
@@ -17,7 +18,6 @@ from .payloads import most_rows
 from .releases.base import Forecast, Mechanism, Notes, percent
 from .releases.gate import TIMES_HINT
 from .releases.registry import method_of
-from .zcdp import RHO_UNIT, PrivacyLoss, epsilon_tight
 
 NEVER, RARELY = 0.01, 0.99
 DAY_MS = 86_400_000
@@ -212,7 +212,7 @@ def plan(config: Config, delta: float | None = None) -> Plan:
 
     Source
     ------
-    Forecasts of the mechanisms; tight conversion of `fcstream.zcdp`.
+    Forecasts of the mechanisms; tight conversion of `fcstream.accounting.losses`.
     """
     job = Job.of(config)
     mechanism, schedule = job.mechanism, job.schedule

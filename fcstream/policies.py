@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from .zcdp import PrivacyLoss
+from .accounting.losses import PrivacyLoss
 
 if TYPE_CHECKING:
-    from .budgets import BudgetSchedule
+    from .accounting.filters import BudgetSchedule
     from .releases.base import Mechanism, Track
 
 GROUP = 256

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .accounting.losses import PrivacyLoss
 from .cores import BIT_DELTA, ROUND_UP, Core, ZCDPFilter
 from .errors import ConfigError
 from .noise import normal_tail
-from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

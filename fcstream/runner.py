@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
+from .accounting.losses import PrivacyLoss
 from .engine import Engine
 from .errors import BudgetExhausted, ConfigError, LedgerMismatch
 from .exhaustion import EXHAUSTED
 from .runtime.garbage import set_aside
 from .sources import MeasuredSource
-from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from .keyed import KeyedEngine

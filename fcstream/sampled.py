@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 
+from .accounting.losses import PrivacyLoss
 from .cores import ROUND_UP, Core, Counted, ThresholdFilter, ZCDPFilter
 from .errors import ConfigError
 from .noise import MOST_BLOCKS
-from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .accounting.losses import PrivacyLoss
 from .coins import BlockCounts, HiddenCounts, SampledCounts
 from .friends import FriendCounts
 from .noise import Noise, SeededEntropy
 from .pool import one_thread
 from .sampled import Choice, choose
-from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .accounting.losses import PrivacyLoss
 from .ledgers.base import TOTAL_BLOCK, USER_BLOCK, Answer, Ledger, Request, Terms, WindowKey
 from .releases.base import Release
 from .sinks import Sink
 from .users import user_key
-from .zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from .connectors.base import LiveSource, ReplayableSource

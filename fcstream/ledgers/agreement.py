@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerMismatch
-from ..zcdp import PrivacyLoss
 from .base import Terms, part_name, root_of
 
 LOG = logging.getLogger("fcstream.ledgers")

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
+from ..accounting.losses import Loss, PrivacyLoss
 from ..errors import BudgetExhausted
-from ..zcdp import Loss, PrivacyLoss
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,8 +18,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerDamaged
-from ..zcdp import PrivacyLoss
 from .base import Row, Terms
 
 State = tuple[str, int, int, int, str, int | None]

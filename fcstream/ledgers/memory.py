@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..budgets import PrivacyFilter
+from ..accounting.filters import PrivacyFilter
+from ..accounting.losses import PrivacyLoss
 from ..errors import BudgetExhausted, LedgerError
 from ..noise import SystemEntropy
-from ..zcdp import PrivacyLoss
 from . import users
 from .base import TOTAL_BLOCK, USER_BLOCK, Answer, Request, Terms, Verdict, WindowKey, grant, public_blocks, worst
 

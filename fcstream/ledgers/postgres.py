@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerMismatch
 from ..noise import SystemEntropy
-from ..zcdp import PrivacyLoss
 from . import journal, users
 from .base import TOTAL_BLOCK, Answer, Request, Row, Terms, Verdict, WindowKey, grant
 from .postgres_tables import (

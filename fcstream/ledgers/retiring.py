@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerMismatch
-from ..zcdp import PrivacyLoss
 from . import journal
 from .base import WindowKey, root_of
 from .files import LedgerFile, in_our_words

@@ -13,11 +13,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch, extra_missing
 from ..runtime import libpq
 from ..runtime.interpolation import fill
 from ..runtime.waiting import is_over, on, pause, tried
-from ..zcdp import PrivacyLoss
 from .base import WRONG_CONTENT
 
 try:

@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
-from ..zcdp import PrivacyLoss
 from . import journal, users
 from .agreement import alike, must_agree, must_name_all, tell_tightened, tightened
 from .base import (

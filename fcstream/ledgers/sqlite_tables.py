@@ -9,9 +9,9 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerDamaged
 from ..noise import SystemEntropy
-from ..zcdp import PrivacyLoss
 from . import journal, users
 from .agreement import must_hold, tightened
 from .base import TOTAL_BLOCK, Row, Terms, WindowKey, worst

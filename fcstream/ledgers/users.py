@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerDamaged
 from ..users import KEY_BYTES
-from ..zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

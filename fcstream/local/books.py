@@ -12,10 +12,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..accounting.losses import DPLoss, Loss, PrivacyLoss
 from ..errors import LedgerError, LedgerMismatch
 from ..ledgers.base import Row, Terms, WindowKey
 from ..ledgers.witness import Witness
-from ..zcdp import DPLoss, Loss, PrivacyLoss
 from .accounts import Accounts
 from .journal import read
 from .questions import canonical

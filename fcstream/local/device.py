@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..budgets import PrivacyFilter
+from ..accounting.filters import PrivacyFilter
+from ..accounting.losses import EPSILON_UNIT, RHO_UNIT, DPLoss, Loss, Number, PrivacyLoss, geo_rho_cap, zcdp_of_geo
 from ..errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch
 from ..noise import Noise
-from ..zcdp import EPSILON_UNIT, RHO_UNIT, DPLoss, Loss, Number, PrivacyLoss, geo_rho_cap, zcdp_of_geo
 from .accounts import Charge, Reply
 from .functions import Box, Distance, Function, Named, function_from
 from .journal import FileJournal, Journal, MemoryJournal

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ..accounting.losses import EPSILON_UNIT, RHO_UNIT
 from ..errors import ConfigError
-from ..zcdp import EPSILON_UNIT, RHO_UNIT
 from .functions import Function, Point
 from .noise import _kernels
 from .spaces import Space

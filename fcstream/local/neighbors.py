@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..accounting.losses import RHO_UNIT
 from ..errors import ConfigError
-from ..zcdp import RHO_UNIT
 from .elimination import Rounds, Transcript, Triple, smallest
 from .functions import FINENESS, Distance, Function
 from .queries import BOUND, Plan, Query, _step_width, error_width

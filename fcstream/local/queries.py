@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..accounting.losses import RHO_UNIT
 from ..errors import ConfigError
-from ..zcdp import RHO_UNIT
 from .elimination import Question, Respondents, Rounds, Transcript, Triple, eliminate
 from .functions import Function
 from .spaces import Space

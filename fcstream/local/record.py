@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError, LedgerDamaged, LedgerMismatch
 from ..ledgers.base import DEVICE_BLOCK, Answer, Request, Terms, WindowKey
-from ..zcdp import RHO_UNIT, PrivacyLoss
 from .elimination import Transcript
 from .queries import METHODS
 from .widths import split

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..budgets import BudgetSchedule
+from ..accounting.filters import BudgetSchedule
+from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError, LedgerDamaged
-from ..zcdp import PrivacyLoss
 from .elimination import Question, Respondents, Rounds
 from .queries import Answer, Query
 from .record import QueryLedger, digest, record_of, used_by

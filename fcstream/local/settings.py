@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..budgets import BudgetSchedule
+from ..accounting.filters import BudgetSchedule
+from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError, SourceError
 from ..noise import Noise, SeededEntropy
-from ..zcdp import PrivacyLoss
 from .device import Component, LocalBudget, LocalFilter
 from .journal import KEEP, FileJournal, Journal, MemoryJournal
 from .record import INNER, record_of

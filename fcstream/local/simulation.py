@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..accounting.losses import EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss, zcdp_of_geo
 from ..errors import ConfigError
 from ..noise import Noise
-from ..zcdp import EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss, zcdp_of_geo
 from .device import LocalFilter, answer_all
 from .elimination import Question
 from .questions import Ask, decoded

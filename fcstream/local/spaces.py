@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..accounting.losses import EPSILON_UNIT
 from ..errors import ConfigError
 from ..lattice import exact
 from ..noise import MAX_VARIANCE, Noise
-from ..zcdp import EPSILON_UNIT
 from .functions import Box, Distance, Function, Mismatches, Named, Outside, Point, Share
 from .noise import MOST_DIMENSIONS, gaussians, lattice_laplace
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..accounting.losses import RHO_UNIT
 from ..errors import ConfigError
 from ..lattice import exact as as_fraction
-from ..zcdp import RHO_UNIT
 from .elimination import Rounds, Transcript, Triple, non_interactive
 from .functions import Function, Share
 from .queries import METHODS, Plan, Query

@@ -8,10 +8,10 @@ from datetime import UTC
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from ..accounting.losses import DPLoss
 from ..history import Point, moment
 from ..ledgers.base import TOTAL_BLOCK
 from ..reports import Reading, Report, amount, worst_of
-from ..zcdp import DPLoss
 from .base import picture
 
 if TYPE_CHECKING:

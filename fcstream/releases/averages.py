@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
 from ..lattice import MAX_COORDINATE, sqrt_up
 from ..noise import MAX_VARIANCE
 from ..totals import tile_totals
-from ..zcdp import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from .floors import FALSE_RELEASE, gaussian_tail, least_gaussian
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ..accounting.losses import PrivacyLoss
 from ..coins import BlockCounts, HiddenCounts
 from ..errors import ConfigError
 from ..friends import FriendCounts
@@ -18,7 +19,6 @@ from ..lattice import Grid
 from ..ledgers.base import Charge
 from ..noise import Noise
 from ..sampled import Choice
-from ..zcdp import PrivacyLoss
 from .reasons import HINTS
 
 _LATER = ("track", "parts", "key", "participation")

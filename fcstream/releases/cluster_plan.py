@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
 from ..lattice import MAX_RADIUS_SQUARED
 from ..oracles import find
 from ..shards import Shards
-from ..zcdp import RHO_UNIT, PrivacyLoss
 from .averages import LEAST_NANO, BallAverage
 from .closeness import PARTED, GaussianTest, fewest_gaussian, plan_gaussian
 from .clusters import LEAST_PER_CENTER, Centers, LloydStep

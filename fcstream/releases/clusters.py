@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..shards import Shards, ShardView
-from ..zcdp import PrivacyLoss
 from .averages import BallAverage, Estimate, FriendlyAverage, Start, in_parts, to_center
 from .base import Forecast, Outcome, percent
 from .floors import FALSE_RELEASE

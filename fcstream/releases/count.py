@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from ..zcdp import RHO_UNIT, PrivacyLoss
+from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from .base import Counter, Forecast, MechanismBase, Outcome
 from .options import Options, Setting
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from ..accounting.losses import DELTA_UNIT, EPSILON_UNIT, DPLoss, PrivacyLoss
 from ..cores import ReplacementFilter
 from ..errors import ConfigError
 from ..moments import MomentsView, ShardMoments
 from ..predicates.base import PredicateCounts
 from ..predicates.matrices import MatrixDistance
-from ..zcdp import DELTA_UNIT, EPSILON_UNIT, DPLoss, PrivacyLoss
 from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
 from .dp import LowerCount, paid_by
 from .options import Options, Setting

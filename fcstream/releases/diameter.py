@@ -9,9 +9,9 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
+from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
 from ..ladders import MOST_RADII, LadderCounts
-from ..zcdp import RHO_UNIT, PrivacyLoss
 from .base import Forecast, Mechanism, Notes, Outcome, PointMechanism
 from .mean import FriendlyMean, MeanOptions, RecentredMean
 from .options import Setting

@@ -8,12 +8,21 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from ..accounting.losses import (
+    DELTA_UNIT,
+    EPSILON_UNIT,
+    RHO_UNIT,
+    DPLoss,
+    PrivacyLoss,
+    largest,
+    rho_for_epsilon,
+    zcdp_of_dp,
+)
 from ..cores import BasicFilter
 from ..errors import ConfigError
 from ..friends import FriendCounts
 from ..generators import FriendlyGenerator, Generated
 from ..lattice import sqrt_up
-from ..zcdp import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss, largest, rho_for_epsilon, zcdp_of_dp
 from .averages import Estimate, _noisy_average, check_average, exact_sums
 from .base import Counter, Forecast, Notes, Outcome, PointMechanism
 from .options import Options, Setting

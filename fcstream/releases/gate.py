@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
 from ..friends import MOST_POINTS, PointCounts
 from ..noise import normal_tail
-from ..zcdp import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from .base import Answer, Counter, Forecast, Mechanism, Notes, Outcome, Track
 from .options import Options, Setting
 from .stages import ChargeShare, normal_above

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
-from ..zcdp import RHO_UNIT, PrivacyLoss
 from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
 from .columns import BinCounts, Column
 from .options import Options, Setting

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
 from ..lattice import MAX_COORDINATE, sqrt_up
 from ..noise import MAX_VARIANCE
 from ..replaced import tail_quantile
 from ..totals import column_totals
-from ..zcdp import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from .averages import Estimate, Start, _noisy_average, check_average, check_noise, gaussian_variance
 from .closeness import Balls, GaussianTest, Geometry
 from .tuples import commonest

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import numpy as np
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..synthetic.codes import Codes
 from ..synthetic.counts import PairPanes, TablePanes, Tables
-from ..zcdp import PrivacyLoss
 from .averages import gaussian_variance
 from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
 from .options import Options, Setting

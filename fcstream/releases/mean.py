@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from ..cores import smallest_rho
 from ..errors import ConfigError
-from ..zcdp import RHO_UNIT, PrivacyLoss
 from .averages import BallAverage, Estimate, FriendlyAverage, norm_quantile, to_center
 from .base import Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread
 from .options import Options, Setting

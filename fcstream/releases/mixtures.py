@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..shards import Shards
 from ..totals import gram_totals
-from ..zcdp import PrivacyLoss
 from .averages import BallAverage, _no_stages, check_noise, gaussian_variance, in_parts, to_center
 from .base import Answer, Forecast, Outcome
 from .centers import ClusterOptions, ClusterRelease, checked

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..lattice import Grid
-from ..zcdp import PrivacyLoss
 
 if TYPE_CHECKING:
     from .base import Mechanism

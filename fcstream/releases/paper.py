@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..accounting.losses import PrivacyLoss
 from ..noise import drawable
 from ..synthetic.bingham import proj
 from ..synthetic.cells import FINE, covering, rounded
 from ..synthetic.codes import Codes
 from ..synthetic.mixtures import Mixture, consistent, to_simplex_l1
 from ..totals import WIDE
-from ..zcdp import PrivacyLoss
 from .base import Forecast, Notes, Outcome
 from .tables import NANO, TableMechanism, epsilon_nano
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..synthetic.cells import MOST_AXES
 from ..synthetic.convex import REACH, BallCells, ConvexSet, PointCounts, PointView, ball_cells
 from ..synthetic.mixtures import to_simplex
-from ..zcdp import PrivacyLoss
 from .averages import BallAverage, check_noise, gaussian_variance
 from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
 from .floors import gaussian_tail, least_gaussian

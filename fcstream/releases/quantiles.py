@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
 from ..lattice import exact
-from ..zcdp import RHO_UNIT, PrivacyLoss
 from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
 from .columns import Column, ColumnValues
 from .floors import gaussian_tail, least_gaussian

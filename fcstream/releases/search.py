@@ -12,8 +12,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
-from ..zcdp import RHO_UNIT, PrivacyLoss
 from .averages import Start, _no_stages, gaussian_variance
 
 if TYPE_CHECKING:

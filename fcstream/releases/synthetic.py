@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 import numpy as np
 
+from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..noise import drawable
 from ..synthetic.cells import MOST_AXES, MOST_WORK, Cells, along, by_number
 from ..synthetic.codes import Codes
 from ..synthetic.counts import TableCounts, TableView
 from ..synthetic.mixtures import Mixture, Moments, to_simplex
-from ..zcdp import PrivacyLoss
 from .averages import BallAverage, check_noise, gaussian_variance
 from .base import Counter, Forecast, Mechanism, Notes, Outcome, Track
 from .floors import gaussian_tail, laplace_tail, least_gaussian, least_laplace

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..accounting.losses import DPLoss, PrivacyLoss, largest, zcdp_of_dp
 from ..errors import ConfigError
 from ..synthetic.codes import Codes
 from ..synthetic.counts import TableCounts
 from ..synthetic.mixtures import UNIT, Mixture, draw
-from ..zcdp import DPLoss, PrivacyLoss, largest, zcdp_of_dp
 from .base import Answer, Counter, MechanismBase, Outcome, Release, Track
 
 if TYPE_CHECKING:

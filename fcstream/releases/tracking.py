@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from ..accounting.losses import PrivacyLoss
 from ..totals import tile_totals
-from ..zcdp import PrivacyLoss
 from .averages import BallAverage, norm_quantile, to_center
 from .base import Counter, Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread, Track
 from .mean import MeanOptions, RecentredMean

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
 
+from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
 from ..totals import tile_totals
-from ..zcdp import RHO_UNIT, PrivacyLoss
 from .averages import gaussian_variance, norm_quantile, to_center
 from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome, Spread
 from .mean import MeanOptions, RecentredMean

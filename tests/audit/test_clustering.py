@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from support.audits import Weak, epsilon_lower_bound
 
+from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.friends import FriendCounts
 from fcstream.lattice import Lattice
 from fcstream.noise import Noise, SeededEntropy
@@ -20,7 +21,6 @@ from fcstream.releases.clusters import LloydRounds, LloydStep
 from fcstream.releases.mixtures import PrivateMixture
 from fcstream.releases.tuples import TupleAverage, friend_counts
 from fcstream.replaced import ReplacedFilter
-from fcstream.zcdp import PrivacyLoss, epsilon_tight
 
 RUNS = 700
 STEP = 1e-4

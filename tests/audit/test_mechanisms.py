@@ -14,12 +14,12 @@ from support.audits import epsilon_lower_bound, rho_lower_bound
 from support.helpers import Paid, sample
 
 from fcstream import Noise, SeededEntropy
+from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.config import Config, Job
 from fcstream.friends import FriendCounts
 from fcstream.releases.base import Track
 from fcstream.releases.clusters import LloydStep
 from fcstream.releases.reasons import REASONS
-from fcstream.zcdp import PrivacyLoss, epsilon_tight
 
 RUNS = 10_000
 DELTAS = (1e-3, 0.02, 0.1, 0.2)

@@ -10,9 +10,9 @@ from support.audits import Weak, epsilon_lower_bound
 from support.helpers import sample
 
 from fcstream import Engine, Noise, SeededEntropy
+from fcstream.accounting.losses import epsilon_tight
 from fcstream.releases.averages import BallAverage
 from fcstream.releases.mean import RecentredMean
-from fcstream.zcdp import epsilon_tight
 
 RUNS = 1500
 

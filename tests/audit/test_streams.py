@@ -20,6 +20,7 @@ from support.helpers import rows, sample
 
 import fcstream.engine as engine_module
 from fcstream import ConfigError, Engine, Noise, PrivacyLoss, Release, SeededEntropy
+from fcstream.accounting.losses import epsilon_tight
 from fcstream.config import Config, Job
 from fcstream.errors import LedgerDamaged
 from fcstream.ledgers.base import TOTAL_BLOCK, USER_BLOCK
@@ -28,7 +29,6 @@ from fcstream.ledgers.sqlite import SQLiteLedger
 from fcstream.records import SeenPositions
 from fcstream.releases.averages import BallAverage
 from fcstream.releases.count import NoisyCount
-from fcstream.zcdp import epsilon_tight
 
 DELTA = 0.01
 RUNS = 1000

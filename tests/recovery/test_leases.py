@@ -10,9 +10,9 @@ import pytest
 from support.helpers import service
 from support.silence import Proxy
 
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import LedgerError
 from fcstream.ledgers import Answer, Request, Terms, WindowKey, open_ledger
-from fcstream.zcdp import PrivacyLoss
 
 psycopg = pytest.importorskip("psycopg")
 lead = pytest.importorskip("fcstream.ledgers.lead")

@@ -42,12 +42,13 @@ ROWS = [
     ["coins", "history", "ladders", "replaced", "sampled", "shards"],
     ["alarms", "cores", "friends", "generators", "ledgers", "moments", "synthetic"],
     ["frames", "noise", "payloads", "predicates", "tiles"],
-    ["_kernels", "arrow", "budgets", "decoders", "rows", "sources", "users"],
-    ["lattice", "oracles", "pool", "records", "runtime", "simulate", "windows", "zcdp"],
+    ["_kernels", "arrow", "decoders", "rows", "sources", "users"],
+    ["accounting", "lattice", "oracles", "pool", "records", "runtime", "simulate", "windows"],
     ["errors", "health", "held", "notify", "totals"],
 ]
 # Inside a package, files and folders may use each other in this order only.
 INSIDE = {
+    "accounting": ["filters", "__init__", "losses"],
     "cli": ["__init__", "budget", "local", "stream", "tools", "base"],
     "config": ["__init__", "loading", "job", "fields", "specification", "durations", "sections"],
     "connectors": [
@@ -278,8 +279,8 @@ def public_callables(name):
 NEEDS_SECTIONS = [
     "cores",
     "sampled",
-    "zcdp",
-    "budgets",
+    "accounting.losses",
+    "accounting.filters",
     "noise",
     "releases.averages",
     "releases.centers",
@@ -329,7 +330,7 @@ EXEMPT = {
     "cores.Counted",
     "generators.Generated",
     "sampled.Choice",
-    "zcdp.to_units",
+    "accounting.losses.to_units",
     "noise.Entropy",
     "noise.SystemEntropy",
     "noise.SeededEntropy",

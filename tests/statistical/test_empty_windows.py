@@ -9,13 +9,13 @@ from support.helpers import Paid, sample
 from support.release_kinds import ALSO, RELEASES
 
 from fcstream import Engine, Noise, SeededEntropy
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError
 from fcstream.planning import plan
 from fcstream.releases.averages import BallAverage
 from fcstream.releases.clusters import LloydRounds
 from fcstream.releases.floors import FALSE_RELEASE, gaussian_tail, laplace_tail, least_gaussian, least_laplace
-from fcstream.zcdp import PrivacyLoss
 
 WITHOUT = {"count", "histogram", "marginals"}
 NEVER = {"mean/recentered", "mean/friendly", "mean/basic", "variance", "covariance", "mean/recentered, searched"}

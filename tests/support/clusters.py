@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.noise import Noise, SeededEntropy
 from fcstream.releases.cluster_plan import ClusterJob
-from fcstream.zcdp import PrivacyLoss
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
 STEP = 1e-4

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.ledgers.base import Answer, Request, Terms
 from fcstream.testing import window
 from fcstream.users import user_key
-from fcstream.zcdp import PrivacyLoss
 
 LOSS = PrivacyLoss.charge("0.1", "1e-9")
 CAP = PrivacyLoss.cap("1.0", "1e-6")

@@ -3,11 +3,11 @@
 import random
 import time
 
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import LedgerError
 from fcstream.ledgers.base import Answer, Request, Terms
 from fcstream.ledgers.postgres import PostgresLedger
 from fcstream.testing import window
-from fcstream.zcdp import PrivacyLoss
 
 WINDOWS = 400
 REFUSAL = 0.478

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fcstream.budgets
-from fcstream.budgets import AdvancedDPFilter, BudgetSchedule, PrivacyFilter, PrivacyOdometer
+import fcstream.accounting.filters
+from fcstream.accounting.filters import AdvancedDPFilter, BudgetSchedule, PrivacyFilter, PrivacyOdometer
+from fcstream.accounting.losses import DPLoss, PrivacyLoss, epsilon_simple, rho_for_epsilon, zcdp_of_dp
 from fcstream.errors import BudgetExhausted, ConfigError
-from fcstream.zcdp import DPLoss, PrivacyLoss, epsilon_simple, rho_for_epsilon, zcdp_of_dp
 
 
 def streams(runs, steps, rng):
@@ -313,4 +313,4 @@ def test_bad_schedules(arguments, what):
 
 
 def test_docstring_examples():
-    assert doctest.testmod(fcstream.budgets).failed == 0
+    assert doctest.testmod(fcstream.accounting.filters).failed == 0

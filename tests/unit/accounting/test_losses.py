@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fcstream.zcdp
-from fcstream.budgets import PrivacyFilter
-from fcstream.cores import BasicFilter
-from fcstream.errors import BudgetExhausted, ConfigError
-from fcstream.zcdp import (
+import fcstream.accounting.losses
+from fcstream.accounting.filters import PrivacyFilter
+from fcstream.accounting.losses import (
     DPLoss,
     PrivacyLoss,
     delta_tight,
@@ -25,6 +23,8 @@ from fcstream.zcdp import (
     zcdp_of_geo,
     zcdp_of_laplace,
 )
+from fcstream.cores import BasicFilter
+from fcstream.errors import BudgetExhausted, ConfigError
 
 KINDS = [PrivacyLoss, DPLoss]
 
@@ -125,7 +125,7 @@ def test_losses_can_be_read():
     assert DPLoss.charge(0.5, 1e-9).as_dict() == {"epsilon": 0.5, "delta": 1e-9}
     assert str(PrivacyLoss.charge(0.5, 1e-9)) == "(rho=0.5, delta=1e-09)"
     assert PrivacyLoss.charge(0.5, 1e-9).as_dict() == {"rho": 0.5, "delta": 1e-9}
-    assert doctest.testmod(fcstream.zcdp).failed == 0
+    assert doctest.testmod(fcstream.accounting.losses).failed == 0
 
 
 ORDERS = [1 + 10**k for k in (-6, -3, -1, 0, 1, 2)] + [1.5, 3, 5, 20]

@@ -14,11 +14,11 @@ from scipy import special, stats
 from support import naive
 from support.audits import epsilon_lower_bound
 
+from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.cores import ZCDPFilter
 from fcstream.errors import ConfigError
 from fcstream.noise import Noise, SeededEntropy
 from fcstream.sampled import HiddenCoinFilter, SparseZCDPFilter, choose, smallest_rate
-from fcstream.zcdp import PrivacyLoss, epsilon_tight
 
 LOSS = PrivacyLoss.charge(0.5, 1e-8)
 BOTH = pytest.mark.parametrize("make", [SparseZCDPFilter, HiddenCoinFilter])

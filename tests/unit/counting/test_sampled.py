@@ -10,6 +10,7 @@ from support import naive
 from support.helpers import rows, sample
 
 from fcstream import Engine, Noise, SeededEntropy, coins
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.coins import BlockCounts, HiddenCounts
 from fcstream.config import Config, Job
 from fcstream.cores import ZCDPFilter
@@ -20,7 +21,6 @@ from fcstream.planning import plan
 from fcstream.releases.mean import FriendlyMean
 from fcstream.sampled import HiddenCoinFilter, SparseZCDPFilter, design_pairs
 from fcstream.speeds import cheapest_pairs, measured_costs
-from fcstream.zcdp import PrivacyLoss
 
 
 class Recording(Noise):

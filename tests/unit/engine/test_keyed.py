@@ -13,6 +13,7 @@ import pytest
 from support.helpers import rows, sample, service
 
 from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.connectors.files import LineSource
 from fcstream.connectors.places import murmur2, place
@@ -21,7 +22,6 @@ from fcstream.ledgers import open_books
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.records import Batch, Schema, as_objects
 from fcstream.releases.base import Release
-from fcstream.zcdp import PrivacyLoss
 
 KEYS = ["paris", "rome", "oslo"]
 COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None, "size_hint": None}

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from fcstream.ledgers import open_ledger
 from fcstream.ledgers.base import Answer, Request, Terms
@@ -16,7 +17,6 @@ from fcstream.ledgers.files import LedgerFile
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.ledgers.sqlite import SQLiteLedger
 from fcstream.testing import LedgerContract, window
-from fcstream.zcdp import PrivacyLoss
 
 TERMS = LedgerContract.terms
 LOSS = LedgerContract.loss
@@ -674,7 +674,7 @@ def test_a_crash_while_a_stream_is_added_leaves_it_whole_or_absent(tmp_path):
 import os, sys
 from fcstream.ledgers import sqlite, sqlite_tables
 from fcstream.testing import LedgerContract
-from fcstream.zcdp import PrivacyLoss
+from fcstream.accounting.losses import PrivacyLoss
 left = int(sys.argv[2])
 def counted(self, query, values=(), real=sqlite_tables.StreamTables.do):
     global left

@@ -20,13 +20,13 @@ from support.helpers import rows, sample
 from support.postgres_node import PostgresNode
 
 from fcstream import Engine
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from fcstream.ledgers import open_ledger
 from fcstream.ledgers.base import Answer, Request, Terms
 from fcstream.ledgers.sqlite import SQLiteLedger
 from fcstream.testing import LedgerContract, window
 from fcstream.users import user_key
-from fcstream.zcdp import PrivacyLoss
 
 TERMS = LedgerContract.terms
 LOSS = LedgerContract.loss

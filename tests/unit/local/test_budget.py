@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from support.helpers import sample
 
 from fcstream import Engine
-from fcstream.budgets import BudgetSchedule
+from fcstream.accounting.filters import BudgetSchedule
+from fcstream.accounting.losses import DPLoss, PrivacyLoss, epsilon_tight
 from fcstream.cli import main
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerMismatch
 from fcstream.ledgers import open_books, sqlite
@@ -41,7 +42,6 @@ from fcstream.local.books import DeviceBooks, is_journal
 from fcstream.local.record import QueryLedger, record_of, used_by
 from fcstream.noise import Noise, SeededEntropy
 from fcstream.reports import Report
-from fcstream.zcdp import DPLoss, PrivacyLoss, epsilon_tight
 
 LINE = Euclidean((-500.0,), (500.0,), step=1.0)
 PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=1.0, unit=100.0)

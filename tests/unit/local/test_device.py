@@ -15,6 +15,7 @@ from scipy import stats
 from support import naive
 from support.distributions import chi_square_p
 
+from fcstream.accounting.losses import PrivacyLoss, geo_epsilon
 from fcstream.errors import ConfigError
 from fcstream.local import (
     Ask,
@@ -40,7 +41,6 @@ from fcstream.local import (
 from fcstream.local import noise as local_noise
 from fcstream.local.questions import REASONS
 from fcstream.noise import Noise, SeededEntropy, _Reader
-from fcstream.zcdp import PrivacyLoss, geo_epsilon
 
 PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=0.5, unit=10.0)
 LINE = Euclidean((-500.0,), (500.0,), step=1.0)

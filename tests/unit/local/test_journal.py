@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from fcstream.local import (
     Ask,
@@ -29,7 +30,6 @@ from fcstream.local.accounts import Accounts, fingerprint
 from fcstream.local.journal import MemoryJournal
 from fcstream.local.questions import REASONS
 from fcstream.noise import Noise, SeededEntropy
-from fcstream.zcdp import PrivacyLoss
 
 LINE = Euclidean((-500.0,), (500.0,), step=1.0)
 FILES = ("state", "state-witness", "state-new")

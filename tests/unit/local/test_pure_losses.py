@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fcstream.budgets import BudgetSchedule
+from fcstream.accounting.filters import BudgetSchedule
+from fcstream.accounting.losses import DPLoss, PrivacyLoss, zcdp_of_geo
 from fcstream.errors import ConfigError
 from fcstream.local import Box, Component, Distance, Euclidean, LocalBudget, LocalFilter, Records
 from fcstream.local.counting import RangeCount
@@ -19,7 +20,6 @@ from fcstream.local.simulation import Fleet, Simulation
 from fcstream.local.threshold import ShareBelow
 from fcstream.local.widths import pure_reach
 from fcstream.noise import Noise, SeededEntropy
-from fcstream.zcdp import DPLoss, PrivacyLoss, zcdp_of_geo
 
 PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=1.0, unit=100.0)
 LINE = Euclidean((-500.0,), (500.0,), step=1.0, unit=10.0)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from support import naive
 
-from fcstream.budgets import BudgetSchedule
+from fcstream.accounting.filters import BudgetSchedule
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError, LedgerError, LedgerMismatch
 from fcstream.local import Box, Component, Distance, Euclidean, GreatCircle, LocalBudget, LocalFilter, Point, Records
 from fcstream.local.counting import RangeCount, balanced_cut, paper_cut
@@ -23,7 +24,6 @@ from fcstream.local.simulation import Fleet, Simulation
 from fcstream.local.threshold import ShareBelow
 from fcstream.local.widths import reach, split
 from fcstream.noise import Noise, SeededEntropy
-from fcstream.zcdp import PrivacyLoss
 
 PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=1.0, unit=100.0)
 LINE = Euclidean((-500.0,), (500.0,), step=1.0, unit=10.0)

@@ -18,7 +18,7 @@ from support.devices import PLANE, devices
 from support.helpers import service
 from support.status import free_port
 
-from fcstream.budgets import BudgetSchedule
+from fcstream.accounting.filters import BudgetSchedule
 from fcstream.errors import ConfigError, LedgerError, SourceError
 from fcstream.local import Box, FileJournal, RangeCount, Rounds, Series
 from fcstream.local.gateway import LARGEST, MOST_ASKED, Direct, Gateway, Remote, message_of

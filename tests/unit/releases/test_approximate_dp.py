@@ -16,6 +16,7 @@ from support.windows import charge_for, view_of
 
 import fcstream
 from fcstream import Engine
+from fcstream.accounting.losses import DPLoss, PrivacyLoss, delta_tight, zcdp_of_dp
 from fcstream.cores import BasicFilter, Core, ReplacementFilter
 from fcstream.errors import ConfigError
 from fcstream.generators import FriendlyGenerator
@@ -23,7 +24,6 @@ from fcstream.lattice import sqrt_up
 from fcstream.noise import Noise, SeededEntropy
 from fcstream.releases.averages import gaussian_variance
 from fcstream.releases.dp import BasicMean, EstimatedAverage, FriendlyAverageDP
-from fcstream.zcdp import DPLoss, PrivacyLoss, delta_tight, zcdp_of_dp
 
 ONE = 2**52
 

@@ -5,6 +5,7 @@ import pytest
 from support.helpers import sample
 
 from fcstream import Engine, Release
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.ledgers import Request, WindowKey, open_ledger
@@ -14,7 +15,6 @@ from fcstream.releases.base import Outcome
 from fcstream.releases.centers import CentersRelease
 from fcstream.releases.clusters import Centers
 from fcstream.shards import ShardCounts
-from fcstream.zcdp import PrivacyLoss
 
 pytestmark = pytest.mark.usefixtures("one_start")
 

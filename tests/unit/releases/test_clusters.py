@@ -14,6 +14,7 @@ from support.windows import view_of
 import fcstream
 from fcstream import oracles
 from fcstream._kernels import clusters as kernels
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.cores import ZCDPFilter
 from fcstream.errors import ConfigError
 from fcstream.lattice import Lattice
@@ -33,7 +34,6 @@ from fcstream.releases.tuples import (
 )
 from fcstream.replaced import ReplacedFilter, ReplacedSizeFilter, tail_quantile
 from fcstream.shards import ShardCounts, Shards
-from fcstream.zcdp import PrivacyLoss
 
 
 def average(t=160, k=3, d=2, **changes):

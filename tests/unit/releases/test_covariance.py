@@ -16,6 +16,7 @@ from support.windows import charge_for
 import fcstream
 from fcstream import Engine, MatrixDistance, PredicateCounts, pool
 from fcstream._kernels import moments
+from fcstream.accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
 from fcstream.config import Config
 from fcstream.cores import ReplacementFilter
 from fcstream.errors import ConfigError, UnusablePlan
@@ -24,7 +25,6 @@ from fcstream.noise import Noise, SeededEntropy
 from fcstream.planning import plan
 from fcstream.predicates import matrices
 from fcstream.releases.covariance import FriendlyCovariance, ShardCovariance, allowed_distance, blur
-from fcstream.zcdp import DPLoss, PrivacyLoss, zcdp_of_dp
 
 LOSS = zcdp_of_dp(DPLoss.charge(4, 1e-5))
 WINDOW = {

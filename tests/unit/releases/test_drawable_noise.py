@@ -10,6 +10,7 @@ from support.helpers import Paid, sample
 from support.release_kinds import ALSO, RELEASES
 
 from fcstream import Noise, SeededEntropy
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError
 from fcstream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED, Grid
@@ -26,7 +27,6 @@ from fcstream.releases.clusters import LloydRounds
 from fcstream.releases.ktuples import own_centers
 from fcstream.releases.mixtures import PartLearner
 from fcstream.releases.variance import BITS
-from fcstream.zcdp import PrivacyLoss
 
 pytestmark = pytest.mark.usefixtures("one_start")
 CHEAP = {**RELEASES, **ALSO}

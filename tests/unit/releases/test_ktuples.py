@@ -14,6 +14,7 @@ from support.windows import view_of
 import fcstream
 from fcstream import oracles
 from fcstream._kernels import clusters as kernels
+from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.errors import ConfigError
 from fcstream.lattice import Lattice
 from fcstream.noise import Noise, SeededEntropy
@@ -40,7 +41,6 @@ from fcstream.releases.ktuples import (
 )
 from fcstream.releases.mixtures import PartLearner, PrivateMixture
 from fcstream.releases.tuples import ladder
-from fcstream.zcdp import PrivacyLoss, epsilon_tight
 
 small = st.integers(0, 2**32 - 1)
 DELTA = 1e-3

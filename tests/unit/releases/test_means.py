@@ -10,6 +10,7 @@ from support.windows import charge_for, everyone, view_of
 
 import fcstream
 from fcstream._kernels import sums
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError
 from fcstream.lattice import Lattice, sqrt_up
 from fcstream.ledgers import WindowKey
@@ -20,7 +21,6 @@ from fcstream.releases.base import Track
 from fcstream.releases.count import NoisyCount
 from fcstream.releases.mean import BallMean, FriendlyMean, RecentredMean
 from fcstream.releases.tracking import TrackingMean
-from fcstream.zcdp import PrivacyLoss
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
 

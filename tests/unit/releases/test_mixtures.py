@@ -5,11 +5,11 @@ import pytest
 from support.helpers import sample
 
 from fcstream import Engine, Noise, Release, SeededEntropy
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.planning import plan
 from fcstream.releases.mixtures import MixturesRelease
-from fcstream.zcdp import PrivacyLoss
 
 pytestmark = pytest.mark.usefixtures("one_start")
 

@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from support.helpers import sample
 
 from fcstream import Engine, Noise, SeededEntropy
+from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
@@ -18,7 +19,6 @@ from fcstream.planning import plan
 from fcstream.releases.points import Points
 from fcstream.synthetic.cells import FINE
 from fcstream.synthetic.convex import REACH, BallCells, ConvexSet, PointCounts
-from fcstream.zcdp import PrivacyLoss, epsilon_tight
 
 BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
 POINTS = {**BARE, "kind": "points", "rho": 1.0}

@@ -12,13 +12,13 @@ from support import naive
 from support.helpers import rows, sample
 
 from fcstream import Config, Engine, KeyedEngine, Noise, SeededEntropy
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Job
 from fcstream.errors import ConfigError
 from fcstream.friends import FriendCounts
 from fcstream.noise import normal_tail
 from fcstream.planning import plan
 from fcstream.releases.gate import GatedCounter, GatedMechanism, RecordGate, tail_margin
-from fcstream.zcdp import PrivacyLoss
 
 ONE_WINDOW = {"end": "1970-01-01T00:00:10Z"}
 
@@ -64,7 +64,7 @@ def test_neighbors_at_every_boundary_lose_no_more_than_the_gate_costs(delta_femt
     gate = RecordGate(PrivacyLoss(10**7, delta_femto), 60)
     claimed_delta = delta_femto / 1e15
     # (epsilon, delta) of (rho, delta)-zCDP: delta + the tight conversion at some epsilons.
-    from fcstream.zcdp import delta_tight
+    from fcstream.accounting.losses import delta_tight
 
     for size in (0, 30, gate.most - 1, gate.most, gate.held - 1, gate.held, gate.held + 1):
         one, two = refusal_law(gate, size), refusal_law(gate, size + 1)
@@ -77,7 +77,7 @@ def test_neighbors_at_every_boundary_lose_no_more_than_the_gate_costs(delta_femt
 
 
 def test_planted_faults_of_the_gate_are_what_these_bounds_would_catch():
-    from fcstream.zcdp import delta_tight
+    from fcstream.accounting.losses import delta_tight
 
     gate = RecordGate(PrivacyLoss(10**7, 10**9), 60)
     no_margin = naive.too_many_probability(60, 60, 0, float(gate.variance))  # a hard cut at the released bound

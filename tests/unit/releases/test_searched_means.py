@@ -15,6 +15,7 @@ from support.windows import charge_for, view_of
 
 import fcstream
 from fcstream import Engine
+from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.ladders import LadderCounts
@@ -25,7 +26,6 @@ from fcstream.releases.averages import gaussian_variance
 from fcstream.releases.diameter import BETA, SearchedMean, radius_ladder
 from fcstream.releases.mean import RecentredMean
 from fcstream.releases.search import DiameterCheck, DiameterSearch, strangers_per_point
-from fcstream.zcdp import PrivacyLoss, epsilon_tight
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
 RADII = radius_ladder(Lattice(1.0), 10, 1e5)

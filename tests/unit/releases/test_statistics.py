@@ -12,6 +12,7 @@ from support.helpers import rows, sample
 
 import fcstream
 from fcstream import Engine, Noise, SeededEntropy
+from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
@@ -20,7 +21,6 @@ from fcstream.planning import plan
 from fcstream.releases.columns import BinCounts
 from fcstream.releases.quantiles import costs, intervals
 from fcstream.releases.stages import ChargeShare
-from fcstream.zcdp import PrivacyLoss, epsilon_tight
 
 BARE = {"method": None, "radius": None, "spread": None, "delta": None}
 HISTOGRAM = {**BARE, "kind": "histogram", "feature": "a", "edges": [15.0, 20.0, 20.5, 21.0]}

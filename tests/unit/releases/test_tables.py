@@ -13,6 +13,7 @@ from support.helpers import sample
 
 import fcstream
 from fcstream import Engine, Noise, Release, SeededEntropy
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.connectors import open_sink
 from fcstream.decoders import CsvRows, JsonLines
@@ -22,7 +23,6 @@ from fcstream.ledgers.base import STREAM_BLOCK
 from fcstream.payloads import decoder_for
 from fcstream.planning import plan
 from fcstream.releases.tables import synthetic_codes
-from fcstream.zcdp import PrivacyLoss
 
 BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
 FEATURES = [

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from fcstream.accounting.losses import PrivacyLoss, epsilon_simple, epsilon_tight
 from fcstream.cli import main
 from fcstream.errors import ConfigError, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse
 from fcstream.history import History
@@ -22,7 +23,6 @@ from fcstream.ledgers.sqlite import SQLiteLedger
 from fcstream.reports import DP_ACCOUNTING, Report, dp_events, events_document, journal_document, to_json
 from fcstream.testing import window
 from fcstream.users import user_key
-from fcstream.zcdp import PrivacyLoss, epsilon_simple, epsilon_tight
 
 CAP = PrivacyLoss.cap(1, "1e-6")
 LOSS = PrivacyLoss.charge("0.03", "1e-9")
@@ -557,7 +557,7 @@ import json, os, sys, time
 from fcstream.ledgers.base import Answer, Request, Terms
 from fcstream.ledgers.sqlite import SQLiteLedger
 from fcstream.testing import window
-from fcstream.zcdp import PrivacyLoss
+from fcstream.accounting.losses import PrivacyLoss
 
 path, stop = sys.argv[1:]
 loss = PrivacyLoss(10**6, 10)

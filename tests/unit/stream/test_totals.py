@@ -9,6 +9,7 @@ from support import naive
 
 from fcstream import Noise, SeededEntropy, totals, users
 from fcstream._kernels import sums
+from fcstream.accounting.losses import PrivacyLoss
 from fcstream.friends import MOST_POINTS, FriendCounts, Selection, numbered
 from fcstream.ladders import LadderView
 from fcstream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
@@ -21,7 +22,6 @@ from fcstream.shards import MOST_TUPLES
 from fcstream.synthetic.convex import REACH, ConvexSet, PointCounts
 from fcstream.totals import Totals, column_totals, gram_totals, rows_within, tile_totals
 from fcstream.users import UserPoints
-from fcstream.zcdp import PrivacyLoss
 
 LANES = 32
 LAST = 2**63 - 1

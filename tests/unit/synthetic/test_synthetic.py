@@ -13,6 +13,7 @@ from support.helpers import data_file, sample
 
 import fcstream
 from fcstream import Noise, Release, SeededEntropy
+from fcstream.accounting.losses import DPLoss, PrivacyLoss, epsilon_tight, rho_for_epsilon, zcdp_of_dp
 from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
@@ -27,7 +28,6 @@ from fcstream.synthetic.cells import FINE, Cells, along, by_number, covering, ro
 from fcstream.synthetic.codes import Attribute, Codes
 from fcstream.synthetic.counts import PairPanes, TableCounts, TablePanes, Tables
 from fcstream.synthetic.mixtures import Mixture, consistent, draw, product, to_simplex, to_simplex_l1
-from fcstream.zcdp import DPLoss, PrivacyLoss, epsilon_tight, rho_for_epsilon, zcdp_of_dp
 
 MIXED = [2] * 70 + [3, 5, 9]
 

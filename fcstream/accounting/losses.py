@@ -14,7 +14,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException, Inex
 from fractions import Fraction
 from typing import Self
 
-from .errors import ConfigError
+from ..errors import ConfigError
 
 RHO_UNIT = 10**9
 EPSILON_UNIT = 10**9

@@ -10,8 +10,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Generic
 
-from .errors import BudgetExhausted, ConfigError
-from .zcdp import (
+from ..errors import BudgetExhausted, ConfigError
+from .losses import (
     DELTA_UNIT,
     EPSILON_UNIT,
     RHO_UNIT,
