@@ -27,7 +27,7 @@ from coinpress import STEPS, coinpress
 import fcstream
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.lattice import Lattice
-from fcstream.noise import Noise
+from fcstream.noise.samplers import Noise
 from fcstream.releases.diameter import SearchedMean, radius_ladder
 
 JOBS = [  # n, d, largest allowed ratio to the ideal

@@ -32,7 +32,7 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError
 from fcstream.friends import FriendCounts
 from fcstream.lattice import Lattice
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.closeness import plan_gaussian
 from fcstream.releases.cluster_plan import ClusterJob
 from fcstream.releases.ktuples import BallCenters

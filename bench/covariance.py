@@ -20,7 +20,7 @@ import numpy as np
 import fcstream
 from fcstream.accounting.losses import DPLoss, zcdp_of_dp
 from fcstream.cores import ReplacementFilter
-from fcstream.noise import Noise
+from fcstream.noise.samplers import Noise
 from fcstream.predicates import MatrixDistance, PredicateCounts
 from fcstream.releases.covariance import blur
 

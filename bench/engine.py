@@ -29,7 +29,7 @@ import numpy as np
 
 import fcstream
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
-from fcstream.noise import Noise
+from fcstream.noise.samplers import Noise
 
 RUNS = 7
 

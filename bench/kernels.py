@@ -425,7 +425,7 @@ def sparse() -> None:
     """Sampled pairs: against exact counts where those are slow, and how the cost of a window grows."""
     from fcstream.coins import BlockCounts
     from fcstream.friends import FriendCounts
-    from fcstream.noise import Noise, SeededEntropy
+    from fcstream.noise.samplers import Noise, SeededEntropy
 
     class Filling(FriendCounts):
         """Stores points without comparing them at first: to measure a full window in reasonable time."""

@@ -53,7 +53,7 @@ from fcstream.local import (
     Simulation,
 )
 from fcstream.local.series import shares
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 
 RHO = "rho per m2"
 EVEN4, DOUBLING10, EVEN64 = Rounds(4, "even"), Rounds(10, "doubling"), Rounds(64, "even")

@@ -33,7 +33,7 @@ _NAMES = {
     "MatchTuples": "predicates",
     "MatchWithin": "predicates",
     "MatrixDistance": "predicates",
-    "Noise": "noise",
+    "Noise": "noise.samplers",
     "OrderedTuples": "predicates",
     "PredicateCounts": "predicates",
     "PrivacyFilter": "accounting.filters",
@@ -41,7 +41,7 @@ _NAMES = {
     "PrivacyOdometer": "accounting.filters",
     "Rejection": "records",
     "Release": "releases.base",
-    "SeededEntropy": "noise",
+    "SeededEntropy": "noise.samplers",
     "SinkError": "errors",
     "SourceError": "errors",
     "SparseZCDPFilter": "sampled",
@@ -113,8 +113,8 @@ if TYPE_CHECKING:
     from .friends import friend_counts as friend_counts
     from .keyed import KeyedEngine as KeyedEngine
     from .ladders import LadderCounts as LadderCounts
-    from .noise import Noise as Noise
-    from .noise import SeededEntropy as SeededEntropy
+    from .noise.samplers import Noise as Noise
+    from .noise.samplers import SeededEntropy as SeededEntropy
     from .oneshot import estimate_average as estimate_average
     from .oneshot import private_covariance as private_covariance
     from .oneshot import private_dp_mean as private_dp_mean

@@ -11,7 +11,7 @@ from .errors import ConfigError
 from .lattice import Feature, Grid, Lattice
 from .ledgers import Request, Terms, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK, Charge
-from .noise import Noise
+from .noise.samplers import Noise
 from .releases.base import Answer, Mechanism, Outcome, Release
 from .releases.diameter import SearchOptions
 from .releases.histogram import HistogramOptions

@@ -12,7 +12,7 @@ from .arrays import _charge, _loss, _rows
 from .errors import ConfigError
 from .friends import FriendCounts
 from .lattice import Lattice
-from .noise import Noise
+from .noise.samplers import Noise
 from .releases.cluster_plan import ClusterJob
 from .releases.mixtures import PrivateMixture as Learned
 

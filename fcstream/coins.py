@@ -16,13 +16,13 @@ import numpy as np
 from .errors import ConfigError, CounterBroken
 from .friends import MOST_POINTS, WindowView
 from .lattice import MAX_RADIUS_SQUARED
-from .noise import MOST_BLOCKS, SMALLEST_RATE
+from .noise.samplers import MOST_BLOCKS, SMALLEST_RATE
 from .tiles import LANES, Stage, aligned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .noise import Noise
+    from .noise.samplers import Noise
 
 _WORK = 1_000_000_000  # coordinates that staged points may need compared
 _LEAST_STAGED, _MOST_STAGED = 256, 65536

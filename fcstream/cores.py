@@ -21,7 +21,7 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .noise import Noise
+    from .noise.samplers import Noise
 
 BIT_DELTA = PrivacyLoss(0, 1)
 """What the finite precision of all keep bits of one core costs: 1e-15 of delta."""

@@ -22,7 +22,7 @@ from .held import LateRecords
 from .intake import OnRejection, Rejections, clock_ms, read_pushed
 from .ledgers import Answer, Ledger, Verdict, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK, TOTAL_BLOCK, USER_BLOCK
-from .noise import Noise
+from .noise.samplers import Noise
 from .records import Batch, SeenPositions
 from .releases.base import Counter, Mechanism, Outcome, Release
 from .rows import read_moment

@@ -18,7 +18,7 @@ from .errors import ConfigError
 from .intake import OnRejection, Rejections, read_pushed
 from .ledgers import Ledger, open_ledgers
 from .ledgers.base import worst
-from .noise import Noise
+from .noise.samplers import Noise
 from .records import Batch, Rejection, SeenPositions
 from .releases.base import Release
 

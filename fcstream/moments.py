@@ -13,7 +13,7 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .noise import Noise
+    from .noise.samplers import Noise
 
 MOST_SHARDS = 2**20
 

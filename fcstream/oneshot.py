@@ -11,7 +11,7 @@ from .accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
 from .arrays import _answer, _checked, _grid, _told
 from .errors import ConfigError
 from .friends import FriendCounts
-from .noise import Noise
+from .noise.samplers import Noise
 from .releases.base import Answer, Release
 from .releases.covariance import LIMIT, CovarianceOptions
 from .releases.dp import BasicOptions, EstimatedAverage, Regime, paid_by

@@ -19,12 +19,12 @@ import numpy as np
 from .accounting.losses import PrivacyLoss
 from .cores import BIT_DELTA, ROUND_UP, Core, ZCDPFilter
 from .errors import ConfigError
-from .noise import normal_tail
+from .noise.samplers import normal_tail
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .noise import Noise
+    from .noise.samplers import Noise
 
 
 @functools.lru_cache(maxsize=4096)

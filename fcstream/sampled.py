@@ -20,12 +20,12 @@ import numpy as np
 from .accounting.losses import PrivacyLoss
 from .cores import ROUND_UP, Core, Counted, ThresholdFilter, ZCDPFilter
 from .errors import ConfigError
-from .noise import MOST_BLOCKS
+from .noise.samplers import MOST_BLOCKS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .noise import Noise
+    from .noise.samplers import Noise
 
 Kind = Literal["exact", "blocks", "hidden"]
 

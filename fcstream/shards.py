@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .friends import WindowView
-    from .noise import Noise
+    from .noise.samplers import Noise
     from .oracles import Learner, Oracle
 
 MOST_TUPLES = 2**20

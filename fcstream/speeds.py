@@ -13,7 +13,7 @@ import numpy as np
 from .accounting.losses import PrivacyLoss
 from .coins import BlockCounts, HiddenCounts, SampledCounts
 from .friends import FriendCounts
-from .noise import Noise, SeededEntropy
+from .noise.samplers import Noise, SeededEntropy
 from .pool import one_thread
 from .sampled import Choice, choose
 

@@ -18,7 +18,7 @@ import time
 import urllib.parse
 
 from ..errors import FcstreamError, LedgerError
-from ..noise import SystemEntropy
+from ..noise.samplers import SystemEntropy
 from .postgres_tables import make_schema
 from .sessions import Address, Connection, Session, sql
 

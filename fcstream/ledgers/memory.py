@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..accounting.filters import PrivacyFilter
 from ..accounting.losses import PrivacyLoss
 from ..errors import BudgetExhausted, LedgerError
-from ..noise import SystemEntropy
+from ..noise.samplers import SystemEntropy
 from . import users
 from .base import TOTAL_BLOCK, USER_BLOCK, Answer, Request, Terms, Verdict, WindowKey, grant, public_blocks, worst
 

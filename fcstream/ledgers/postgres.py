@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerMismatch
-from ..noise import SystemEntropy
+from ..noise.samplers import SystemEntropy
 from . import journal, users
 from .base import TOTAL_BLOCK, Answer, Request, Row, Terms, Verdict, WindowKey, grant
 from .postgres_tables import (

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerDamaged, LedgerError, LedgerMismatch
-from ..noise import SystemEntropy
+from ..noise.samplers import SystemEntropy
 from . import journal, users
 from .agreement import alike, must_agree, must_hold, must_name_all, tell_tightened, tightened
 from .base import TOTAL_BLOCK, Row, Terms

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerDamaged
-from ..noise import SystemEntropy
+from ..noise.samplers import SystemEntropy
 from . import journal, users
 from .agreement import must_hold, tightened
 from .base import TOTAL_BLOCK, Row, Terms, WindowKey, worst

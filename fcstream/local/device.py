@@ -19,7 +19,7 @@ import numpy as np
 from ..accounting.filters import PrivacyFilter
 from ..accounting.losses import EPSILON_UNIT, RHO_UNIT, DPLoss, Loss, Number, PrivacyLoss, geo_rho_cap, zcdp_of_geo
 from ..errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch
-from ..noise import Noise
+from ..noise.samplers import Noise
 from .accounts import Charge, Reply
 from .functions import Box, Distance, Function, Named, function_from
 from .journal import FileJournal, Journal, MemoryJournal

@@ -18,8 +18,8 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..lattice import sqrt_up
-from ..noise import Entropy, Noise, Source, _exp_bounds, _Reader, _uniform_is_below, laplace_draw
-from ..noise import _kernels as _noise_kernels
+from ..noise.samplers import Entropy, Noise, Source, _exp_bounds, _Reader, _uniform_is_below, laplace_draw
+from ..noise.samplers import _kernels as _noise_kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

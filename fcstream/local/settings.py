@@ -19,7 +19,7 @@ import numpy as np
 from ..accounting.filters import BudgetSchedule
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError, SourceError
-from ..noise import Noise, SeededEntropy
+from ..noise.samplers import Noise, SeededEntropy
 from .device import Component, LocalBudget, LocalFilter
 from .journal import KEEP, FileJournal, Journal, MemoryJournal
 from .record import INNER, record_of

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..accounting.losses import EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss, zcdp_of_geo
 from ..errors import ConfigError
-from ..noise import Noise
+from ..noise.samplers import Noise
 from .device import LocalFilter, answer_all
 from .elimination import Question
 from .questions import Ask, decoded

@@ -18,7 +18,7 @@ import numpy as np
 from ..accounting.losses import EPSILON_UNIT
 from ..errors import ConfigError
 from ..lattice import exact
-from ..noise import MAX_VARIANCE, Noise
+from ..noise.samplers import MAX_VARIANCE, Noise
 from .functions import Box, Distance, Function, Mismatches, Named, Outside, Point, Share
 from .noise import MOST_DIMENSIONS, gaussians, lattice_laplace
 

@@ -17,7 +17,7 @@ import numpy as np
 from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
 from ..lattice import MAX_COORDINATE, sqrt_up
-from ..noise import MAX_VARIANCE
+from ..noise.samplers import MAX_VARIANCE
 from ..totals import tile_totals
 from .floors import FALSE_RELEASE, gaussian_tail, least_gaussian
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..friends import Selection
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 Start = Callable[[PrivacyLoss], None]
 """Is told what a stage costs, before its first draw; see `Charge.start`."""

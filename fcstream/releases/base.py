@@ -17,7 +17,7 @@ from ..errors import ConfigError
 from ..friends import FriendCounts
 from ..lattice import Grid
 from ..ledgers.base import Charge
-from ..noise import Noise
+from ..noise.samplers import Noise
 from ..sampled import Choice
 from .reasons import HINTS
 

@@ -22,7 +22,7 @@ from .tuples import TupleAverage
 if TYPE_CHECKING:
     from ..friends import WindowView
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 
 Made = TypeVar("Made", bound="ClusterRelease")

@@ -25,7 +25,7 @@ from .floors import laplace_tail
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..noise import Noise
+    from ..noise.samplers import Noise
     from .averages import Start
 
 PARTED = 7

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..friends import Selection, WindowView
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 Agreed = TupleAverage | TwoCores | BallCenters
 """What becomes of tuples."""

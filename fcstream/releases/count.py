@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..friends import WindowView
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 
 class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):

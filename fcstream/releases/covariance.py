@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..lattice import Grid
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 LIMIT = 0.1
 """Distance of friendly matrices, the paper's."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..ladders import LadderView
     from ..lattice import Grid, Lattice
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 BASE = 1.5
 """Ratio of neighboring radii, the paper's."""

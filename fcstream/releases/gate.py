@@ -14,7 +14,7 @@ import msgspec
 from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
 from ..friends import MOST_POINTS, PointCounts
-from ..noise import normal_tail
+from ..noise.samplers import normal_tail
 from .base import Answer, Counter, Forecast, Mechanism, Notes, Outcome, Track
 from .options import Options, Setting
 from .stages import ChargeShare, normal_above
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..lattice import Grid
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 TIMES_HINT = 16
 """Windows may by default hold so many times the records of the size hint."""

@@ -19,7 +19,7 @@ import numpy as np
 from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
 from ..lattice import MAX_COORDINATE, sqrt_up
-from ..noise import MAX_VARIANCE
+from ..noise.samplers import MAX_VARIANCE
 from ..replaced import tail_quantile
 from ..totals import column_totals
 from .averages import Estimate, Start, _noisy_average, check_average, check_noise, gaussian_variance
@@ -29,7 +29,7 @@ from .tuples import commonest
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 ANSWERS = ("centers", "averages", "nearest")
 _LOG_BITS = 24

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..lattice import Grid
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 MOST_CELLS = 2**20
 """Of all tables together: a release of so many is some 8 MB of JSON, which a ledger and a file take."""

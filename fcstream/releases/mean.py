@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..friends import Selection, WindowView
     from ..lattice import Grid
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
     from ..sampled import Choice
 
 CORE_MARGIN = 3.0

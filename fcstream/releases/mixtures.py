@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..friends import WindowView
     from ..lattice import Grid, Lattice
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
     from .averages import Start
     from .cluster_plan import ClusterJob
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..accounting.losses import PrivacyLoss
-from ..noise import drawable
+from ..noise.samplers import drawable
 from ..synthetic.bingham import proj
 from ..synthetic.cells import FINE, covering, rounded
 from ..synthetic.codes import Codes
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ..lattice import Grid
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
     from ..synthetic.counts import TableView
 
 _GRAIN = 64

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..lattice import Grid
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 SHARES = (Fraction(1, 10), Fraction(2, 10))
 """Of rho for the mean (with the number of records) and for second moments; the rest is for the cells."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ..lattice import Grid
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 MOST_QUANTILES = 100
 COUNT_SHARE = 20

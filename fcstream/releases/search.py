@@ -17,7 +17,7 @@ from ..errors import ConfigError
 from .averages import Start, _no_stages, gaussian_variance
 
 if TYPE_CHECKING:
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 _ONE = 2**10  # the statistic of a check is rounded to multiples of 2**-10
 

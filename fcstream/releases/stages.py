@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..friends import WindowView
     from ..lattice import Grid
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 STOP_CHANCE = 0.01
 """Windows that would release with a smaller probability are stopped after the noisy size."""

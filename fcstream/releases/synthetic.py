@@ -14,7 +14,7 @@ import numpy as np
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
-from ..noise import drawable
+from ..noise.samplers import drawable
 from ..synthetic.cells import MOST_AXES, MOST_WORK, Cells, along, by_number
 from ..synthetic.codes import Codes
 from ..synthetic.counts import TableCounts, TableView
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ..lattice import Grid
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 SHARES = (Fraction(2, 10), Fraction(6, 10))
 """Of rho for means (with the number of records) and for second moments; the rest is for the cells."""

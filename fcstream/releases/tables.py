@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..lattice import Grid
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 MOST_ROWS = 10**8
 NANO = 10**9

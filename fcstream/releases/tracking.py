@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..friends import WindowView
     from ..lattice import Grid
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
     from .options import Setting
 
 ROOM = 1.25

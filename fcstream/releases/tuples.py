@@ -27,7 +27,7 @@ from .stages import normal_above
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..noise import Noise
+    from ..noise.samplers import Noise
     from ..predicates.base import Predicate
 
 GAMMA = Fraction(1, 5)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..friends import WindowView
     from ..lattice import Grid
     from ..ledgers.base import Charge
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 ROOM = 1.5
 """By how much the ball is wider than what was found to hold nearly all points: a cut tail takes from a variance."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ..engine import Engine
     from ..keyed import KeyedEngine
-    from ..noise import Noise
+    from ..noise.samplers import Noise
     from ..sinks import Sink
 
 

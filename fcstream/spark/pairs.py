@@ -15,7 +15,7 @@ import numpy as np
 
 from ..config import Config, Job
 from ..friends import CrossCounts, FriendCounts, WindowView
-from ..noise import Noise
+from ..noise.samplers import Noise
 from ..pool import one_thread
 from ..releases.gate import GatedCounter
 from ..speeds import split_from

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..engine import Stores
-    from ..noise import Noise
+    from ..noise.samplers import Noise
     from ..releases.base import Counter, Mechanism
 
 Place = tuple[str, int]

@@ -20,7 +20,7 @@ from ..admission import admit, part_codes
 from ..config import Job
 from ..decoders import CsvRows, JsonLines, LineDecoder
 from ..errors import FcstreamError
-from ..noise import Noise
+from ..noise.samplers import Noise
 from ..payloads import decoder_for, read_messages
 from ..pool import one_thread
 from ..records import Batch, Rejection

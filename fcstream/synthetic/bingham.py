@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..noise import Noise
+    from ..noise.samplers import Noise
 
 _STEPS = 60
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ConfigError
-from ..noise import Noise
+from ..noise.samplers import Noise
 from .cells import covering
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..noise import SeededEntropy
+from ..noise.samplers import SeededEntropy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -161,7 +161,7 @@ FAULTS = [
     ),
     Fault(
         "a sampler of half the deviation",
-        "noise.py",
+        "noise/samplers.py",
         "scale, approximate = math.isqrt(numerator // denominator) + 1, numerator / denominator\n",
         "scale, approximate = math.isqrt(numerator // denominator) + 1, numerator / denominator / 4\n",
         ("statistical/test_noise.py::test_discrete_gaussian_has_the_right_law_and_no_other",),

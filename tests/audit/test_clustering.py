@@ -14,7 +14,7 @@ from support.audits import Weak, epsilon_lower_bound
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.friends import FriendCounts
 from fcstream.lattice import Lattice
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchWithin
 from fcstream.releases.cluster_plan import ClusterJob
 from fcstream.releases.clusters import LloydRounds, LloydStep

@@ -10,9 +10,9 @@ from scipy import stats
 from support import naive
 from support.distributions import chi_square_p
 
-from fcstream import noise as noise_module
 from fcstream.errors import ConfigError
-from fcstream.noise import (
+from fcstream.noise import samplers as noise_module
+from fcstream.noise.samplers import (
     TAIL_CUTOFF,
     Noise,
     SeededEntropy,

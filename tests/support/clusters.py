@@ -3,7 +3,7 @@
 import numpy as np
 
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.cluster_plan import ClusterJob
 
 LOSS = PrivacyLoss.charge(1, 1e-8)

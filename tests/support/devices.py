@@ -4,7 +4,7 @@ import numpy as np
 
 from fcstream.local import Component, Euclidean, LocalBudget, LocalFilter
 from fcstream.local.journal import MemoryJournal
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 
 PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=1.0, unit=100.0)
 CROWD = np.random.default_rng(7).normal(500, 180, (60, 2))

@@ -9,7 +9,7 @@ from support import naive
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.cores import BasicFilter, NoisySize, ZCDPFilter, smallest_rho
 from fcstream.errors import ConfigError
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 
 
 @pytest.mark.parametrize("alpha", [0, 0.25, Fraction(1, 3)])

@@ -17,7 +17,7 @@ from support.audits import epsilon_lower_bound
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.cores import ZCDPFilter
 from fcstream.errors import ConfigError
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.sampled import HiddenCoinFilter, SparseZCDPFilter, choose, smallest_rate
 
 LOSS = PrivacyLoss.charge(0.5, 1e-8)

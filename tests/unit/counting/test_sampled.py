@@ -16,7 +16,7 @@ from fcstream.config import Config, Job
 from fcstream.cores import ZCDPFilter
 from fcstream.errors import ConfigError, CounterBroken, EngineClosed
 from fcstream.friends import FriendCounts
-from fcstream.noise import geometric_draw
+from fcstream.noise.samplers import geometric_draw
 from fcstream.planning import plan
 from fcstream.releases.mean import FriendlyMean
 from fcstream.sampled import HiddenCoinFilter, SparseZCDPFilter, design_pairs

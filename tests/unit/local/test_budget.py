@@ -40,7 +40,7 @@ from fcstream.local import (
 )
 from fcstream.local.books import DeviceBooks, is_journal
 from fcstream.local.record import QueryLedger, record_of, used_by
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.reports import Report
 
 LINE = Euclidean((-500.0,), (500.0,), step=1.0)

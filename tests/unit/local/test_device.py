@@ -40,7 +40,7 @@ from fcstream.local import (
 )
 from fcstream.local import noise as local_noise
 from fcstream.local.questions import REASONS
-from fcstream.noise import Noise, SeededEntropy, _Reader
+from fcstream.noise.samplers import Noise, SeededEntropy, _Reader
 
 PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=0.5, unit=10.0)
 LINE = Euclidean((-500.0,), (500.0,), step=1.0)
@@ -481,7 +481,7 @@ class Wall:
 sys.meta_path.insert(0, Wall())
 from fractions import Fraction
 from fcstream.local import *
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 space = Euclidean((0.0, 0.0), (100.0, 100.0), step=0.5)
 def device():
     return LocalFilter(LocalBudget.concentrated(1), {'p': Component(space, (3.0, 4.0))}, noise=Noise(SeededEntropy(1)))

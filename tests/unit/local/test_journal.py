@@ -29,7 +29,7 @@ from fcstream.local import (
 from fcstream.local.accounts import Accounts, fingerprint
 from fcstream.local.journal import MemoryJournal
 from fcstream.local.questions import REASONS
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 
 LINE = Euclidean((-500.0,), (500.0,), step=1.0)
 FILES = ("state", "state-witness", "state-new")

@@ -19,7 +19,7 @@ from fcstream.local.series import Series
 from fcstream.local.simulation import Fleet, Simulation
 from fcstream.local.threshold import ShareBelow
 from fcstream.local.widths import pure_reach
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 
 PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=1.0, unit=100.0)
 LINE = Euclidean((-500.0,), (500.0,), step=1.0, unit=10.0)

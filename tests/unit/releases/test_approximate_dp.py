@@ -21,7 +21,7 @@ from fcstream.cores import BasicFilter, Core, ReplacementFilter
 from fcstream.errors import ConfigError
 from fcstream.generators import FriendlyGenerator
 from fcstream.lattice import sqrt_up
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.averages import gaussian_variance
 from fcstream.releases.dp import BasicMean, EstimatedAverage, FriendlyAverageDP
 

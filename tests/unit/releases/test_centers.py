@@ -9,7 +9,7 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.ledgers import Request, WindowKey, open_ledger
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning import plan
 from fcstream.releases.base import Outcome
 from fcstream.releases.centers import CentersRelease

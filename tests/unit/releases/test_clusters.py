@@ -18,7 +18,7 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.cores import ZCDPFilter
 from fcstream.errors import ConfigError
 from fcstream.lattice import Lattice
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchTuples, MatchWithin, OrderedTuples
 from fcstream.releases.averages import FriendlyAverage
 from fcstream.releases.clusters import Centers, LloydRounds, LloydStep, nearest_labels

@@ -21,7 +21,7 @@ from fcstream.config import Config
 from fcstream.cores import ReplacementFilter
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.moments import MomentsView, ShardMoments
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning import plan
 from fcstream.predicates import matrices
 from fcstream.releases.covariance import FriendlyCovariance, ShardCovariance, allowed_distance, blur

@@ -14,7 +14,7 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError
 from fcstream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED, Grid
-from fcstream.noise import MAX_VARIANCE, drawable
+from fcstream.noise.samplers import MAX_VARIANCE, drawable
 from fcstream.releases.averages import (
     _MOST_COORDINATES,
     LEAST_NANO,

@@ -17,7 +17,7 @@ from fcstream._kernels import clusters as kernels
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.errors import ConfigError
 from fcstream.lattice import Lattice
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.averages import Estimate, gaussian_variance
 from fcstream.releases.closeness import (
     Balls,

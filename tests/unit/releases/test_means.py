@@ -15,7 +15,7 @@ from fcstream.errors import ConfigError
 from fcstream.lattice import Lattice, sqrt_up
 from fcstream.ledgers import WindowKey
 from fcstream.ledgers.base import Charge
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums, gaussian_variance, norm_quantile
 from fcstream.releases.base import Track
 from fcstream.releases.count import NoisyCount

@@ -16,7 +16,7 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Job
 from fcstream.errors import ConfigError
 from fcstream.friends import FriendCounts
-from fcstream.noise import normal_tail
+from fcstream.noise.samplers import normal_tail
 from fcstream.planning import plan
 from fcstream.releases.gate import GatedCounter, GatedMechanism, RecordGate, tail_margin
 

@@ -20,7 +20,7 @@ from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.ladders import LadderCounts
 from fcstream.lattice import Lattice
-from fcstream.noise import Noise, SeededEntropy
+from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning import plan
 from fcstream.releases.averages import gaussian_variance
 from fcstream.releases.diameter import BETA, SearchedMean, radius_ladder

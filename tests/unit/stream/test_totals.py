@@ -13,7 +13,7 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.friends import MOST_POINTS, FriendCounts, Selection, numbered
 from fcstream.ladders import LadderView
 from fcstream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
-from fcstream.noise import MAX_VARIANCE
+from fcstream.noise.samplers import MAX_VARIANCE
 from fcstream.releases import mixtures, tuples, variance
 from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums
 from fcstream.releases.paper import _parts

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from .errors import ConfigError
+from ..errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -283,7 +283,7 @@ def drawable(scale: Fraction) -> Fraction:
 def _kernels() -> Any:
     """The compiled twins, imported when first needed; None where Numba is not installed, as on a small device."""
     try:
-        from ._kernels import noise
+        from .._kernels import noise
     except ImportError:
         return None
     return noise
