@@ -26,9 +26,9 @@ from coinpress import STEPS, coinpress
 
 import fcstream
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.lattice import Lattice
 from fcstream.noise.samplers import Noise
 from fcstream.releases.diameter import SearchedMean, radius_ladder
+from fcstream.stream.lattice import Lattice
 
 JOBS = [  # n, d, largest allowed ratio to the ideal
     (800, 100, 1.06),

@@ -31,13 +31,13 @@ from sklearn.cluster import KMeans
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError
 from fcstream.friends import FriendCounts
-from fcstream.lattice import Lattice
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.closeness import plan_gaussian
 from fcstream.releases.cluster_plan import ClusterJob
 from fcstream.releases.ktuples import BallCenters
 from fcstream.releases.mixtures import PrivateMixture
 from fcstream.releases.tuples import TupleAverage, ladder
+from fcstream.stream.lattice import Lattice
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
 TARGETS = {100_000: 0.0003, 200_000: 0.0001}

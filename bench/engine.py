@@ -147,8 +147,8 @@ def wall_and_process(job) -> tuple[float, float]:
 def close() -> None:
     from fcstream.accounting.losses import PrivacyLoss
     from fcstream.friends import FriendCounts
-    from fcstream.lattice import Lattice
     from fcstream.releases.mean import RecentredMean
+    from fcstream.stream.lattice import Lattice
 
     n, d = 100_000, 16
     rows = np.rint(np.random.default_rng(0).normal(size=(n, d)) * 1000)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .config import Job
-    from .lattice import Feature
+    from .stream.lattice import Feature
 
 
 @dataclass(frozen=True, slots=True)

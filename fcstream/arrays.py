@@ -8,7 +8,6 @@ import numpy as np
 
 from .accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
 from .errors import ConfigError
-from .lattice import Feature, Grid, Lattice
 from .ledgers import Request, Terms, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK, Charge
 from .noise.samplers import Noise
@@ -20,6 +19,7 @@ from .releases.options import Options, Setting
 from .releases.quantiles import QuantilesOptions
 from .releases.synthetic import SyntheticOptions
 from .releases.variance import VarianceOptions
+from .stream.lattice import Feature, Grid, Lattice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

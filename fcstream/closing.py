@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .accounting.losses import PrivacyLoss
     from .config import Job
-    from .windows import Window
+    from .stream.windows import Window
 
 
 class Cost(NamedTuple):

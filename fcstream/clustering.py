@@ -11,10 +11,10 @@ from .accounting.losses import PrivacyLoss
 from .arrays import _charge, _loss, _rows
 from .errors import ConfigError
 from .friends import FriendCounts
-from .lattice import Lattice
 from .noise.samplers import Noise
 from .releases.cluster_plan import ClusterJob
 from .releases.mixtures import PrivateMixture as Learned
+from .stream.lattice import Lattice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ import numpy as np
 
 from .errors import ConfigError, CounterBroken
 from .friends import MOST_POINTS, WindowView
-from .lattice import MAX_RADIUS_SQUARED
 from .noise.samplers import MOST_BLOCKS, SMALLEST_RATE
+from .stream.lattice import MAX_RADIUS_SQUARED
 from .tiles import LANES, Stage, aligned
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from .config import Config, Job
 from .errors import ConfigError, EngineClosed
 from .exhaustion import Participation
 from .first_run import FirstRun
-from .held import LateRecords
 from .intake import OnRejection, Rejections, clock_ms, read_pushed
 from .ledgers import Answer, Ledger, Verdict, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK, TOTAL_BLOCK, USER_BLOCK
@@ -26,8 +25,9 @@ from .noise.samplers import Noise
 from .records import Batch, SeenPositions
 from .releases.base import Counter, Mechanism, Outcome, Release
 from .rows import read_moment
-from .users import UserPoints
-from .windows import Window, group_by_pane
+from .stream.contributions import UserPoints
+from .stream.late_records import LateRecords
+from .stream.windows import Window, group_by_pane
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import pool
 from .errors import ConfigError, CounterBroken
-from .lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
+from .stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from .tiles import LANES, Batch, Chunk, Frame, Pane, Stage, may_screen
 
 if TYPE_CHECKING:
@@ -515,7 +515,7 @@ def friend_counts(points: NDArray[np.float64], radius: float, *, step: float) ->
 
 def to_points(points: object, step: float):  # type: ignore[no-untyped-def]
     """Check an array of scaled points and put it on the lattice: (float64 integers (n, d), Lattice)."""
-    from .lattice import Lattice
+    from .stream.lattice import Lattice
 
     lattice = Lattice(step)
     try:

@@ -11,7 +11,7 @@ from .connectors.base import Gap, GappySource
 
 if TYPE_CHECKING:
     from .connectors.base import LiveSource
-    from .windows import Schedule
+    from .stream.windows import Schedule
 
 LOG = logging.getLogger("fcstream.live")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from .errors import ConfigError
 from .friends import PointCounts, WindowView, numbered
-from .lattice import MAX_RADIUS_SQUARED
+from .stream.lattice import MAX_RADIUS_SQUARED
 from .tiles import LANES, Batch, Pane
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from .connectors.urls import need
 from .errors import ConfigError
 
 LOG = logging.getLogger("fcstream.logs")
-WINDOWS = "fcstream.windows"
+WINDOWS = "fcstream.stream.windows"
 """Logger of what became of each window: told in JSON only, a terminal has its line of status."""
 _EXTRAS = ("stream", "window", "status", "reason", "incomplete")
 _STREAM: ContextVar[str | None] = ContextVar("stream", default=None)

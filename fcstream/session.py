@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .sinks import Sink
 
 LOG = logging.getLogger("fcstream.live")
-WINDOWS = logging.getLogger("fcstream.windows")
+WINDOWS = logging.getLogger("fcstream.stream.windows")
 POLL_MESSAGES = 4096
 LONGEST_WAIT_S = 0.25
 _COMMIT_EVERY_S = 1.0

@@ -13,8 +13,8 @@ import numpy as np
 
 from .errors import ConfigError
 from .friends import FriendCounts
-from .lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from .oracles import CHUNK, Incremental, checked_centers, one_thread, quietly, total
+from .stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

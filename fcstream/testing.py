@@ -21,7 +21,7 @@ from .accounting.losses import PrivacyLoss
 from .ledgers.base import TOTAL_BLOCK, USER_BLOCK, Answer, Ledger, Request, Terms, WindowKey
 from .releases.base import Release
 from .sinks import Sink
-from .users import user_key
+from .stream.contributions import user_key
 
 if TYPE_CHECKING:
     from .connectors.base import LiveSource, ReplayableSource

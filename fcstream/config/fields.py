@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from ..errors import ConfigError
-from ..lattice import Grid, Lattice
 from ..records import Refused, Schema, parse_number
+from ..stream.lattice import Grid, Lattice
 from .sections import FeatureSection, Sections, StreamSection
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from ..accounting.filters import BudgetSchedule
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
-from ..lattice import Grid
 from ..ledgers.base import Terms, part_name
 from ..policies import Spending
 from ..records import Schema
 from ..releases.base import Mechanism
 from ..releases.gate import GatedMechanism, RecordGate, build_gated
 from ..releases.options import Setting, must_be_rho
-from ..windows import Schedule
+from ..stream.lattice import Grid
+from ..stream.windows import Schedule
 from .durations import NOW, duration_ms, instant_ms
 from .fields import grid_of, must_answer_without_optional, schema_of
 from .sections import BudgetSection, Sections, WindowSection

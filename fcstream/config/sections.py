@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ..errors import ConfigError
-from ..lattice import Feature
+from ..stream.lattice import Feature
 
 if TYPE_CHECKING:
     from ..releases.options import Options

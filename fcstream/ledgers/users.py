@@ -15,7 +15,7 @@ import numpy as np
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerDamaged
-from ..users import KEY_BYTES
+from ..stream.contributions import KEY_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

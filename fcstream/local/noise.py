@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ConfigError
-from ..lattice import sqrt_up
 from ..noise.samplers import Entropy, Noise, Source, _exp_bounds, _Reader, _uniform_is_below, laplace_draw
 from ..noise.samplers import _kernels as _noise_kernels
+from ..stream.lattice import sqrt_up
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,8 +17,8 @@ import numpy as np
 
 from ..accounting.losses import EPSILON_UNIT
 from ..errors import ConfigError
-from ..lattice import exact
 from ..noise.samplers import MAX_VARIANCE, Noise
+from ..stream.lattice import exact
 from .functions import Box, Distance, Function, Mismatches, Named, Outside, Point, Share
 from .noise import MOST_DIMENSIONS, gaussians, lattice_laplace
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..accounting.losses import RHO_UNIT
 from ..errors import ConfigError
-from ..lattice import exact as as_fraction
+from ..stream.lattice import exact as as_fraction
 from .elimination import Rounds, Transcript, Triple, non_interactive
 from .functions import Function, Share
 from .queries import METHODS, Plan, Query

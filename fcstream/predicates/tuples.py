@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ConfigError
-from ..lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
+from ..stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from .base import LANES, Family, Predicate
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import numpy as np
 
 from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
-from ..lattice import MAX_COORDINATE, sqrt_up
 from ..noise.samplers import MAX_VARIANCE
-from ..totals import tile_totals
+from ..stream.lattice import MAX_COORDINATE, sqrt_up
+from ..stream.totals import tile_totals
 from .floors import FALSE_RELEASE, gaussian_tail, least_gaussian
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from ..accounting.losses import PrivacyLoss
 from ..coins import BlockCounts, HiddenCounts
 from ..errors import ConfigError
 from ..friends import FriendCounts
-from ..lattice import Grid
 from ..ledgers.base import Charge
 from ..noise.samplers import Noise
 from ..sampled import Choice
+from ..stream.lattice import Grid
 from .reasons import HINTS
 
 _LATER = ("track", "parts", "key", "participation")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
-from ..lattice import Grid, Lattice
 from ..oracles import Incremental
 from ..shards import ShardCounts, ShardView
+from ..stream.lattice import Grid, Lattice
 from .base import Answer, Counter, Forecast, Mechanism, MechanismBase, Notes, Outcome
 from .cluster_plan import BallPlan, Choice, ClusterJob
 from .clusters import ALL_AGREE, Centers, chance_by_agreement

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
-from ..lattice import MAX_RADIUS_SQUARED
 from ..oracles import find
 from ..shards import Shards
+from ..stream.lattice import MAX_RADIUS_SQUARED
 from .averages import LEAST_NANO, BallAverage
 from .closeness import PARTED, GaussianTest, fewest_gaussian, plan_gaussian
 from .clusters import LEAST_PER_CENTER, Centers, LloydStep
@@ -22,8 +22,8 @@ from .tuples import GAMMA, LADDER_RATIO, SEARCH_RATIO, TupleAverage, ladder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..lattice import Lattice
     from ..oracles import Oracle
+    from ..stream.lattice import Lattice
 
 
 @dataclass(frozen=True)

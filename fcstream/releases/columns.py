@@ -13,7 +13,7 @@ from ..errors import ConfigError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..lattice import Feature, Grid
+    from ..stream.lattice import Feature, Grid
 
 
 @dataclass(frozen=True, slots=True)

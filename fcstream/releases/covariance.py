@@ -22,9 +22,9 @@ from .options import Options, Setting
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid
 
 LIMIT = 0.1
 """Distance of friendly matrices, the paper's."""

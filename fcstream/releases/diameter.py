@@ -20,9 +20,9 @@ from .stages import noise_warnings
 
 if TYPE_CHECKING:
     from ..ladders import LadderView
-    from ..lattice import Grid, Lattice
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid, Lattice
 
 BASE = 1.5
 """Ratio of neighboring radii, the paper's."""

@@ -22,7 +22,7 @@ from ..cores import BasicFilter
 from ..errors import ConfigError
 from ..friends import FriendCounts
 from ..generators import FriendlyGenerator, Generated
-from ..lattice import sqrt_up
+from ..stream.lattice import sqrt_up
 from .averages import Estimate, _noisy_average, check_average, exact_sums
 from .base import Counter, Forecast, Notes, Outcome, PointMechanism
 from .options import Options, Setting
@@ -30,9 +30,9 @@ from .stages import noise_warnings
 
 if TYPE_CHECKING:
     from ..friends import Selection, WindowView
-    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid
 
 _GROWTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 _BIT_SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)

@@ -22,9 +22,9 @@ from .stages import ChargeShare, normal_above
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid
 
 TIMES_HINT = 16
 """Windows may by default hold so many times the records of the size hint."""

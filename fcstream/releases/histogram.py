@@ -20,9 +20,9 @@ from .options import Options, Setting
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid
 
 MOST_BINS = 4096
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
-from ..lattice import MAX_COORDINATE, sqrt_up
 from ..noise.samplers import MAX_VARIANCE
 from ..replaced import tail_quantile
-from ..totals import column_totals
+from ..stream.lattice import MAX_COORDINATE, sqrt_up
+from ..stream.totals import column_totals
 from .averages import Estimate, Start, _noisy_average, check_average, check_noise, gaussian_variance
 from .closeness import Balls, GaussianTest, Geometry
 from .tuples import commonest

@@ -24,9 +24,9 @@ from .options import Options, Setting
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid
 
 MOST_CELLS = 2**20
 """Of all tables together: a release of so many is some 8 MB of JSON, which a ledger and a file take."""

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..friends import Selection, WindowView
-    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
     from ..sampled import Choice
+    from ..stream.lattice import Grid
 
 CORE_MARGIN = 3.0
 """Noise deviations by which a point befriended by all clears the core's bar at the public size hint."""

@@ -13,7 +13,7 @@ import numpy as np
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..shards import Shards
-from ..totals import gram_totals
+from ..stream.totals import gram_totals
 from .averages import BallAverage, _no_stages, check_noise, gaussian_variance, in_parts, to_center
 from .base import Answer, Forecast, Outcome
 from .centers import ClusterOptions, ClusterRelease, checked
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..friends import WindowView
-    from ..lattice import Grid, Lattice
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid, Lattice
     from .averages import Start
     from .cluster_plan import ClusterJob
 

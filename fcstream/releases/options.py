@@ -10,7 +10,7 @@ import msgspec
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
-from ..lattice import Grid
+from ..stream.lattice import Grid
 
 if TYPE_CHECKING:
     from .base import Mechanism

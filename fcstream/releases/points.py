@@ -24,9 +24,9 @@ from .stages import normal_above
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid
 
 SHARES = (Fraction(1, 10), Fraction(2, 10))
 """Of rho for the mean (with the number of records) and for second moments; the rest is for the cells."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
-from ..lattice import exact
+from ..stream.lattice import exact
 from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
 from .columns import Column, ColumnValues
 from .floors import gaussian_tail, least_gaussian
@@ -23,9 +23,9 @@ from .stages import normal_above
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid
 
 MOST_QUANTILES = 100
 COUNT_SHARE = 20

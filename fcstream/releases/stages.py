@@ -17,9 +17,9 @@ from .base import Counter, Mechanism, MechanismBase, Notes, Outcome, friend_coun
 
 if TYPE_CHECKING:
     from ..friends import WindowView
-    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid
 
 STOP_CHANCE = 0.01
 """Windows that would release with a smaller probability are stopped after the noisy size."""

@@ -30,9 +30,9 @@ from .tables import MOST_ROWS, NANO, USELESS, TableMechanism, epsilon_nano, usef
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid
 
 SHARES = (Fraction(2, 10), Fraction(6, 10))
 """Of rho for means (with the number of records) and for second moments; the rest is for the cells."""

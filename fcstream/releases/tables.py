@@ -16,8 +16,8 @@ from .base import Answer, Counter, MechanismBase, Outcome, Release, Track
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..lattice import Grid
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid
 
 MOST_ROWS = 10**8
 NANO = 10**9

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from ..accounting.losses import PrivacyLoss
-from ..totals import tile_totals
+from ..stream.totals import tile_totals
 from .averages import BallAverage, norm_quantile, to_center
 from .base import Counter, Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread, Track
 from .mean import MeanOptions, RecentredMean
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..friends import WindowView
-    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid
     from .options import Setting
 
 ROOM = 1.25

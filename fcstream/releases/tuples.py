@@ -16,10 +16,10 @@ import numpy as np
 
 from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
-from ..lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from ..predicates import MatchTuples, MatchWithin, OrderedTuples, PredicateCounts
 from ..replaced import ReplacedFilter, ReplacedSizeFilter
-from ..totals import column_totals
+from ..stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
+from ..stream.totals import column_totals
 from .averages import Estimate, FriendlyAverage, Start
 from .search import DiameterSearch
 from .stages import normal_above

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
-from ..totals import tile_totals
+from ..stream.totals import tile_totals
 from .averages import gaussian_variance, norm_quantile, to_center
 from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome, Spread
 from .mean import MeanOptions, RecentredMean
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..friends import WindowView
-    from ..lattice import Grid
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
+    from ..stream.lattice import Grid
 
 ROOM = 1.5
 """By how much the ball is wider than what was found to hold nearly all points: a cut tail takes from a variance."""

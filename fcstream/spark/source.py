@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from ..connectors import open_ranges
 from ..errors import SourceError
 from ..live import now_ms
-from ..windows import Schedule
+from ..stream.windows import Schedule
 from .tasks import MESSAGES, guarded
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import Job
 from ..releases.gate import GatedView
-from ..users import UserPoints
+from ..stream.contributions import UserPoints
 
 if TYPE_CHECKING:
     import numpy as np

@@ -25,8 +25,8 @@ from ..payloads import decoder_for, read_messages
 from ..pool import one_thread
 from ..records import Batch, Rejection
 from ..releases.gate import GatedView
-from ..users import UserPoints
-from ..windows import group_by_pane
+from ..stream.contributions import UserPoints
+from ..stream.windows import group_by_pane
 from .blocks import Rows, cut, gather
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ..errors import ConfigError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..lattice import Grid
+    from ..stream.lattice import Grid
 
 MOST_BITS = 2048
 MOST_LEVELS = 1024

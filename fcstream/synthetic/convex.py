@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..totals import Totals
+from ..stream.totals import Totals
 from .cells import FINE, MOST_CELLS
 from .mixtures import to_simplex
 

@@ -295,7 +295,7 @@ FAULTS = [
     ),
     Fault(
         "sums that go on in an int64 for ever",
-        "totals.py",
+        "stream/totals.py",
         "if self._held + rows > self.most:",
         "if self._held + rows > 2**80:",
         ("unit/stream/test_totals.py::test_one_record_more_in_a_window_of_one_part_does_not_flip_the_mean",),
@@ -303,14 +303,14 @@ FAULTS = [
     ),
     Fault(
         "a part of a window that is added in one go",
-        "totals.py",
+        "stream/totals.py",
         "step = totals.most // lanes",
         "step = max(1, len(tiles))",
         ("unit/stream/test_totals.py::test_one_record_more_in_a_window_of_one_part_does_not_flip_the_mean",),
     ),
     Fault(
         "a user's sum that is doubled",
-        "users.py",
+        "stream/contributions.py",
         "    whole = numerators // denominators\n    rest = numerators - whole * denominators\n"
         "    return np.asarray(whole + (rest >= denominators - rest), np.int64)",
         "    return np.asarray((2 * numerators + denominators) // (2 * denominators), np.int64)",

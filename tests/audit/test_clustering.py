@@ -13,7 +13,6 @@ from support.audits import Weak, epsilon_lower_bound
 
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.friends import FriendCounts
-from fcstream.lattice import Lattice
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchWithin
 from fcstream.releases.cluster_plan import ClusterJob
@@ -21,6 +20,7 @@ from fcstream.releases.clusters import LloydRounds, LloydStep
 from fcstream.releases.mixtures import PrivateMixture
 from fcstream.releases.tuples import TupleAverage, friend_counts
 from fcstream.replaced import ReplacedFilter
+from fcstream.stream.lattice import Lattice
 
 RUNS = 700
 STEP = 1e-4

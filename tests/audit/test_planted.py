@@ -48,7 +48,7 @@ def test_a_planted_fault_is_caught_too(fault, folder):
 
 HARMLESS = Fault(
     "a comment",
-    "totals.py",
+    "stream/totals.py",
     "WIDE = 2**62\n",
     "WIDE = 2**62  # no fault\n",
     ("unit/stream/test_totals.py::test_costs_of_a_quantile_do_not_wrap",),

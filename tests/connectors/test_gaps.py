@@ -17,7 +17,7 @@ from fcstream.connectors.jetstream import NatsSource
 from fcstream.gaps import Gaps
 from fcstream.metrics import Watched, exposition
 from fcstream.status import answer
-from fcstream.windows import Schedule
+from fcstream.stream.windows import Schedule
 
 SCHEDULE = Schedule(0, 10_000, 10_000, 2_000, 600_000)
 

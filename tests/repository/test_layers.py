@@ -42,9 +42,9 @@ ROWS = [
     ["coins", "history", "ladders", "replaced", "sampled", "shards"],
     ["alarms", "cores", "friends", "generators", "ledgers", "moments", "synthetic"],
     ["frames", "noise", "payloads", "predicates", "tiles"],
-    ["_kernels", "arrow", "decoders", "rows", "sources", "users"],
-    ["accounting", "lattice", "oracles", "pool", "records", "runtime", "simulate", "windows"],
-    ["errors", "health", "held", "notify", "totals"],
+    ["_kernels", "arrow", "decoders", "rows", "sources"],
+    ["accounting", "oracles", "pool", "records", "runtime", "simulate", "stream"],
+    ["errors", "health", "notify"],
 ]
 # Inside a package, files and folders may use each other in this order only.
 INSIDE = {
@@ -176,6 +176,7 @@ INSIDE = {
         "sessions",
         "stores",
     ],
+    "stream": ["contributions", "__init__", "late_records", "lattice", "totals", "windows"],
     "synthetic": ["__init__", "convex", "counts", "microaggregation", "cells", "mixtures", "bingham", "codes"],
 }
 COUNTING = ("counting", "predicates", "cores", "releases", "noise", "local", "synthetic")  # may call kernels
@@ -313,7 +314,7 @@ NEEDS_SECTIONS = [
     "shards",
     "oracles",
     "policies",
-    "users",
+    "stream.contributions",
     "local.counting",
     "local.density",
     "local.device",
@@ -341,7 +342,7 @@ EXEMPT = {
     "releases.averages.gaussian_variance",
     "releases.averages.exact_sums",
     "releases.averages.to_center",
-    "users.user_key",
+    "stream.contributions.user_key",
     "oracles.has_sklearn",
     "oracles.one_thread",
     "oracles.Learner",

@@ -4,8 +4,8 @@ import numpy as np
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.ledgers.base import Answer, Request, Terms
+from fcstream.stream.contributions import user_key
 from fcstream.testing import window
-from fcstream.users import user_key
 
 LOSS = PrivacyLoss.charge("0.1", "1e-9")
 CAP = PrivacyLoss.cap("1.0", "1e-6")

@@ -10,7 +10,7 @@ from fcstream import friends as module
 from fcstream import tiles
 from fcstream.errors import ConfigError
 from fcstream.friends import LANES, FriendCounts
-from fcstream.lattice import MAX_COORDINATE, Lattice
+from fcstream.stream.lattice import MAX_COORDINATE, Lattice
 
 
 def lattice_points(rng, n, d, spread):

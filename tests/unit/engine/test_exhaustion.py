@@ -16,7 +16,7 @@ from fcstream.ledgers.sqlite import SQLiteLedger
 from fcstream.planning import plan
 from fcstream.releases.base import Release
 from fcstream.runner import Summary
-from fcstream.windows import Window
+from fcstream.stream.windows import Window
 
 COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None, "size_hint": None, "rho": 50.0}
 USERS = {"unit": "user", "user": "id"}

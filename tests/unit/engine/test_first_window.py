@@ -17,8 +17,8 @@ from fcstream.ledgers import open_ledger
 from fcstream.payloads import decoder_for
 from fcstream.planning import plan
 from fcstream.runner import refuse_strange_sink
+from fcstream.stream.windows import Schedule
 from fcstream.testing import sample_release
-from fcstream.windows import Schedule
 
 COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None, "size_hint": None, "rho": 50.0}
 DAY = 86_400_000

@@ -12,7 +12,7 @@ from fcstream import BudgetExhausted, ConfigError, Engine, Noise, PrivacyLoss, S
 from fcstream.config import Config
 from fcstream.ledgers.base import TOTAL_BLOCK, USER_BLOCK
 from fcstream.ledgers.sqlite import SQLiteLedger
-from fcstream.users import UserPoints, user_key
+from fcstream.stream.contributions import UserPoints, user_key
 
 COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None, "size_hint": None}
 USERS = {"unit": "user", "user": "id"}

@@ -23,8 +23,8 @@ from fcstream.errors import LedgerDamaged
 from fcstream.ledgers.base import Answer, Request
 from fcstream.ledgers.snapshot import Snapshot
 from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.stream.contributions import user_key
 from fcstream.testing import window
-from fcstream.users import user_key
 
 SECONDS = float(os.environ.get("FCSTREAM_FUZZ_SECONDS", "6"))
 CASES = 10_000

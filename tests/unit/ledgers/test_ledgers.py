@@ -548,7 +548,7 @@ def test_a_torn_witness_says_nothing(tmp_path, torn):
 
 
 def test_edited_users_are_found_out(tmp_path):
-    from fcstream.users import user_key
+    from fcstream.stream.contributions import user_key
 
     terms = Terms("stream", "user", TERMS.capacity, "specification")
     path = str(tmp_path / "l.db")

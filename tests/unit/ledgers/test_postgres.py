@@ -25,8 +25,8 @@ from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse
 from fcstream.ledgers import open_ledger
 from fcstream.ledgers.base import Answer, Request, Terms
 from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.stream.contributions import user_key
 from fcstream.testing import LedgerContract, window
-from fcstream.users import user_key
 
 TERMS = LedgerContract.terms
 LOSS = LedgerContract.loss

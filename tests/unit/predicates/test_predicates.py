@@ -13,7 +13,6 @@ from support import naive
 
 import fcstream.predicates.bits
 from fcstream.errors import ConfigError
-from fcstream.lattice import MAX_COORDINATE
 from fcstream.predicates import (
     HammingBits,
     MatchTuples,
@@ -26,6 +25,7 @@ from fcstream.predicates import (
     pack_bits,
 )
 from fcstream.predicates.matrices import least_eigenvalue
+from fcstream.stream.lattice import MAX_COORDINATE
 
 SEVENTH = Fraction(1, 7)
 

@@ -20,10 +20,10 @@ from fcstream.accounting.losses import DPLoss, PrivacyLoss, delta_tight, zcdp_of
 from fcstream.cores import BasicFilter, Core, ReplacementFilter
 from fcstream.errors import ConfigError
 from fcstream.generators import FriendlyGenerator
-from fcstream.lattice import sqrt_up
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.averages import gaussian_variance
 from fcstream.releases.dp import BasicMean, EstimatedAverage, FriendlyAverageDP
+from fcstream.stream.lattice import sqrt_up
 
 ONE = 2**52
 

@@ -17,7 +17,6 @@ from fcstream._kernels import clusters as kernels
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.cores import ZCDPFilter
 from fcstream.errors import ConfigError
-from fcstream.lattice import Lattice
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchTuples, MatchWithin, OrderedTuples
 from fcstream.releases.averages import FriendlyAverage
@@ -34,6 +33,7 @@ from fcstream.releases.tuples import (
 )
 from fcstream.replaced import ReplacedFilter, ReplacedSizeFilter, tail_quantile
 from fcstream.shards import ShardCounts, Shards
+from fcstream.stream.lattice import Lattice
 
 
 def average(t=160, k=3, d=2, **changes):

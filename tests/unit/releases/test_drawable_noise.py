@@ -13,7 +13,6 @@ from fcstream import Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError
-from fcstream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED, Grid
 from fcstream.noise.samplers import MAX_VARIANCE, drawable
 from fcstream.releases.averages import (
     _MOST_COORDINATES,
@@ -27,6 +26,7 @@ from fcstream.releases.clusters import LloydRounds
 from fcstream.releases.ktuples import own_centers
 from fcstream.releases.mixtures import PartLearner
 from fcstream.releases.variance import BITS
+from fcstream.stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED, Grid
 
 pytestmark = pytest.mark.usefixtures("one_start")
 CHEAP = {**RELEASES, **ALSO}
@@ -153,7 +153,7 @@ def test_scales_of_laplace_noise_are_rounded_up_to_what_is_drawn(scale):
 
 
 def test_a_grid_has_a_bounded_number_of_features():
-    from fcstream.lattice import Feature, Lattice
+    from fcstream.stream.lattice import Feature, Lattice
 
     one = Feature("a", 0.0, 1.0)
     with pytest.raises(ConfigError, match="at most 65536"):

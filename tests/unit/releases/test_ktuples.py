@@ -16,7 +16,6 @@ from fcstream import oracles
 from fcstream._kernels import clusters as kernels
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.errors import ConfigError
-from fcstream.lattice import Lattice
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.averages import Estimate, gaussian_variance
 from fcstream.releases.closeness import (
@@ -41,6 +40,7 @@ from fcstream.releases.ktuples import (
 )
 from fcstream.releases.mixtures import PartLearner, PrivateMixture
 from fcstream.releases.tuples import ladder
+from fcstream.stream.lattice import Lattice
 
 small = st.integers(0, 2**32 - 1)
 DELTA = 1e-3

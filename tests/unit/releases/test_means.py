@@ -12,7 +12,6 @@ import fcstream
 from fcstream._kernels import sums
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError
-from fcstream.lattice import Lattice, sqrt_up
 from fcstream.ledgers import WindowKey
 from fcstream.ledgers.base import Charge
 from fcstream.noise.samplers import Noise, SeededEntropy
@@ -21,6 +20,7 @@ from fcstream.releases.base import Track
 from fcstream.releases.count import NoisyCount
 from fcstream.releases.mean import BallMean, FriendlyMean, RecentredMean
 from fcstream.releases.tracking import TrackingMean
+from fcstream.stream.lattice import Lattice, sqrt_up
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
 

@@ -351,7 +351,7 @@ def test_users_at_h_are_answered_by_noise_and_beyond_it_refused_always_and_all_o
     ledger, loss = engine._ledger, engine.job.gate.loss
     (release,) = next(iter(engine.closing()))
     assert release.reason == "too_many"  # at H but with probability delta_g
-    from fcstream.users import user_key
+    from fcstream.stream.contributions import user_key
 
     keys = np.array(sorted(user_key(ledger.salt, name) for name in names(0, n)), "S16")
     cap = engine.job.terms.capacity

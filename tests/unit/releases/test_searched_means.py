@@ -19,13 +19,13 @@ from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.ladders import LadderCounts
-from fcstream.lattice import Lattice
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning import plan
 from fcstream.releases.averages import gaussian_variance
 from fcstream.releases.diameter import BETA, SearchedMean, radius_ladder
 from fcstream.releases.mean import RecentredMean
 from fcstream.releases.search import DiameterCheck, DiameterSearch, strangers_per_point
+from fcstream.stream.lattice import Lattice
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
 RADII = radius_ladder(Lattice(1.0), 10, 1e5)

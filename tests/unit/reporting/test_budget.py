@@ -21,8 +21,8 @@ from fcstream.ledgers.base import Answer, Request, Row, Terms
 from fcstream.ledgers.snapshot import Snapshot
 from fcstream.ledgers.sqlite import SQLiteLedger
 from fcstream.reports import DP_ACCOUNTING, Report, dp_events, events_document, journal_document, to_json
+from fcstream.stream.contributions import user_key
 from fcstream.testing import window
-from fcstream.users import user_key
 
 CAP = PrivacyLoss.cap(1, "1e-6")
 LOSS = PrivacyLoss.charge("0.03", "1e-9")

@@ -275,9 +275,9 @@ def test_no_log_holds_what_a_library_put_into_it(kind, capsys):
 def test_fields_of_a_json_line(capsys):
     with logging_as("json", "s") as logs:
         log_everything()
-        logging.getLogger("fcstream.windows").info("window answered", extra={"window": 0, "reason": None})
+        logging.getLogger("fcstream.stream.windows").info("window answered", extra={"window": 0, "reason": None})
         logs.speak("text")
-        logging.getLogger("fcstream.windows").info("not on a terminal")
+        logging.getLogger("fcstream.stream.windows").info("not on a terminal")
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     first = lines[0]
     assert first.pop("time").endswith("Z")

@@ -31,7 +31,7 @@ from fcstream.runner import run
 from fcstream.spark.blocks import cut, gather
 from fcstream.spark.sessions import need_pyspark
 from fcstream.spark.tasks import count_window, pieces
-from fcstream.windows import Schedule
+from fcstream.stream.windows import Schedule
 
 try:
     need_pyspark()

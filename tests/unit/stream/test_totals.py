@@ -7,21 +7,22 @@ import numpy as np
 import pytest
 from support import naive
 
-from fcstream import Noise, SeededEntropy, totals, users
+from fcstream import Noise, SeededEntropy
 from fcstream._kernels import sums
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.friends import MOST_POINTS, FriendCounts, Selection, numbered
 from fcstream.ladders import LadderView
-from fcstream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from fcstream.noise.samplers import MAX_VARIANCE
 from fcstream.releases import mixtures, tuples, variance
 from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums
 from fcstream.releases.paper import _parts
 from fcstream.releases.quantiles import costs
 from fcstream.shards import MOST_TUPLES
+from fcstream.stream import contributions, totals
+from fcstream.stream.contributions import UserPoints
+from fcstream.stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
+from fcstream.stream.totals import Totals, column_totals, gram_totals, rows_within, tile_totals
 from fcstream.synthetic.convex import REACH, ConvexSet, PointCounts
-from fcstream.totals import Totals, column_totals, gram_totals, rows_within, tile_totals
-from fcstream.users import UserPoints
 
 LANES = 32
 LAST = 2**63 - 1
@@ -40,7 +41,7 @@ BOUNDS = {  # accumulator -> largest term, how many come together, and what must
     "second moments of small integers": (REACH**2, rows_within(REACH**2), LAST),
     "second moments of small integers, in doubles": (REACH**2, 8192, 2**53),
     "sums of small integers": (REACH, COUNTED, LAST),
-    "a user's coordinates": (MAX_COORDINATE, users._TOGETHER + users._LARGE // MAX_COORDINATE, LAST),
+    "a user's coordinates": (MAX_COORDINATE, contributions._TOGETHER + contributions._LARGE // MAX_COORDINATE, LAST),
     "friends of a point in one pane, int32": (1, MOST_POINTS, 2**31 - 1),
     "pairs of one part and one pane (rung_totals)": (MOST_POINTS, MOST_POINTS, LAST),
     "pairs of tuples": (MOST_TUPLES, MOST_TUPLES, LAST),
@@ -198,8 +199,8 @@ def test_a_user_with_more_than_2_to_the_22_records_at_the_end_of_the_range_keeps
 
 def test_all_records_of_a_user_count_in_any_order_and_by_any_way(monkeypatch):
     """Which records count must not depend on the order of reading: so none is left out, however many there are."""
-    monkeypatch.setattr(users, "_LARGE", 50)
-    monkeypatch.setattr(users, "_TOGETHER", 4)
+    monkeypatch.setattr(contributions, "_LARGE", 50)
+    monkeypatch.setattr(contributions, "_TOGETHER", 4)
     rng = np.random.default_rng(3)
     names = np.array([f"u{i}" for i in rng.integers(0, 5, 300)], object)
     points = rng.integers(-40, 41, size=(300, 2)).astype(float)
@@ -213,7 +214,7 @@ def test_all_records_of_a_user_count_in_any_order_and_by_any_way(monkeypatch):
     for each in (one, two, three):
         keys, means = each.read(0, b"s")
         found = dict(zip(keys.tolist(), means.tolist(), strict=True))
-        assert found == {users.user_key(b"s", name).rstrip(b"\0"): mean for name, mean in wanted.items()}
+        assert found == {contributions.user_key(b"s", name).rstrip(b"\0"): mean for name, mean in wanted.items()}
 
 
 def test_quotients_are_rounded_without_doubling():
@@ -221,7 +222,7 @@ def test_quotients_are_rounded_without_doubling():
     tops = np.concatenate([rng.integers(-(2**62), 2**62, 500), [2**62, -(2**62), 2**62 - 1, 0, -1, 1]])
     bottoms = np.concatenate([2 ** rng.integers(0, 62, 500), [2**22, 2**22, 1, 3, 2, 2]])
     wanted = [(2 * a + b) // (2 * b) for a, b in zip(tops.tolist(), bottoms.tolist(), strict=True)]
-    assert users._nearest(tops, bottoms).tolist() == wanted
+    assert contributions._nearest(tops, bottoms).tolist() == wanted
 
 
 def test_tuples_at_the_end_of_the_range_are_averaged(monkeypatch):

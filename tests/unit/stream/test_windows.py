@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from support import naive
 
 from fcstream.errors import ConfigError
-from fcstream.windows import Schedule, group_by_pane
+from fcstream.stream.windows import Schedule, group_by_pane
 
 schedules = st.builds(
     lambda start, slide, times, rest, count: (start, slide * times + rest % slide if times else slide, slide, count),

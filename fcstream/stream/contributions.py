@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .errors import ConfigError
+from ..errors import ConfigError
 from .lattice import MAX_COORDINATE
 from .totals import rows_within
 
