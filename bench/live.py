@@ -127,7 +127,7 @@ def read_bare(broker: Broker, case: str, n: int) -> None:
 
 def read_source(broker: Broker, case: str, n: int) -> None:
     from fcstream.config import Config, Job
-    from fcstream.payloads import decoder_for
+    from fcstream.formats.payloads import decoder_for
     from fcstream.runtime.garbage import set_aside
     from fcstream.session import POLL_MESSAGES
 
@@ -152,8 +152,8 @@ def read_source(broker: Broker, case: str, n: int) -> None:
 def read_whole(broker: Broker, case: str, n: int) -> None:
     from fcstream import Engine
     from fcstream.config import Config, Job
+    from fcstream.formats.payloads import decoder_for
     from fcstream.live import Service
-    from fcstream.payloads import decoder_for
     from fcstream.session import Setting
     from fcstream.sinks import ListSink
     from fcstream.warming import warm_up

@@ -39,7 +39,7 @@ _NAMES = {
     "PrivacyFilter": "accounting.filters",
     "PrivacyLoss": "accounting.losses",
     "PrivacyOdometer": "accounting.filters",
-    "Rejection": "records",
+    "Rejection": "formats.batch",
     "Release": "releases.base",
     "SeededEntropy": "noise.samplers",
     "SinkError": "errors",
@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from .errors import SinkError as SinkError
     from .errors import SourceError as SourceError
     from .errors import UnusablePlan as UnusablePlan
+    from .formats.batch import Rejection as Rejection
     from .friends import FriendCounts as FriendCounts
     from .friends import friend_counts as friend_counts
     from .keyed import KeyedEngine as KeyedEngine
@@ -126,7 +127,6 @@ if TYPE_CHECKING:
     from .predicates import OrderedTuples as OrderedTuples
     from .predicates import PredicateCounts as PredicateCounts
     from .predicates import UserPredicate as UserPredicate
-    from .records import Rejection as Rejection
     from .releases.base import Release as Release
     from .releases.registry import register_release as register_release
     from .releases.tables import synthetic_rows as synthetic_rows

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .records import Batch, Rejection
+from .formats.batch import Batch, Rejection
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

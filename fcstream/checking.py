@@ -16,7 +16,7 @@ from .runner import NO_RECORDS, REMEDIES
 from .sources import MeasuredSource
 
 if TYPE_CHECKING:
-    from .records import Batch
+    from .formats.batch import Batch
     from .sources import Source
 
 LINES = 1000

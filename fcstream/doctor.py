@@ -24,6 +24,7 @@ from .config import Config, Job, ServiceSection
 from .connectors import check_dead_letter, check_file, check_sink, is_live, is_queue
 from .connectors.probes import Checkup, Clock, Finding, probe_file, probe_letters, probe_sink, probe_source
 from .errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
+from .formats.payloads import decoder_for
 from .history import duration
 from .ledgers import check_scheme, each_book, is_foreign, open_books
 from .ledgers.agreement import alike, must_agree
@@ -31,7 +32,6 @@ from .ledgers.base import Terms
 from .ledgers.witness import Witness
 from .logs import client_is_missing as logs_are_missing
 from .metrics import client_is_missing as metrics_are_missing
-from .payloads import decoder_for
 from .planning import doubts
 from .reports import Report
 from .runtime.compile_cache import VARIABLE, check_cache

@@ -18,13 +18,13 @@ from .config import Config, Job
 from .errors import ConfigError, EngineClosed
 from .exhaustion import Participation
 from .first_run import FirstRun
+from .formats.batch import Batch, SeenPositions
+from .formats.rows import read_moment
 from .intake import OnRejection, Rejections, clock_ms, read_pushed
 from .ledgers import Answer, Ledger, Verdict, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK, TOTAL_BLOCK, USER_BLOCK
 from .noise.samplers import Noise
-from .records import Batch, SeenPositions
 from .releases.base import Counter, Mechanism, Outcome, Release
-from .rows import read_moment
 from .stream.contributions import UserPoints
 from .stream.late_records import LateRecords
 from .stream.windows import Window, group_by_pane

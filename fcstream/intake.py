@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from .config import Job
 from .errors import ConfigError
-from .frames import columns_of, read_points, read_table
-from .records import Batch, Rejection
-from .rows import identified, read_push
+from .formats.batch import Batch, Rejection
+from .formats.frames import columns_of, read_points, read_table
+from .formats.rows import identified, read_push
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,11 +15,11 @@ from .admission import part_codes
 from .config import Config, Job
 from .engine import Engine, Stores, own_stores
 from .errors import ConfigError
+from .formats.batch import Batch, Rejection, SeenPositions
 from .intake import OnRejection, Rejections, read_pushed
 from .ledgers import Ledger, open_ledgers
 from .ledgers.base import worst
 from .noise.samplers import Noise
-from .records import Batch, Rejection, SeenPositions
 from .releases.base import Release
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from .accounting.losses import RHO_UNIT, PrivacyLoss, epsilon_tight
 from .config import Config, Job, SparkSection
 from .errors import ConfigError, UnusablePlan
 from .exhaustion import exhaustion_warning, lasting_windows, scheduled_windows
-from .payloads import most_rows
+from .formats.payloads import most_rows
 from .releases.base import Forecast, Mechanism, Notes, percent
 from .releases.gate import TIMES_HINT
 from .releases.registry import method_of

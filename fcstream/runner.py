@@ -35,7 +35,7 @@ REMEDIES = {
     "too_long": "how many rows a message holds",
     "unknown_key": "`stream.key` and `stream.keys`",
 }
-"""What to look at where most records were rejected for a reason of `records.REASONS`."""
+"""What to look at where most records were rejected for a reason of `fcstream.formats.batch.REASONS`."""
 NO_RECORDS = "the source held no records; its windows are answered all the same, for ever"
 _OF_A_NEW_STREAM = ("too_few", "no_core", "no_match", "no_radius", "too_many")
 """Refusals that other settings prevent, but only in windows that have no answer yet."""

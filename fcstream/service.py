@@ -23,12 +23,12 @@ from .connectors import is_queue, open_dead_letter, open_live, open_sink
 from .connectors.places import place
 from .connectors.retry import close_quietly
 from .errors import ConfigError, FcstreamError, UnusablePlan
+from .formats.payloads import decoder_for
 from .keyed import KeyedEngine, open_engine
 from .live import Service, now_ms
 from .logs import Logs, about, logging_as
 from .metrics import Watched
 from .notify import Notifier
-from .payloads import decoder_for
 from .planning import doubts
 from .reloading import Current, Reloader
 from .runner import Progress
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from .connectors.files import DeadLetters
     from .connectors.letters import QueuedDeadLetters
     from .engine import Engine
+    from .formats.batch import Rejection
     from .ledgers.lead import PostgresLead
-    from .records import Rejection
     from .sinks import Sink
 
 LOG = logging.getLogger("fcstream.service")

@@ -23,10 +23,10 @@ from .connectors.base import Chunk, KeepingSource
 from .connectors.retry import pauses
 from .engine import Engine
 from .errors import ConfigError, FcstreamError, SinkError, SourceError
+from .formats.payloads import read_messages
 from .gaps import Gaps
 from .health import Health
 from .keyed import KeyedEngine
-from .payloads import read_messages
 from .runner import refuse_strange_sink
 from .runtime.waiting import on
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .connectors.base import LiveSource
-    from .decoders import LineDecoder
-    from .records import Batch
+    from .formats.batch import Batch
+    from .formats.decoders import LineDecoder
     from .releases.base import Release
     from .sinks import Sink
 

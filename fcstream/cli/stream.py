@@ -20,7 +20,7 @@ from .base import at_delta, ending_like_an_interrupt, guarded, ledger_path, load
 if TYPE_CHECKING:
     from ..checking import Check
     from ..config import Config
-    from ..records import Rejection
+    from ..formats.batch import Rejection
     from ..runner import Summary
 
 

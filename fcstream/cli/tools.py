@@ -73,7 +73,7 @@ def simulate(devices: int, start: str, duration: str, interval: str, faults: flo
     import gzip
 
     from ..config import duration_ms
-    from ..records import parse_iso8601
+    from ..formats.batch import parse_iso8601
     from ..simulate import Fleet
 
     try:

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from ..errors import ConfigError
-from ..records import Refused, parse_iso8601
+from ..formats.batch import Refused, parse_iso8601
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _MILLIS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..errors import ConfigError
-from ..records import Refused, Schema, parse_number
+from ..formats.batch import Refused, Schema, parse_number
 from ..stream.lattice import Grid, Lattice
 from .sections import FeatureSection, Sections, StreamSection
 

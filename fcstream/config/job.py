@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from ..accounting.filters import BudgetSchedule
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
+from ..formats.batch import Schema
 from ..ledgers.base import Terms, part_name
 from ..policies import Spending
-from ..records import Schema
 from ..releases.base import Mechanism
 from ..releases.gate import GatedMechanism, RecordGate, build_gated
 from ..releases.options import Setting, must_be_rho

@@ -16,7 +16,7 @@ from ..runtime.interpolation import is_url
 from .urls import mask, parse, scheme_of
 
 if TYPE_CHECKING:
-    from ..records import Schema
+    from ..formats.batch import Schema
     from ..sinks import Sink
     from ..sources import Source
     from .base import AckSource, LiveSource, ReplayableSource

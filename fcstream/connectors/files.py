@@ -20,9 +20,9 @@ from typing import cast
 
 import msgspec
 
-from ..decoders import CsvRows, JsonLines, LineDecoder
 from ..errors import ConfigError, SinkError, SourceError
-from ..records import Batch, Rejection, Schema
+from ..formats.batch import Batch, Rejection, Schema
+from ..formats.decoders import CsvRows, JsonLines, LineDecoder
 from ..releases.base import Release
 
 LOG = logging.getLogger("fcstream.connectors.files")

@@ -14,7 +14,7 @@ import msgspec
 from ..errors import FcstreamError, SinkError
 
 if TYPE_CHECKING:
-    from ..records import Rejection
+    from ..formats.batch import Rejection
     from .base import Messenger
 
 LOG = logging.getLogger("fcstream.connectors.letters")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..records import Rejection
+from ..formats.batch import Rejection
 from .stores import Feed, Place
 from .tasks import CLOCK, NOTES, Note
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ..records import Batch, as_objects
+from ..formats.batch import Batch, as_objects
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

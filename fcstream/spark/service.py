@@ -20,9 +20,9 @@ from ..connectors import is_live, is_queue, open_ranges, open_sink
 from ..connectors.retry import close_quietly
 from ..connectors.urls import parse
 from ..errors import ConfigError, FcstreamError
+from ..formats.payloads import decoder_for
 from ..keyed import open_engine
 from ..live import Lead, LedSink, Service, now_ms
-from ..payloads import decoder_for
 from ..reloading import Current
 from ..service import Leading, Letters, Served, look_at, serve
 from ..session import Publisher, Setting

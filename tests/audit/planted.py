@@ -377,7 +377,7 @@ FAULTS = [
     # -- streams -------------------------------------------------------------------------------------------------------
     Fault(
         "a record that counts as often as it is delivered",
-        "records.py",
+        "formats/batch.py",
         "            new &= (run < 0) | (ordered > self._ends[run])\n",
         "            new |= run < 0\n",
         (f"{STREAM}_fault_a_duplicate_that_counts",),

@@ -23,10 +23,10 @@ from fcstream import ConfigError, Engine, Noise, PrivacyLoss, Release, SeededEnt
 from fcstream.accounting.losses import epsilon_tight
 from fcstream.config import Config, Job
 from fcstream.errors import LedgerDamaged
+from fcstream.formats.batch import SeenPositions
 from fcstream.ledgers.base import TOTAL_BLOCK, USER_BLOCK
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.ledgers.sqlite import SQLiteLedger
-from fcstream.records import SeenPositions
 from fcstream.releases.averages import BallAverage
 from fcstream.releases.count import NoisyCount
 

@@ -25,9 +25,9 @@ from fcstream.connectors import letters as letters_module
 from fcstream.connectors import open_dead_letter, open_live
 from fcstream.connectors.files import LEAST_LETTER_BYTES, DeadLetters
 from fcstream.errors import ConfigError
+from fcstream.formats.batch import Rejection
+from fcstream.formats.payloads import decoder_for
 from fcstream.live import Service
-from fcstream.payloads import decoder_for
-from fcstream.records import Rejection
 from fcstream.session import Setting
 
 REDIS = os.environ.get("FCSTREAM_REDIS", "127.0.0.1:6379")

@@ -41,9 +41,9 @@ ROWS = [
     ["releases", "reports", "speeds"],
     ["coins", "history", "ladders", "replaced", "sampled", "shards"],
     ["alarms", "cores", "friends", "generators", "ledgers", "moments", "synthetic"],
-    ["frames", "noise", "payloads", "predicates", "tiles"],
-    ["_kernels", "arrow", "decoders", "rows", "sources"],
-    ["accounting", "oracles", "pool", "records", "runtime", "simulate", "stream"],
+    ["noise", "predicates", "tiles"],
+    ["_kernels", "sources"],
+    ["accounting", "formats", "oracles", "pool", "runtime", "simulate", "stream"],
     ["errors", "health", "notify"],
 ]
 # Inside a package, files and folders may use each other in this order only.
@@ -81,6 +81,7 @@ INSIDE = {
         "tables",
         "urls",
     ],
+    "formats": ["frames", "payloads", "arrow", "decoders", "rows", "__init__", "batch"],
     "ledgers": [
         "__init__",
         "snapshot",

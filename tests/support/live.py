@@ -9,8 +9,8 @@ from collections import Counter
 from fcstream import Engine
 from fcstream.config import Config, Job
 from fcstream.connectors import open_live
+from fcstream.formats.payloads import decoder_for
 from fcstream.live import Service
-from fcstream.payloads import decoder_for
 from fcstream.session import Setting
 from fcstream.sinks import ListSink
 from support.helpers import sample

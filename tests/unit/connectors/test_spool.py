@@ -21,8 +21,8 @@ from fcstream.connectors import spooled
 from fcstream.connectors.spool import LEAST_BYTES, Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.errors import ConfigError, SourceError
-from fcstream.payloads import decoder_for, read_messages
-from fcstream.records import Schema
+from fcstream.formats.batch import Schema
+from fcstream.formats.payloads import decoder_for, read_messages
 from fcstream.testing import ManualClock, SourceContract
 
 SECRET = b"s3cretBody"

@@ -13,8 +13,8 @@ from fcstream.config import Config, Job
 from fcstream.connectors import open_sink
 from fcstream.engine import MOST_AT_ONCE
 from fcstream.errors import LedgerMismatch
+from fcstream.formats.payloads import decoder_for
 from fcstream.ledgers import open_ledger
-from fcstream.payloads import decoder_for
 from fcstream.planning import plan
 from fcstream.runner import refuse_strange_sink
 from fcstream.stream.windows import Schedule

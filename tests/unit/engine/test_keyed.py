@@ -18,9 +18,9 @@ from fcstream.config import Config, Job
 from fcstream.connectors.files import LineSource
 from fcstream.connectors.places import murmur2, place
 from fcstream.errors import ConfigError, EngineClosed, LedgerError, LedgerMismatch
+from fcstream.formats.batch import Batch, Schema, as_objects
 from fcstream.ledgers import open_books
 from fcstream.ledgers.memory import MemoryLedger
-from fcstream.records import Batch, Schema, as_objects
 from fcstream.releases.base import Release
 
 KEYS = ["paris", "rome", "oslo"]
@@ -298,7 +298,7 @@ def test_keys_in_every_format(tmp_path):
     assert batch.keys.tolist() == ["rome", "oslo"]
     assert [(r.reason, r.field) for r in batch.rejections] == [("missing", "site")]
     pyarrow = pytest.importorskip("pyarrow")
-    from fcstream.payloads import decoder_for
+    from fcstream.formats.payloads import decoder_for
 
     table = pyarrow.table({"ts_ms": [1, 2, 3], "a": [1.0] * 3, "b": [2.0] * 3, "site": ["rome", None, "oslo"]})
     body = pyarrow.BufferOutputStream()

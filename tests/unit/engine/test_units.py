@@ -133,7 +133,7 @@ def test_configurations_that_cannot_be(sections, place):
 def test_users_from_files(tmp_path):
     """JSON lines and CSV name the same users, numbers and text alike; odd ones are rejected."""
     from fcstream.config import Job
-    from fcstream.decoders import CsvRows, JsonLines
+    from fcstream.formats.decoders import CsvRows, JsonLines
 
     schema = Job.of(Config.from_mapping(sample(stream=USERS))).schema
     lines = [

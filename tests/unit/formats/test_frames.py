@@ -12,9 +12,9 @@ from support.helpers import sample
 
 from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.errors import ConfigError
-from fcstream.frames import read_table
-from fcstream.records import Schema
-from fcstream.rows import datetimes_to_ms, read_column, read_labels
+from fcstream.formats.batch import Schema
+from fcstream.formats.frames import read_table
+from fcstream.formats.rows import datetimes_to_ms, read_column, read_labels
 
 COUNT = {"kind": "count", "method": None, "radius": None, "spread": None, "delta": None, "rho": 1e4}
 ONE = {"end": "1970-01-01T00:00:10Z"}

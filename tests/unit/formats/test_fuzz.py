@@ -15,10 +15,10 @@ from support.helpers import sample
 from support.payloads import arrow
 
 from fcstream.config import Config
-from fcstream.decoders import CsvRows, JsonLines
 from fcstream.errors import FcstreamError
-from fcstream.payloads import decoder_for
-from fcstream.records import MAX_TIME_MS, REASONS, Schema
+from fcstream.formats.batch import MAX_TIME_MS, REASONS, Schema
+from fcstream.formats.decoders import CsvRows, JsonLines
+from fcstream.formats.payloads import decoder_for
 
 SECONDS = float(os.environ.get("FCSTREAM_FUZZ_SECONDS", "4"))
 CASES = 10_000

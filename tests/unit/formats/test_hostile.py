@@ -18,8 +18,8 @@ from support.payloads import arrow, packed
 from test_service import CONFIG, Running, redis  # noqa: F401
 
 from fcstream import Engine
-from fcstream.payloads import LONGEST_MESSAGE, decoder_for
-from fcstream.records import LONGEST_LABEL, Schema
+from fcstream.formats.batch import LONGEST_LABEL, Schema
+from fcstream.formats.payloads import LONGEST_MESSAGE, decoder_for
 
 SENTINEL = "sentinelContent"
 SCHEMA, USERS = Schema("ts_ms", "ms", ("a",)), Schema("ts_ms", "ms", ("a",), "id")
@@ -218,8 +218,8 @@ MILLION = """
 import resource, sys
 import numpy as np
 from fcstream import Engine
-from fcstream.payloads import decoder_for
-from fcstream.records import Schema
+from fcstream.formats.payloads import decoder_for
+from fcstream.formats.batch import Schema
 config = {
     "stream": {"name": "t", "unit": "user", "user": "id"},
     "lattice": {"step": 0.001},

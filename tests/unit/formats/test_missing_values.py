@@ -12,9 +12,9 @@ from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.admission import admit
 from fcstream.cli import main
 from fcstream.config import Config, Job
-from fcstream.decoders import CsvRows, JsonLines
 from fcstream.errors import ConfigError
-from fcstream.payloads import decoder_for
+from fcstream.formats.decoders import CsvRows, JsonLines
+from fcstream.formats.payloads import decoder_for
 from fcstream.planning import plan
 from fcstream.spark.blocks import cut, gather
 

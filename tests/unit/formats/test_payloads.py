@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from support.payloads import arrow, packed
 
-from fcstream.arrow import MOST_BATCHES
 from fcstream.config import Config
 from fcstream.errors import ConfigError
-from fcstream.payloads import LONGEST_MESSAGE, decoder_for, most_rows
+from fcstream.formats.arrow import MOST_BATCHES
+from fcstream.formats.batch import Schema
+from fcstream.formats.payloads import LONGEST_MESSAGE, decoder_for, most_rows
 from fcstream.planning import plan
-from fcstream.records import Schema
 
 SCHEMA = Schema("ts", "ms", ("a", "b"))
 USERS = Schema("ts", "ms", ("a", "b"), "id")

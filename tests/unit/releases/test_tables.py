@@ -16,11 +16,11 @@ from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.connectors import open_sink
-from fcstream.decoders import CsvRows, JsonLines
 from fcstream.errors import ConfigError, UnusablePlan
+from fcstream.formats.decoders import CsvRows, JsonLines
+from fcstream.formats.payloads import decoder_for
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
-from fcstream.payloads import decoder_for
 from fcstream.planning import plan
 from fcstream.releases.tables import synthetic_codes
 

@@ -10,9 +10,9 @@ from support.memory_log import LogSource, Rig
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.alarms import USUAL, Alarm, LateWatch, UnusableWatch
 from fcstream.config import Job
+from fcstream.formats.payloads import decoder_for
 from fcstream.live import Service
 from fcstream.metrics import Watched
-from fcstream.payloads import decoder_for
 from fcstream.session import Setting
 from fcstream.status import answer
 

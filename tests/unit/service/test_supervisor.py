@@ -16,8 +16,8 @@ from fcstream import Engine
 from fcstream.config import Config, Job
 from fcstream.connectors.spool import Spool
 from fcstream.connectors.spooled import SpooledSource
-from fcstream.decoders import Objects
 from fcstream.errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch, SinkError, SourceError
+from fcstream.formats.decoders import Objects
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.metrics import Watched, exposition
 from fcstream.runner import refuse_strange_sink

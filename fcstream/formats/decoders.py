@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from .errors import ConfigError
-from .records import (
+from ..errors import ConfigError
+from .batch import (
     Batch,
     Refused,
     Rejection,

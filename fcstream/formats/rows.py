@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import ConfigError
-from .records import (
+from ..errors import ConfigError
+from .batch import (
     MAX_TIME_MS,
     Batch,
     Refused,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import ConfigError
+from .batch import Batch, Refused, Schema, as_objects, batch_from_columns, batch_from_rows, merge, parse_time
 from .decoders import stamps_of
-from .errors import ConfigError
-from .records import Batch, Refused, Schema, as_objects, batch_from_columns, batch_from_rows, merge, parse_time
 from .rows import as_array, datetime_to_ms, datetimes_to_ms, unmasked, whole_cells
 
 if TYPE_CHECKING:

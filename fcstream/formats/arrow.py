@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import ConfigError, extra_missing
-from .records import (
+from ..errors import ConfigError, extra_missing
+from .batch import (
     Batch,
     Refused,
     Rejection,

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..errors import ConfigError
 from .arrow import ArrowBlocks
+from .batch import MAX_TIME_MS, Batch, Rejection, Schema, merge
 from .decoders import LineDecoder, Objects
-from .errors import ConfigError
-from .records import MAX_TIME_MS, Batch, Rejection, Schema, merge
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LOG = logging.getLogger("fcstream.payloads")
+LOG = logging.getLogger("fcstream.formats.payloads")
 FORMATS = ("json", "msgpack", "floats", "arrow")
 LONGEST_MESSAGE = 2**24
 """Bytes. A longer message of one record is rejected unread; of many rows as many are read as take so much room."""
