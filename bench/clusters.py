@@ -29,8 +29,8 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
 from fcstream.accounting.losses import PrivacyLoss
+from fcstream.counting.exact import FriendCounts
 from fcstream.errors import ConfigError
-from fcstream.friends import FriendCounts
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.closeness import plan_gaussian
 from fcstream.releases.cluster_plan import ClusterJob

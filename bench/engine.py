@@ -146,7 +146,7 @@ def wall_and_process(job) -> tuple[float, float]:
 
 def close() -> None:
     from fcstream.accounting.losses import PrivacyLoss
-    from fcstream.friends import FriendCounts
+    from fcstream.counting.exact import FriendCounts
     from fcstream.releases.mean import RecentredMean
     from fcstream.stream.lattice import Lattice
 
@@ -178,7 +178,7 @@ def close() -> None:
 MEMORY = """
 import sys
 import numpy as np
-from fcstream.friends import FriendCounts
+from fcstream.counting.exact import FriendCounts
 
 def status(name):
     with open("/proc/self/status") as file:

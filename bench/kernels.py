@@ -92,7 +92,7 @@ def rival(name: str, points: np.ndarray, r: float):  # type: ignore[no-untyped-d
 
 def ingest(points: np.ndarray, radius_squared: int, batch: int = 256, counters: dict = {}):  # type: ignore[no-untyped-def] # noqa: B006
     """A whole window of ours in a stream of windows: micro-batches, then the close."""
-    from fcstream.friends import FriendCounts
+    from fcstream.counting.exact import FriendCounts
 
     counter = counters.get((points.shape[1], radius_squared))
     if counter is None:
@@ -283,7 +283,7 @@ def peaks() -> None:
     from numba import njit
 
     from fcstream._kernels import pairs
-    from fcstream.tiles import LANES, Frame, Pane
+    from fcstream.counting.tiles import LANES, Frame, Pane
 
     @njit
     def all_exactly(rows, m, tiles, radius2, row_counts, lane_counts):  # type: ignore[no-untyped-def]
@@ -324,7 +324,7 @@ def peaks() -> None:
 
 def marginal() -> None:
     """Points per second into a window of 1e5, and how long its close takes at worst."""
-    from fcstream.friends import FriendCounts
+    from fcstream.counting.exact import FriendCounts
 
     for d, must in ((2, 1e7), (16, 4e6), (64, 1e5), (256, None), (1000, None)):
         n = 100_000 if d <= 64 else 30_000
@@ -407,7 +407,7 @@ def hard() -> None:
 def plain(points: np.ndarray, radius_squared: int) -> np.ndarray:
     """Tiles and the exact kernel over each pair of tiles once: nothing else."""
     from fcstream._kernels import pairs
-    from fcstream.tiles import LANES, aligned
+    from fcstream.counting.tiles import LANES, aligned
 
     n, d = points.shape
     count = -(-n // LANES)
@@ -423,8 +423,8 @@ def plain(points: np.ndarray, radius_squared: int) -> np.ndarray:
 
 def sparse() -> None:
     """Sampled pairs: against exact counts where those are slow, and how the cost of a window grows."""
-    from fcstream.coins import BlockCounts
-    from fcstream.friends import FriendCounts
+    from fcstream.counting.exact import FriendCounts
+    from fcstream.counting.sampled import BlockCounts
     from fcstream.noise.samplers import Noise, SeededEntropy
 
     class Filling(FriendCounts):
@@ -510,7 +510,7 @@ def memory() -> None:
 
 def hold(n: int, d: int) -> None:
     """How much a full window adds to this process."""
-    from fcstream.friends import FriendCounts
+    from fcstream.counting.exact import FriendCounts
 
     def resident() -> int:
         with open("/proc/self/statm") as file:
@@ -531,7 +531,7 @@ def hold(n: int, d: int) -> None:
 
 def threads() -> None:
     """Wall time with one thread and with two."""
-    from fcstream import pool
+    from fcstream.counting import threads as pool
 
     for n, d in ((20_000, 256), (5_000, 1000), (20_000, 64)):
         points, radius_squared = lattice(n, d)

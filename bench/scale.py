@@ -173,8 +173,8 @@ def measure() -> Constants:
     """On this machine, one core."""
     from fcstream import Engine, Noise, warm_up
     from fcstream.config import Config, Job
-    from fcstream.friends import FriendCounts
-    from fcstream.pool import set_threads
+    from fcstream.counting.exact import FriendCounts
+    from fcstream.counting.threads import set_threads
     from fcstream.spark.blocks import gather
     from fcstream.spark.stores import Feed, stores
     from fcstream.spark.tasks import Admission, Messages, count_window

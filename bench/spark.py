@@ -75,8 +75,8 @@ def one(way: str, config_path: str) -> None:
     noise = Noise(SeededEntropy(1))
     if way.startswith("local"):
         from fcstream.connectors import open_sink, open_source
+        from fcstream.counting.threads import set_threads
         from fcstream.keyed import open_engine
-        from fcstream.pool import set_threads
         from fcstream.runner import run
 
         set_threads(int(way.removeprefix("local")))

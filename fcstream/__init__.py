@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "AdvancedDPFilter": "accounting.filters",
     "BasicFilter": "cores",
-    "BlockCounts": "coins",
+    "BlockCounts": "counting.sampled",
     "BudgetExhausted": "errors",
     "BudgetSchedule": "accounting.filters",
     "Config": "config",
@@ -20,12 +20,12 @@ _NAMES = {
     "Engine": "engine",
     "EngineClosed": "errors",
     "FcstreamError": "errors",
-    "FriendCounts": "friends",
+    "FriendCounts": "counting.exact",
     "HammingBits": "predicates",
     "HiddenCoinFilter": "sampled",
-    "HiddenCounts": "coins",
+    "HiddenCounts": "counting.sampled",
     "KeyedEngine": "keyed",
-    "LadderCounts": "ladders",
+    "LadderCounts": "counting.multi_radius",
     "LedgerDamaged": "errors",
     "LedgerError": "errors",
     "LedgerInUse": "errors",
@@ -49,7 +49,7 @@ _NAMES = {
     "UserPredicate": "predicates",
     "ZCDPFilter": "cores",
     "estimate_average": "oneshot",
-    "friend_counts": "friends",
+    "friend_counts": "counting.exact",
     "geo_epsilon": "accounting.losses",
     "geo_rho_cap": "accounting.losses",
     "private_histogram": "arrays",
@@ -63,7 +63,7 @@ _NAMES = {
     "private_synthetic": "arrays",
     "private_variance": "arrays",
     "register_release": "releases.registry",
-    "set_threads": "pool",
+    "set_threads": "counting.threads",
     "synthetic_rows": "releases.tables",
     "warm_up": "warming",
     "zcdp_of_dp": "accounting.losses",
@@ -92,11 +92,15 @@ if TYPE_CHECKING:
     from .arrays import private_variance as private_variance
     from .clustering import private_centers as private_centers
     from .clustering import private_mixture as private_mixture
-    from .coins import BlockCounts as BlockCounts
-    from .coins import HiddenCounts as HiddenCounts
     from .config import Config as Config
     from .cores import BasicFilter as BasicFilter
     from .cores import ZCDPFilter as ZCDPFilter
+    from .counting.exact import FriendCounts as FriendCounts
+    from .counting.exact import friend_counts as friend_counts
+    from .counting.multi_radius import LadderCounts as LadderCounts
+    from .counting.sampled import BlockCounts as BlockCounts
+    from .counting.sampled import HiddenCounts as HiddenCounts
+    from .counting.threads import set_threads as set_threads
     from .engine import Engine as Engine
     from .errors import BudgetExhausted as BudgetExhausted
     from .errors import ConfigError as ConfigError
@@ -110,16 +114,12 @@ if TYPE_CHECKING:
     from .errors import SourceError as SourceError
     from .errors import UnusablePlan as UnusablePlan
     from .formats.batch import Rejection as Rejection
-    from .friends import FriendCounts as FriendCounts
-    from .friends import friend_counts as friend_counts
     from .keyed import KeyedEngine as KeyedEngine
-    from .ladders import LadderCounts as LadderCounts
     from .noise.samplers import Noise as Noise
     from .noise.samplers import SeededEntropy as SeededEntropy
     from .oneshot import estimate_average as estimate_average
     from .oneshot import private_covariance as private_covariance
     from .oneshot import private_dp_mean as private_dp_mean
-    from .pool import set_threads as set_threads
     from .predicates import HammingBits as HammingBits
     from .predicates import MatchTuples as MatchTuples
     from .predicates import MatchWithin as MatchWithin

@@ -9,8 +9,8 @@ import numpy as np
 
 from .accounting.losses import PrivacyLoss
 from .arrays import _charge, _loss, _rows
+from .counting.exact import FriendCounts
 from .errors import ConfigError
-from .friends import FriendCounts
 from .noise.samplers import Noise
 from .releases.cluster_plan import ClusterJob
 from .releases.mixtures import PrivateMixture as Learned
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from .friends import WindowView
+    from .counting.exact import WindowView
     from .oracles import Oracle
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from .accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
 from .arrays import _answer, _checked, _grid, _told
+from .counting.exact import FriendCounts
 from .errors import ConfigError
-from .friends import FriendCounts
 from .noise.samplers import Noise
 from .releases.base import Answer, Release
 from .releases.covariance import LIMIT, CovarianceOptions

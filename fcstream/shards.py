@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .counting.exact import FriendCounts
 from .errors import ConfigError
-from .friends import FriendCounts
 from .oracles import CHUNK, Incremental, checked_centers, one_thread, quietly, total
 from .stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from .friends import WindowView
+    from .counting.exact import WindowView
     from .noise.samplers import Noise
     from .oracles import Learner, Oracle
 

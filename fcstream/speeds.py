@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .accounting.losses import PrivacyLoss
-from .coins import BlockCounts, HiddenCounts, SampledCounts
-from .friends import FriendCounts
+from .counting.exact import FriendCounts
+from .counting.sampled import BlockCounts, HiddenCounts, SampledCounts
+from .counting.threads import one_thread
 from .noise.samplers import Noise, SeededEntropy
-from .pool import one_thread
 from .sampled import Choice, choose
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .arrays import private_mean, private_synthetic, private_variance
 from .clustering import private_centers, private_mixture
-from .ladders import LadderCounts
+from .counting.multi_radius import LadderCounts
 from .noise.samplers import Noise, SeededEntropy
 from .speeds import measured_costs
 

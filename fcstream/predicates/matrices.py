@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import pool
+from ..counting import threads
 from ..errors import ConfigError
 from .base import LANES, Family, Predicate
 
@@ -64,7 +64,7 @@ class _MatrixFamily(Family):
 
         (packed, scaled), (tiles,) = rows, arrays
         count = -(-used // LANES)
-        shares = min(count, pool.helpers(len(packed) * used * self._d**3 / _ALONE) + 1)
+        shares = min(count, threads.helpers(len(packed) * used * self._d**3 / _ALONE) + 1)
 
         def compare_some(start: int) -> None:
             for t in range(start, count, shares):
@@ -72,7 +72,7 @@ class _MatrixFamily(Family):
                 left = min(LANES, used - before)
                 matrices.compare(packed, scaled, tiles[here], left, first - before, self._d, self._ratio, masks[here])
 
-        pool.run([functools.partial(compare_some, start) for start in range(shares)])
+        threads.run([functools.partial(compare_some, start) for start in range(shares)])
 
 
 def least_eigenvalue(dimension: int, limit: float) -> float:

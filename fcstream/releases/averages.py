@@ -24,7 +24,7 @@ from .floors import FALSE_RELEASE, gaussian_tail, least_gaussian
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..friends import Selection
+    from ..counting.exact import Selection
     from ..noise.samplers import Noise
 
 Start = Callable[[PrivacyLoss], None]

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting.losses import PrivacyLoss
-from ..coins import BlockCounts, HiddenCounts
+from ..counting.exact import FriendCounts
+from ..counting.sampled import BlockCounts, HiddenCounts
 from ..errors import ConfigError
-from ..friends import FriendCounts
 from ..ledgers.base import Charge
 from ..noise.samplers import Noise
 from ..sampled import Choice

@@ -20,7 +20,7 @@ from .options import Options, Setting
 from .tuples import TupleAverage
 
 if TYPE_CHECKING:
-    from ..friends import WindowView
+    from ..counting.exact import WindowView
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
 

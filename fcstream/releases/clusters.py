@@ -21,7 +21,7 @@ from .tuples import TupleAverage, TwoCores
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..friends import Selection, WindowView
+    from ..counting.exact import Selection, WindowView
     from ..noise.samplers import Noise
 
 Agreed = TupleAverage | TwoCores | BallCenters

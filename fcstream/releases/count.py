@@ -17,7 +17,7 @@ from .options import Options, Setting
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..friends import WindowView
+    from ..counting.exact import WindowView
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
 

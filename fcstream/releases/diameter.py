@@ -10,8 +10,8 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from ..accounting.losses import RHO_UNIT, PrivacyLoss
+from ..counting.multi_radius import MOST_RADII, LadderCounts
 from ..errors import ConfigError
-from ..ladders import MOST_RADII, LadderCounts
 from .base import Forecast, Mechanism, Notes, Outcome, PointMechanism
 from .mean import FriendlyMean, MeanOptions, RecentredMean
 from .options import Setting
@@ -19,7 +19,7 @@ from .search import DiameterSearch
 from .stages import noise_warnings
 
 if TYPE_CHECKING:
-    from ..ladders import LadderView
+    from ..counting.multi_radius import LadderView
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
     from ..stream.lattice import Grid, Lattice

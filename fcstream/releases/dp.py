@@ -19,8 +19,8 @@ from ..accounting.losses import (
     zcdp_of_dp,
 )
 from ..cores import BasicFilter
+from ..counting.exact import FriendCounts
 from ..errors import ConfigError
-from ..friends import FriendCounts
 from ..generators import FriendlyGenerator, Generated
 from ..stream.lattice import sqrt_up
 from .averages import Estimate, _noisy_average, check_average, exact_sums
@@ -29,7 +29,7 @@ from .options import Options, Setting
 from .stages import noise_warnings
 
 if TYPE_CHECKING:
-    from ..friends import Selection, WindowView
+    from ..counting.exact import Selection, WindowView
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
     from ..stream.lattice import Grid

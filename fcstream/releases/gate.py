@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
+from ..counting.exact import MOST_POINTS, PointCounts
 from ..errors import ConfigError
-from ..friends import MOST_POINTS, PointCounts
 from ..noise.samplers import normal_tail
 from .base import Answer, Counter, Forecast, Mechanism, Notes, Outcome, Track
 from .options import Options, Setting

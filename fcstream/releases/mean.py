@@ -31,7 +31,7 @@ from .stages import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..friends import Selection, WindowView
+    from ..counting.exact import Selection, WindowView
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
     from ..sampled import Choice

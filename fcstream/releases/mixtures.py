@@ -25,7 +25,7 @@ from .tuples import TupleAverage
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..friends import WindowView
+    from ..counting.exact import WindowView
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
     from ..stream.lattice import Grid, Lattice

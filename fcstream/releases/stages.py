@@ -16,7 +16,7 @@ from ..sampled import EXACT, Choice, HiddenCoinFilter, SparseZCDPFilter, design_
 from .base import Counter, Mechanism, MechanismBase, Notes, Outcome, friend_counter, percent
 
 if TYPE_CHECKING:
-    from ..friends import WindowView
+    from ..counting.exact import WindowView
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
     from ..stream.lattice import Grid

@@ -18,7 +18,7 @@ from .mean import MeanOptions, RecentredMean
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..friends import WindowView
+    from ..counting.exact import WindowView
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
     from ..stream.lattice import Grid

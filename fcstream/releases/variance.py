@@ -22,7 +22,7 @@ from .stages import ChargeShare, normal_above
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..friends import WindowView
+    from ..counting.exact import WindowView
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
     from ..stream.lattice import Grid

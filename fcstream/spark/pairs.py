@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..config import Config, Job
-from ..friends import CrossCounts, FriendCounts, WindowView
+from ..counting.exact import CrossCounts, FriendCounts, WindowView
+from ..counting.threads import one_thread
 from ..noise.samplers import Noise
-from ..pool import one_thread
 from ..releases.gate import GatedCounter
 from ..speeds import split_from
 from .tasks import guarded

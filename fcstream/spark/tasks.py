@@ -18,12 +18,12 @@ import numpy as np
 
 from ..admission import admit, part_codes
 from ..config import Job
+from ..counting.threads import one_thread
 from ..errors import FcstreamError
 from ..formats.batch import Batch, Rejection
 from ..formats.decoders import CsvRows, JsonLines, LineDecoder
 from ..formats.payloads import decoder_for, read_messages
 from ..noise.samplers import Noise
-from ..pool import one_thread
 from ..releases.gate import GatedView
 from ..stream.contributions import UserPoints
 from ..stream.windows import group_by_pane

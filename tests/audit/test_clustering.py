@@ -12,7 +12,7 @@ import pytest
 from support.audits import Weak, epsilon_lower_bound
 
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
-from fcstream.friends import FriendCounts
+from fcstream.counting.exact import FriendCounts
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchWithin
 from fcstream.releases.cluster_plan import ClusterJob

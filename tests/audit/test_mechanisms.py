@@ -16,7 +16,7 @@ from support.helpers import Paid, sample
 from fcstream import Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.config import Config, Job
-from fcstream.friends import FriendCounts
+from fcstream.counting.exact import FriendCounts
 from fcstream.releases.base import Track
 from fcstream.releases.clusters import LloydStep
 from fcstream.releases.reasons import REASONS

@@ -8,7 +8,7 @@ from support import REPOSITORY
 
 import fcstream.arrays
 import fcstream.clustering
-import fcstream.friends
+import fcstream.counting.exact
 from fcstream.config import Config
 from fcstream.errors import UnusablePlan
 from fcstream.planning import plan
@@ -16,7 +16,9 @@ from fcstream.planning import plan
 EXAMPLES = sorted([*(REPOSITORY / "examples").glob("*.toml"), *(REPOSITORY / "examples" / "spark").glob("*.toml")])
 
 
-@pytest.mark.parametrize("module", [fcstream.friends, fcstream.arrays, fcstream.clustering], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "module", [fcstream.counting.exact, fcstream.arrays, fcstream.clustering], ids=lambda m: m.__name__
+)
 def test_docstring_examples(module):
     done = doctest.testmod(module)
     assert done.attempted > 0

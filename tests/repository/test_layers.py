@@ -39,11 +39,11 @@ ROWS = [
     ["clustering", "config", "connectors", "oneshot", "series"],
     ["arrays", "drawable", "policies", "sinks"],
     ["releases", "reports", "speeds"],
-    ["coins", "history", "ladders", "replaced", "sampled", "shards"],
-    ["alarms", "cores", "friends", "generators", "ledgers", "moments", "synthetic"],
-    ["noise", "predicates", "tiles"],
+    ["history", "predicates", "replaced", "sampled", "shards"],
+    ["alarms", "cores", "counting", "generators", "ledgers", "moments", "synthetic"],
+    ["noise"],
     ["_kernels", "sources"],
-    ["accounting", "formats", "oracles", "pool", "runtime", "simulate", "stream"],
+    ["accounting", "formats", "oracles", "runtime", "simulate", "stream"],
     ["errors", "health", "notify"],
 ]
 # Inside a package, files and folders may use each other in this order only.
@@ -81,6 +81,7 @@ INSIDE = {
         "tables",
         "urls",
     ],
+    "counting": ["multi_radius", "sampled", "exact", "__init__", "threads", "tiles"],
     "formats": ["frames", "payloads", "arrow", "decoders", "rows", "__init__", "batch"],
     "ledgers": [
         "__init__",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fcstream.friends import FriendCounts
+from fcstream.counting.exact import FriendCounts
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 
 

@@ -13,9 +13,10 @@ import pytest
 from support import naive
 from support.helpers import exact_counts
 
-from fcstream import friends, pool, tiles
 from fcstream._kernels import pairs
-from fcstream.friends import FriendCounts
+from fcstream.counting import exact, tiles
+from fcstream.counting import threads as pool
+from fcstream.counting.exact import FriendCounts
 
 FUZZ_SECONDS = float(os.environ.get("FCSTREAM_FUZZ_SECONDS", "4"))
 
@@ -30,9 +31,9 @@ def count(points, radius_squared, rng=None, pieces=1):
 
 def small_stages(monkeypatch, rng):
     """Batches, buckets and frames so small that every path is taken with few points."""
-    monkeypatch.setattr(friends, "STAGED", int(rng.choice([30, 70, 200, 4096])))
-    monkeypatch.setattr(friends, "_LEAST_STAGED", 20)
-    monkeypatch.setattr(friends, "_FEW", int(rng.choice([1, 20, 128])))
+    monkeypatch.setattr(exact, "STAGED", int(rng.choice([30, 70, 200, 4096])))
+    monkeypatch.setattr(exact, "_LEAST_STAGED", 20)
+    monkeypatch.setattr(exact, "_FEW", int(rng.choice([1, 20, 128])))
     monkeypatch.setattr(tiles, "_POINTS_PER_BUCKET", int(rng.choice([4, 16, 256])))
     monkeypatch.setattr(tiles, "_COMING_PER_BUCKET", 1)
 
@@ -80,7 +81,7 @@ def test_fuzz_at_the_boundary(monkeypatch):
         n = int(rng.integers(1, 700))
         points = clouds(rng, n, d)
         pool.set_threads(int(rng.integers(1, 4)))
-        monkeypatch.setattr(friends, "_ALONE", float(rng.choice([1e3, 1e8])))
+        monkeypatch.setattr(exact, "_ALONE", float(rng.choice([1e3, 1e8])))
         for _ in range(3):
             radius_squared = boundary_radius(rng, points)
             found = count(points, radius_squared, rng, int(rng.integers(1, 9)))
@@ -118,7 +119,7 @@ def test_fuzz_over_sliding_panes(monkeypatch):
 
 def test_panes_with_frames_of_their_own_are_compared(monkeypatch):
     """Data that move far between panes get a new pivot; pairs across are still exact."""
-    monkeypatch.setattr(friends, "_FEW", 10)
+    monkeypatch.setattr(exact, "_FEW", 10)
     rng = np.random.default_rng(1)
     counter = FriendCounts(10, 400**2 * 20, 2)
     for pane, shift in enumerate([0, 10**6, 10**6 + 300]):
@@ -209,7 +210,7 @@ import hashlib
 import numpy as np
 from fcstream import friends
 from fcstream._kernels import pairs
-from fcstream.friends import FriendCounts
+from fcstream.counting.exact import FriendCounts
 friends.may_screen = lambda dimension: dimension >= 12  # by slow products where there are no fast ones
 digest = hashlib.sha256()
 for d in (1, 2, 7, 16, 70):
@@ -240,8 +241,8 @@ def test_threads_change_no_bit(monkeypatch):
     points = clouds(np.random.default_rng(3), 3000, 12)
     radius_squared = boundary_radius(np.random.default_rng(4), points)
     one = count(points, radius_squared)
-    monkeypatch.setattr(friends, "_ALONE", 1e3)
-    monkeypatch.setattr(friends, "STAGED", 500)
+    monkeypatch.setattr(exact, "_ALONE", 1e3)
+    monkeypatch.setattr(exact, "STAGED", 500)
     for threads in (2, 5):
         pool.set_threads(threads)
         try:
@@ -251,7 +252,7 @@ def test_threads_change_no_bit(monkeypatch):
 
 
 def test_counters_of_several_threads_and_a_forked_child(monkeypatch):
-    monkeypatch.setattr(friends, "_ALONE", 1e3)
+    monkeypatch.setattr(exact, "_ALONE", 1e3)
     pool.set_threads(3)
     points = np.rint(np.random.default_rng(3).normal(size=(2000, 10)) * 100)
     expected = exact_counts(points, 200**2 * 5)
@@ -347,7 +348,7 @@ def test_staged_points_are_bounded_and_counted_by_the_view():
     assert counter.view([0]).counts.tolist() == [10] * 10
     counter.add(0, np.zeros((30_000, 50)))
     waiting = counter._staged[0].size
-    assert waiting <= friends.STAGED
+    assert waiting <= exact.STAGED
     assert counter._panes[0].size + waiting == 30_010 == counter.size(0)
     counter.drop(0)
     assert counter.panes == []

@@ -6,10 +6,10 @@ from support import naive
 from support.helpers import exact_counts
 
 import fcstream
-from fcstream import friends as module
-from fcstream import tiles
+from fcstream.counting import exact as module
+from fcstream.counting import tiles
+from fcstream.counting.exact import LANES, FriendCounts
 from fcstream.errors import ConfigError
-from fcstream.friends import LANES, FriendCounts
 from fcstream.stream.lattice import MAX_COORDINATE, Lattice
 
 

@@ -14,11 +14,12 @@ from support.helpers import sample
 from support.windows import charge_for
 
 import fcstream
-from fcstream import Engine, MatrixDistance, PredicateCounts, pool
+from fcstream import Engine, MatrixDistance, PredicateCounts
 from fcstream._kernels import moments
 from fcstream.accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
 from fcstream.config import Config
 from fcstream.cores import ReplacementFilter
+from fcstream.counting import threads
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.moments import MomentsView, ShardMoments
 from fcstream.noise.samplers import Noise, SeededEntropy
@@ -190,7 +191,7 @@ def test_threads_change_no_count(monkeypatch):
     found = []
     for alone in (1e18, 1.0):
         monkeypatch.setattr(matrices, "_ALONE", alone)
-        monkeypatch.setattr(pool, "_wanted", 3)
+        monkeypatch.setattr(threads, "_wanted", 3)
         friends = PredicateCounts(MatrixDistance(3, 0.1))
         for part in np.array_split(items, 4):
             friends.add(0, part)

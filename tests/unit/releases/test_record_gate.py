@@ -14,8 +14,8 @@ from support.helpers import rows, sample
 from fcstream import Config, Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Job
+from fcstream.counting.exact import FriendCounts
 from fcstream.errors import ConfigError
-from fcstream.friends import FriendCounts
 from fcstream.noise.samplers import normal_tail
 from fcstream.planning import plan
 from fcstream.releases.gate import GatedCounter, GatedMechanism, RecordGate, tail_margin

@@ -17,8 +17,8 @@ import fcstream
 from fcstream import Engine
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.config import Config
+from fcstream.counting.multi_radius import LadderCounts
 from fcstream.errors import ConfigError
-from fcstream.ladders import LadderCounts
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning import plan
 from fcstream.releases.averages import gaussian_variance

@@ -148,7 +148,7 @@ def test_a_variance_is_the_twins():
 
 def test_squares_are_the_twins_whatever_the_shift():
     from fcstream._kernels import sums
-    from fcstream.friends import FriendCounts
+    from fcstream.counting.exact import FriendCounts
 
     points = np.random.default_rng(7).integers(-1000, 1000, size=(150, 3)).astype(float)
     counter = FriendCounts(3, None)

@@ -22,8 +22,8 @@ from fcstream.admission import admit
 from fcstream.cli import main
 from fcstream.config import Config, Job
 from fcstream.connectors import open_ranges, open_sink, open_source
+from fcstream.counting.exact import CrossCounts, FriendCounts
 from fcstream.errors import ConfigError, SourceError
-from fcstream.friends import CrossCounts, FriendCounts
 from fcstream.intake import read_pushed
 from fcstream.keyed import open_engine
 from fcstream.ledgers import each_book

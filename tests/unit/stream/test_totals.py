@@ -10,8 +10,8 @@ from support import naive
 from fcstream import Noise, SeededEntropy
 from fcstream._kernels import sums
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.friends import MOST_POINTS, FriendCounts, Selection, numbered
-from fcstream.ladders import LadderView
+from fcstream.counting.exact import MOST_POINTS, FriendCounts, Selection, numbered
+from fcstream.counting.multi_radius import LadderView
 from fcstream.noise.samplers import MAX_VARIANCE
 from fcstream.releases import mixtures, tuples, variance
 from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums

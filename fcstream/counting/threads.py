@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from .errors import ConfigError
+from ..errors import ConfigError
 
 _lock = threading.Lock()
 _local = threading.local()

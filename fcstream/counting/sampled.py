@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .errors import ConfigError, CounterBroken
-from .friends import MOST_POINTS, WindowView
-from .noise.samplers import MOST_BLOCKS, SMALLEST_RATE
-from .stream.lattice import MAX_RADIUS_SQUARED
+from ..errors import ConfigError, CounterBroken
+from ..noise.samplers import MOST_BLOCKS, SMALLEST_RATE
+from ..stream.lattice import MAX_RADIUS_SQUARED
+from .exact import MOST_POINTS, WindowView
 from .tiles import LANES, Stage, aligned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .noise.samplers import Noise
+    from ..noise.samplers import Noise
 
 _WORK = 1_000_000_000  # coordinates that staged points may need compared
 _LEAST_STAGED, _MOST_STAGED = 256, 65536
@@ -195,7 +195,7 @@ class _BlockPane(_Pane):
 
     def count(self, points: NDArray[np.float64], radius_squared: float, noise: Noise) -> None:
         """New points meet the old ones, then each other; then they are stored."""
-        from ._kernels import pairs, samples
+        from .._kernels import pairs, samples
 
         m = len(points)
         row_blocks = noise.uniform_bits(self._blocks.bit_length() - 1, m)
@@ -216,7 +216,7 @@ class _BlockPane(_Pane):
         self._store(rows, row_starts, row_counts[:m])
 
     def _store(self, rows: NDArray[np.float64], row_starts: NDArray[np.int64], row_counts: NDArray[np.int32]) -> None:
-        from ._kernels import samples
+        from .._kernels import samples
 
         m, before = len(row_counts), self._tiles
         most = before + int(np.minimum(np.diff(row_starts), m).clip(0, 1).sum()) + m // LANES + 1
@@ -242,7 +242,7 @@ class _BlockPane(_Pane):
             self._chunks.append((held, aligned((more, self.dimension, LANES), np.float64)))  # type: ignore[arg-type]
 
     def view(self, sampling: tuple[str, Fraction]) -> WindowView:
-        from ._kernels import samples
+        from .._kernels import samples
 
         partners = np.empty(self._blocks, np.int64)
         samples.sampled_partners(self._sizes, self._reach, partners)
@@ -299,7 +299,7 @@ class _HiddenPane(_Pane):
         self._scores = np.zeros(_LEAST_STAGED, np.int64)
 
     def count(self, points: NDArray[np.float64], radius_squared: float, noise: Noise) -> None:
-        from ._kernels import samples
+        from .._kernels import samples
 
         start, stop = self.size, self.size + len(points)
         if stop > len(self._points):

@@ -50,7 +50,7 @@ class Frame:
     """
 
     def __init__(self, rows: NDArray[np.float64], radius_squared: float, screened: bool) -> None:
-        from ._kernels import tiles
+        from .._kernels import tiles
 
         few = rows[:: max(1, len(rows) * max(32, rows.shape[1]) // (32 * _SAMPLE))][: 2 * _SAMPLE]
         self.radius = math.sqrt(radius_squared)
@@ -67,7 +67,7 @@ class Frame:
 
     def encode(self, rows: NDArray[np.float64]) -> Batch:
         """Measure and sort some rows."""
-        from ._kernels import tiles
+        from .._kernels import tiles
 
         m, d = rows.shape
         batch = Batch(m, d, self.scale > 0)
@@ -89,7 +89,7 @@ class Frame:
 
     def suits(self, rows: NDArray[np.float64]) -> bool:
         """Whether other points lie about as far from the pivot as those it was made for."""
-        from ._kernels import tiles
+        from .._kernels import tiles
 
         few = rows[:: max(1, len(rows) // 64)]
         distances = np.empty(len(few))
@@ -146,7 +146,7 @@ class Batch:
 
     def sort(self, distances: NDArray[np.float64], wide: NDArray[np.bool_], radius: float) -> None:
         """Put the rows in order."""
-        from ._kernels import pairs
+        from .._kernels import pairs
 
         self.ranks = np.empty((2, pairs.CELLS + 1), np.int64)
         self.order, self.positions = np.empty(self.size, np.int64), np.empty(self.size, np.int64)
@@ -229,7 +229,7 @@ class Pane:
 
     def insert(self, batch: Batch) -> None:
         """Store a batch's rows and note their lanes in it; `own` names them until `settle`."""
-        from ._kernels import tiles
+        from .._kernels import tiles
 
         buckets = self._open.shape[1]
         self._make_room(self.tiles + -(-batch.size // LANES) + 2 * buckets)
@@ -276,7 +276,7 @@ class Pane:
 
     def lanes(self, tiles: slice) -> NDArray[np.int64]:
         """Lanes that hold points, counted from the first of some tiles."""
-        from ._kernels import tiles as kernels
+        from .._kernels import tiles as kernels
 
         shape = self.columns.shape[tiles]
         lanes = np.empty(len(shape) * LANES, np.int64)
@@ -308,7 +308,7 @@ class Pane:
 
 def may_screen(dimension: int) -> bool:
     """Whether points of so many coordinates get 8-bit codes on this processor."""
-    from ._kernels import pairs
+    from .._kernels import pairs
 
     return pairs.SCREENS and SCREEN_FROM <= dimension <= _MOST_SCREENED
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import pool
-from .errors import ConfigError, CounterBroken
-from .stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
+from ..errors import ConfigError, CounterBroken
+from ..stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
+from . import threads
 from .tiles import LANES, Batch, Chunk, Frame, Pane, Stage, may_screen
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class WindowView:
 
     def points(self) -> NDArray[np.float64]:
         """The window's lattice points as rows (n, d), copied."""
-        from ._kernels import tiles as kernels
+        from .._kernels import tiles as kernels
 
         rows = np.empty((self.size, self.dimension))
         start = 0
@@ -385,7 +385,7 @@ class FriendCounts(PointCounts):
             held.split_buckets(coming)
 
     def _compare(self, pane: int, held: Pane, other: int, neighbor: Pane, batch: Batch) -> None:
-        from ._kernels import tiles as kernels
+        from .._kernels import tiles as kernels
 
         counts, sure = held.counts_with(other)
         kernels.open_lanes(batch.slots, sure, counts)
@@ -396,7 +396,7 @@ class FriendCounts(PointCounts):
         self, batch: Batch, neighbor: Pane, lane_counts: NDArray[np.int32], sure: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Compare a batch with all tiles of a pane, by several threads if that takes long: counts of its rows."""
-        from ._kernels import pairs
+        from .._kernels import pairs
 
         assert self._radius_squared is not None
         assert neighbor.frame is not None
@@ -418,14 +418,14 @@ class FriendCounts(PointCounts):
                 )  # fmt: skip
 
         parts = list(neighbor.parts())
-        helpers = pool.helpers(batch.size * neighbor.size * self.dimension * self._asked() / _ALONE)
+        helpers = threads.helpers(batch.size * neighbor.size * self.dimension * self._asked() / _ALONE)
         row_counts, row_sure = np.zeros(batch.room, np.int32), np.zeros(batch.room + 1, np.int32)
         if helpers == 0:
             sweep(parts, row_counts, row_sure, state)
         else:
             found = [(np.zeros_like(row_counts), np.zeros_like(row_sure), state.copy()) for _ in range(helpers + 1)]
             shares = _deal(parts, helpers + 1)
-            pool.run([functools.partial(sweep, share, *own) for share, own in zip(shares, found, strict=True)])
+            threads.run([functools.partial(sweep, share, *own) for share, own in zip(shares, found, strict=True)])
             before = state.copy()
             for counts_of_one, sure_of_one, seen in found:
                 row_counts += counts_of_one
@@ -455,7 +455,7 @@ def numbered(came: NDArray[np.int32], before: int, size: int) -> NDArray[np.int3
 
 def _totals(held: Pane, here: slice, size: int, panes: list[int]) -> NDArray[np.int64]:
     """Counts of some tiles' points, summed over panes."""
-    from ._kernels import tiles as kernels
+    from .._kernels import tiles as kernels
 
     total = np.zeros(size, np.int64)
     for other in panes:
@@ -515,7 +515,7 @@ def friend_counts(points: NDArray[np.float64], radius: float, *, step: float) ->
 
 def to_points(points: object, step: float):  # type: ignore[no-untyped-def]
     """Check an array of scaled points and put it on the lattice: (float64 integers (n, d), Lattice)."""
-    from .stream.lattice import Lattice
+    from ..stream.lattice import Lattice
 
     lattice = Lattice(step)
     try:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .errors import ConfigError
-from .friends import PointCounts, WindowView, numbered
-from .stream.lattice import MAX_RADIUS_SQUARED
+from ..errors import ConfigError
+from ..stream.lattice import MAX_RADIUS_SQUARED
+from .exact import PointCounts, WindowView, numbered
 from .tiles import LANES, Batch, Pane
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class LadderView:
 
         Those of a point with one pane are below 2**31, as its points are; so are the points of a part.
         """
-        from ._kernels import sums
+        from .._kernels import sums
 
         totals = [0] * self.radii
         for _, _, rungs in self.parts:
@@ -80,7 +80,7 @@ class LadderView:
         return WindowView(tiles, lanes, self._counts(rung), self.arrivals, self.dimension)  # type: ignore[arg-type]
 
     def _counts(self, rung: int) -> NDArray[np.int64]:
-        from ._kernels import sums
+        from .._kernels import sums
 
         counts, start = np.zeros(self.size, np.int64), 0
         for _, lanes, rungs in self.parts:
@@ -149,7 +149,7 @@ class LadderCounts(PointCounts):
         return int(max(_LEAST_STAGED, min(_MOST_STAGED, _WORK / max(held, 1))))
 
     def _compare(self, pane: int, held: Pane, other: int, neighbor: Pane, batch: Batch) -> None:
-        from ._kernels import pairs
+        from .._kernels import pairs
 
         mine = self._rungs(held.counts_with(other)[0])
         theirs = self._rungs(neighbor.counts_with(pane)[0])
