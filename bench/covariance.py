@@ -19,7 +19,7 @@ import numpy as np
 
 import fcstream
 from fcstream.accounting.losses import DPLoss, zcdp_of_dp
-from fcstream.cores import ReplacementFilter
+from fcstream.cores.filters import ReplacementFilter
 from fcstream.noise.samplers import Noise
 from fcstream.predicates import MatrixDistance, PredicateCounts
 from fcstream.releases.covariance import blur

@@ -22,7 +22,7 @@ import numpy as np
 from fcstream import Engine
 from fcstream.config import Config, Job
 from fcstream.connectors import open_source
-from fcstream.cores import ZCDPFilter
+from fcstream.cores.filters import ZCDPFilter
 from fcstream.errors import UnusablePlan
 from fcstream.planning import plan
 from fcstream.releases.mean import RecentredMean

@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "AdvancedDPFilter": "accounting.filters",
-    "BasicFilter": "cores",
+    "BasicFilter": "cores.filters",
     "BlockCounts": "counting.sampled",
     "BudgetExhausted": "errors",
     "BudgetSchedule": "accounting.filters",
@@ -22,7 +22,7 @@ _NAMES = {
     "FcstreamError": "errors",
     "FriendCounts": "counting.exact",
     "HammingBits": "predicates",
-    "HiddenCoinFilter": "sampled",
+    "HiddenCoinFilter": "cores.sampled_filters",
     "HiddenCounts": "counting.sampled",
     "KeyedEngine": "keyed",
     "LadderCounts": "counting.multi_radius",
@@ -44,10 +44,10 @@ _NAMES = {
     "SeededEntropy": "noise.samplers",
     "SinkError": "errors",
     "SourceError": "errors",
-    "SparseZCDPFilter": "sampled",
+    "SparseZCDPFilter": "cores.sampled_filters",
     "UnusablePlan": "errors",
     "UserPredicate": "predicates",
-    "ZCDPFilter": "cores",
+    "ZCDPFilter": "cores.filters",
     "estimate_average": "oneshot",
     "friend_counts": "counting.exact",
     "geo_epsilon": "accounting.losses",
@@ -93,8 +93,10 @@ if TYPE_CHECKING:
     from .clustering import private_centers as private_centers
     from .clustering import private_mixture as private_mixture
     from .config import Config as Config
-    from .cores import BasicFilter as BasicFilter
-    from .cores import ZCDPFilter as ZCDPFilter
+    from .cores.filters import BasicFilter as BasicFilter
+    from .cores.filters import ZCDPFilter as ZCDPFilter
+    from .cores.sampled_filters import HiddenCoinFilter as HiddenCoinFilter
+    from .cores.sampled_filters import SparseZCDPFilter as SparseZCDPFilter
     from .counting.exact import FriendCounts as FriendCounts
     from .counting.exact import friend_counts as friend_counts
     from .counting.multi_radius import LadderCounts as LadderCounts
@@ -130,8 +132,6 @@ if TYPE_CHECKING:
     from .releases.base import Release as Release
     from .releases.registry import register_release as register_release
     from .releases.tables import synthetic_rows as synthetic_rows
-    from .sampled import HiddenCoinFilter as HiddenCoinFilter
-    from .sampled import SparseZCDPFilter as SparseZCDPFilter
     from .warming import warm_up as warm_up
 
 

@@ -472,7 +472,7 @@ class Noise:
         -------
         Post-processing of a Gaussian mechanism with standard deviation `sigma`, except that probabilities have
         relative error below 2**-100 and those below 2**-128 count as 0: together 1e-15 of delta for n < 2**40 and
-        sigma >= 1, charged as `cores.BIT_DELTA`.
+        sigma >= 1, charged as `fcstream.cores.filters.BIT_DELTA`.
 
         Source
         ------

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting.losses import PrivacyLoss
+from ..cores.sampled_filters import Choice
 from ..counting.exact import FriendCounts
 from ..counting.sampled import BlockCounts, HiddenCounts
 from ..errors import ConfigError
 from ..ledgers.base import Charge
 from ..noise.samplers import Noise
-from ..sampled import Choice
 from ..stream.lattice import Grid
 from .reasons import HINTS
 

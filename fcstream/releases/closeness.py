@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..accounting.losses import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss
-from ..cores import BIT_DELTA, ROUND_UP
+from ..cores.filters import BIT_DELTA, ROUND_UP
+from ..cores.replacement import tail_quantile
 from ..errors import ConfigError
-from ..replaced import tail_quantile
 from .floors import laplace_tail
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ..accounting.losses import DELTA_UNIT, EPSILON_UNIT, DPLoss, PrivacyLoss
-from ..cores import ReplacementFilter
+from ..cores.filters import ReplacementFilter
 from ..errors import ConfigError
 from ..moments import MomentsView, ShardMoments
 from ..predicates.base import PredicateCounts

@@ -18,10 +18,10 @@ from ..accounting.losses import (
     rho_for_epsilon,
     zcdp_of_dp,
 )
-from ..cores import BasicFilter
+from ..cores.filters import BasicFilter
+from ..cores.generator import FriendlyGenerator, Generated
 from ..counting.exact import FriendCounts
 from ..errors import ConfigError
-from ..generators import FriendlyGenerator, Generated
 from ..stream.lattice import sqrt_up
 from .averages import Estimate, _noisy_average, check_average, exact_sums
 from .base import Counter, Forecast, Notes, Outcome, PointMechanism

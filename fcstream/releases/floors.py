@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..cores import ROUND_UP
+from ..cores.filters import ROUND_UP
 
 FALSE_RELEASE = Fraction(1, 10_000)
 """Chance with which a window without records may be released, at most."""

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
+from ..cores.replacement import tail_quantile
 from ..errors import ConfigError
 from ..noise.samplers import MAX_VARIANCE
-from ..replaced import tail_quantile
 from ..stream.lattice import MAX_COORDINATE, sqrt_up
 from ..stream.totals import column_totals
 from .averages import Estimate, Start, _noisy_average, check_average, check_noise, gaussian_variance

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ..accounting.losses import RHO_UNIT, PrivacyLoss
-from ..cores import smallest_rho
+from ..cores.filters import smallest_rho
 from ..errors import ConfigError
 from .averages import BallAverage, Estimate, FriendlyAverage, norm_quantile, to_center
 from .base import Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread
@@ -31,10 +31,10 @@ from .stages import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..cores.sampled_filters import Choice
     from ..counting.exact import Selection, WindowView
     from ..ledgers.base import Charge
     from ..noise.samplers import Noise
-    from ..sampled import Choice
     from ..stream.lattice import Grid
 
 CORE_MARGIN = 3.0

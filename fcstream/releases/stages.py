@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from ..accounting.losses import PrivacyLoss
-from ..cores import Core, ZCDPFilter
+from ..cores.filters import Core, ZCDPFilter
+from ..cores.sampled_filters import EXACT, Choice, HiddenCoinFilter, SparseZCDPFilter, design_pairs
 from ..errors import ConfigError
-from ..sampled import EXACT, Choice, HiddenCoinFilter, SparseZCDPFilter, design_pairs
 from .base import Counter, Mechanism, MechanismBase, Notes, Outcome, friend_counter, percent
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..accounting.losses import RHO_UNIT, PrivacyLoss
+from ..cores.replacement import ReplacedFilter, ReplacedSizeFilter
 from ..errors import ConfigError
 from ..predicates import MatchTuples, MatchWithin, OrderedTuples, PredicateCounts
-from ..replaced import ReplacedFilter, ReplacedSizeFilter
 from ..stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from ..stream.totals import column_totals
 from .averages import Estimate, FriendlyAverage, Start

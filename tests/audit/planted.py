@@ -140,14 +140,14 @@ FAULTS = [
     ),
     Fault(
         "keep bits at half their noise",
-        "cores.py",
+        "cores/filters.py",
         "sigma = max(math.sqrt(n_hat / (8 * self.size.rho2)) * ROUND_UP, 1.0)",
         "sigma = max(math.sqrt(n_hat / (32 * self.size.rho2)) * ROUND_UP, 1.0)",
         ("unit/cores/test_filters.py::test_zcdp_filter_has_the_specified_constants",),
     ),
     Fault(
         "keep bits of tuples as if one were added",
-        "replaced.py",
+        "cores/replacement.py",
         "sigma = max(math.sqrt((self.size - 1) / (2 * self.loss.rho)) * ROUND_UP, 1.0)",
         "sigma = max(math.sqrt((self.size - 1) / (8 * self.loss.rho)) * ROUND_UP, 1.0)",
         ("unit/releases/test_clusters.py::test_keep_bits_cost_what_is_claimed",),
@@ -267,21 +267,21 @@ FAULTS = [
     ),
     Fault(
         "a core that keeps everyone",
-        "cores.py",
+        "cores/filters.py",
         "return Core(noise.threshold_bits(counts, n, threshold, sigma), n_hat - self.offset)",
         "return Core(np.ones(n, np.bool_), n_hat - self.offset)",
         ("unit/cores/test_filters.py::test_zcdp_filter_keeps_friends_and_drops_strangers",),
     ),
     Fault(
         "a core of tuples that keeps everyone",
-        "replaced.py",
+        "cores/replacement.py",
         "return Core(noise.threshold_bits(counts, self.size, threshold, sigma), None)",
         "return Core(np.ones(len(counts), np.bool_), None)",
         ("unit/releases/test_clusters.py::test_strange_tuples_are_left_out",),
     ),
     Fault(
         "a size below the true one more often than delta pays for",
-        "cores.py",
+        "cores/filters.py",
         "return n + self.offset + int(noise.discrete_gaussian(self.variance, 1)[0])",
         "return n + int(noise.discrete_gaussian(self.variance, 1)[0])",
         ("unit/cores/test_filters.py::test_size_is_noisy_with_the_right_deviation",),
@@ -319,7 +319,7 @@ FAULTS = [
     # -- what is paid --------------------------------------------------------------------------------------------------
     Fault(
         "the filter's delta is not paid where the size stops a window",
-        "cores.py",
+        "cores/filters.py",
         "first = PrivacyLoss(self.size.first_nano, self.loss.delta_femto)",
         "first = PrivacyLoss(self.size.first_nano)",
         ("audit/test_mechanisms.py::test_a_window_that_its_size_stops_pays_the_filters_delta",),

@@ -12,6 +12,7 @@ import pytest
 from support.audits import Weak, epsilon_lower_bound
 
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
+from fcstream.cores.replacement import ReplacedFilter
 from fcstream.counting.exact import FriendCounts
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchWithin
@@ -19,7 +20,6 @@ from fcstream.releases.cluster_plan import ClusterJob
 from fcstream.releases.clusters import LloydRounds, LloydStep
 from fcstream.releases.mixtures import PrivateMixture
 from fcstream.releases.tuples import TupleAverage, friend_counts
-from fcstream.replaced import ReplacedFilter
 from fcstream.stream.lattice import Lattice
 
 RUNS = 700

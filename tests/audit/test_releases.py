@@ -109,7 +109,7 @@ def test_a_core_that_keeps_everyone_is_caught(monkeypatch):
     """Planted fault: no filter. The stranger's presence then shows in the friendly average."""
     import dataclasses
 
-    from fcstream.cores import ZCDPFilter
+    from fcstream.cores.filters import ZCDPFilter
 
     sections = FRIENDLY
     one, two = neighbors(1900, far=True)

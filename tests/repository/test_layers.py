@@ -38,9 +38,9 @@ ROWS = [
     ],
     ["clustering", "config", "connectors", "oneshot", "series"],
     ["arrays", "drawable", "policies", "sinks"],
-    ["releases", "reports", "speeds"],
-    ["history", "predicates", "replaced", "sampled", "shards"],
-    ["alarms", "cores", "counting", "generators", "ledgers", "moments", "synthetic"],
+    ["releases", "reports"],
+    ["history", "predicates", "shards", "speeds"],
+    ["alarms", "cores", "counting", "ledgers", "moments", "synthetic"],
     ["noise"],
     ["_kernels", "sources"],
     ["accounting", "formats", "oracles", "runtime", "simulate", "stream"],
@@ -81,6 +81,7 @@ INSIDE = {
         "tables",
         "urls",
     ],
+    "cores": ["replacement", "sampled_filters", "__init__", "filters", "generator"],
     "counting": ["multi_radius", "sampled", "exact", "__init__", "threads", "tiles"],
     "formats": ["frames", "payloads", "arrow", "decoders", "rows", "__init__", "batch"],
     "ledgers": [
@@ -281,8 +282,8 @@ def public_callables(name):
 
 
 NEEDS_SECTIONS = [
-    "cores",
-    "sampled",
+    "cores.filters",
+    "cores.sampled_filters",
     "accounting.losses",
     "accounting.filters",
     "noise.samplers",
@@ -302,7 +303,7 @@ NEEDS_SECTIONS = [
     "releases.diameter",
     "releases.search",
     "releases.dp",
-    "generators",
+    "cores.generator",
     "releases.synthetic",
     "releases.paper",
     "releases.tables",
@@ -312,7 +313,7 @@ NEEDS_SECTIONS = [
     "releases.mean",
     "releases.tracking",
     "releases.tuples",
-    "replaced",
+    "cores.replacement",
     "shards",
     "oracles",
     "policies",
@@ -330,10 +331,10 @@ NEEDS_SECTIONS = [
 ]
 # Values and plumbing that add no privacy statement of their own.
 EXEMPT = {
-    "cores.Core",
-    "cores.Counted",
-    "generators.Generated",
-    "sampled.Choice",
+    "cores.filters.Core",
+    "cores.filters.Counted",
+    "cores.generator.Generated",
+    "cores.sampled_filters.Choice",
     "accounting.losses.to_units",
     "noise.samplers.Entropy",
     "noise.samplers.SystemEntropy",

@@ -23,7 +23,7 @@ from fcstream.accounting.losses import (
     zcdp_of_geo,
     zcdp_of_laplace,
 )
-from fcstream.cores import BasicFilter
+from fcstream.cores.filters import BasicFilter
 from fcstream.errors import BudgetExhausted, ConfigError
 
 KINDS = [PrivacyLoss, DPLoss]

@@ -7,7 +7,7 @@ from scipy import stats
 from support import naive
 
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.cores import BasicFilter, NoisySize, ZCDPFilter, smallest_rho
+from fcstream.cores.filters import BasicFilter, NoisySize, ZCDPFilter, smallest_rho
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 

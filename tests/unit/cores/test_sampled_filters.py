@@ -15,10 +15,10 @@ from support import naive
 from support.audits import epsilon_lower_bound
 
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
-from fcstream.cores import ZCDPFilter
+from fcstream.cores.filters import ZCDPFilter
+from fcstream.cores.sampled_filters import HiddenCoinFilter, SparseZCDPFilter, choose, smallest_rate
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
-from fcstream.sampled import HiddenCoinFilter, SparseZCDPFilter, choose, smallest_rate
 
 LOSS = PrivacyLoss.charge(0.5, 1e-8)
 BOTH = pytest.mark.parametrize("make", [SparseZCDPFilter, HiddenCoinFilter])

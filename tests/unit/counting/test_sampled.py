@@ -12,7 +12,8 @@ from support.helpers import rows, sample
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
-from fcstream.cores import ZCDPFilter
+from fcstream.cores.filters import ZCDPFilter
+from fcstream.cores.sampled_filters import HiddenCoinFilter, SparseZCDPFilter, design_pairs
 from fcstream.counting import sampled
 from fcstream.counting.exact import FriendCounts
 from fcstream.counting.sampled import BlockCounts, HiddenCounts
@@ -20,7 +21,6 @@ from fcstream.errors import ConfigError, CounterBroken, EngineClosed
 from fcstream.noise.samplers import geometric_draw
 from fcstream.planning import plan
 from fcstream.releases.mean import FriendlyMean
-from fcstream.sampled import HiddenCoinFilter, SparseZCDPFilter, design_pairs
 from fcstream.speeds import cheapest_pairs, measured_costs
 
 

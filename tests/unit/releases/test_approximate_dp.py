@@ -17,9 +17,9 @@ from support.windows import charge_for, view_of
 import fcstream
 from fcstream import Engine
 from fcstream.accounting.losses import DPLoss, PrivacyLoss, delta_tight, zcdp_of_dp
-from fcstream.cores import BasicFilter, Core, ReplacementFilter
+from fcstream.cores.filters import BasicFilter, Core, ReplacementFilter
+from fcstream.cores.generator import FriendlyGenerator
 from fcstream.errors import ConfigError
-from fcstream.generators import FriendlyGenerator
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.averages import gaussian_variance
 from fcstream.releases.dp import BasicMean, EstimatedAverage, FriendlyAverageDP

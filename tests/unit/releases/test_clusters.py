@@ -15,7 +15,8 @@ import fcstream
 from fcstream import oracles
 from fcstream._kernels import clusters as kernels
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.cores import ZCDPFilter
+from fcstream.cores.filters import ZCDPFilter
+from fcstream.cores.replacement import ReplacedFilter, ReplacedSizeFilter, tail_quantile
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchTuples, MatchWithin, OrderedTuples
@@ -31,7 +32,6 @@ from fcstream.releases.tuples import (
     ladder,
     reorder,
 )
-from fcstream.replaced import ReplacedFilter, ReplacedSizeFilter, tail_quantile
 from fcstream.shards import ShardCounts, Shards
 from fcstream.stream.lattice import Lattice
 

@@ -18,7 +18,7 @@ from fcstream import Engine, MatrixDistance, PredicateCounts
 from fcstream._kernels import moments
 from fcstream.accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
 from fcstream.config import Config
-from fcstream.cores import ReplacementFilter
+from fcstream.cores.filters import ReplacementFilter
 from fcstream.counting import threads
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.moments import MomentsView, ShardMoments

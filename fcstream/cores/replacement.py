@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .accounting.losses import PrivacyLoss
-from .cores import BIT_DELTA, ROUND_UP, Core, ZCDPFilter
-from .errors import ConfigError
-from .noise.samplers import normal_tail
+from ..accounting.losses import PrivacyLoss
+from ..errors import ConfigError
+from ..noise.samplers import normal_tail
+from .filters import BIT_DELTA, ROUND_UP, Core, ZCDPFilter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .noise.samplers import Noise
+    from ..noise.samplers import Noise
 
 
 @functools.lru_cache(maxsize=4096)

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 
-from .accounting.losses import PrivacyLoss
-from .cores import ROUND_UP, Core, Counted, ThresholdFilter, ZCDPFilter
-from .errors import ConfigError
-from .noise.samplers import MOST_BLOCKS
+from ..accounting.losses import PrivacyLoss
+from ..errors import ConfigError
+from ..noise.samplers import MOST_BLOCKS
+from .filters import ROUND_UP, Core, Counted, ThresholdFilter, ZCDPFilter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .noise.samplers import Noise
+    from ..noise.samplers import Noise
 
 Kind = Literal["exact", "blocks", "hidden"]
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
-from .accounting.losses import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss
-from .errors import ConfigError
+from ..accounting.losses import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss
+from ..errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .noise.samplers import Noise
+    from ..noise.samplers import Noise
 
 BIT_DELTA = PrivacyLoss(0, 1)
 """What the finite precision of all keep bits of one core costs: 1e-15 of delta."""
