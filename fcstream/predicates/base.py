@@ -265,7 +265,7 @@ class PredicateCounts:
             raise ConfigError("must not be used after an error in the middle of `add`: make a new one", "counter")
 
     def _add_batch(self, pane: int, held: _Pane, rows: Arrays) -> None:
-        from .._kernels import hits
+        from .._kernels import lane_counts as hits
 
         m = len(rows[0])
         start = held.insert(rows, self._family)

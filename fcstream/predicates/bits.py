@@ -41,9 +41,9 @@ class _BitsFamily(Family):
         return (np.zeros((tiles, self._words, LANES), np.uint64),)
 
     def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:
-        from .._kernels import hits
+        from .._kernels import lane_counts
 
-        hits.store(rows[0], first, arrays[0])
+        lane_counts.store(rows[0], first, arrays[0])
 
     def compare(self, rows: Arrays, arrays: Arrays, used: int, first: int, masks: NDArray[np.uint64]) -> None:
         from .._kernels import bits

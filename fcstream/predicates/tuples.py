@@ -62,29 +62,29 @@ class _TupleFamily(Family):
         return np.zeros((tiles, self._k * self._d, LANES)), np.zeros((tiles, 4, LANES))
 
     def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:
-        from .._kernels import hits
+        from .._kernels import lane_counts
 
-        hits.store(rows[0], first, arrays[0])
-        hits.store(rows[1], first, arrays[1])
+        lane_counts.store(rows[0], first, arrays[0])
+        lane_counts.store(rows[1], first, arrays[1])
 
     def items(self, arrays: Arrays, used: int) -> NDArray[np.float64]:
-        from .._kernels import hits
+        from .._kernels import lane_counts
 
         flat = np.empty((used, self._k * self._d))
-        hits.load(arrays[0], used, flat)
+        lane_counts.load(arrays[0], used, flat)
         return flat
 
     def lead(self, item: NDArray[np.float64]) -> None:
         self._pivot = item.copy()
 
     def compare(self, rows: Arrays, arrays: Arrays, used: int, first: int, masks: NDArray[np.uint64]) -> None:
-        from .._kernels import matches, tuples
+        from .._kernels import tuple_matching, tuples
 
         (flat, bounds, limits), (tiles, tile_bounds), undecided = rows, arrays, np.empty_like(masks)
         tuples.compare(flat, bounds, limits, tiles, tile_bounds, used, first, masks, undecided)
         if self._gamma > 0.0:
             (p, q), slack = self._ratio, (self._d + 8) * 2.0**-52
-            matches.match(flat, tiles, used, first, self._k, p, q, slack, self._radius2, undecided, masks)
+            tuple_matching.match(flat, tiles, used, first, self._k, p, q, slack, self._radius2, undecided, masks)
 
 
 def _check_sizes(k: int, dimension: int, place: str = "k") -> None:
