@@ -35,7 +35,7 @@ from fcstream.accounting.losses import DPLoss, Loss, PrivacyLoss, epsilon_simple
 from fcstream.errors import BudgetExhausted
 from fcstream.ledgers import Ledger, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK, Answer, Request, Terms, WindowKey
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 
 RUNS = 7
 BLOCK = 1000

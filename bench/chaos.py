@@ -43,7 +43,7 @@ from brokers import free_port
 from kernels import machine
 
 from fcstream import Release
-from fcstream.ledgers.postgres import PostgresLedger
+from fcstream.ledgers.postgres.ledger import PostgresLedger
 
 LENGTH_MS = 1000
 SENTINEL = "sentinelContent"

@@ -25,11 +25,11 @@ from .connectors import check_dead_letter, check_file, check_sink, is_live, is_q
 from .connectors.probes import Checkup, Clock, Finding, probe_file, probe_letters, probe_sink, probe_source
 from .errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
 from .formats.payloads import decoder_for
-from .history import duration
 from .ledgers import check_scheme, each_book, is_foreign, open_books
 from .ledgers.agreement import alike, must_agree
 from .ledgers.base import Terms
-from .ledgers.witness import Witness
+from .ledgers.history import duration
+from .ledgers.rollback_guard import Witness
 from .logs import client_is_missing as logs_are_missing
 from .metrics import client_is_missing as metrics_are_missing
 from .planning import doubts
@@ -254,7 +254,7 @@ def _ledger(found: Checkup, config: Config, job: Job) -> None:
             found.warn("ledger", str(error), "ask again when it is less busy")
             return
     else:
-        from .ledgers.sessions import Address
+        from .ledgers.postgres.connection import Address
 
         place = Address.of(url).place(None)
         names = _ledger_server(found, url, job.terms.stream)
@@ -333,7 +333,7 @@ def _holders(state: os.stat_result) -> list[str]:
 
 def _ledger_server(found: Checkup, url: str, stream: str) -> set[str] | None:
     """Streams that the server has; None: there is no ledger to look into."""
-    from .ledgers.sessions import Address, Session
+    from .ledgers.postgres.connection import Address, Session
 
     address = Address.of(url)
     schema, place = address.schema, address.place(stream)

@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 from .accounting.losses import PrivacyLoss
-from .history import utc
 from .ledgers.base import USER_BLOCK, Verdict
+from .ledgers.history import utc
 
 if TYPE_CHECKING:
     from .config import Job

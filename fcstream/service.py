@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .connectors.letters import QueuedDeadLetters
     from .engine import Engine
     from .formats.batch import Rejection
-    from .ledgers.lead import PostgresLead
+    from .ledgers.postgres.leader import PostgresLead
     from .sinks import Sink
 
 LOG = logging.getLogger("fcstream.service")
@@ -258,7 +258,7 @@ class Leading:
 
     def open(self) -> PostgresLead:
         """A lease to be taken, the service's own from now on."""
-        from .ledgers.lead import PostgresLead
+        from .ledgers.postgres.leader import PostgresLead
 
         self._lead = PostgresLead(self._url, self._stream)
         return self._lead

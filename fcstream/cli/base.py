@@ -148,7 +148,7 @@ def public(ledger: str) -> str:
     """A ledger's place without secrets."""
     if "://" not in ledger:
         return ledger_path(ledger)
-    from ..ledgers.sessions import Address
+    from ..ledgers.postgres.connection import Address
 
     return Address.of(ledger).place(None)
 

@@ -143,7 +143,7 @@ def retire(ledger: str, stream: str, yes: bool) -> None:
     The new one has a whole budget of its own: whoever has records in both can lose both together. The old books stay
     in the ledger under another name. This cannot be undone.
     """
-    from ..ledgers.retiring import retire as end
+    from ..ledgers.retirement import retire as end
     from ..local.books import is_journal
 
     if is_journal(ledger_path(ledger)):

@@ -57,12 +57,12 @@ def open_ledger(url: str, terms: Terms) -> Ledger:
 
         return MemoryLedger(terms)
     if scheme == "sqlite":
-        from .sqlite import SQLiteLedger
+        from .sqlite.ledger import SQLiteLedger
 
         return SQLiteLedger(place, terms)
     if is_foreign(url):
         return _foreign(scheme).load()(place, terms)  # type: ignore[no-any-return]
-    from .postgres import PostgresLedger
+    from .postgres.ledger import PostgresLedger
 
     return PostgresLedger(url, terms)
 
@@ -104,7 +104,7 @@ def open_ledgers(url: str, streams: Sequence[Terms]) -> list[Ledger]:
     try:
         for terms in streams:
             if ledgers and url.startswith(("postgresql:", "postgres:")):
-                from .postgres import PostgresLedger
+                from .postgres.ledger import PostgresLedger
 
                 first = ledgers[0]
                 assert isinstance(first, PostgresLedger)
@@ -133,10 +133,10 @@ def open_books(url: str, stream: str | None = None) -> Books:
     ConfigError, LedgerError
     """
     if _is_shared(url):
-        from .postgres import PostgresLedger
+        from .postgres.ledger import PostgresLedger
 
         return PostgresLedger(url, stream=stream)
-    from .snapshot import Snapshot
+    from .sqlite.snapshot import Snapshot
 
     return Snapshot(url.removeprefix("sqlite:"), stream)
 
@@ -144,13 +144,13 @@ def open_books(url: str, stream: str | None = None) -> Books:
 def each_book(url: str) -> Generator[Books]:
     """All streams of a ledger, one after the other, each closed when the next is asked for; see `open_books`."""
     if _is_shared(url):
-        from .postgres import PostgresLedger
+        from .postgres.ledger import PostgresLedger
 
         for name in PostgresLedger.names(url):
             with closing(PostgresLedger(url, stream=name)) as ledger:
                 yield ledger
         return
-    from .snapshot import Snapshot
+    from .sqlite.snapshot import Snapshot
 
     yield from Snapshot.each(url.removeprefix("sqlite:"))
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from ..errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from .base import WRONG_CONTENT
-from .witness import Witness
+from .rollback_guard import Witness
 
 APPLICATION_ID = 0x66635374  # "fcSt"
 _LOG_LIMIT = 2**22  # bytes that the write-ahead log keeps between charges

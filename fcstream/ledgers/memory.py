@@ -9,7 +9,7 @@ from ..accounting.filters import PrivacyFilter
 from ..accounting.losses import PrivacyLoss
 from ..errors import BudgetExhausted, LedgerError
 from ..noise.samplers import SystemEntropy
-from . import users
+from . import user_budgets
 from .base import TOTAL_BLOCK, USER_BLOCK, Answer, Request, Terms, Verdict, WindowKey, grant, public_blocks, worst
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class MemoryLedger:
             # Somebody who is always there has room.
             if USER_BLOCK not in blocks and self._filter(USER_BLOCK).can_spend(request.loss):
                 blocks = (*blocks, USER_BLOCK)
-            changed, admitted = users.charge(
+            changed, admitted = user_budgets.charge(
                 self._buckets(request), request.users, request.loss, self.terms.capacity, window.open_ms
             )
             self._users |= changed
@@ -68,7 +68,7 @@ class MemoryLedger:
             return Verdict(request.window, spent, interrupted=loss)
         admitted = None
         if request.users is not None:
-            admitted = users.charged(self._buckets(request), request.users, request.window.open_ms)
+            admitted = user_budgets.charged(self._buckets(request), request.users, request.window.open_ms)
         return grant(request.window, loss, spent, admitted, again=True)
 
     def seal(self, answers: Sequence[Answer]) -> None:
@@ -82,7 +82,7 @@ class MemoryLedger:
             if refund != PrivacyLoss() and self._is_refundable(window):
                 for each in map(self._filter, self._charged[window][1]):
                     each.spent = each.spent - refund
-                self._users |= users.refund(self._users, refund, window.open_ms)
+                self._users |= user_budgets.refund(self._users, refund, window.open_ms)
             self._sealed[window] = body
             self._waiting[window] = None
 
@@ -116,11 +116,11 @@ class MemoryLedger:
         pass
 
     def room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
-        return users.room(self._users, keys, loss, self.terms.capacity)
+        return user_budgets.room(self._users, keys, loss, self.terms.capacity)
 
     def _buckets(self, request: Request) -> dict[int, bytes]:
         assert request.users is not None
-        return {name: self._users.get(name, b"") for name in users.buckets_of(request.users)}
+        return {name: self._users.get(name, b"") for name in user_budgets.buckets_of(request.users)}
 
     def _filter(self, block: str) -> PrivacyFilter:
         return self._filters.setdefault(block, PrivacyFilter(self.terms.cap(block), block))

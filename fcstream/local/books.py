@@ -15,7 +15,7 @@ from typing import Any
 from ..accounting.losses import DPLoss, Loss, PrivacyLoss
 from ..errors import LedgerError, LedgerMismatch
 from ..ledgers.base import Row, Terms, WindowKey
-from ..ledgers.witness import Witness
+from ..ledgers.rollback_guard import Witness
 from .accounts import Accounts
 from .journal import read
 from .questions import canonical

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
-from ..ledgers.witness import Witness
+from ..ledgers.rollback_guard import Witness
 from .accounts import Accounts, Charge, Reply, charging, sealing
 
 KEEP = 1000

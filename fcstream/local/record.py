@@ -133,7 +133,7 @@ class QueryLedger:
     """
 
     def __init__(self, url: str, series: str, capacity_nano: int, about: dict[str, Any]) -> None:
-        from ..ledgers.sqlite import SQLiteLedger
+        from ..ledgers.sqlite.ledger import SQLiteLedger
 
         scheme, colon, rest = url.partition(":")
         path = rest if colon else url

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..accounting.losses import DPLoss
-from ..history import Point, moment
 from ..ledgers.base import TOTAL_BLOCK
+from ..ledgers.history import Point, moment
 from ..reports import Reading, Report, amount, worst_of
 from .base import picture
 

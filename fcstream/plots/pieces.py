@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..history import duration
+from ..ledgers.history import duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -97,7 +97,7 @@ def _ledger(url: str) -> str:
     if not url.startswith(("postgresql:", "postgres:")):
         path = url.removeprefix("sqlite:")
         return path if path == "memory:" else os.path.realpath(path)
-    from ..ledgers.sessions import Address
+    from ..ledgers.postgres.connection import Address
 
     return Address.of(url).place(None)
 

@@ -355,7 +355,7 @@ FAULTS = [
     ),
     Fault(
         "users who have nothing left take part",
-        "ledgers/users.py",
+        "ledgers/user_budgets.py",
         "    return _write(merged, _bucket(keys[admitted])), admitted\n",
         "    return _write(merged, _bucket(keys[admitted])), np.ones_like(admitted)\n",
         (f"{STREAM}_fault_exhausted_users_are_kept",),
@@ -369,7 +369,7 @@ FAULTS = [
     ),
     Fault(
         "a second answer's refund, chosen by its value",
-        "ledgers/sqlite.py",
+        "ledgers/sqlite/ledger.py",
         "if found is not None and (found.draws > 1 or (",
         "if found is not None and (found.draws > 2 or (",
         ("unit/ledgers/test_ledgers.py::TestSQLite",),
@@ -392,14 +392,14 @@ FAULTS = [
     ),
     Fault(
         "fresh noise after a crash, as nothing was kept",
-        "ledgers/sqlite.py",
+        "ledgers/sqlite/ledger.py",
         "            for answer in answers:\n                self._seal(tables, answer)\n",
         "            for answer in answers[:0]:\n                self._seal(tables, answer)\n",
         (f"{STREAM}_fault_fresh_noise_after_a_crash",),
     ),
     Fault(
         "an older copy of the ledger is taken",
-        "ledgers/witness.py",
+        "ledgers/rollback_guard.py",
         "        if count > seq:\n",
         "        if count > seq + 10**9:\n",
         (f"{STREAM}_fault_an_older_copy_of_the_ledger",),

@@ -26,7 +26,7 @@ from fcstream.errors import LedgerDamaged
 from fcstream.formats.batch import SeenPositions
 from fcstream.ledgers.base import TOTAL_BLOCK, USER_BLOCK
 from fcstream.ledgers.memory import MemoryLedger
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.releases.averages import BallAverage
 from fcstream.releases.count import NoisyCount
 
@@ -565,7 +565,7 @@ def test_fault_a_clock_made_of_stamps(clock, fault, monkeypatch):
 
 @pytest.mark.parametrize("fault", [False, True])
 def test_fault_exhausted_users_are_kept(fault, monkeypatch):
-    import fcstream.ledgers.users as module
+    import fcstream.ledgers.user_budgets as module
 
     real = module.charge
 

@@ -21,7 +21,7 @@ from test_rabbitmq import STREAMS, amqp, broker, declared, streams  # noqa: F401
 from test_service import redis  # noqa: F401
 
 from fcstream import Release
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 
 CONFIG = """
 [stream]

@@ -15,7 +15,7 @@ from fcstream.errors import LedgerError
 from fcstream.ledgers import Answer, Request, Terms, WindowKey, open_ledger
 
 psycopg = pytest.importorskip("psycopg")
-lead = pytest.importorskip("fcstream.ledgers.lead")
+lead = pytest.importorskip("fcstream.ledgers.postgres.leader")
 SERVER = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test")
 TERMS = Terms("s", "event", PrivacyLoss.cap(1, 0), "")
 LOSS = PrivacyLoss.cap(0.1, 0)

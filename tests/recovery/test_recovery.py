@@ -17,9 +17,9 @@ import fcstream.intake as intake_module
 from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.config import Config
 from fcstream.errors import FcstreamError, LedgerMismatch
-from fcstream.ledgers import users
+from fcstream.ledgers import user_budgets
 from fcstream.ledgers.base import TOTAL_BLOCK, USER_BLOCK
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 
 N = 200
 FILES = ("out.jsonl", "ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-witness")
@@ -151,7 +151,7 @@ def check_users(ledger, paid, groups, first):
         else:
             wanted += [spent] * N
     buckets = dict(ledger._file.db.execute("SELECT bucket, body FROM users").fetchall())
-    rho, delta = users.totals(buckets)
+    rho, delta = user_budgets.totals(buckets)
     assert sorted(rho.tolist()) == sorted(wanted)
     assert delta.max() <= ledger.terms.capacity.delta_femto
 
@@ -347,7 +347,9 @@ def test_power_loss_at_every_call(tmp_path):
                 held = ledger.releases()
                 states.add(tuple(sorted(ledger.summary().items())))
                 capacity = ledger.terms.capacity
-                rho, delta = users.totals(dict(ledger._file.db.execute("SELECT bucket, body FROM users").fetchall()))
+                rho, delta = user_budgets.totals(
+                    dict(ledger._file.db.execute("SELECT bucket, body FROM users").fetchall())
+                )
                 assert (rho <= capacity.rho_nano).all()
                 assert (delta <= capacity.delta_femto).all()
                 ledger.close()

@@ -17,7 +17,7 @@ from support.helpers import service
 
 from fcstream import ConfigError, LedgerMismatch, Release
 from fcstream.config import Config, Job
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.service import build
 
 LENGTH_MS = 1000

@@ -6,7 +6,7 @@ import time
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import LedgerError
 from fcstream.ledgers.base import Answer, Request, Terms
-from fcstream.ledgers.postgres import PostgresLedger
+from fcstream.ledgers.postgres.ledger import PostgresLedger
 from fcstream.testing import window
 
 WINDOWS = 400

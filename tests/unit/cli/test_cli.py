@@ -297,7 +297,9 @@ def test_looks_while_an_engine_holds_the_ledger(folder):
     (folder / "c.toml").write_text(short(sample_config()))
     write_stream(folder / "telemetry.jsonl")
     assert call("run", "c.toml").exit_code == 0
-    hold = "import sys; from fcstream.ledgers.sqlite import SQLiteLedger as L; l = L('ledger.db'); print(); input()"
+    hold = (
+        "import sys; from fcstream.ledgers.sqlite.ledger import SQLiteLedger as L; l = L('ledger.db'); print(); input()"
+    )
     with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         holder.stdout.readline()
         for name in ("show", "verify", "releases", "export"):

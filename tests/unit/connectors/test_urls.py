@@ -194,7 +194,7 @@ def test_no_host(url):
 def test_secrets_of_a_ledger(tmp_path, monkeypatch):
     """Whatever they hold, they are read as they are, and no message or place shows them."""
     pytest.importorskip("psycopg")
-    from fcstream.ledgers.sessions import Address
+    from fcstream.ledgers.postgres.connection import Address
 
     secret = "p@ss/w?rd:&=#%41 ${X}"
     (tmp_path / "user").write_text("me@home\n")

@@ -12,7 +12,7 @@ from fcstream import BudgetExhausted, ConfigError, Engine, Noise, PrivacyLoss, S
 from fcstream.cli import main
 from fcstream.config import Config, Job
 from fcstream.exhaustion import exhaustion_warning
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.planning import plan
 from fcstream.releases.base import Release
 from fcstream.runner import Summary

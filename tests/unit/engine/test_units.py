@@ -11,7 +11,7 @@ from support.helpers import rows, sample
 from fcstream import BudgetExhausted, ConfigError, Engine, Noise, PrivacyLoss, SeededEntropy
 from fcstream.config import Config
 from fcstream.ledgers.base import TOTAL_BLOCK, USER_BLOCK
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.stream.contributions import UserPoints, user_key
 
 COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None, "size_hint": None}

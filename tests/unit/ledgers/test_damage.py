@@ -21,8 +21,8 @@ from test_postgres import place, server  # noqa: F401
 from fcstream.cli import main
 from fcstream.errors import LedgerDamaged
 from fcstream.ledgers.base import Answer, Request
-from fcstream.ledgers.snapshot import Snapshot
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
+from fcstream.ledgers.sqlite.snapshot import Snapshot
 from fcstream.stream.contributions import user_key
 from fcstream.testing import window
 
@@ -61,7 +61,7 @@ def sound(tmp_path_factory):
     code = """
 import os, sys
 from support.filled_ledgers import STREAMS, fill
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 ledgers = [SQLiteLedger(sys.argv[1], terms) for terms in STREAMS]
 for ledger in ledgers:
     fill(ledger)
@@ -263,7 +263,7 @@ def test_a_linked_file_whose_process_was_killed_is_opened(tmp_path):
     code = """
 import os, sys
 from support.filled_ledgers import STREAMS, fill
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 ledger = SQLiteLedger(sys.argv[1], STREAMS[0])
 fill(ledger)
 os.kill(os.getpid(), 9)

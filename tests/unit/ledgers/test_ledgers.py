@@ -15,7 +15,7 @@ from fcstream.ledgers import open_ledger
 from fcstream.ledgers.base import Answer, Request, Terms
 from fcstream.ledgers.files import LedgerFile
 from fcstream.ledgers.memory import MemoryLedger
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.testing import LedgerContract, window
 
 TERMS = LedgerContract.terms
@@ -173,7 +173,7 @@ def test_one_engine_at_a_time(tmp_path):
     with pytest.raises(LedgerInUse, match="in use"):
         SQLiteLedger(path, TERMS)
     code = (
-        "import sys\nfrom fcstream.errors import LedgerInUse\nfrom fcstream.ledgers.sqlite import SQLiteLedger\n"
+        "import sys\nfrom fcstream.errors import LedgerInUse\nfrom fcstream.ledgers.sqlite.ledger import SQLiteLedger\n"
         "try:\n    SQLiteLedger(sys.argv[1])\nexcept LedgerInUse:\n    print('in use')"
     )
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
@@ -199,7 +199,7 @@ def test_a_fork_may_not_use_its_parents_ledger(tmp_path):
 CHILD = """
 import os, signal, sys
 from fcstream.ledgers.base import Request
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.testing import LedgerContract, window
 ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)
 ledger.charge([Request(window(0), LedgerContract.loss, ("0",))])
@@ -256,7 +256,7 @@ def test_a_ledger_that_is_dropped_or_left_open_can_be_opened_again(tmp_path):
     path = str(tmp_path / "l.db")
     SQLiteLedger(path, TERMS).charge([Request(window(0), LOSS, ("0",))])  # dropped, never closed
     code = (
-        "import sys\nfrom fcstream.ledgers.base import Request\nfrom fcstream.ledgers.sqlite import SQLiteLedger\n"
+        "import sys\nfrom fcstream.ledgers.base import Request\nfrom fcstream.ledgers.sqlite.ledger import SQLiteLedger\n"
         "from fcstream.testing import LedgerContract, window\n"
         "ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)\n"
         "ledger.charge([Request(window(1), LedgerContract.loss, ('1',))])\nkeep = [ledger]\nkeep.append(keep)\n"
@@ -289,7 +289,7 @@ def test_a_full_disk_while_closing_keeps_the_log(tmp_path):
     code = """
 import os, resource, signal, sys
 from fcstream.ledgers.base import Request
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.testing import LedgerContract, window
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)
@@ -311,7 +311,7 @@ def test_a_full_disk_while_closing_does_not_lock_the_process_out(tmp_path):
 import os, resource, signal, sys
 from fcstream.errors import LedgerError, LedgerInUse
 from fcstream.ledgers.base import Request
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.testing import LedgerContract, window
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)
@@ -341,7 +341,7 @@ assert not os.path.exists(sys.argv[1] + "-wal")
 HOLDER = """
 import sys, time
 from fcstream.ledgers.base import Request
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.testing import LedgerContract, window
 ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)
 ledger.charge([Request(window(0), LedgerContract.loss, ("0",))])
@@ -381,7 +381,7 @@ def test_a_daemon_thread_in_mid_charge_at_the_end(tmp_path):
     code = """
 import itertools, sys, threading, time
 from fcstream.ledgers.base import Request
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.testing import LedgerContract, window
 ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)
 def work():
@@ -422,7 +422,7 @@ def test_full_disk_charges_nothing(tmp_path):
 import resource, signal, sys
 from fcstream.errors import LedgerError
 from fcstream.ledgers.base import Request
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.testing import LedgerContract, window
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)

@@ -24,7 +24,7 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from fcstream.ledgers import open_ledger
 from fcstream.ledgers.base import Answer, Request, Terms
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.stream.contributions import user_key
 from fcstream.testing import LedgerContract, window
 
@@ -73,7 +73,7 @@ class Place:
         return cursor.fetchall() if cursor.description else []
 
     def open(self, terms=TERMS, **options):
-        from fcstream.ledgers.postgres import PostgresLedger
+        from fcstream.ledgers.postgres.ledger import PostgresLedger
 
         return PostgresLedger(self.url + "".join(f"&{name}={value}" for name, value in options.items()), terms)
 
@@ -312,9 +312,9 @@ def test_places_that_cannot_hold_a_ledger(place, monkeypatch):
     with pytest.raises(LedgerError, match="may not be used by this login"):
         place.open(TERMS, options="-crole%3Dpg_monitor")
     assert place.sql("SELECT count(*) FROM pg_namespace WHERE nspname = %s", place.schema) == [(0,)]
-    from fcstream.ledgers import sessions
+    from fcstream.ledgers.postgres import connection
 
-    monkeypatch.setattr(sessions, "_SETTINGS", sessions._SETTINGS.replace("current_setting('fsync')", "'off'"))
+    monkeypatch.setattr(connection, "_SETTINGS", connection._SETTINGS.replace("current_setting('fsync')", "'off'"))
     with pytest.raises(LedgerError, match="fsync = off: switch it on"):
         place.open(TERMS)
     place.open(TERMS, unsafe="yes").close()
@@ -391,7 +391,7 @@ def test_no_error_tells_a_password(server, url):
 
 
 def test_addresses(server):
-    from fcstream.ledgers.sessions import Address
+    from fcstream.ledgers.postgres.connection import Address
 
     address = Address.of("postgresql://me:p%40ss@db1:5433,db2/telemetry?schema=a&stream=b%20c&sslmode=require")
     wanted = {"user": "me", "password": "p@ss", "host": "db1,db2", "port": "5433,", "dbname": "telemetry"}
@@ -653,7 +653,7 @@ class Proxy:
     """
 
     def __init__(self, server):
-        from fcstream.ledgers.sessions import Address
+        from fcstream.ledgers.postgres.connection import Address
 
         found = Address.of(server).parameters
         self.host, self.port = found.get("host", "127.0.0.1"), int(found.get("port", 5432))
@@ -727,7 +727,7 @@ def end(*sockets):
 @pytest.mark.parametrize("how", ["lost", "done", "silent"])
 def test_a_connection_cut_at_any_message_changes_nothing(place, terms, how, monkeypatch):
     """Among others after the commit, before the client hears of it: the call must know its own work again."""
-    monkeypatch.setattr("fcstream.ledgers.sessions._ANSWER_S", 0.3 if how == "silent" else 60)
+    monkeypatch.setattr("fcstream.ledgers.postgres.connection._ANSWER_S", 0.3 if how == "silent" else 60)
     said, journal = expected(place, terms)
     proxy = Proxy(place.server)
     proxy.arm(0, how)
@@ -755,11 +755,11 @@ LIFE = 3
 
 def live(url, out, burn_at):
     """An engine's order: publish what waits, charge, draw, seal, publish, acknowledge; dies at a statement."""
-    from fcstream.ledgers import sessions
+    from fcstream.ledgers.postgres import connection
 
     calls = itertools.count(1)
 
-    class Connection(sessions._Bounded):
+    class Connection(connection._Bounded):
         def execute(self, *values, **options):
             for step in (lambda: None, lambda: super(Connection, self).execute(*values, **options)):
                 found = step()  # before the statement, and after it
@@ -767,7 +767,7 @@ def live(url, out, burn_at):
                     os.kill(os.getpid(), signal.SIGKILL)
             return found
 
-    sessions._Bounded = Connection
+    connection._Bounded = Connection
     ledger = open_ledger(url, TERMS)
 
     def publish(releases):

@@ -18,9 +18,9 @@ from fcstream.doctor import examine
 from fcstream.errors import LedgerDamaged, LedgerError, LedgerMismatch
 from fcstream.keyed import open_engine
 from fcstream.ledgers import each_book, open_books, open_ledger
-from fcstream.ledgers.postgres import PostgresLedger
-from fcstream.ledgers.retiring import retire
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.postgres.ledger import PostgresLedger
+from fcstream.ledgers.retirement import retire
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 
 COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None, "size_hint": None}
 

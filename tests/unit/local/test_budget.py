@@ -20,7 +20,8 @@ from fcstream.accounting.filters import BudgetSchedule
 from fcstream.accounting.losses import DPLoss, PrivacyLoss, epsilon_tight
 from fcstream.cli import main
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerMismatch
-from fcstream.ledgers import open_books, sqlite
+from fcstream.ledgers import open_books
+from fcstream.ledgers.sqlite import ledger as sqlite
 from fcstream.local import (
     Ask,
     Box,

@@ -10,7 +10,7 @@ from support.helpers import rows, sample
 from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.cli import main
 from fcstream.errors import ConfigError, SourceError
-from fcstream.ledgers.retiring import retire
+from fcstream.ledgers.retirement import retire
 from fcstream.series import Series, read_series, read_truth
 
 matplotlib = pytest.importorskip("matplotlib")

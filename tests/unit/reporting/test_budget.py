@@ -15,11 +15,12 @@ from click.testing import CliRunner
 from fcstream.accounting.losses import PrivacyLoss, epsilon_simple, epsilon_tight
 from fcstream.cli import main
 from fcstream.errors import ConfigError, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse
-from fcstream.history import History
-from fcstream.ledgers import open_books, snapshot
+from fcstream.ledgers import open_books
 from fcstream.ledgers.base import Answer, Request, Row, Terms
-from fcstream.ledgers.snapshot import Snapshot
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.history import History
+from fcstream.ledgers.sqlite import snapshot
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
+from fcstream.ledgers.sqlite.snapshot import Snapshot
 from fcstream.reports import DP_ACCOUNTING, Report, dp_events, events_document, journal_document, to_json
 from fcstream.stream.contributions import user_key
 from fcstream.testing import window
@@ -359,7 +360,7 @@ def test_pictures(look, tmp_path, unit, windows, total, suffix):
 
 
 def test_pictures_of_long_streams_are_thinned_and_never_flattering(tmp_path):
-    from fcstream.history import Point
+    from fcstream.ledgers.history import Point
     from fcstream.plots.budget import MOST_POINTS, _stairs
 
     points = [Point(i * 60_000, PrivacyLoss(i % 7 + 1)) for i in range(10 * MOST_POINTS + 3) if i % 1000]
@@ -448,7 +449,9 @@ def test_a_look_through_a_link(tmp_path):
     (tmp_path / "real").mkdir()
     path = fill(tmp_path / "real" / "l.db")
     os.symlink(path, tmp_path / "link.db")
-    code = f"from fcstream.ledgers.sqlite import SQLiteLedger; import os; l = SQLiteLedger({path!r}); os._exit(0)"
+    code = (
+        f"from fcstream.ledgers.sqlite.ledger import SQLiteLedger; import os; l = SQLiteLedger({path!r}); os._exit(0)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert os.path.exists(f"{path}-wal")
     assert CliRunner().invoke(main, ["budget", "verify", str(tmp_path / "link.db")]).exit_code == 0
@@ -463,7 +466,9 @@ def test_what_is_damaged_is_refused_by_its_own_name(tmp_path, temporary):
         Snapshot(path)
     assert str(caught.value).startswith(path)
     os.remove(f"{path}-witness")
-    code = f"from fcstream.ledgers.sqlite import SQLiteLedger; import os; l = SQLiteLedger({path!r}); os._exit(0)"
+    code = (
+        f"from fcstream.ledgers.sqlite.ledger import SQLiteLedger; import os; l = SQLiteLedger({path!r}); os._exit(0)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
     os.remove(f"{path}-wal")
     with pytest.raises(LedgerDamaged, match="was not closed and its") as caught:
@@ -487,7 +492,7 @@ def test_no_look_at_a_ledger_of_this_process_which_keeps_its_lock(tmp_path, monk
     monkeypatch.chdir("/")
     with pytest.raises(LedgerInUse, match="by this process"):
         Snapshot(path)
-    intruder = f"from fcstream.ledgers.sqlite import SQLiteLedger; SQLiteLedger({path!r})"
+    intruder = f"from fcstream.ledgers.sqlite.ledger import SQLiteLedger; SQLiteLedger({path!r})"
     done = subprocess.run([sys.executable, "-c", intruder], capture_output=True, text=True)
     assert "LedgerInUse" in done.stderr
     # Another process may look.
@@ -555,7 +560,7 @@ def test_without_a_log_the_copy_is_compared_with_the_file(tmp_path, monkeypatch)
 ENGINE = """
 import json, os, sys, time
 from fcstream.ledgers.base import Answer, Request, Terms
-from fcstream.ledgers.sqlite import SQLiteLedger
+from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.testing import window
 from fcstream.accounting.losses import PrivacyLoss
 

@@ -257,10 +257,10 @@ FILES = {
 @needs_spark
 @pytest.mark.parametrize("name", FILES)
 def test_files_give_the_bytes_of_the_local_runner(name, session, tmp_path, monkeypatch):
-    from fcstream.ledgers import sqlite_tables
+    from fcstream.ledgers.sqlite import tables
     from fcstream.spark.files import run_files
 
-    monkeypatch.setattr(sqlite_tables, "SystemEntropy", lambda: SeededEntropy(3))  # users stand in salted order
+    monkeypatch.setattr(tables, "SystemEntropy", lambda: SeededEntropy(3))  # users stand in salted order
 
     write_lines(tmp_path / "in.jsonl", keys=("a", "b"))
     found, letters, summaries = [], [], []
@@ -791,7 +791,7 @@ def test_the_state_of_a_flooded_window_is_emptied_and_the_window_is_refused():
 
 DRIVER = """
 import os, pickle, signal, sys
-from fcstream.ledgers.postgres import PostgresLedger
+from fcstream.ledgers.postgres.ledger import PostgresLedger
 from fcstream.service import Served
 from fcstream.spark.service import serve_on_spark
 

@@ -22,12 +22,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ..accounting.losses import PrivacyLoss
-from ..errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerMismatch
-from ..noise.samplers import SystemEntropy
-from . import journal, users
-from .base import TOTAL_BLOCK, Answer, Request, Row, Terms, Verdict, WindowKey, grant
-from .postgres_tables import (
+from ...accounting.losses import PrivacyLoss
+from ...errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerMismatch
+from ...noise.samplers import SystemEntropy
+from .. import journal, user_budgets
+from ..base import TOTAL_BLOCK, Answer, Request, Row, Terms, Verdict, WindowKey, grant
+from .connection import PATIENCE, Address, Connection, Line, Session, caps_lowered, in_our_words, older_copy, sql
+from .tables import (
     ROW,
     WINDOW,
     Opened,
@@ -40,7 +41,6 @@ from .postgres_tables import (
     one,
     stream_names,
 )
-from .sessions import PATIENCE, Address, Connection, Line, Session, caps_lowered, in_our_words, older_copy, sql
 
 if TYPE_CHECKING:
     import numpy as np
@@ -223,7 +223,7 @@ class PostgresLedger:
         states = {str(state): int(number) for state, number in rows}
         states["blocks"] = self._look("SELECT count(*) FROM {schema}.blocks WHERE stream = %s")[0][0]
         size = self._look("SELECT coalesce(sum(length(body)), 0) FROM {schema}.users WHERE stream = %s")[0][0]
-        states["users"] = int(size) // users.ENTRY_BYTES
+        states["users"] = int(size) // user_budgets.ENTRY_BYTES
         return states
 
     def charges(self) -> list[tuple[WindowKey, PrivacyLoss]]:
@@ -327,15 +327,15 @@ class PostgresLedger:
                     answered.append((self._charge(db, [request], own, None)[0], None))
                     continue
                 total = self._lock_users(db)
-                held = self._buckets(db, users.buckets_of(request.users))
+                held = self._buckets(db, user_budgets.buckets_of(request.users))
                 opens, capacity = request.window.open_ms, self.terms.capacity
-                changed, admitted = users.charge(held, request.users, request.loss, capacity, opens)
-                marks = {name: users.mark(name, body) for name, body in changed.items()}
-                row = self._charge(db, [request], own, users.redigest(total, held, marks))[0]
+                changed, admitted = user_budgets.charge(held, request.users, request.loss, capacity, opens)
+                marks = {name: user_budgets.mark(name, body) for name, body in changed.items()}
+                row = self._charge(db, [request], own, user_budgets.redigest(total, held, marks))[0]
                 if row.verdict == "charged":
                     self._store_users(db, changed, marks)
                 else:
-                    admitted = users.charged(held, request.users, opens)
+                    admitted = user_budgets.charged(held, request.users, opens)
                 answered.append((row, admitted))
         return answered
 
@@ -378,9 +378,9 @@ class PostgresLedger:
                 marks = dict[int, bytes]()
                 if answer.refund != PrivacyLoss():
                     total, held = self._lock_users(db), self._buckets(db, None)
-                    changed = users.refund(held, answer.refund, answer.window.open_ms)
-                    marks = {name: users.mark(name, body) for name, body in changed.items()}
-                    digest = users.redigest(total, held, marks).hex()
+                    changed = user_budgets.refund(held, answer.refund, answer.window.open_ms)
+                    marks = {name: user_budgets.mark(name, body) for name, body in changed.items()}
+                    digest = user_budgets.redigest(total, held, marks).hex()
                 refunded, seq, chain = self._seal(db, [answer], own, [digest])
                 if refunded:
                     self._store_users(db, changed, marks)
@@ -392,22 +392,22 @@ class PostgresLedger:
         return bytes(one(db, query, (self.terms.stream, *self._seen))[0])
 
     def room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
-        def look(db: Connection) -> users.Held:
+        def look(db: Connection) -> user_budgets.Held:
             self._check_seen(db)
-            return self._buckets(db, users.buckets_of(keys))
+            return self._buckets(db, user_budgets.buckets_of(keys))
 
-        return users.room(self._session.run(look), keys, loss, self.terms.capacity)
+        return user_budgets.room(self._session.run(look), keys, loss, self.terms.capacity)
 
-    def _buckets(self, db: Connection, names: list[int] | None) -> users.Held:
+    def _buckets(self, db: Connection, names: list[int] | None) -> user_budgets.Held:
         """Buckets of users by name; None: all."""
         query = "SELECT bucket, body, mark FROM {schema}.users WHERE stream = %s"
         values: tuple[Any, ...] = (self.terms.stream,)
-        if names is not None and len(names) < users.BUCKETS // 2:
+        if names is not None and len(names) < user_budgets.BUCKETS // 2:
             query += " AND bucket = ANY (%s::integer[])"
             values += (_array(names),)
         wanted = None if names is None else set(names)
         held = db.execute(self._sql(query), values, binary=True)
-        return users.checked(self.place, (row for row in held if wanted is None or row[0] in wanted))
+        return user_budgets.checked(self.place, (row for row in held if wanted is None or row[0] in wanted))
 
     def _store_users(self, db: Connection, changed: dict[int, bytes], marks: dict[int, bytes]) -> None:
         query = self._sql(
@@ -458,7 +458,7 @@ class PostgresLedger:
             root = None
             held = self._scan(db, "SELECT bucket, body, mark FROM {schema}.users WHERE stream = %s ORDER BY bucket")
             if self.terms.unit == "user":
-                root = users.audit(self.place, held, found.terms.capacity)
+                root = user_budgets.audit(self.place, held, found.terms.capacity)
             windows = self._scan(
                 db, f"SELECT {WINDOW} FROM {{schema}}.windows w WHERE stream = %s ORDER BY open_ms, close_ms"
             )

@@ -21,11 +21,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..accounting.losses import PrivacyLoss
-from ..errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
-from . import journal, users
-from .agreement import alike, must_agree, must_name_all, tell_tightened, tightened
-from .base import (
+from ...accounting.losses import PrivacyLoss
+from ...errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from .. import journal, user_budgets
+from ..agreement import alike, must_agree, must_name_all, tell_tightened, tightened
+from ..base import (
     TOTAL_BLOCK,
     USER_BLOCK,
     Answer,
@@ -39,9 +39,9 @@ from .base import (
     root_of,
     worst,
 )
-from .files import APPLICATION_ID, LedgerFile, in_our_words
-from .sqlite_tables import StreamTables, Window, ending, must_be_listed, rows_of, stream_numbers
-from .witness import Witness
+from ..files import APPLICATION_ID, LedgerFile, in_our_words
+from ..rollback_guard import Witness
+from .tables import StreamTables, Window, ending, must_be_listed, rows_of, stream_numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -162,7 +162,7 @@ class SQLiteLedger:
         with self._looking() as tables:
             states = dict(tables.do("SELECT state, count(*) FROM windows{n} GROUP BY state").fetchall())
             states["blocks"] = tables.do("SELECT count(*) FROM blocks{n}").fetchone()[0]
-            states["users"] = sum(users.count(body) for (body,) in tables.do("SELECT body FROM users{n}"))
+            states["users"] = sum(user_budgets.count(body) for (body,) in tables.do("SELECT body FROM users{n}"))
         return states
 
     def charges(self) -> list[tuple[WindowKey, PrivacyLoss]]:
@@ -198,7 +198,7 @@ class SQLiteLedger:
             root = None
             if self.terms.unit == "user":
                 held = tables.do("SELECT bucket, body, mark FROM users{n} ORDER BY bucket")
-                root = users.audit(self.path, held, self.terms.capacity)
+                root = user_budgets.audit(self.path, held, self.terms.capacity)
             windows = ((row.open_ms, row.close_ms, row.state_of) for row in tables.windows())
             replay.compare(tables.terms, windows, tables.blocks(), root, tables.settings())
             tables.check()
@@ -357,21 +357,21 @@ class SQLiteLedger:
         tables.append("again", window, PrivacyLoss(), found.blocks, b"")
         admitted = None
         if request.users is not None:
-            admitted = users.charged(
-                tables.buckets(users.buckets_of(request.users)), request.users, request.window.open_ms
+            admitted = user_budgets.charged(
+                tables.buckets(user_budgets.buckets_of(request.users)), request.users, request.window.open_ms
             )
         return grant(window, found.loss, spent, admitted, again=True)
 
     def _charge_users(self, tables: StreamTables, request: Request, keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
-        held = tables.buckets(users.buckets_of(keys))
-        changed, admitted = users.charge(held, keys, request.loss, self.terms.capacity, request.window.open_ms)
+        held = tables.buckets(user_budgets.buckets_of(keys))
+        changed, admitted = user_budgets.charge(held, keys, request.loss, self.terms.capacity, request.window.open_ms)
         tables.put_buckets(held, changed)
         return admitted
 
     def room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
         with self._looking() as tables:
-            held = tables.buckets(users.buckets_of(keys))
-        return users.room(held, keys, loss, self.terms.capacity)
+            held = tables.buckets(user_budgets.buckets_of(keys))
+        return user_budgets.room(held, keys, loss, self.terms.capacity)
 
     def _seal(self, tables: StreamTables, answer: Answer) -> None:
         window, refund = answer.window, answer.refund
@@ -401,7 +401,7 @@ class SQLiteLedger:
         if self.terms.unit != "user":
             return ""
         held = tables.buckets(None)
-        tables.put_buckets(held, users.refund(held, refund, window.open_ms))
+        tables.put_buckets(held, user_budgets.refund(held, refund, window.open_ms))
         return tables.head.users.hex()
 
     # -- inside ------------------------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ import threading
 import time
 import urllib.parse
 
-from ..errors import FcstreamError, LedgerError
-from ..noise.samplers import SystemEntropy
-from .postgres_tables import make_schema
-from .sessions import Address, Connection, Session, sql
+from ...errors import FcstreamError, LedgerError
+from ...noise.samplers import SystemEntropy
+from .connection import Address, Connection, Session, sql
+from .tables import make_schema
 
 LEASE_S = 10.0
 """A lease lasts so long after its last renewal."""

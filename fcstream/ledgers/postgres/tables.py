@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from ..accounting.losses import PrivacyLoss
-from ..errors import LedgerDamaged, LedgerError, LedgerMismatch
-from ..noise.samplers import SystemEntropy
-from . import journal, users
-from .agreement import alike, must_agree, must_hold, must_name_all, tell_tightened, tightened
-from .base import TOTAL_BLOCK, Row, Terms
-from .sessions import Address, Connection, sql
+from ...accounting.losses import PrivacyLoss
+from ...errors import LedgerDamaged, LedgerError, LedgerMismatch
+from ...noise.samplers import SystemEntropy
+from .. import journal, user_budgets
+from ..agreement import alike, must_agree, must_hold, must_name_all, tell_tightened, tightened
+from ..base import TOTAL_BLOCK, Row, Terms
+from .connection import Address, Connection, sql
 
 SCHEMA_VERSION = 3
 ROW = "j.seq, j.kind, j.open_ms, j.close_ms, j.rho, j.delta, j.blocks, j.body, j.chain"
@@ -76,7 +76,7 @@ def make_schema(db: Connection, address: Address) -> None:
         raise LedgerMismatch(
             f"{address.place(None)}: schema {name} holds tables of another program: choose another with ?schema=NAME"
         )
-    db.execute(files(__package__).joinpath("postgres.sql").read_text().replace("{schema}", schema).encode())
+    db.execute(files(__package__).joinpath("schema.sql").read_text().replace("{schema}", schema).encode())
     db.execute(f"INSERT INTO {schema}.meta VALUES ('schema', %s)".encode(), (str(SCHEMA_VERSION),))
 
 
@@ -176,7 +176,7 @@ class Tables:
         if total != digest:
             raise LedgerDamaged(f"{self._place} is damaged: its tables disagree with the head at row {seq}")
         marks = self._do("SELECT mark FROM {schema}.users WHERE stream = %s", (stream,))
-        if users.sum_of(mark for (mark,) in marks) != digest_of_users:
+        if user_budgets.sum_of(mark for (mark,) in marks) != digest_of_users:
             raise LedgerDamaged(f"{self._place} is damaged: the users' budgets disagree with the head")
         for row in self.linked(stream, range(max(0, seq - journal.TAIL), seq + 1), found.salt):
             seq = row.seq
@@ -207,7 +207,7 @@ class Tables:
             "SELECT {schema}.create_stream(%s::text, %s::bigint[], %b::bytea, %b::bytea, %b::bytea, %b::bytea)",
             (
                 *(terms.stream, caps_of(terms), salt, journal.origin(salt)),
-                *(users.NO_USERS, journal.terms_body(terms)),
+                *(user_budgets.NO_USERS, journal.terms_body(terms)),
             ),
         )
 

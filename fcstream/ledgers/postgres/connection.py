@@ -13,12 +13,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..accounting.losses import PrivacyLoss
-from ..errors import ConfigError, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch, extra_missing
-from ..runtime import libpq
-from ..runtime.interpolation import fill
-from ..runtime.waiting import is_over, on, pause, tried
-from .base import WRONG_CONTENT
+from ...accounting.losses import PrivacyLoss
+from ...errors import ConfigError, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch, extra_missing
+from ...runtime import libpq
+from ...runtime.interpolation import fill
+from ...runtime.waiting import is_over, on, pause, tried
+from ..base import WRONG_CONTENT
 
 try:
     import psycopg

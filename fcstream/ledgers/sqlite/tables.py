@@ -9,15 +9,16 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ..accounting.losses import PrivacyLoss
-from ..errors import LedgerDamaged
-from ..noise.samplers import SystemEntropy
-from . import journal, users
-from .agreement import must_hold, tightened
-from .base import TOTAL_BLOCK, Row, Terms, WindowKey, worst
-from .files import LedgerFile
-from .journal import MASK, mark
-from .witness import Witness
+from ...accounting.losses import PrivacyLoss
+from ...errors import LedgerDamaged
+from ...noise.samplers import SystemEntropy
+from .. import journal
+from .. import user_budgets as users
+from ..agreement import must_hold, tightened
+from ..base import TOTAL_BLOCK, Row, Terms, WindowKey, worst
+from ..files import LedgerFile
+from ..journal import MASK, mark
+from ..rollback_guard import Witness
 
 _TABLES = """
 CREATE TABLE meta{n} (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from .accounting.losses import Loss, PrivacyLoss
-from .errors import ConfigError, LedgerDamaged
-from .ledgers.base import TOTAL_BLOCK, Row
+from ..accounting.losses import Loss, PrivacyLoss
+from ..errors import ConfigError, LedgerDamaged
+from .base import TOTAL_BLOCK, Row
 
 _NOTHING: Any = PrivacyLoss()
 _OF_WINDOWS = ("charge", "again", "seal", "acknowledge", "folded")

@@ -14,7 +14,7 @@ from ..errors import LedgerMismatch
 from . import journal
 from .base import WindowKey, root_of
 from .files import LedgerFile, in_our_words
-from .sqlite_tables import StreamTables, must_be_listed, stream_numbers
+from .sqlite.tables import StreamTables, must_be_listed, stream_numbers
 
 
 def retire(url: str, stream: str) -> list[str]:
@@ -74,9 +74,9 @@ def _retire_in_file(file: LedgerFile, path: str, stream: str) -> list[str]:
 
 
 def _retire_on_server(url: str, stream: str) -> list[str]:
-    from .postgres_tables import Tables, make_schema, most_spent, stream_names
-    from .sessions import Address, Connection, Session, sql
-    from .sessions import in_our_words as in_words
+    from .postgres.connection import Address, Connection, Session, sql
+    from .postgres.connection import in_our_words as in_words
+    from .postgres.tables import Tables, make_schema, most_spent, stream_names
 
     address = Address.of(url)
     session = Session(address, address.place(stream), is_reader=False)

@@ -26,10 +26,10 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..errors import FcstreamError, LedgerError, LedgerInUse
-from .files import opened_here
-from .sqlite import SQLiteLedger
-from .sqlite_tables import StreamTables
+from ...errors import FcstreamError, LedgerError, LedgerInUse
+from ..files import opened_here
+from .ledger import SQLiteLedger
+from .tables import StreamTables
 
 _TRIES = 20
 _LONGEST_WAIT = 0.2  # seconds between two tries

@@ -1,0 +1,1 @@
+"""The ledger in a PostgreSQL schema that several processes share."""
