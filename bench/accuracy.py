@@ -27,7 +27,7 @@ from coinpress import STEPS, coinpress
 import fcstream
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.noise.samplers import Noise
-from fcstream.releases.diameter import SearchedMean, radius_ladder
+from fcstream.releases.means.searched import SearchedMean, radius_ladder
 from fcstream.stream.lattice import Lattice
 
 JOBS = [  # n, d, largest allowed ratio to the ideal

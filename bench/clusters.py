@@ -32,11 +32,11 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.counting.exact import FriendCounts
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
-from fcstream.releases.closeness import plan_gaussian
-from fcstream.releases.cluster_plan import ClusterJob
-from fcstream.releases.ktuples import BallCenters
-from fcstream.releases.mixtures import PrivateMixture
-from fcstream.releases.tuples import TupleAverage, ladder
+from fcstream.releases.clusters.agreement import plan_gaussian
+from fcstream.releases.clusters.ktuples import BallCenters
+from fcstream.releases.clusters.mixtures import PrivateMixture
+from fcstream.releases.clusters.plan import ClusterJob
+from fcstream.releases.clusters.tuples import TupleAverage, ladder
 from fcstream.stream.lattice import Lattice
 
 LOSS = PrivacyLoss.charge(1, 1e-8)

@@ -22,7 +22,7 @@ from fcstream.accounting.losses import DPLoss, zcdp_of_dp
 from fcstream.cores.filters import ReplacementFilter
 from fcstream.noise.samplers import Noise
 from fcstream.predicates import MatrixDistance, PredicateCounts
-from fcstream.releases.covariance import blur
+from fcstream.releases.statistics.covariance import blur
 
 JOBS = [  # d, shards, limit, rows
     (2, 1000, 0.1, 5_000_000),

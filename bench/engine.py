@@ -147,7 +147,7 @@ def wall_and_process(job) -> tuple[float, float]:
 def close() -> None:
     from fcstream.accounting.losses import PrivacyLoss
     from fcstream.counting.exact import FriendCounts
-    from fcstream.releases.mean import RecentredMean
+    from fcstream.releases.means.mean import RecentredMean
     from fcstream.stream.lattice import Lattice
 
     n, d = 100_000, 16

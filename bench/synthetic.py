@@ -35,8 +35,8 @@ from fcstream.arrays import _coded
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
 from fcstream.releases.options import Setting
-from fcstream.releases.synthetic import SyntheticOptions
-from fcstream.releases.tables import synthetic_codes
+from fcstream.releases.tables.documents import synthetic_codes
+from fcstream.releases.tables.synthetic import SyntheticOptions
 
 DELTA = 1e-6
 MOST_TRIPLES = 60

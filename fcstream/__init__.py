@@ -64,7 +64,7 @@ _NAMES = {
     "private_variance": "arrays",
     "register_release": "releases.registry",
     "set_threads": "counting.threads",
-    "synthetic_rows": "releases.tables",
+    "synthetic_rows": "releases.tables.documents",
     "warm_up": "warming",
     "zcdp_of_dp": "accounting.losses",
     "zcdp_of_geo": "accounting.losses",
@@ -131,7 +131,7 @@ if TYPE_CHECKING:
     from .predicates import UserPredicate as UserPredicate
     from .releases.base import Release as Release
     from .releases.registry import register_release as register_release
-    from .releases.tables import synthetic_rows as synthetic_rows
+    from .releases.tables.documents import synthetic_rows as synthetic_rows
     from .warming import warm_up as warm_up
 
 

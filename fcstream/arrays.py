@@ -12,13 +12,13 @@ from .ledgers import Request, Terms, WindowKey, open_ledger
 from .ledgers.base import STREAM_BLOCK, Charge
 from .noise.samplers import Noise
 from .releases.base import Answer, Mechanism, Outcome, Release
-from .releases.diameter import SearchOptions
-from .releases.histogram import HistogramOptions
-from .releases.marginals import MarginalsOptions
+from .releases.means.searched import SearchOptions
 from .releases.options import Options, Setting
-from .releases.quantiles import QuantilesOptions
-from .releases.synthetic import SyntheticOptions
-from .releases.variance import VarianceOptions
+from .releases.statistics.histogram import HistogramOptions
+from .releases.statistics.quantiles import QuantilesOptions
+from .releases.statistics.variance import VarianceOptions
+from .releases.tables.marginals import MarginalsOptions
+from .releases.tables.synthetic import SyntheticOptions
 from .stream.lattice import Feature, Grid, Lattice
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def private_histogram(
 
     Source
     ------
-    See `fcstream.releases.histogram.Histogram`.
+    See `fcstream.releases.statistics.histogram.Histogram`.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def private_quantiles(
 
     Source
     ------
-    See `fcstream.releases.quantiles.Quantiles`.
+    See `fcstream.releases.statistics.quantiles.Quantiles`.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def private_variance(
 
     Source
     ------
-    See `fcstream.releases.variance.Variance`.
+    See `fcstream.releases.statistics.variance.Variance`.
 
     Examples
     --------
@@ -362,7 +362,7 @@ def private_synthetic(
 
     Source
     ------
-    See `fcstream.releases.synthetic.Synthetic` and `fcstream.releases.paper`.
+    See `fcstream.releases.tables.synthetic.Synthetic` and `fcstream.releases.tables.covariance_paper`.
 
     Examples
     --------
@@ -426,7 +426,7 @@ def private_marginals(
 
     Source
     ------
-    See `fcstream.releases.marginals.Marginals`.
+    See `fcstream.releases.tables.marginals.Marginals`.
 
     Examples
     --------

@@ -12,8 +12,8 @@ from .arrays import _charge, _loss, _rows
 from .counting.exact import FriendCounts
 from .errors import ConfigError
 from .noise.samplers import Noise
-from .releases.cluster_plan import ClusterJob
-from .releases.mixtures import PrivateMixture as Learned
+from .releases.clusters.mixtures import PrivateMixture as Learned
+from .releases.clusters.plan import ClusterJob
 from .stream.lattice import Lattice
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from .counting.exact import WindowView
-    from .oracles import Oracle
+    from .releases.clusters.oracles import Oracle
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def private_centers(
 
     Source
     ------
-    FriendlyCore (ICML 2022), FC_Clustering; see `releases.clusters.Centers` for where it differs.
+    FriendlyCore (ICML 2022), FC_Clustering; see `fcstream.releases.clusters.pipeline.Centers` for where it differs.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def private_mixture(
 
     Source
     ------
-    Cohen et al. 2021, PrivatekGMM; see `releases.mixtures.PrivateMixture`.
+    Cohen et al. 2021, PrivatekGMM; see `fcstream.releases.clusters.mixtures.PrivateMixture`.
     """
     rows = _rows(points)
     where = _center(center, rows.shape[1])

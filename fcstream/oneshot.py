@@ -13,8 +13,8 @@ from .counting.exact import FriendCounts
 from .errors import ConfigError
 from .noise.samplers import Noise
 from .releases.base import Answer, Release
-from .releases.covariance import LIMIT, CovarianceOptions
-from .releases.dp import BasicOptions, EstimatedAverage, Regime, paid_by
+from .releases.means.approximate_dp import BasicOptions, EstimatedAverage, Regime, paid_by
+from .releases.statistics.covariance import LIMIT, CovarianceOptions
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

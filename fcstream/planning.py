@@ -16,7 +16,7 @@ from .errors import ConfigError, UnusablePlan
 from .exhaustion import exhaustion_warning, lasting_windows, scheduled_windows
 from .formats.payloads import most_rows
 from .releases.base import Forecast, Mechanism, Notes, percent
-from .releases.gate import TIMES_HINT
+from .releases.record_gate import TIMES_HINT
 from .releases.registry import method_of
 
 NEVER, RARELY = 0.01, 0.99

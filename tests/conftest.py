@@ -20,7 +20,7 @@ if os.environ.get("FCSTREAM_TEST_DISK") != "1" and _is_roomy():
 @pytest.fixture(scope="module")
 def one_start():
     """Oracles start once: clusters that are far apart need no more, and tests no longer."""
-    from fcstream import oracles
+    from fcstream.releases.clusters import oracles
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(oracles, "RESTARTS", 1)

@@ -8,8 +8,8 @@ import numpy as np
 import fcstream
 from fcstream.releases.averages import gaussian_variance
 from fcstream.releases.base import Forecast, MechanismBase, Outcome
-from fcstream.releases.count import Sizes
 from fcstream.releases.options import Options
+from fcstream.releases.statistics.count import Sizes
 
 
 class HotOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):

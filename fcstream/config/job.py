@@ -9,10 +9,10 @@ from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..formats.batch import Schema
 from ..ledgers.base import Terms, part_name
-from ..policies import Spending
 from ..releases.base import Mechanism
-from ..releases.gate import GatedMechanism, RecordGate, build_gated
 from ..releases.options import Setting, must_be_rho
+from ..releases.record_gate import GatedMechanism, RecordGate, build_gated
+from ..releases.spending import Spending
 from ..stream.lattice import Grid
 from ..stream.windows import Schedule
 from .durations import NOW, duration_ms, instant_ms

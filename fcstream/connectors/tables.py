@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from ..errors import ConfigError, SinkError, extra_missing
 from ..releases.base import Release
-from ..releases.tables import synthetic_rows
+from ..releases.tables.documents import synthetic_rows
 
 
 class TableFolder:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..config import Job
-from ..releases.gate import GatedView
+from ..releases.record_gate import GatedView
 from ..stream.contributions import UserPoints
 
 if TYPE_CHECKING:

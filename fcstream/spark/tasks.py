@@ -24,7 +24,7 @@ from ..formats.batch import Batch, Rejection
 from ..formats.decoders import CsvRows, JsonLines, LineDecoder
 from ..formats.payloads import decoder_for, read_messages
 from ..noise.samplers import Noise
-from ..releases.gate import GatedView
+from ..releases.record_gate import GatedView
 from ..stream.contributions import UserPoints
 from ..stream.windows import group_by_pane
 from .blocks import Rows, cut, gather

@@ -17,7 +17,7 @@ class LateRecords:
     ----------
     dimension : int
     most : int, optional
-        See `fcstream.releases.gate.RecordGate`: of more records than this of one pane for one window nothing is kept
+        See `fcstream.releases.record_gate.RecordGate`: of more records than this of one pane for one window nothing is kept
         but how many there are, as every window that could use them is refused.
     """
 

@@ -16,10 +16,10 @@ from fcstream.cores.replacement import ReplacedFilter
 from fcstream.counting.exact import FriendCounts
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchWithin
-from fcstream.releases.cluster_plan import ClusterJob
-from fcstream.releases.clusters import LloydRounds, LloydStep
-from fcstream.releases.mixtures import PrivateMixture
-from fcstream.releases.tuples import TupleAverage, friend_counts
+from fcstream.releases.clusters.mixtures import PrivateMixture
+from fcstream.releases.clusters.pipeline import LloydRounds, LloydStep
+from fcstream.releases.clusters.plan import ClusterJob
+from fcstream.releases.clusters.tuples import TupleAverage, friend_counts
 from fcstream.stream.lattice import Lattice
 
 RUNS = 700

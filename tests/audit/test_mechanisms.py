@@ -18,7 +18,7 @@ from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.config import Config, Job
 from fcstream.counting.exact import FriendCounts
 from fcstream.releases.base import Track
-from fcstream.releases.clusters import LloydStep
+from fcstream.releases.clusters.pipeline import LloydStep
 from fcstream.releases.reasons import REASONS
 
 RUNS = 10_000

@@ -12,7 +12,7 @@ from support.helpers import sample
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.accounting.losses import epsilon_tight
 from fcstream.releases.averages import BallAverage
-from fcstream.releases.mean import RecentredMean
+from fcstream.releases.means.mean import RecentredMean
 
 RUNS = 1500
 

@@ -28,7 +28,7 @@ from fcstream.ledgers.base import TOTAL_BLOCK, USER_BLOCK
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.releases.averages import BallAverage
-from fcstream.releases.count import NoisyCount
+from fcstream.releases.statistics.count import NoisyCount
 
 DELTA = 0.01
 RUNS = 1000

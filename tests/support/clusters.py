@@ -4,7 +4,7 @@ import numpy as np
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.noise.samplers import Noise, SeededEntropy
-from fcstream.releases.cluster_plan import ClusterJob
+from fcstream.releases.clusters.plan import ClusterJob
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
 STEP = 1e-4

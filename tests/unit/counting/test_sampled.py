@@ -20,7 +20,7 @@ from fcstream.counting.sampled import BlockCounts, HiddenCounts
 from fcstream.errors import ConfigError, CounterBroken, EngineClosed
 from fcstream.noise.samplers import geometric_draw
 from fcstream.planning import plan
-from fcstream.releases.mean import FriendlyMean
+from fcstream.releases.means.mean import FriendlyMean
 from fcstream.speeds import cheapest_pairs, measured_costs
 
 

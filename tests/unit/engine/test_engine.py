@@ -477,7 +477,7 @@ def test_counting_that_fails_closes_the_engine(monkeypatch):
 
 
 def test_what_was_sealed_before_an_error_is_handed_out_by_the_next_call(monkeypatch):
-    import fcstream.policies as module
+    import fcstream.releases.spending as module
 
     monkeypatch.setattr(module, "GROUP", 2)
     eng = engine(window=LIVE)

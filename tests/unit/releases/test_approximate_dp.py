@@ -22,7 +22,7 @@ from fcstream.cores.generator import FriendlyGenerator
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.averages import gaussian_variance
-from fcstream.releases.dp import BasicMean, EstimatedAverage, FriendlyAverageDP
+from fcstream.releases.means.approximate_dp import BasicMean, EstimatedAverage, FriendlyAverageDP
 from fcstream.stream.lattice import sqrt_up
 
 ONE = 2**52

@@ -12,9 +12,9 @@ from fcstream.ledgers import Request, WindowKey, open_ledger
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning import plan
 from fcstream.releases.base import Outcome
-from fcstream.releases.centers import CentersRelease
-from fcstream.releases.clusters import Centers
-from fcstream.shards import ShardCounts
+from fcstream.releases.clusters.centers import CentersRelease
+from fcstream.releases.clusters.pipeline import Centers
+from fcstream.releases.clusters.shards import ShardCounts
 
 pytestmark = pytest.mark.usefixtures("one_start")
 

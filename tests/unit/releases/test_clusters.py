@@ -12,7 +12,6 @@ from support.clusters import BASE, LOSS, STEP, Paid, job, seeded, three, tuples_
 from support.windows import view_of
 
 import fcstream
-from fcstream import oracles
 from fcstream._kernels import clusters as kernels
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.cores.filters import ZCDPFilter
@@ -21,8 +20,10 @@ from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchTuples, MatchWithin, OrderedTuples
 from fcstream.releases.averages import FriendlyAverage
-from fcstream.releases.clusters import Centers, LloydRounds, LloydStep, nearest_labels
-from fcstream.releases.tuples import (
+from fcstream.releases.clusters import oracles
+from fcstream.releases.clusters.pipeline import Centers, LloydRounds, LloydStep, nearest_labels
+from fcstream.releases.clusters.shards import ShardCounts, Shards
+from fcstream.releases.clusters.tuples import (
     GAMMA,
     OrderedAverage,
     TupleAverage,
@@ -32,7 +33,6 @@ from fcstream.releases.tuples import (
     ladder,
     reorder,
 )
-from fcstream.shards import ShardCounts, Shards
 from fcstream.stream.lattice import Lattice
 
 

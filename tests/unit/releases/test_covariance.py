@@ -21,11 +21,11 @@ from fcstream.config import Config
 from fcstream.cores.filters import ReplacementFilter
 from fcstream.counting import threads
 from fcstream.errors import ConfigError, UnusablePlan
-from fcstream.moments import MomentsView, ShardMoments
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning import plan
 from fcstream.predicates import matrices
-from fcstream.releases.covariance import FriendlyCovariance, ShardCovariance, allowed_distance, blur
+from fcstream.releases.statistics.covariance import FriendlyCovariance, ShardCovariance, allowed_distance, blur
+from fcstream.releases.statistics.moments import MomentsView, ShardMoments
 
 LOSS = zcdp_of_dp(DPLoss.charge(4, 1e-5))
 WINDOW = {

@@ -22,10 +22,10 @@ from fcstream.releases.averages import (
     _noisy_average,
     gaussian_variance,
 )
-from fcstream.releases.clusters import LloydRounds
-from fcstream.releases.ktuples import own_centers
-from fcstream.releases.mixtures import PartLearner
-from fcstream.releases.variance import BITS
+from fcstream.releases.clusters.ktuples import own_centers
+from fcstream.releases.clusters.mixtures import PartLearner
+from fcstream.releases.clusters.pipeline import LloydRounds
+from fcstream.releases.statistics.variance import BITS
 from fcstream.stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED, Grid
 
 pytestmark = pytest.mark.usefixtures("one_start")
@@ -134,7 +134,7 @@ def test_a_fallback_that_could_not_be_divided_is_refused_at_configuration():
 
 
 def test_a_distance_that_asks_for_too_much_noise_is_a_refusal():
-    from fcstream.releases.closeness import Balls
+    from fcstream.releases.clusters.agreement import Balls
 
     centers = np.array([[0.0, 0.0], [2.0**39, 0.0]])
     balls = Balls(centers, np.array([1.0, 1.0]), np.ones(3, bool))

@@ -12,13 +12,13 @@ from support.clusters import BASE, LOSS, STEP, Paid, job, quick, seeded, three, 
 from support.windows import view_of
 
 import fcstream
-from fcstream import oracles
 from fcstream._kernels import clusters as kernels
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.averages import Estimate, gaussian_variance
-from fcstream.releases.closeness import (
+from fcstream.releases.clusters import oracles
+from fcstream.releases.clusters.agreement import (
     Balls,
     GaussianTest,
     Geometry,
@@ -29,8 +29,7 @@ from fcstream.releases.closeness import (
     plan_laplace,
     printed_test,
 )
-from fcstream.releases.cluster_plan import BallPlan, ClusterPlan, plan_balls
-from fcstream.releases.ktuples import (
+from fcstream.releases.clusters.ktuples import (
     BallCenters,
     averages,
     nearest_averages,
@@ -38,8 +37,9 @@ from fcstream.releases.ktuples import (
     own_centers,
     spread_of_logs,
 )
-from fcstream.releases.mixtures import PartLearner, PrivateMixture
-from fcstream.releases.tuples import ladder
+from fcstream.releases.clusters.mixtures import PartLearner, PrivateMixture
+from fcstream.releases.clusters.plan import BallPlan, ClusterPlan, plan_balls
+from fcstream.releases.clusters.tuples import ladder
 from fcstream.stream.lattice import Lattice
 
 small = st.integers(0, 2**32 - 1)

@@ -17,9 +17,9 @@ from fcstream.ledgers.base import Charge
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums, gaussian_variance, norm_quantile
 from fcstream.releases.base import Track
-from fcstream.releases.count import NoisyCount
-from fcstream.releases.mean import BallMean, FriendlyMean, RecentredMean
-from fcstream.releases.tracking import TrackingMean
+from fcstream.releases.means.mean import BallMean, FriendlyMean, RecentredMean
+from fcstream.releases.means.tracking import TrackingMean
+from fcstream.releases.statistics.count import NoisyCount
 from fcstream.stream.lattice import Lattice, sqrt_up
 
 LOSS = PrivacyLoss.charge(1, 1e-8)

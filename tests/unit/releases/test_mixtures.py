@@ -9,7 +9,7 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.planning import plan
-from fcstream.releases.mixtures import MixturesRelease
+from fcstream.releases.clusters.mixtures import MixturesRelease
 
 pytestmark = pytest.mark.usefixtures("one_start")
 

@@ -7,9 +7,9 @@ from fcstream import Engine, Release, register_release
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError
 from fcstream.planning import plan
-from fcstream.releases.count import CountOptions, NoisyCount
 from fcstream.releases.options import Options
 from fcstream.releases.registry import KINDS, find
+from fcstream.releases.statistics.count import CountOptions, NoisyCount
 
 BARE_COUNT = {"kind": "count", "method": None, "radius": None, "spread": None, "delta": None, "size_hint": None}
 LINES = [
@@ -119,7 +119,7 @@ def test_a_name_of_somebody_else_is_not_taken_over():
 
 def test_a_kind_of_another_package_is_found_through_its_entry_point(tmp_path, monkeypatch):
     (tmp_path / "plugin_of_a_test.py").write_text(
-        "from fcstream.releases.count import CountOptions, NoisyCount\n"
+        "from fcstream.releases.statistics.count import CountOptions, NoisyCount\n"
         "class Twice(CountOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):\n"
         "    def build(self, setting):\n"
         "        return NoisyCount(self.pure_loss(), kind='twice')\n"

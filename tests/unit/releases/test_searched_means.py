@@ -22,9 +22,9 @@ from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning import plan
 from fcstream.releases.averages import gaussian_variance
-from fcstream.releases.diameter import BETA, SearchedMean, radius_ladder
-from fcstream.releases.mean import RecentredMean
-from fcstream.releases.search import DiameterCheck, DiameterSearch, strangers_per_point
+from fcstream.releases.diameter_search import DiameterCheck, DiameterSearch, strangers_per_point
+from fcstream.releases.means.mean import RecentredMean
+from fcstream.releases.means.searched import BETA, SearchedMean, radius_ladder
 from fcstream.stream.lattice import Lattice
 
 LOSS = PrivacyLoss.charge(1, 1e-8)

@@ -18,9 +18,9 @@ from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
 from fcstream.planning import plan
-from fcstream.releases.columns import BinCounts
-from fcstream.releases.quantiles import costs, intervals
-from fcstream.releases.stages import ChargeShare
+from fcstream.releases.core_stage import ChargeShare
+from fcstream.releases.statistics.columns import BinCounts
+from fcstream.releases.statistics.quantiles import costs, intervals
 
 BARE = {"method": None, "radius": None, "spread": None, "delta": None}
 HISTOGRAM = {**BARE, "kind": "histogram", "feature": "a", "edges": [15.0, 20.0, 20.5, 21.0]}

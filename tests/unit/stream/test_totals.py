@@ -13,11 +13,12 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.counting.exact import MOST_POINTS, FriendCounts, Selection, numbered
 from fcstream.counting.multi_radius import LadderView
 from fcstream.noise.samplers import MAX_VARIANCE
-from fcstream.releases import mixtures, tuples, variance
 from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums
-from fcstream.releases.paper import _parts
-from fcstream.releases.quantiles import costs
-from fcstream.shards import MOST_TUPLES
+from fcstream.releases.clusters import mixtures, tuples
+from fcstream.releases.clusters.shards import MOST_TUPLES
+from fcstream.releases.statistics import variance
+from fcstream.releases.statistics.quantiles import costs
+from fcstream.releases.tables.covariance_paper import _parts
 from fcstream.stream import contributions, totals
 from fcstream.stream.contributions import UserPoints
 from fcstream.stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED

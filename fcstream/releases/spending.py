@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from .accounting.losses import PrivacyLoss
+from ..accounting.losses import PrivacyLoss
 
 if TYPE_CHECKING:
-    from .accounting.filters import BudgetSchedule
-    from .releases.base import Mechanism, Track
+    from ..accounting.filters import BudgetSchedule
+    from .base import Mechanism, Track
 
 GROUP = 256
 """Windows charged, sealed and acknowledged in one transaction each, where none depends on the one before."""

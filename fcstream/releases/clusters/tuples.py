@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..accounting.losses import RHO_UNIT, PrivacyLoss
-from ..cores.replacement import ReplacedFilter, ReplacedSizeFilter
-from ..errors import ConfigError
-from ..predicates import MatchTuples, MatchWithin, OrderedTuples, PredicateCounts
-from ..stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
-from ..stream.totals import column_totals
-from .averages import Estimate, FriendlyAverage, Start
-from .search import DiameterSearch
-from .stages import normal_above
+from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...cores.replacement import ReplacedFilter, ReplacedSizeFilter
+from ...errors import ConfigError
+from ...predicates import MatchTuples, MatchWithin, OrderedTuples, PredicateCounts
+from ...stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
+from ...stream.totals import column_totals
+from ..averages import Estimate, FriendlyAverage, Start
+from ..core_stage import normal_above
+from ..diameter_search import DiameterSearch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..noise.samplers import Noise
-    from ..predicates.base import Predicate
+    from ...noise.samplers import Noise
+    from ...predicates.base import Predicate
 
 GAMMA = Fraction(1, 5)
 """Of the fused predicate: see `TupleAverage`."""
@@ -91,7 +91,7 @@ def reorder(tuples: NDArray[np.float64], noise: Noise) -> NDArray[np.float64]:
     ------
     FriendlyCore (ICML 2022), FriendlyReorder (5.2.2).
     """
-    from .._kernels import clusters
+    from ..._kernels import clusters
 
     if len(tuples) == 0:
         return tuples
@@ -129,7 +129,7 @@ def commonest(tuples: NDArray[np.float64], rungs: tuple[int, ...], rho_nano: int
     ------
     Ours, for the k-tuple paper's radius.
     """
-    from .._kernels import clusters
+    from ..._kernels import clusters
 
     separations = np.empty(len(tuples))
     clusters.separations(tuples, separations)

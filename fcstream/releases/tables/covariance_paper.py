@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..accounting.losses import PrivacyLoss
-from ..noise.samplers import drawable
-from ..stream.totals import WIDE
-from ..synthetic.bingham import proj
-from ..synthetic.cells import FINE, covering, rounded
-from ..synthetic.codes import Codes
-from ..synthetic.mixtures import Mixture, consistent, to_simplex_l1
-from .base import Forecast, Notes, Outcome
-from .tables import NANO, TableMechanism, epsilon_nano
+from ...accounting.losses import PrivacyLoss
+from ...noise.samplers import drawable
+from ...stream.totals import WIDE
+from ...synthetic.bingham import proj
+from ...synthetic.cells import FINE, covering, rounded
+from ...synthetic.codes import Codes
+from ...synthetic.mixtures import Mixture, consistent, to_simplex_l1
+from ..base import Forecast, Notes, Outcome
+from .documents import NANO, TableMechanism, epsilon_nano
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
-    from ..synthetic.counts import TableView
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid
+    from ...synthetic.counts import TableView
 
 _GRAIN = 64
 """Damped means are rounded to so many times finer than one record moves them."""

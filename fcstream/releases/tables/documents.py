@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..accounting.losses import DPLoss, PrivacyLoss, largest, zcdp_of_dp
-from ..errors import ConfigError
-from ..synthetic.codes import Codes
-from ..synthetic.counts import TableCounts
-from ..synthetic.mixtures import UNIT, Mixture, draw
-from .base import Answer, Counter, MechanismBase, Outcome, Release, Track
+from ...accounting.losses import DPLoss, PrivacyLoss, largest, zcdp_of_dp
+from ...errors import ConfigError
+from ...synthetic.codes import Codes
+from ...synthetic.counts import TableCounts
+from ...synthetic.mixtures import UNIT, Mixture, draw
+from ..base import Answer, Counter, MechanismBase, Outcome, Release, Track
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid
 
 MOST_ROWS = 10**8
 NANO = 10**9

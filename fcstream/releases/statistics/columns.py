@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import ConfigError
+from ...errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..stream.lattice import Feature, Grid
+    from ...stream.lattice import Feature, Grid
 
 
 @dataclass(frozen=True, slots=True)

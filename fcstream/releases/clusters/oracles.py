@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from .errors import ConfigError, extra_missing
+from ...errors import ConfigError, extra_missing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..accounting.losses import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss
-from ..cores.filters import BIT_DELTA, ROUND_UP
-from ..cores.replacement import tail_quantile
-from ..errors import ConfigError
-from .floors import laplace_tail
+from ...accounting.losses import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss
+from ...cores.filters import BIT_DELTA, ROUND_UP
+from ...cores.replacement import tail_quantile
+from ...errors import ConfigError
+from ..floors import laplace_tail
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..noise.samplers import Noise
-    from .averages import Start
+    from ...noise.samplers import Noise
+    from ..averages import Start
 
 PARTED = 7
 """Delta: distance of a ball's center from the others, in radii; common partitions need more than 6."""
@@ -100,7 +100,7 @@ class Geometry:
 
     def radii_squared(self, tuples: NDArray[np.float64]) -> NDArray[np.float64]:
         """Of tuples (t, k, d): (t, k); 0 throughout for one without balls."""
-        from .._kernels import clusters
+        from ..._kernels import clusters
 
         alone = np.empty(tuples.shape[:2])
         clusters.isolations(np.ascontiguousarray(tuples), alone)
@@ -114,7 +114,7 @@ class Geometry:
         self, chosen: NDArray[np.float64], tuples: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Radii (m, k) of chosen tuples (m, k, d), and which of tuples (q, k, d) each one's balls partition (m, q)."""
-        from .._kernels import clusters
+        from ..._kernels import clusters
 
         radii = self.radii_squared(chosen)
         inside = np.zeros((len(chosen), len(tuples)), np.bool_)

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ..accounting.losses import RHO_UNIT, PrivacyLoss
-from ..errors import ConfigError
-from ..oracles import find
-from ..shards import Shards
-from ..stream.lattice import MAX_RADIUS_SQUARED
-from .averages import LEAST_NANO, BallAverage
-from .closeness import PARTED, GaussianTest, fewest_gaussian, plan_gaussian
-from .clusters import LEAST_PER_CENTER, Centers, LloydStep
+from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...errors import ConfigError
+from ...stream.lattice import MAX_RADIUS_SQUARED
+from ..averages import LEAST_NANO, BallAverage
+from ..core_stage import normal_above
+from .agreement import PARTED, GaussianTest, fewest_gaussian, plan_gaussian
 from .ktuples import BallCenters
-from .stages import normal_above
+from .oracles import find
+from .pipeline import LEAST_PER_CENTER, Centers, LloydStep
+from .shards import Shards
 from .tuples import GAMMA, LADDER_RATIO, SEARCH_RATIO, TupleAverage, ladder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..oracles import Oracle
-    from ..stream.lattice import Lattice
+    from ...stream.lattice import Lattice
+    from .oracles import Oracle
 
 
 @dataclass(frozen=True)

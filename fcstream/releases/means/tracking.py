@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ..accounting.losses import PrivacyLoss
-from ..stream.totals import tile_totals
-from .averages import BallAverage, norm_quantile, to_center
-from .base import Counter, Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread, Track
+from ...accounting.losses import PrivacyLoss
+from ...stream.totals import tile_totals
+from ..averages import BallAverage, norm_quantile, to_center
+from ..base import Counter, Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread, Track
 from .mean import MeanOptions, RecentredMean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..counting.exact import WindowView
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
-    from .options import Setting
+    from ...counting.exact import WindowView
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid
+    from ..options import Setting
 
 ROOM = 1.25
 """By how much the ball is wider than the points were: what they may move between two windows."""
@@ -148,7 +148,7 @@ class TrackingMean(PointMechanism):
         return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
 
     def _follow(self, track: Track, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
-        from .._kernels import sums
+        from ..._kernels import sums
 
         charge.open(self.loss)
         center, ball = np.array(track.center, np.float64), self._ball(track)

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ..accounting.losses import DELTA_UNIT, EPSILON_UNIT, DPLoss, PrivacyLoss
-from ..cores.filters import ReplacementFilter
-from ..errors import ConfigError
-from ..moments import MomentsView, ShardMoments
-from ..predicates.base import PredicateCounts
-from ..predicates.matrices import MatrixDistance
-from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
-from .dp import LowerCount, paid_by
-from .options import Options, Setting
+from ...accounting.losses import DELTA_UNIT, EPSILON_UNIT, DPLoss, PrivacyLoss
+from ...cores.filters import ReplacementFilter
+from ...errors import ConfigError
+from ...predicates.base import PredicateCounts
+from ...predicates.matrices import MatrixDistance
+from ..base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from ..means.approximate_dp import LowerCount, paid_by
+from ..options import Options, Setting
+from .moments import MomentsView, ShardMoments
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid
 
 LIMIT = 0.1
 """Distance of friendly matrices, the paper's."""

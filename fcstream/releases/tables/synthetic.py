@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 import numpy as np
 
-from ..accounting.losses import PrivacyLoss
-from ..errors import ConfigError
-from ..noise.samplers import drawable
-from ..synthetic.cells import MOST_AXES, MOST_WORK, Cells, along, by_number
-from ..synthetic.codes import Codes
-from ..synthetic.counts import TableCounts, TableView
-from ..synthetic.mixtures import Mixture, Moments, to_simplex
-from .averages import BallAverage, check_noise, gaussian_variance
-from .base import Counter, Forecast, Mechanism, Notes, Outcome, Track
-from .floors import gaussian_tail, laplace_tail, least_gaussian, least_laplace
-from .options import Options, Setting
-from .paper import PaperSynthetic
-from .stages import normal_above
-from .tables import MOST_ROWS, NANO, USELESS, TableMechanism, epsilon_nano, usefulness
+from ...accounting.losses import PrivacyLoss
+from ...errors import ConfigError
+from ...noise.samplers import drawable
+from ...synthetic.cells import MOST_AXES, MOST_WORK, Cells, along, by_number
+from ...synthetic.codes import Codes
+from ...synthetic.counts import TableCounts, TableView
+from ...synthetic.mixtures import Mixture, Moments, to_simplex
+from ..averages import BallAverage, check_noise, gaussian_variance
+from ..base import Counter, Forecast, Mechanism, Notes, Outcome, Track
+from ..core_stage import normal_above
+from ..floors import gaussian_tail, laplace_tail, least_gaussian, least_laplace
+from ..options import Options, Setting
+from .covariance_paper import PaperSynthetic
+from .documents import MOST_ROWS, NANO, USELESS, TableMechanism, epsilon_nano, usefulness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid
 
 SHARES = (Fraction(2, 10), Fraction(6, 10))
 """Of rho for means (with the number of records) and for second moments; the rest is for the cells."""
@@ -52,7 +52,7 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     Privacy
     -------
-    See `Synthetic`, and `fcstream.releases.paper.PaperSynthetic` for ``variant = "paper"``.
+    See `Synthetic`, and `fcstream.releases.tables.covariance_paper.PaperSynthetic` for ``variant = "paper"``.
 
     Source
     ------

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from ..accounting.losses import RHO_UNIT, PrivacyLoss
-from .base import Counter, Forecast, MechanismBase, Outcome
-from .options import Options, Setting
+from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ..base import Counter, Forecast, MechanismBase, Outcome
+from ..options import Options, Setting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..counting.exact import WindowView
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
+    from ...counting.exact import WindowView
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
 
 
 class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):

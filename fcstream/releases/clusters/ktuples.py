@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
-from ..cores.replacement import tail_quantile
-from ..errors import ConfigError
-from ..noise.samplers import MAX_VARIANCE
-from ..stream.lattice import MAX_COORDINATE, sqrt_up
-from ..stream.totals import column_totals
-from .averages import Estimate, Start, _noisy_average, check_average, check_noise, gaussian_variance
-from .closeness import Balls, GaussianTest, Geometry
+from ...accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
+from ...cores.replacement import tail_quantile
+from ...errors import ConfigError
+from ...noise.samplers import MAX_VARIANCE
+from ...stream.lattice import MAX_COORDINATE, sqrt_up
+from ...stream.totals import column_totals
+from ..averages import Estimate, Start, _noisy_average, check_average, check_noise, gaussian_variance
+from .agreement import Balls, GaussianTest, Geometry
 from .tuples import commonest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..noise.samplers import Noise
+    from ...noise.samplers import Noise
 
 ANSWERS = ("centers", "averages", "nearest")
 _LOG_BITS = 24
@@ -92,7 +92,7 @@ def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> E
     Cohen et al. 2021, PrivatekNoisyCenters. Erratum: Laplace noise whose scale depends on the data is no Laplace
     mechanism; the noise goes on the logarithm (ours), on a grid of 2**-24.
     """
-    from .._kernels import clusters
+    from ..._kernels import clusters
 
     k, d = balls.centers.shape
     alone = np.empty((1, k))
@@ -145,7 +145,7 @@ def averages(
     Cohen et al. 2021, PrivatekAverages. Ours: ordered tuples and a public radius, so the group is l + 1 and not 2 k (l
     + 1); better than `noisy_centers` from q > 3 l + 2 on.
     """
-    from .._kernels import clusters
+    from ..._kernels import clusters
 
     k, d = balls.centers.shape
     q = len(tuples)
@@ -180,7 +180,7 @@ def nearest_averages(
     ------
     Cohen et al. 2021, PrivatekAverages (4.3); joint sensitivities ours.
     """
-    from .._kernels import clusters
+    from ..._kernels import clusters
 
     k, d = balls.centers.shape
     labels = np.empty(tuples.shape[:2], np.int64)

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ..accounting.losses import RHO_UNIT, PrivacyLoss
-from ..cores.filters import smallest_rho
-from ..errors import ConfigError
-from .averages import BallAverage, Estimate, FriendlyAverage, norm_quantile, to_center
-from .base import Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread
-from .options import Options, Setting
-from .stages import (
+from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...cores.filters import smallest_rho
+from ...errors import ConfigError
+from ..averages import BallAverage, Estimate, FriendlyAverage, norm_quantile, to_center
+from ..base import Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread
+from ..core_stage import (
     CoreFilter,
     CoreStage,
     core_law,
@@ -27,15 +26,16 @@ from .stages import (
     release_probability,
     tenth,
 )
+from ..options import Options, Setting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..cores.sampled_filters import Choice
-    from ..counting.exact import Selection, WindowView
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
+    from ...cores.sampled_filters import Choice
+    from ...counting.exact import Selection, WindowView
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid
 
 CORE_MARGIN = 3.0
 """Noise deviations by which a point befriended by all clears the core's bar at the public size hint."""
@@ -391,7 +391,7 @@ class RecentredMean(CoreStage, PointMechanism):
         """Public, or from a noisy histogram of the core's distances from the rough center."""
         if self.spread is not None:
             return Spread.public(self.spread, self.dimension)
-        from .._kernels import sums
+        from ..._kernels import sums
 
         center, bounds = to_center(rough.value), self._ladder  # bins between equal bounds stay empty
         bins = np.zeros(len(bounds) + 1, np.int64)

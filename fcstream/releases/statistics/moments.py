@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .errors import ConfigError
+from ...errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .noise.samplers import Noise
+    from ...noise.samplers import Noise
 
 MOST_SHARDS = 2**20
 
@@ -118,7 +118,7 @@ class ShardMoments:
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         """Add lattice points (m, d) to a pane; they are not kept."""
-        from ._kernels import moments
+        from ..._kernels import moments
 
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import numpy as np
 
-from ..accounting.losses import PrivacyLoss
-from ..errors import ConfigError
-from ..synthetic.codes import Codes
-from ..synthetic.counts import PairPanes, TablePanes, Tables
-from .averages import gaussian_variance
-from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
-from .options import Options, Setting
+from ...accounting.losses import PrivacyLoss
+from ...errors import ConfigError
+from ...synthetic.codes import Codes
+from ...synthetic.counts import PairPanes, TablePanes, Tables
+from ..averages import gaussian_variance
+from ..base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from ..options import Options, Setting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid
 
 MOST_CELLS = 2**20
 """Of all tables together: a release of so many is some 8 MB of JSON, which a ledger and a file take."""

@@ -9,20 +9,20 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
-from ..accounting.losses import RHO_UNIT, PrivacyLoss
-from ..counting.multi_radius import MOST_RADII, LadderCounts
-from ..errors import ConfigError
-from .base import Forecast, Mechanism, Notes, Outcome, PointMechanism
+from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...counting.multi_radius import MOST_RADII, LadderCounts
+from ...errors import ConfigError
+from ..base import Forecast, Mechanism, Notes, Outcome, PointMechanism
+from ..core_stage import noise_warnings
+from ..diameter_search import DiameterSearch
+from ..options import Setting
 from .mean import FriendlyMean, MeanOptions, RecentredMean
-from .options import Setting
-from .search import DiameterSearch
-from .stages import noise_warnings
 
 if TYPE_CHECKING:
-    from ..counting.multi_radius import LadderView
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid, Lattice
+    from ...counting.multi_radius import LadderView
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid, Lattice
 
 BASE = 1.5
 """Ratio of neighboring radii, the paper's."""

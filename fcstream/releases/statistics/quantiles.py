@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ..accounting.losses import RHO_UNIT, PrivacyLoss
-from ..errors import ConfigError
-from ..stream.lattice import exact
-from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...errors import ConfigError
+from ...stream.lattice import exact
+from ..base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from ..core_stage import normal_above
+from ..floors import gaussian_tail, least_gaussian
+from ..options import Options, Setting
 from .columns import Column, ColumnValues
-from .floors import gaussian_tail, least_gaussian
-from .options import Options, Setting
-from .stages import normal_above
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid
 
 MOST_QUANTILES = 100
 COUNT_SHARE = 20

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..accounting.losses import PrivacyLoss
-from ..errors import ConfigError
-from ..shards import Shards
-from ..stream.totals import gram_totals
-from .averages import BallAverage, _no_stages, check_noise, gaussian_variance, in_parts, to_center
-from .base import Answer, Forecast, Outcome
+from ...accounting.losses import PrivacyLoss
+from ...errors import ConfigError
+from ...stream.totals import gram_totals
+from ..averages import BallAverage, _no_stages, check_noise, gaussian_variance, in_parts, to_center
+from ..base import Answer, Forecast, Outcome
+from ..options import Setting
 from .centers import ClusterOptions, ClusterRelease, checked
-from .clusters import chance_of, nearest_labels
 from .ktuples import BallCenters
-from .options import Setting
+from .pipeline import chance_of, nearest_labels
+from .shards import Shards
 from .tuples import TupleAverage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..counting.exact import WindowView
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid, Lattice
-    from .averages import Start
-    from .cluster_plan import ClusterJob
+    from ...counting.exact import WindowView
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid, Lattice
+    from ..averages import Start
+    from .plan import ClusterJob
 
 _PRODUCT_BITS = 32  # of a clipped offset's squared length: a sum of 2**30 products fits an int64
 
@@ -171,7 +171,7 @@ class PartLearner:
         noise: Noise, start: Start = _no_stages,
     ) -> Part:  # fmt: skip
         """What the records of the part of a view say; `start` is told of three stages: count, sum, second moments."""
-        from .._kernels import clusters
+        from ..._kernels import clusters
 
         d = self.dimension
         found, count = self.average.release(view.select(part), center, self.spread_squared, noise, start)

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..accounting.losses import PrivacyLoss
-from ..errors import ConfigError
-from ..shards import Shards, ShardView
-from .averages import BallAverage, Estimate, FriendlyAverage, Start, in_parts, to_center
-from .base import Forecast, Outcome, percent
-from .floors import FALSE_RELEASE
+from ...accounting.losses import PrivacyLoss
+from ...errors import ConfigError
+from ..averages import BallAverage, Estimate, FriendlyAverage, Start, in_parts, to_center
+from ..base import Forecast, Outcome, percent
+from ..floors import FALSE_RELEASE
 from .ktuples import BallCenters
+from .shards import Shards, ShardView
 from .tuples import TupleAverage, TwoCores
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..counting.exact import Selection, WindowView
-    from ..noise.samplers import Noise
+    from ...counting.exact import Selection, WindowView
+    from ...noise.samplers import Noise
 
 Agreed = TupleAverage | TwoCores | BallCenters
 """What becomes of tuples."""
@@ -44,7 +44,7 @@ def nearest_labels(
     ------
     FriendlyCore (ICML 2022), NoisyLloydStep (5.2.5).
     """
-    from .._kernels import clusters
+    from ..._kernels import clusters
 
     everyone = view.select(np.ones(view.size, np.bool_))
     found, rounded = [], np.ascontiguousarray(to_center(centers))

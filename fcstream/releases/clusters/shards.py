@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .counting.exact import FriendCounts
-from .errors import ConfigError
+from ...counting.exact import FriendCounts
+from ...errors import ConfigError
+from ...stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from .oracles import CHUNK, Incremental, checked_centers, one_thread, quietly, total
-from .stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from .counting.exact import WindowView
-    from .noise.samplers import Noise
+    from ...counting.exact import WindowView
+    from ...noise.samplers import Noise
     from .oracles import Learner, Oracle
 
 MOST_TUPLES = 2**20
@@ -104,7 +104,7 @@ class Shards:
 
     def inside(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Offsets of the points within the ball, in their order, in steps."""
-        from ._kernels import clusters
+        from ..._kernels import clusters
 
         offsets = points - np.array(self.origin, np.float64)
         inside = np.empty(len(offsets), np.bool_)
@@ -113,7 +113,7 @@ class Shards:
 
     def _prepared(self, offsets: NDArray[np.float64]) -> NDArray[np.float64]:
         """The shard's points within the ball, sorted, in the oracle's units."""
-        from ._kernels import clusters
+        from ..._kernels import clusters
 
         inside = np.empty(len(offsets), np.bool_)
         clusters.within(offsets, float(self.ball_squared), inside)
@@ -123,7 +123,7 @@ class Shards:
 
     def _on_ball(self, centers: NDArray[np.float64]) -> NDArray[np.float64]:
         """Lattice points of the ball nearest to an oracle's centers; an answer far out is clipped like any other."""
-        from ._kernels import clusters
+        from ..._kernels import clusters
 
         inside = np.empty(self.k, np.bool_)
         limit, radius = float(MAX_COORDINATE // 2), float(self.ball_squared) ** 0.5

@@ -7,22 +7,22 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from ..accounting.losses import PrivacyLoss
-from ..errors import ConfigError
-from ..oracles import Incremental
-from ..shards import ShardCounts, ShardView
-from ..stream.lattice import Grid, Lattice
-from .base import Answer, Counter, Forecast, Mechanism, MechanismBase, Notes, Outcome
-from .cluster_plan import BallPlan, Choice, ClusterJob
-from .clusters import ALL_AGREE, Centers, chance_by_agreement
+from ...accounting.losses import PrivacyLoss
+from ...errors import ConfigError
+from ...stream.lattice import Grid, Lattice
+from ..base import Answer, Counter, Forecast, Mechanism, MechanismBase, Notes, Outcome
+from ..options import Options, Setting
 from .ktuples import BallCenters
-from .options import Options, Setting
+from .oracles import Incremental
+from .pipeline import ALL_AGREE, Centers, chance_by_agreement
+from .plan import BallPlan, Choice, ClusterJob
+from .shards import ShardCounts, ShardView
 from .tuples import TupleAverage
 
 if TYPE_CHECKING:
-    from ..counting.exact import WindowView
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
+    from ...counting.exact import WindowView
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
 
 
 Made = TypeVar("Made", bound="ClusterRelease")

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ..accounting.losses import (
+from ...accounting.losses import (
     DELTA_UNIT,
     EPSILON_UNIT,
     RHO_UNIT,
@@ -18,21 +18,21 @@ from ..accounting.losses import (
     rho_for_epsilon,
     zcdp_of_dp,
 )
-from ..cores.filters import BasicFilter
-from ..cores.generator import FriendlyGenerator, Generated
-from ..counting.exact import FriendCounts
-from ..errors import ConfigError
-from ..stream.lattice import sqrt_up
-from .averages import Estimate, _noisy_average, check_average, exact_sums
-from .base import Counter, Forecast, Notes, Outcome, PointMechanism
-from .options import Options, Setting
-from .stages import noise_warnings
+from ...cores.filters import BasicFilter
+from ...cores.generator import FriendlyGenerator, Generated
+from ...counting.exact import FriendCounts
+from ...errors import ConfigError
+from ...stream.lattice import sqrt_up
+from ..averages import Estimate, _noisy_average, check_average, exact_sums
+from ..base import Counter, Forecast, Notes, Outcome, PointMechanism
+from ..core_stage import noise_warnings
+from ..options import Options, Setting
 
 if TYPE_CHECKING:
-    from ..counting.exact import Selection, WindowView
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
+    from ...counting.exact import Selection, WindowView
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid
 
 _GROWTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 _BIT_SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)

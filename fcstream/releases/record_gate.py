@@ -16,8 +16,8 @@ from ..counting.exact import MOST_POINTS, PointCounts
 from ..errors import ConfigError
 from ..noise.samplers import normal_tail
 from .base import Answer, Counter, Forecast, Mechanism, Notes, Outcome, Track
+from .core_stage import ChargeShare, normal_above
 from .options import Options, Setting
-from .stages import ChargeShare, normal_above
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..accounting.losses import RHO_UNIT, PrivacyLoss
-from ..errors import ConfigError
-from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...errors import ConfigError
+from ..base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from ..options import Options, Setting
 from .columns import BinCounts, Column
-from .options import Options, Setting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid
 
 MOST_BINS = 4096
 

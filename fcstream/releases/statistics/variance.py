@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
 
-from ..accounting.losses import RHO_UNIT, PrivacyLoss
-from ..errors import ConfigError
-from ..stream.totals import tile_totals
-from .averages import gaussian_variance, norm_quantile, to_center
-from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome, Spread
-from .mean import MeanOptions, RecentredMean
-from .options import Options, Setting
-from .stages import ChargeShare, normal_above
+from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...errors import ConfigError
+from ...stream.totals import tile_totals
+from ..averages import gaussian_variance, norm_quantile, to_center
+from ..base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome, Spread
+from ..core_stage import ChargeShare, normal_above
+from ..means.mean import MeanOptions, RecentredMean
+from ..options import Options, Setting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..counting.exact import WindowView
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
+    from ...counting.exact import WindowView
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid
 
 ROOM = 1.5
 """By how much the ball is wider than what was found to hold nearly all points: a cut tail takes from a variance."""
@@ -149,7 +149,7 @@ class Variance(MechanismBase):
         return self.mean.counter(dimension, reach, noise)
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
-        from .._kernels import sums
+        from ..._kernels import sums
 
         charge.open(self.loss)
         mean = self.mean.release(view, cast("Charge", ChargeShare(charge, self.mean.loss)), noise)

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from ..accounting.losses import PrivacyLoss
-from ..errors import ConfigError
-from ..synthetic.cells import MOST_AXES
-from ..synthetic.convex import REACH, BallCells, ConvexSet, PointCounts, PointView, ball_cells
-from ..synthetic.mixtures import to_simplex
-from .averages import BallAverage, check_noise, gaussian_variance
-from .base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
-from .floors import gaussian_tail, least_gaussian
-from .options import Options, Setting
-from .stages import normal_above
+from ...accounting.losses import PrivacyLoss
+from ...errors import ConfigError
+from ...synthetic.cells import MOST_AXES
+from ...synthetic.convex import REACH, BallCells, ConvexSet, PointCounts, PointView, ball_cells
+from ...synthetic.mixtures import to_simplex
+from ..averages import BallAverage, check_noise, gaussian_variance
+from ..base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from ..core_stage import normal_above
+from ..floors import gaussian_tail, least_gaussian
+from ..options import Options, Setting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
+    from ...ledgers.base import Charge
+    from ...noise.samplers import Noise
+    from ...stream.lattice import Grid
 
 SHARES = (Fraction(1, 10), Fraction(2, 10))
 """Of rho for the mean (with the number of records) and for second moments; the rest is for the cells."""
@@ -115,7 +115,7 @@ class Points(MechanismBase):
     Source
     ------
     Boedihardjo, Strohmer, Vershynin, Theorems 5.13 and 5.14; with noise on integer moments, counts and sums as in
-    `fcstream.releases.synthetic.Synthetic`.
+    `fcstream.releases.tables.synthetic.Synthetic`.
     """
 
     loss: PrivacyLoss

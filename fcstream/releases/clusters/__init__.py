@@ -1,0 +1,1 @@
+"""Centers and mixtures of clusters."""

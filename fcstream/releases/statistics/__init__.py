@@ -1,0 +1,1 @@
+"""Counts, histograms, quantiles, variances and covariances."""

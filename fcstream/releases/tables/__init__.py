@@ -1,0 +1,1 @@
+"""Synthetic tables, marginals and points."""
