@@ -152,10 +152,10 @@ def read_source(broker: Broker, case: str, n: int) -> None:
 def read_whole(broker: Broker, case: str, n: int) -> None:
     from fcstream import Engine
     from fcstream.config import Config, Job
+    from fcstream.connectors.sinks import ListSink
     from fcstream.formats.payloads import decoder_for
     from fcstream.live import Service
     from fcstream.session import Setting
-    from fcstream.sinks import ListSink
     from fcstream.warming import warm_up
 
     warm_up()

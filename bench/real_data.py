@@ -22,12 +22,12 @@ import numpy as np
 from fcstream import Engine
 from fcstream.config import Config, Job
 from fcstream.connectors import open_source
+from fcstream.connectors.sinks import ListSink
 from fcstream.cores.filters import ZCDPFilter
 from fcstream.errors import UnusablePlan
 from fcstream.planning import plan
 from fcstream.releases.means.mean import RecentredMean
 from fcstream.runner import run
-from fcstream.sinks import ListSink
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 NAMES = ("rooms_10m", "rooms_sliding", "rooms_1m", "machines_1h", "air_daily")

@@ -11,13 +11,13 @@ import numpy as np
 
 from .admission import admit, part_codes
 from .config import Job
+from .connectors.sources import MeasuredSource
 from .errors import ConfigError
 from .runner import NO_RECORDS, REMEDIES
-from .sources import MeasuredSource
 
 if TYPE_CHECKING:
+    from .connectors.sources import Source
     from .formats.batch import Batch
-    from .sources import Source
 
 LINES = 1000
 _MOST_REASONS = 5

@@ -30,10 +30,10 @@ from .session import LONGEST_WAIT_S, POLL_MESSAGES, Rebalanced, Session, Setting
 
 if TYPE_CHECKING:
     from .connectors.base import LiveSource, Share
+    from .connectors.sinks import Sink
     from .engine import Engine
     from .keyed import KeyedEngine
     from .releases.base import Release
-    from .sinks import Sink
 
 LOG = logging.getLogger("fcstream.live")
 _STAND_BY_S = 0.5

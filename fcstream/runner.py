@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
 from .accounting.losses import PrivacyLoss
+from .connectors.sources import MeasuredSource
 from .engine import Engine
 from .errors import BudgetExhausted, ConfigError, LedgerMismatch
 from .exhaustion import EXHAUSTED
 from .runtime.garbage import set_aside
-from .sources import MeasuredSource
 
 if TYPE_CHECKING:
+    from .connectors.sinks import Sink
+    from .connectors.sources import Source
     from .keyed import KeyedEngine
     from .releases.base import Mechanism, Release
-    from .sinks import Sink
-    from .sources import Source
 
 POLL_RECORDS = 8192
 REMEDIES = {

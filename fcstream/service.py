@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from .config import Config, Job, ServiceSection
 from .config.durations import duration_ms
 from .connectors import is_queue, open_dead_letter, open_live, open_sink
-from .connectors.places import place
+from .connectors.partitioners import place
 from .connectors.retry import close_quietly
 from .errors import ConfigError, FcstreamError, UnusablePlan
 from .formats.payloads import decoder_for
@@ -40,12 +40,12 @@ from .warming import warm_up
 if TYPE_CHECKING:
     from .config import DeadLetterSection, SourceSection
     from .connectors.base import AckSource, LiveSource
+    from .connectors.dead_letters import QueuedDeadLetters
     from .connectors.files import DeadLetters
-    from .connectors.letters import QueuedDeadLetters
+    from .connectors.sinks import Sink
     from .engine import Engine
     from .formats.batch import Rejection
     from .ledgers.postgres.leader import PostgresLead
-    from .sinks import Sink
 
 LOG = logging.getLogger("fcstream.service")
 _LAST_WAIT_S = {"kernels": 0.0, "source": 5.0, "sink": 5.0, "ledger": 5.0}

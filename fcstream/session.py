@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .connectors.base import LiveSource
+    from .connectors.sinks import Sink
     from .formats.batch import Batch
     from .formats.decoders import LineDecoder
     from .releases.base import Release
-    from .sinks import Sink
 
 LOG = logging.getLogger("fcstream.live")
 WINDOWS = logging.getLogger("fcstream.stream.windows")

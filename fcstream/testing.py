@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .accounting.losses import PrivacyLoss
+from .connectors.sinks import Sink
 from .ledgers.base import TOTAL_BLOCK, USER_BLOCK, Answer, Ledger, Request, Terms, WindowKey
 from .releases.base import Release
-from .sinks import Sink
 from .stream.contributions import user_key
 
 if TYPE_CHECKING:

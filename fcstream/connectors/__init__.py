@@ -1,7 +1,7 @@
 """One file per outside system, found by URL scheme. The engine never imports this.
 
-A connector of somebody else's is found by the same scheme through the entry points ``fcstream.sources``,
-``fcstream.queues`` (ack-only) and ``fcstream.sinks``: a class that is made with an `Address` (sources also with the
+A connector of somebody else's is found by the same scheme through the entry points ``fcstream.connectors.sources``,
+``fcstream.queues`` (ack-only) and ``fcstream.connectors.sinks``: a class that is made with an `Address` (sources also with the
 consumer's name).
 """
 
@@ -17,43 +17,43 @@ from .urls import mask, parse, scheme_of
 
 if TYPE_CHECKING:
     from ..formats.batch import Schema
-    from ..sinks import Sink
-    from ..sources import Source
     from .base import AckSource, LiveSource, ReplayableSource
+    from .dead_letters import QueuedDeadLetters
     from .files import DeadLetters
-    from .letters import QueuedDeadLetters
+    from .sinks import Sink
+    from .sources import Source
 
 
 _SOURCES = {
-    "kafka": ("kafka", "KafkaSource"),
-    "redis": ("redis_streams", "RedisSource"),
-    "rediss": ("redis_streams", "RedisSource"),
-    "nats": ("jetstream", "NatsSource"),
-    "rabbitmq-stream": ("rabbitmq_streams", "RabbitStreamSource"),
-    "rabbitmq-stream+tls": ("rabbitmq_streams", "RabbitStreamSource"),
+    "kafka": ("kafka.source", "KafkaSource"),
+    "redis": ("redis.source", "RedisSource"),
+    "rediss": ("redis.source", "RedisSource"),
+    "nats": ("nats.source", "NatsSource"),
+    "rabbitmq-stream": ("rabbitmq.streams", "RabbitStreamSource"),
+    "rabbitmq-stream+tls": ("rabbitmq.streams", "RabbitStreamSource"),
 }
-_REPLAYS = {"kafka": ("kafka_ranges", "KafkaRanges")}
+_REPLAYS = {"kafka": ("kafka.ranges", "KafkaRanges")}
 """Where it is another class that reads ranges."""
 _QUEUES = {
-    "mqtt": ("mqtt", "MqttTopic"),
-    "mqtts": ("mqtt", "MqttTopic"),
-    "amqp": ("amqp", "AmqpQueue"),
-    "amqps": ("amqp", "AmqpQueue"),
+    "mqtt": ("mqtt.source", "MqttTopic"),
+    "mqtts": ("mqtt.source", "MqttTopic"),
+    "amqp": ("rabbitmq.queues", "AmqpQueue"),
+    "amqps": ("rabbitmq.queues", "AmqpQueue"),
 }
 _SINKS = {
-    "kafka": ("kafka", "KafkaSink"),
-    "redis": ("redis_streams", "RedisSink"),
-    "rediss": ("redis_streams", "RedisSink"),
-    "nats": ("jetstream", "NatsSink"),
-    "rabbitmq-stream": ("rabbitmq_streams", "RabbitStreamSink"),
-    "rabbitmq-stream+tls": ("rabbitmq_streams", "RabbitStreamSink"),
-    "amqp": ("amqp", "AmqpSink"),
-    "amqps": ("amqp", "AmqpSink"),
-    "mqtt": ("mqtt", "MqttSink"),
-    "mqtts": ("mqtt", "MqttSink"),
-    "postgresql": ("postgres_table", "PostgresSink"),
-    "http": ("webhook", "WebhookSink"),
-    "https": ("webhook", "WebhookSink"),
+    "kafka": ("kafka.source", "KafkaSink"),
+    "redis": ("redis.source", "RedisSink"),
+    "rediss": ("redis.source", "RedisSink"),
+    "nats": ("nats.source", "NatsSink"),
+    "rabbitmq-stream": ("rabbitmq.streams", "RabbitStreamSink"),
+    "rabbitmq-stream+tls": ("rabbitmq.streams", "RabbitStreamSink"),
+    "amqp": ("rabbitmq.queues", "AmqpSink"),
+    "amqps": ("rabbitmq.queues", "AmqpSink"),
+    "mqtt": ("mqtt.source", "MqttSink"),
+    "mqtts": ("mqtt.source", "MqttSink"),
+    "postgresql": ("postgres.sink", "PostgresSink"),
+    "http": ("http.sink", "WebhookSink"),
+    "https": ("http.sink", "WebhookSink"),
 }
 
 
@@ -173,7 +173,7 @@ def open_sink(url: str) -> Sink:
         return found(parse(url, "sink.url"))  # type: ignore[no-any-return]
     if scheme == "jsonl":
         return files.StandardOutput() if place == "-" else files.JsonlSink(place)
-    from .tables import TableFolder
+    from .csv_tables import TableFolder
 
     return TableFolder(place, scheme.partition("-")[0])
 
@@ -217,7 +217,7 @@ def open_dead_letter(url: str, max_bytes: int | None = None) -> DeadLetters | Qu
     if found is None:
         place = url.partition(":")[2]
         return files.DeadLetters(place, files.LETTER_BYTES if max_bytes is None else max_bytes)
-    from .letters import QueuedDeadLetters
+    from .dead_letters import QueuedDeadLetters
 
     return QueuedDeadLetters(lambda: found(parse(url, "dead_letter.url")))
 

@@ -199,7 +199,7 @@ def _reach(found: Checkup, check: str, address: Address) -> None:
 
 
 def _redis_source(found: Checkup, address: Address, name: str) -> None:
-    from .redis_streams import RedisSource
+    from .redis.source import RedisSource
 
     with closing(RedisSource(address, name)) as source:
         link = source._link
@@ -270,8 +270,8 @@ def _redis_durability(found: Checkup, link: Any, check: str) -> None:
 
 
 def _redis_sink(found: Checkup, address: Address) -> None:
-    from .redis_link import error_kind
-    from .redis_streams import RedisSink
+    from .redis.connection import error_kind
+    from .redis.source import RedisSink
 
     where = address.masked
 
@@ -305,7 +305,7 @@ def _redis_sink(found: Checkup, address: Address) -> None:
 
 
 def _kafka_source(found: Checkup, address: Address, name: str) -> None:
-    from .kafka_cluster import Cluster
+    from .kafka.connection import Cluster
 
     for option, default in (("session_s", 45.0), ("max_poll_s", 300.0)):
         address.take_number(option, default)
@@ -358,7 +358,7 @@ def _kafka_settings(found: Checkup, cluster: Any, topic: str) -> None:
 
 
 def _kafka_sink(found: Checkup, address: Address) -> None:
-    from .kafka_cluster import Cluster
+    from .kafka.connection import Cluster
 
     cluster = Cluster(address, "fcstream-doctor", PATIENCE_S, SinkError)
     settings = {"group.id": "fcstream-doctor", "allow.auto.create.topics": False}
@@ -374,7 +374,7 @@ def _kafka_sink(found: Checkup, address: Address) -> None:
 
 
 def _nats_source(found: Checkup, address: Address, name: str) -> None:
-    from .jetstream_wire import Wire, stream_of
+    from .nats.connection import Wire, stream_of
 
     stream, bucket = stream_of(address), address.take("bucket", "fcstream_positions")
     address.take("subject", ">")
@@ -417,7 +417,7 @@ def _nats_time(text: str) -> float:
 
 
 def _nats_sink(found: Checkup, address: Address) -> None:
-    from .jetstream import NatsSink
+    from .nats.source import NatsSink
 
     with closing(NatsSink(address)) as sink:
         if address.place == "sink.url":
@@ -429,7 +429,7 @@ def _nats_sink(found: Checkup, address: Address) -> None:
 
 
 def _mqtt_source(found: Checkup, address: Address, name: str) -> None:
-    from .mqtt import _Connection, _Link, _topic
+    from .mqtt.source import _Connection, _Link, _topic
 
     topic, client_id = _topic(address), address.take("client_id", name)
     for option, default in (("inflight", 1000), ("session", 604800)):
@@ -447,7 +447,7 @@ def _mqtt_source(found: Checkup, address: Address, name: str) -> None:
 
 
 def _mqtt_sink(found: Checkup, address: Address) -> None:
-    from .mqtt import MqttSink
+    from .mqtt.source import MqttSink
 
     address.options.pop("client_id", None)  # one that runs would be sent away
     with closing(MqttSink(address)) as sink:
@@ -460,7 +460,7 @@ def _mqtt_sink(found: Checkup, address: Address) -> None:
 
 
 def _amqp_source(found: Checkup, address: Address, name: str) -> None:
-    from .amqp import AmqpQueue
+    from .rabbitmq.queues import AmqpQueue
 
     class Look(AmqpQueue):
         """Connected without consuming."""
@@ -476,14 +476,14 @@ def _amqp_source(found: Checkup, address: Address, name: str) -> None:
 
 
 def _amqp_sink(found: Checkup, address: Address) -> None:
-    from .amqp import AmqpSink
+    from .rabbitmq.queues import AmqpSink
 
     AmqpSink(address).close()
     found.ok("sink", f"{address.masked}: it exists; not tried: publishing")
 
 
 def _rabbit_stream_source(found: Checkup, address: Address, name: str) -> None:
-    from .rabbitmq_streams import RabbitStreamSource
+    from .rabbitmq.streams import RabbitStreamSource
 
     class Look(RabbitStreamSource):
         """Connected without a subscription."""
@@ -497,7 +497,7 @@ def _rabbit_stream_source(found: Checkup, address: Address, name: str) -> None:
 
 
 def _rabbit_stream_sink(found: Checkup, address: Address) -> None:
-    from .rabbitmq_streams import RabbitStreamSink
+    from .rabbitmq.streams import RabbitStreamSink
 
     RabbitStreamSink(address).close()
     found.ok("sink", f"{address.masked}: it exists; not tried: publishing")
@@ -507,7 +507,7 @@ def _rabbit_stream_sink(found: Checkup, address: Address) -> None:
 
 
 def _postgres_sink(found: Checkup, address: Address) -> None:
-    from .postgres_table import PostgresSink
+    from .postgres.sink import PostgresSink
 
     class Look(PostgresSink):
         """Opened without making its table."""
@@ -543,7 +543,7 @@ def _postgres_sink(found: Checkup, address: Address) -> None:
 
 
 def _webhook(found: Checkup, address: Address) -> None:
-    from .webhook import WebhookSink, _what
+    from .http.sink import WebhookSink, _what
 
     with closing(WebhookSink(address)) as sink:
         try:

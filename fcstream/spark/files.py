@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from ..connectors.sinks import Sink
     from ..engine import Engine
     from ..keyed import KeyedEngine
     from ..noise.samplers import Noise
-    from ..sinks import Sink
 
 
 def run_files(config: Config, master: str | None = None, noise: Noise | None = None) -> Summary:

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from ..connectors.sinks import Sink
     from ..engine import Engine
     from ..keyed import KeyedEngine
-    from ..sinks import Sink
 
 LOG = logging.getLogger("fcstream.spark")
 _STEP_S = 0.2

@@ -21,7 +21,7 @@ from test_rabbitmq import STREAMS, broker, declared, streams  # noqa: F401
 from fcstream import Engine
 from fcstream.cli import main
 from fcstream.config import Config, Job
-from fcstream.connectors import letters as letters_module
+from fcstream.connectors import dead_letters as letters_module
 from fcstream.connectors import open_dead_letter, open_live
 from fcstream.connectors.files import LEAST_LETTER_BYTES, DeadLetters
 from fcstream.errors import ConfigError

@@ -13,7 +13,7 @@ from test_nats import HOST, server, stream  # noqa: F401
 from test_rabbitmq import STREAMS, amqp, broker, declared, streams  # noqa: F401
 
 from fcstream.connectors.base import Gap
-from fcstream.connectors.jetstream import NatsSource
+from fcstream.connectors.nats.source import NatsSource
 from fcstream.gaps import Gaps
 from fcstream.metrics import Watched, exposition
 from fcstream.status import answer

@@ -27,8 +27,8 @@ from fcstream.testing import SinkContract, SourceContract, sample_release
 confluent_kafka = pytest.importorskip("confluent_kafka")
 from confluent_kafka import Consumer, Producer, TopicPartition  # noqa: E402
 
-from fcstream.connectors import kafka as kafka_module  # noqa: E402
-from fcstream.connectors.kafka import KafkaSink, KafkaSource  # noqa: E402
+from fcstream.connectors.kafka import source as kafka_module  # noqa: E402
+from fcstream.connectors.kafka.source import KafkaSink, KafkaSource  # noqa: E402
 
 SECRET = "s3cretWord"
 NAMES = itertools.count()
@@ -349,7 +349,7 @@ def test_a_restart_of_a_named_instance_disturbs_nobody():
 
 MEMBER = """
 import sys
-from fcstream.connectors.kafka import KafkaSource
+from fcstream.connectors.kafka.source import KafkaSource
 from fcstream.connectors.urls import parse
 
 source = KafkaSource(parse(sys.argv[1], "source.url"), "name")

@@ -21,8 +21,8 @@ from support import cuts
 from support.helpers import service
 
 from fcstream.connectors import is_live, open_live, open_sink
-from fcstream.connectors import mqtt as module
-from fcstream.connectors.mqtt import MqttSink, MqttTopic
+from fcstream.connectors.mqtt import source as module
+from fcstream.connectors.mqtt.source import MqttSink, MqttTopic
 from fcstream.connectors.spool import Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.connectors.urls import parse

@@ -24,9 +24,9 @@ from support.cuts import Proxy
 from support.helpers import service
 
 from fcstream.connectors import is_live, open_live, open_sink
-from fcstream.connectors.jetstream import NatsSink, NatsSource
-from fcstream.connectors.jetstream_reader import Reader
-from fcstream.connectors.jetstream_wire import Lost
+from fcstream.connectors.nats.connection import Lost
+from fcstream.connectors.nats.reader import Reader
+from fcstream.connectors.nats.source import NatsSink, NatsSource
 from fcstream.connectors.urls import parse
 from fcstream.errors import ConfigError, FcstreamError, SinkError, SourceError
 from fcstream.releases.base import Release
@@ -262,7 +262,7 @@ def test_headers_and_subjects_that_cannot_be_parsed(server, stream):
 
 
 def test_memory_of_a_poll_is_bounded(server, stream, monkeypatch):
-    monkeypatch.setattr("fcstream.connectors.jetstream_reader.POLL_BYTES", 1 << 20)
+    monkeypatch.setattr("fcstream.connectors.nats.reader.POLL_BYTES", 1 << 20)
     server.add(stream, [bytes(20)] * 3000)
     server.add(stream, [bytes(1 << 16)] * 200)
     with source(stream) as opened:
@@ -275,7 +275,7 @@ def test_memory_of_a_poll_is_bounded(server, stream, monkeypatch):
 @pytest.fixture
 def lingers(monkeypatch):
     """A poll waits for the messages that are on their way behind the first, however long they take."""
-    monkeypatch.setattr("fcstream.connectors.jetstream_reader._LINGER_S", 60.0)
+    monkeypatch.setattr("fcstream.connectors.nats.reader._LINGER_S", 60.0)
 
 
 def test_a_poll_returns_as_soon_as_something_is_there(server, stream, lingers):
@@ -596,7 +596,7 @@ def test_no_secret_and_no_content_in_any_error(private, caplog, monkeypatch, tmp
         with pytest.raises(SinkError, match="holds something else") as caught:
             out.last()
         seen.append(everything(caught.value))
-    monkeypatch.setattr("fcstream.connectors.jetstream_wire.REQUEST_S", 3.0)  # what is forbidden is never answered
+    monkeypatch.setattr("fcstream.connectors.nats.connection.REQUEST_S", 3.0)  # what is forbidden is never answered
     reader = open_live(f"nats://reader:{SECRET}@{server.host}/s?patience=1", "n")
     writer = open_sink(f"nats://writer:{SECRET}@{server.host}/s?subject=s&patience=1")
     with contextlib.closing(reader), contextlib.closing(writer):
@@ -885,7 +885,7 @@ def test_silence_is_not_the_end(private, monkeypatch):
         reader = await first(*arguments)
         if not opened:
             server.signal(signal.SIGSTOP)
-        monkeypatch.setattr("fcstream.connectors.jetstream.REQUEST_S", 60.0 if opened else 0.3)
+        monkeypatch.setattr("fcstream.connectors.nats.source.REQUEST_S", 60.0 if opened else 0.3)
         opened.append(reader)
         return reader
 
@@ -950,7 +950,7 @@ def test_a_stream_that_drops_what_was_read_is_no_source(server, stream, policy):
 
 
 def test_other_subjects_do_not_hide_what_is_there(server, stream, monkeypatch):
-    monkeypatch.setattr("fcstream.connectors.jetstream._LOOK_BACK", 10)
+    monkeypatch.setattr("fcstream.connectors.nats.source._LOOK_BACK", 10)
     forget_at_once(server, stream)
     sent, looks = [sample_release(i) for i in range(3)], []
     among = NatsSink._among
@@ -969,13 +969,13 @@ def test_other_subjects_do_not_hide_what_is_there(server, stream, monkeypatch):
         assert out.missing(sent) == sent[2:]
         looks.clear()
         late = sample_release(int(time.time() / 60) + 1)
-        monkeypatch.setattr("fcstream.connectors.jetstream._EARLY_MS", 0)
+        monkeypatch.setattr("fcstream.connectors.nats.source._EARLY_MS", 0)
         assert out.missing([late]) == [late]
         assert looks == [(93, 103)]  # it cannot have been there before its window closed
 
 
 def test_memory_of_missing_is_bounded(server, stream, monkeypatch):
-    monkeypatch.setattr("fcstream.connectors.jetstream_reader.POLL_BYTES", 1 << 20)
+    monkeypatch.setattr("fcstream.connectors.nats.reader.POLL_BYTES", 1 << 20)
     server.add(stream, [bytes([i]) * 900_000 for i in range(60)])
     with sink(stream) as out:
         out.write([sample_release(1)])
@@ -1004,7 +1004,7 @@ def test_a_message_longer_than_a_poll(private, monkeypatch):
     server.stop()
     server.set("max_payload: 65536\n")
     server.start()
-    monkeypatch.setattr("fcstream.connectors.jetstream_reader.POLL_BYTES", 1 << 16)
+    monkeypatch.setattr("fcstream.connectors.nats.reader.POLL_BYTES", 1 << 16)
     with source("s", host=server.host) as opened:
         assert bodies(drain(opened, 3)) == [b"1", bytes(1_000_000), b"2"]
 

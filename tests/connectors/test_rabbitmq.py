@@ -32,11 +32,13 @@ from support.rabbitmq_node import Node
 from test_mqtt import Proxy
 
 from fcstream import connectors
-from fcstream.connectors import amqp as amqp_module
-from fcstream.connectors import open_live, open_sink, rabbitmq_link, rabbitmq_streams, retry
-from fcstream.connectors.amqp import AmqpQueue, AmqpSink
-from fcstream.connectors.rabbitmq_chunks import body_of
-from fcstream.connectors.rabbitmq_streams import RabbitStreamSink, RabbitStreamSource
+from fcstream.connectors import open_live, open_sink, retry
+from fcstream.connectors.rabbitmq import connection as rabbitmq_link
+from fcstream.connectors.rabbitmq import queues as amqp_module
+from fcstream.connectors.rabbitmq import streams as rabbitmq_streams
+from fcstream.connectors.rabbitmq.chunks import body_of
+from fcstream.connectors.rabbitmq.queues import AmqpQueue, AmqpSink
+from fcstream.connectors.rabbitmq.streams import RabbitStreamSink, RabbitStreamSource
 from fcstream.connectors.spool import Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.connectors.urls import parse

@@ -21,7 +21,7 @@ from support.cuts import Proxy
 from support.helpers import service
 
 from fcstream.connectors import is_live, open_live, open_sink
-from fcstream.connectors.redis_streams import RedisSink, RedisSource, of_offset, parse_id, to_offset, write_id
+from fcstream.connectors.redis.source import RedisSink, RedisSource, of_offset, parse_id, to_offset, write_id
 from fcstream.connectors.urls import parse
 from fcstream.errors import ConfigError, FcstreamError, SinkError, SourceError
 from fcstream.testing import SinkContract, SourceContract, sample_release
@@ -320,7 +320,7 @@ def test_entries_without_the_field_are_empty(server, key):
 
 
 def test_memory_of_a_poll_is_bounded(server, key, monkeypatch):
-    monkeypatch.setattr("fcstream.connectors.redis_streams.POLL_BYTES", 1 << 20)
+    monkeypatch.setattr("fcstream.connectors.redis.source.POLL_BYTES", 1 << 20)
     add(server, key, [bytes(20)] * 3000)
     add(server, key, [bytes(1 << 16)] * 400)
     with source(key) as opened:
@@ -334,7 +334,7 @@ def test_memory_of_a_poll_is_bounded(server, key, monkeypatch):
 
 def test_the_first_reading_is_small(server, key, monkeypatch):
     """How large the entries are, it shows."""
-    monkeypatch.setattr("fcstream.connectors.redis_streams.POLL_BYTES", 1 << 20)
+    monkeypatch.setattr("fcstream.connectors.redis.source.POLL_BYTES", 1 << 20)
     add(server, key, [bytes(1 << 16)] * 100)
     with source(key) as opened:
         assert sum(len(chunk.bodies) for chunk in opened.poll(1000, 0.1)) == 16
@@ -507,7 +507,7 @@ def test_reach_without_scripts(private, monkeypatch):
         client.execute_command("ACL", "SETUSER", "other", "on", f">{SECRET}", "~*", "+@all", "-eval")
     with contextlib.closing(open_live(f"redis://other:{SECRET}@{server.host}?stream=s", "n")) as opened:
         assert opened.reach("s", 0, 2) == offset(ids[1]) + 1
-    monkeypatch.setattr("fcstream.connectors.redis_streams._REACH", "return redis.error_reply('OOM x')")
+    monkeypatch.setattr("fcstream.connectors.redis.source._REACH", "return redis.error_reply('OOM x')")
     with source("s", host=server.host) as opened, pytest.raises(SourceError, match="refuses: "):
         opened.reach("s", 0, 2)
 
@@ -646,10 +646,10 @@ def test_no_secret_and_no_content_in_any_error(private, caplog, monkeypatch):
             if "stream=," in url and open_one is open_sink:
                 continue
             if url.startswith("rediss"):  # a server without TLS never answers
-                monkeypatch.setattr("fcstream.connectors.redis_link._SOCKET_S", 1.0)
+                monkeypatch.setattr("fcstream.connectors.redis.connection._SOCKET_S", 1.0)
             with pytest.raises(FcstreamError) as caught:
                 open_one(url)
-            monkeypatch.setattr("fcstream.connectors.redis_link._SOCKET_S", 15.0)
+            monkeypatch.setattr("fcstream.connectors.redis.connection._SOCKET_S", 15.0)
             seen.append(everything(caught.value))
     with pytest.raises(SourceError, match="refuses: AuthenticationError"):
         open_live(f"redis://{server.host}?stream=s", "n")
@@ -799,13 +799,13 @@ def test_a_sink_refuses_a_stream_of_others(server, key):
 
 
 def test_replicas_that_are_not_there(server, key, monkeypatch):
-    monkeypatch.setattr("fcstream.connectors.redis_streams._WAIT_S", 0.1)
+    monkeypatch.setattr("fcstream.connectors.redis.source._WAIT_S", 0.1)
     with sink(key, "&replicas=1") as out, pytest.raises(SinkError, match="must reach 1 replicas"):
         out.write([sample_release(1)])
 
 
 def test_letters_are_there_once_although_replicas_are_not(server, key, monkeypatch):
-    monkeypatch.setattr("fcstream.connectors.redis_streams._WAIT_S", 0.05)
+    monkeypatch.setattr("fcstream.connectors.redis.source._WAIT_S", 0.05)
     with sink(key, "&replicas=1") as out:
         for letters in ([b"a", b"b"], [b"a", b"b"], [b"a", b"b"], [b"c"]):
             with pytest.raises(SinkError, match="must reach 1 replicas"):
@@ -828,7 +828,7 @@ def test_replicas_have_what_counts_as_written(private, monkeypatch):
             out.write([sample_release(0)])
             assert other.xlen("r") == 1
             with replica.frozen(), monkeypatch.context() as patch:
-                patch.setattr("fcstream.connectors.redis_streams._WAIT_S", 0.3)
+                patch.setattr("fcstream.connectors.redis.source._WAIT_S", 0.3)
                 for call in (lambda: out.write([sample_release(1)]), lambda: out.write([sample_release(1)])):
                     relay.cuts_added = True
                     with pytest.raises(SinkError, match="must reach 1 replicas"):
@@ -836,7 +836,7 @@ def test_replicas_have_what_counts_as_written(private, monkeypatch):
             out.write([sample_release(1)])
         with sink("l", "&replicas=1", host) as out:
             with replica.frozen(), monkeypatch.context() as patch:
-                patch.setattr("fcstream.connectors.redis_streams._WAIT_S", 0.3)
+                patch.setattr("fcstream.connectors.redis.source._WAIT_S", 0.3)
                 relay.cuts_added = True
                 with pytest.raises(SinkError, match="must reach 1 replicas"):
                     out.send([b"a", b"b"])

@@ -21,10 +21,10 @@ import pytest
 from support.helpers import service
 
 from fcstream.connectors import open_sink
-from fcstream.connectors.postgres_table import PostgresSink
+from fcstream.connectors.http.sink import WebhookSink, _retry_after
+from fcstream.connectors.postgres.sink import PostgresSink
 from fcstream.connectors.retry import Remainder
 from fcstream.connectors.urls import parse
-from fcstream.connectors.webhook import WebhookSink, _retry_after
 from fcstream.errors import ConfigError, SinkError
 from fcstream.releases.base import Release
 from fcstream.testing import SinkContract, sample_release
@@ -288,7 +288,7 @@ def test_a_table_that_is_locked_is_waited_for(table):
 @pytest.mark.parametrize("message", [b"statement_timeout", b"to_regclass", b"INSERT INTO"])
 def test_an_answer_that_never_comes_is_not_waited_for(table, relay, monkeypatch, message):
     """The peer acknowledges every byte, so neither TCP nor the server's limits end it."""
-    monkeypatch.setattr("fcstream.connectors.postgres_table._LATE_S", 0.3)
+    monkeypatch.setattr("fcstream.connectors.postgres.sink._LATE_S", 0.3)
     url = through(relay, table)
     table.sink().close()  # the table is there
     sink = table.sink(2.0, url) if message == b"INSERT INTO" else None

@@ -18,7 +18,7 @@ from support.helpers import service
 from support.silence import Proxy
 
 from fcstream import Release
-from fcstream.connectors.places import place
+from fcstream.connectors.partitioners import place
 from fcstream.ledgers import each_book
 
 psycopg = pytest.importorskip("psycopg")

@@ -11,8 +11,8 @@ from support.helpers import data_file
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Config, UrlSection
 from fcstream.connectors import open_source
+from fcstream.connectors.sinks import ListSink
 from fcstream.runner import run
-from fcstream.sinks import ListSink
 
 EXAMPLES = REPOSITORY / "examples"
 

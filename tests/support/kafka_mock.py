@@ -62,7 +62,7 @@ def rates() -> None:
     import msgspec
     import numpy as np
 
-    from fcstream.connectors.kafka import KafkaSource
+    from fcstream.connectors.kafka.source import KafkaSource
     from fcstream.connectors.urls import parse
 
     rng = np.random.default_rng(0)

@@ -9,10 +9,10 @@ from collections import Counter
 from fcstream import Engine
 from fcstream.config import Config, Job
 from fcstream.connectors import open_live
+from fcstream.connectors.sinks import ListSink
 from fcstream.formats.payloads import decoder_for
 from fcstream.live import Service
 from fcstream.session import Setting
-from fcstream.sinks import ListSink
 from support.helpers import sample
 from support.memory_log import WINDOW
 

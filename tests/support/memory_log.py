@@ -7,11 +7,11 @@ import numpy as np
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Config, Job
 from fcstream.connectors.base import Chunk
+from fcstream.connectors.sinks import ListSink
 from fcstream.errors import SourceError
 from fcstream.formats.payloads import decoder_for
 from fcstream.live import Service
 from fcstream.session import Setting
-from fcstream.sinks import ListSink
 from fcstream.testing import ManualClock
 from support.helpers import sample
 

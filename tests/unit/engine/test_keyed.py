@@ -16,7 +16,7 @@ from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.connectors.files import LineSource
-from fcstream.connectors.places import murmur2, place
+from fcstream.connectors.partitioners import murmur2, place
 from fcstream.errors import ConfigError, EngineClosed, LedgerError, LedgerMismatch
 from fcstream.formats.batch import Batch, Schema, as_objects
 from fcstream.ledgers import open_books

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from fcstream.connectors import open_dead_letter, open_sink, open_source
 from fcstream.connectors.files import LONGEST_LINE, JsonlSink
+from fcstream.connectors.sources import IterableSource
 from fcstream.errors import ConfigError, SinkError, SourceError
 from fcstream.formats.batch import Rejection, Schema, SeenPositions, parse_iso8601, parse_time
 from fcstream.formats.decoders import CsvRows, JsonLines
-from fcstream.sources import IterableSource
 from fcstream.stream.lattice import Feature, Grid, Lattice
 from fcstream.testing import SinkContract, sample_release
 

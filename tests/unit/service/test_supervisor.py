@@ -14,6 +14,7 @@ from support.queues import Queue
 
 from fcstream import Engine
 from fcstream.config import Config, Job
+from fcstream.connectors.sinks import ListSink
 from fcstream.connectors.spool import Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch, SinkError, SourceError
@@ -22,7 +23,6 @@ from fcstream.ledgers.memory import MemoryLedger
 from fcstream.metrics import Watched, exposition
 from fcstream.runner import refuse_strange_sink
 from fcstream.session import _Progress
-from fcstream.sinks import ListSink
 from fcstream.status import answer
 
 

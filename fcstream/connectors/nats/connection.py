@@ -16,14 +16,14 @@ from contextlib import suppress
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ..errors import ConfigError, FcstreamError
-from .libraries import unfit
-from .retry import with_patience
-from .tls import distrust, tls_context
-from .urls import need
+from ...errors import ConfigError, FcstreamError
+from ..libraries import unfit
+from ..retry import with_patience
+from ..tls import distrust, tls_context
+from ..urls import need
 
 if TYPE_CHECKING:
-    from .urls import Address
+    from ..urls import Address
 
 T = TypeVar("T")
 REQUEST_S = 5.0

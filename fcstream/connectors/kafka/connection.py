@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import ConfigError, FcstreamError
-from ..runtime.waiting import is_over, tried
-from .retry import with_patience
-from .tls import TRUST
-from .urls import Address, need
+from ...errors import ConfigError, FcstreamError
+from ...runtime.waiting import is_over, tried
+from ..retry import with_patience
+from ..tls import TRUST
+from ..urls import Address, need
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 T = TypeVar("T")
-LOG = logging.getLogger("fcstream.connectors.kafka")
+LOG = logging.getLogger("fcstream.connectors.kafka.source")
 ASK_S = 3.0  # for one answer of a broker
 _LAST_S = 3.0  # for a last commit, when the stream is to end
 FINAL = {

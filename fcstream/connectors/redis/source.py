@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ..errors import ConfigError, SinkError, SourceError
-from ..releases.base import Release
-from .base import BrokerTime, Chunk, Gap
-from .redis_link import Link, answers_of, raise_first, redis_errors
-from .retry import Remainder
+from ...errors import ConfigError, SinkError, SourceError
+from ...releases.base import Release
+from ..base import BrokerTime, Chunk, Gap
+from ..retry import Remainder
+from .connection import Link, answers_of, raise_first, redis_errors
 
 if TYPE_CHECKING:
-    from .urls import Address
+    from ..urls import Address
 
 LOG = logging.getLogger("fcstream.connectors.redis")
 POLL_BYTES = 1 << 24

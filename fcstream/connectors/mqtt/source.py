@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ..errors import ConfigError, FcstreamError, SinkError, SourceError
-from ..releases.base import Release
-from .base import Received
-from .retry import Remainder, close_quietly, with_patience
-from .spool import MEMORY
-from .tls import distrust, tls_context
-from .urls import need
+from ...errors import ConfigError, FcstreamError, SinkError, SourceError
+from ...releases.base import Release
+from ..base import Received
+from ..retry import Remainder, close_quietly, with_patience
+from ..spool import MEMORY
+from ..tls import distrust, tls_context
+from ..urls import need
 
 if TYPE_CHECKING:
-    from .urls import Address
+    from ..urls import Address
 
 T = TypeVar("T")
-LOG = logging.getLogger("fcstream.connectors.mqtt")
+LOG = logging.getLogger("fcstream.connectors.mqtt.source")
 _ANSWER_S = 10.0
 _KEEPALIVE_S, _PATIENT_S = 60, 240  # the second where the connection is served between other work only
 _TAKEN_OVER = 0x8E

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
-from .formats.batch import Batch, Rejection, Schema, batch_from_rows
+from ..formats.batch import Batch, Rejection, Schema, batch_from_rows
 
 
 class Source(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from .releases.base import Release
+from ..releases.base import Release
 
 
 class Sink(Protocol):

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
-from ..errors import ConfigError, SinkError, SourceError
-from ..releases.base import Release
-from .base import Chunk, Gap, shortened
-from .rabbitmq_chunks import Piece, body_of, pieces_of
-from .rabbitmq_link import FRAME_BYTES, Link, Lost
+from ...errors import ConfigError, SinkError, SourceError
+from ...releases.base import Release
+from ..base import Chunk, Gap, shortened
+from .chunks import Piece, body_of, pieces_of
+from .connection import FRAME_BYTES, Link, Lost
 
 if TYPE_CHECKING:
-    from .urls import Address
+    from ..urls import Address
 
 T = TypeVar("T")
 LOG = logging.getLogger("fcstream.connectors.rabbitmq")

@@ -10,14 +10,14 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import FcstreamError
-from .libraries import unfit
-from .retry import close_quietly, with_patience
-from .tls import distrust, tls_context
-from .urls import need
+from ...errors import FcstreamError
+from ..libraries import unfit
+from ..retry import close_quietly, with_patience
+from ..tls import distrust, tls_context
+from ..urls import need
 
 if TYPE_CHECKING:
-    from .urls import Address
+    from ..urls import Address
 
 T = TypeVar("T")
 FRAME_BYTES = 1 << 20

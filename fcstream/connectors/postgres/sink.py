@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ..errors import ConfigError, SinkError
-from ..releases.base import Release
-from ..runtime import libpq
-from .retry import close_quietly, cut_after, with_patience
-from .urls import Address, need
+from ...errors import ConfigError, SinkError
+from ...releases.base import Release
+from ...runtime import libpq
+from ..retry import close_quietly, cut_after, with_patience
+from ..urls import Address, need
 
 if TYPE_CHECKING:
     import psycopg

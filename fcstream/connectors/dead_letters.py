@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..formats.batch import Rejection
     from .base import Messenger
 
-LOG = logging.getLogger("fcstream.connectors.letters")
+LOG = logging.getLogger("fcstream.connectors.dead_letters")
 MESSAGE_BYTES = 1 << 15
 """A message holds as many lines as fit: a flood of rejections must not hold up the stream."""
 MOST_WAITING = 1 << 16

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ..errors import ConfigError, SinkError, SourceError
-from ..releases.base import Release
-from .base import BrokerTime, Chunk, Gap
-from .jetstream_reader import Reader, Row, look_into
-from .jetstream_wire import LONGEST, REQUEST_S, Lost, Stored, Wire, fitting, stream_of
-from .retry import Remainder
+from ...errors import ConfigError, SinkError, SourceError
+from ...releases.base import Release
+from ..base import BrokerTime, Chunk, Gap
+from ..retry import Remainder
+from .connection import LONGEST, REQUEST_S, Lost, Stored, Wire, fitting, stream_of
+from .reader import Reader, Row, look_into
 
 if TYPE_CHECKING:
-    from .urls import Address
+    from ..urls import Address
 
 LOG = logging.getLogger("fcstream.connectors.nats")
 _LONGEST_BUCKET = 252  # its stream has three bytes more

@@ -33,11 +33,11 @@ import urllib.parse
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ..errors import ConfigError, SinkError
-from ..releases.base import Release
-from ..runtime import waiting
-from .retry import Remainder, close_quietly, cut_after, pauses
-from .urls import Address
+from ...errors import ConfigError, SinkError
+from ...releases.base import Release
+from ...runtime import waiting
+from ..retry import Remainder, close_quietly, cut_after, pauses
+from ..urls import Address
 
 _OURS = "fcstream."
 _BUSY = {408, 425, 429}

@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from .jetstream_wire import REQUEST_S, Lost, Wire
+from .connection import REQUEST_S, Lost, Wire
 
 Row = tuple[int, int, bytes]  # sequence, stamp in milliseconds, body
 POLL_BYTES = 1 << 24

@@ -36,17 +36,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ..errors import ConfigError, SinkError, SourceError
-from ..releases.base import Release
-from .base import Chunk, Share
-from .kafka_cluster import ASK_S, FINAL, Cluster, Lost
-from .retry import Remainder
-from .urls import Address
+from ...errors import ConfigError, SinkError, SourceError
+from ...releases.base import Release
+from ..base import Chunk, Share
+from ..retry import Remainder
+from ..urls import Address
+from .connection import ASK_S, FINAL, Cluster, Lost
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-LOG = logging.getLogger("fcstream.connectors.kafka")
+LOG = logging.getLogger("fcstream.connectors.kafka.source")
 _TAIL = 1000  # messages of each partition that are read back; releases that are under way together
 _MOST_HELD, _WEIGHT = 1 << 26, 300  # bytes of messages that wait while something else is waited for; of each beside it
 _LONGEST_NAME = 255  # bytes; brokers choke on very long ones

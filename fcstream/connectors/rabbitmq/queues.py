@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import ConfigError, FcstreamError, SinkError, SourceError
-from ..releases.base import Release
-from .base import Received, shortened
-from .retry import Remainder, close_quietly, with_patience
-from .spool import MEMORY
-from .tls import distrust, tls_context
-from .urls import need
+from ...errors import ConfigError, FcstreamError, SinkError, SourceError
+from ...releases.base import Release
+from ..base import Received, shortened
+from ..retry import Remainder, close_quietly, with_patience
+from ..spool import MEMORY
+from ..tls import distrust, tls_context
+from ..urls import need
 
 if TYPE_CHECKING:
-    from .urls import Address
+    from ..urls import Address
 
 T = TypeVar("T")
 _HEARTBEAT_S = 60

@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import ConfigError, FcstreamError
-from .retry import close_quietly, with_patience
-from .tls import distrust, tls_context
-from .urls import need
+from ...errors import ConfigError, FcstreamError
+from ..retry import close_quietly, with_patience
+from ..tls import distrust, tls_context
+from ..urls import need
 
 if TYPE_CHECKING:
     import ssl
 
-    from .urls import Address
+    from ..urls import Address
 
 T = TypeVar("T")
 _SOCKET_S = 15.0

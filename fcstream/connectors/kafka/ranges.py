@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import SourceError
-from .base import Chunk
-from .kafka_cluster import ASK_S, FINAL, Cluster, Lost
+from ...errors import SourceError
+from ..base import Chunk
+from .connection import ASK_S, FINAL, Cluster, Lost
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from .urls import Address
+    from ..urls import Address
 
 _GROUP_OPTIONS = ("group", "instance", "session_s", "max_poll_s")
 

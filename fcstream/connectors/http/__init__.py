@@ -1,0 +1,1 @@
+"""Webhooks: releases posted to a web server."""

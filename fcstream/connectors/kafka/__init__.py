@@ -1,0 +1,1 @@
+"""Kafka: source, ranges for Spark, sink, connection."""

@@ -1,0 +1,1 @@
+"""MQTT 5: source and sink."""

@@ -1,0 +1,1 @@
+"""PostgreSQL: releases as rows of a table."""

@@ -1,0 +1,1 @@
+"""RabbitMQ: streams, queues (AMQP), connection."""

@@ -1,0 +1,1 @@
+"""Redis Streams: source, sink, connection."""
