@@ -31,7 +31,7 @@ import numpy as np
 import fcstream
 from fcstream import Noise
 from fcstream.accounting.losses import PrivacyLoss, rho_for_epsilon
-from fcstream.arrays import _coded
+from fcstream.arrays.statistics import _coded
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
 from fcstream.releases.options import Setting

@@ -48,20 +48,20 @@ _NAMES = {
     "UnusablePlan": "errors",
     "UserPredicate": "predicates",
     "ZCDPFilter": "cores.filters",
-    "estimate_average": "oneshot",
+    "estimate_average": "arrays.approximate_dp",
     "friend_counts": "counting.exact",
     "geo_epsilon": "accounting.losses",
     "geo_rho_cap": "accounting.losses",
-    "private_histogram": "arrays",
-    "private_centers": "clustering",
-    "private_covariance": "oneshot",
-    "private_dp_mean": "oneshot",
-    "private_marginals": "arrays",
-    "private_mean": "arrays",
-    "private_mixture": "clustering",
-    "private_quantiles": "arrays",
-    "private_synthetic": "arrays",
-    "private_variance": "arrays",
+    "private_histogram": "arrays.statistics",
+    "private_centers": "arrays.clusters",
+    "private_covariance": "arrays.approximate_dp",
+    "private_dp_mean": "arrays.approximate_dp",
+    "private_marginals": "arrays.statistics",
+    "private_mean": "arrays.statistics",
+    "private_mixture": "arrays.clusters",
+    "private_quantiles": "arrays.statistics",
+    "private_synthetic": "arrays.statistics",
+    "private_variance": "arrays.statistics",
     "register_release": "releases.registry",
     "set_threads": "counting.threads",
     "synthetic_rows": "releases.tables.documents",
@@ -84,14 +84,17 @@ if TYPE_CHECKING:
     from .accounting.losses import zcdp_of_dp as zcdp_of_dp
     from .accounting.losses import zcdp_of_geo as zcdp_of_geo
     from .accounting.losses import zcdp_of_laplace as zcdp_of_laplace
-    from .arrays import private_histogram as private_histogram
-    from .arrays import private_marginals as private_marginals
-    from .arrays import private_mean as private_mean
-    from .arrays import private_quantiles as private_quantiles
-    from .arrays import private_synthetic as private_synthetic
-    from .arrays import private_variance as private_variance
-    from .clustering import private_centers as private_centers
-    from .clustering import private_mixture as private_mixture
+    from .arrays.approximate_dp import estimate_average as estimate_average
+    from .arrays.approximate_dp import private_covariance as private_covariance
+    from .arrays.approximate_dp import private_dp_mean as private_dp_mean
+    from .arrays.clusters import private_centers as private_centers
+    from .arrays.clusters import private_mixture as private_mixture
+    from .arrays.statistics import private_histogram as private_histogram
+    from .arrays.statistics import private_marginals as private_marginals
+    from .arrays.statistics import private_mean as private_mean
+    from .arrays.statistics import private_quantiles as private_quantiles
+    from .arrays.statistics import private_synthetic as private_synthetic
+    from .arrays.statistics import private_variance as private_variance
     from .config import Config as Config
     from .cores.filters import BasicFilter as BasicFilter
     from .cores.filters import ZCDPFilter as ZCDPFilter
@@ -119,9 +122,6 @@ if TYPE_CHECKING:
     from .keyed import KeyedEngine as KeyedEngine
     from .noise.samplers import Noise as Noise
     from .noise.samplers import SeededEntropy as SeededEntropy
-    from .oneshot import estimate_average as estimate_average
-    from .oneshot import private_covariance as private_covariance
-    from .oneshot import private_dp_mean as private_dp_mean
     from .predicates import HammingBits as HammingBits
     from .predicates import MatchTuples as MatchTuples
     from .predicates import MatchWithin as MatchWithin

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import private_mean, private_synthetic, private_variance
-from .clustering import private_centers, private_mixture
+from .arrays.clusters import private_centers, private_mixture
+from .arrays.statistics import private_mean, private_synthetic, private_variance
 from .counting.multi_radius import LadderCounts
 from .noise.samplers import Noise, SeededEntropy
 from .speeds import measured_costs

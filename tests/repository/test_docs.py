@@ -6,8 +6,8 @@ import runpy
 import pytest
 from support import REPOSITORY
 
-import fcstream.arrays
-import fcstream.clustering
+import fcstream.arrays.clusters
+import fcstream.arrays.statistics
 import fcstream.counting.exact
 from fcstream.config import Config
 from fcstream.errors import UnusablePlan
@@ -17,7 +17,7 @@ EXAMPLES = sorted([*(REPOSITORY / "examples").glob("*.toml"), *(REPOSITORY / "ex
 
 
 @pytest.mark.parametrize(
-    "module", [fcstream.counting.exact, fcstream.arrays, fcstream.clustering], ids=lambda m: m.__name__
+    "module", [fcstream.counting.exact, fcstream.arrays.statistics, fcstream.arrays.clusters], ids=lambda m: m.__name__
 )
 def test_docstring_examples(module):
     done = doctest.testmod(module)

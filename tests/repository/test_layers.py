@@ -21,22 +21,21 @@ ROWS = [
     ["checking", "session"],
     ["runner"],
     ["keyed", "plots"],
-    ["engine", "planning", "scoring", "warming"],
+    ["engine", "planning", "scoring"],
     [
         "admission",
         "clocks",
         "closing",
-        "clustering",
         "exhaustion",
         "first_run",
         "gaps",
         "intake",
         "local",
         "logs",
-        "oneshot",
         "series",
         "testing",
         "textfiles",
+        "warming",
     ],
     ["arrays", "config", "connectors", "drawable"],
     ["releases"],
@@ -50,6 +49,7 @@ ROWS = [
 # Inside a package, files and folders may use each other in this order only.
 INSIDE = {
     "accounting": ["filters", "__init__", "losses"],
+    "arrays": ["approximate_dp", "clusters", "__init__", "statistics"],
     "cli": ["__init__", "budget", "local", "stream", "tools", "base"],
     "config": ["__init__", "loading", "job", "fields", "specification", "durations", "sections"],
     "connectors": [

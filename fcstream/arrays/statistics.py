@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
-from .errors import ConfigError
-from .ledgers import Request, Terms, WindowKey, open_ledger
-from .ledgers.base import STREAM_BLOCK, Charge
-from .noise.samplers import Noise
-from .releases.base import Answer, Mechanism, Outcome, Release
-from .releases.means.searched import SearchOptions
-from .releases.options import Options, Setting
-from .releases.statistics.histogram import HistogramOptions
-from .releases.statistics.quantiles import QuantilesOptions
-from .releases.statistics.variance import VarianceOptions
-from .releases.tables.marginals import MarginalsOptions
-from .releases.tables.synthetic import SyntheticOptions
-from .stream.lattice import Feature, Grid, Lattice
+from ..accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
+from ..errors import ConfigError
+from ..ledgers import Request, Terms, WindowKey, open_ledger
+from ..ledgers.base import STREAM_BLOCK, Charge
+from ..noise.samplers import Noise
+from ..releases.base import Answer, Mechanism, Outcome, Release
+from ..releases.means.searched import SearchOptions
+from ..releases.options import Options, Setting
+from ..releases.statistics.histogram import HistogramOptions
+from ..releases.statistics.quantiles import QuantilesOptions
+from ..releases.statistics.variance import VarianceOptions
+from ..releases.tables.marginals import MarginalsOptions
+from ..releases.tables.synthetic import SyntheticOptions
+from ..stream.lattice import Feature, Grid, Lattice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

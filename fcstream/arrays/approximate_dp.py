@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
-from .arrays import _answer, _checked, _grid, _told
-from .counting.exact import FriendCounts
-from .errors import ConfigError
-from .noise.samplers import Noise
-from .releases.base import Answer, Release
-from .releases.means.approximate_dp import BasicOptions, EstimatedAverage, Regime, paid_by
-from .releases.statistics.covariance import LIMIT, CovarianceOptions
+from ..accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
+from ..counting.exact import FriendCounts
+from ..errors import ConfigError
+from ..noise.samplers import Noise
+from ..releases.base import Answer, Release
+from ..releases.means.approximate_dp import BasicOptions, EstimatedAverage, Regime, paid_by
+from ..releases.statistics.covariance import LIMIT, CovarianceOptions
+from .statistics import _answer, _checked, _grid, _told
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

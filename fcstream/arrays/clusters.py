@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .accounting.losses import PrivacyLoss
-from .arrays import _charge, _loss, _rows
-from .counting.exact import FriendCounts
-from .errors import ConfigError
-from .noise.samplers import Noise
-from .releases.clusters.mixtures import PrivateMixture as Learned
-from .releases.clusters.plan import ClusterJob
-from .stream.lattice import Lattice
+from ..accounting.losses import PrivacyLoss
+from ..counting.exact import FriendCounts
+from ..errors import ConfigError
+from ..noise.samplers import Noise
+from ..releases.clusters.mixtures import PrivateMixture as Learned
+from ..releases.clusters.plan import ClusterJob
+from ..stream.lattice import Lattice
+from .statistics import _charge, _loss, _rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from .counting.exact import WindowView
-    from .releases.clusters.oracles import Oracle
+    from ..counting.exact import WindowView
+    from ..releases.clusters.oracles import Oracle
 
 
 @dataclass(frozen=True)
