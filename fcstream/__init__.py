@@ -17,14 +17,14 @@ _NAMES = {
     "Config": "config",
     "ConfigError": "errors",
     "DPLoss": "accounting.losses",
-    "Engine": "engine",
+    "Engine": "engine.engine",
     "EngineClosed": "errors",
     "FcstreamError": "errors",
     "FriendCounts": "counting.exact",
     "HammingBits": "predicates",
     "HiddenCoinFilter": "cores.sampled_filters",
     "HiddenCounts": "counting.sampled",
-    "KeyedEngine": "keyed",
+    "KeyedEngine": "engine.keyed",
     "LadderCounts": "counting.multi_radius",
     "LedgerDamaged": "errors",
     "LedgerError": "errors",
@@ -106,7 +106,8 @@ if TYPE_CHECKING:
     from .counting.sampled import BlockCounts as BlockCounts
     from .counting.sampled import HiddenCounts as HiddenCounts
     from .counting.threads import set_threads as set_threads
-    from .engine import Engine as Engine
+    from .engine.engine import Engine as Engine
+    from .engine.keyed import KeyedEngine as KeyedEngine
     from .errors import BudgetExhausted as BudgetExhausted
     from .errors import ConfigError as ConfigError
     from .errors import EngineClosed as EngineClosed
@@ -119,7 +120,6 @@ if TYPE_CHECKING:
     from .errors import SourceError as SourceError
     from .errors import UnusablePlan as UnusablePlan
     from .formats.batch import Rejection as Rejection
-    from .keyed import KeyedEngine as KeyedEngine
     from .noise.samplers import Noise as Noise
     from .noise.samplers import SeededEntropy as SeededEntropy
     from .predicates import HammingBits as HammingBits

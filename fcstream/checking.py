@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .admission import admit, part_codes
 from .config import Job
 from .connectors.sources import MeasuredSource
+from .engine.admission import admit, part_codes
 from .errors import ConfigError
 from .runner import NO_RECORDS, REMEDIES
 

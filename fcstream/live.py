@@ -31,8 +31,8 @@ from .session import LONGEST_WAIT_S, POLL_MESSAGES, Rebalanced, Session, Setting
 if TYPE_CHECKING:
     from .connectors.base import LiveSource, Share
     from .connectors.sinks import Sink
-    from .engine import Engine
-    from .keyed import KeyedEngine
+    from .engine.engine import Engine
+    from .engine.keyed import KeyedEngine
     from .releases.base import Release
 
 LOG = logging.getLogger("fcstream.live")

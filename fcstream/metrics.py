@@ -21,7 +21,7 @@ _OUTSIDE = ("source", "sink", "ledger")
 
 if TYPE_CHECKING:
     from .accounting.losses import PrivacyLoss
-    from .engine import Engine
+    from .engine.engine import Engine
     from .live import Service
 
 

@@ -12,8 +12,8 @@ import msgspec
 
 from .accounting.losses import RHO_UNIT, PrivacyLoss, epsilon_tight
 from .config import Config, Job, SparkSection
+from .engine.exhaustion import exhaustion_warning, lasting_windows, scheduled_windows
 from .errors import ConfigError, UnusablePlan
-from .exhaustion import exhaustion_warning, lasting_windows, scheduled_windows
 from .formats.payloads import most_rows
 from .releases.base import Forecast, Mechanism, Notes, percent
 from .releases.record_gate import TIMES_HINT

@@ -31,8 +31,8 @@ from .errors import ConfigError, FcstreamError, SinkError, SourceError
 from .runtime.waiting import impatient
 
 if TYPE_CHECKING:
-    from .engine import Engine
-    from .keyed import KeyedEngine
+    from .engine.engine import Engine
+    from .engine.keyed import KeyedEngine
     from .metrics import Watched
 
 T = TypeVar("T")

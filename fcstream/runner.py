@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from .accounting.losses import PrivacyLoss
 from .connectors.sources import MeasuredSource
-from .engine import Engine
+from .engine.engine import Engine
+from .engine.exhaustion import EXHAUSTED
 from .errors import BudgetExhausted, ConfigError, LedgerMismatch
-from .exhaustion import EXHAUSTED
 from .runtime.garbage import set_aside
 
 if TYPE_CHECKING:
     from .connectors.sinks import Sink
     from .connectors.sources import Source
-    from .keyed import KeyedEngine
+    from .engine.keyed import KeyedEngine
     from .releases.base import Mechanism, Release
 
 POLL_RECORDS = 8192

@@ -22,9 +22,9 @@ from .config.durations import duration_ms
 from .connectors import is_queue, open_dead_letter, open_live, open_sink
 from .connectors.partitioners import place
 from .connectors.retry import close_quietly
+from .engine.keyed import KeyedEngine, open_engine
 from .errors import ConfigError, FcstreamError, UnusablePlan
 from .formats.payloads import decoder_for
-from .keyed import KeyedEngine, open_engine
 from .live import Service, now_ms
 from .logs import Logs, about, logging_as
 from .metrics import Watched
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .connectors.dead_letters import QueuedDeadLetters
     from .connectors.files import DeadLetters
     from .connectors.sinks import Sink
-    from .engine import Engine
+    from .engine.engine import Engine
     from .formats.batch import Rejection
     from .ledgers.postgres.leader import PostgresLead
 

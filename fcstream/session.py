@@ -21,12 +21,12 @@ import numpy as np
 from .clocks import SLACK_MS, StreamClock
 from .connectors.base import Chunk, KeepingSource
 from .connectors.retry import pauses
-from .engine import Engine
+from .engine.engine import Engine
+from .engine.keyed import KeyedEngine
 from .errors import ConfigError, FcstreamError, SinkError, SourceError
 from .formats.payloads import read_messages
 from .gaps import Gaps
 from .health import Health
-from .keyed import KeyedEngine
 from .runner import refuse_strange_sink
 from .runtime.waiting import on
 

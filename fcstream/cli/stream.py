@@ -57,7 +57,7 @@ def run(
     from ..checking import LINES, SampledSource
     from ..config import Job
     from ..connectors import check_file, is_live, open_dead_letter, open_sink, open_source
-    from ..keyed import open_engine
+    from ..engine.keyed import open_engine
     from ..planning import doubts
     from ..runner import Progress
     from ..runner import run as run_job

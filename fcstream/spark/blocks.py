@@ -14,7 +14,7 @@ from ..formats.batch import Batch, as_objects
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..admission import Admitted
+    from ..engine.admission import Admitted
 
 
 class _Packed(msgspec.Struct, array_like=True, frozen=True):

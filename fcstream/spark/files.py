@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ..config import Config, Job
 from ..connectors import open_dead_letter, open_sink
 from ..connectors.urls import mask
+from ..engine.keyed import open_engine
 from ..errors import ConfigError, FcstreamError, SourceError
-from ..keyed import open_engine
 from ..runner import Progress, Summary, closing, publish_left_over, refuse_strange_sink
 from .answers import Notes, take_rows
 from .pairs import splits, splitter
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from ..connectors.sinks import Sink
-    from ..engine import Engine
-    from ..keyed import KeyedEngine
+    from ..engine.engine import Engine
+    from ..engine.keyed import KeyedEngine
     from ..noise.samplers import Noise
 
 

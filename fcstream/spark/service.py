@@ -19,9 +19,9 @@ from ..config import Config, Job, duration_ms
 from ..connectors import is_live, is_queue, open_ranges, open_sink
 from ..connectors.retry import close_quietly
 from ..connectors.urls import parse
+from ..engine.keyed import open_engine
 from ..errors import ConfigError, FcstreamError
 from ..formats.payloads import decoder_for
-from ..keyed import open_engine
 from ..live import Lead, LedSink, Service, now_ms
 from ..reloading import Current
 from ..service import Leading, Letters, Served, look_at, serve
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from ..connectors.sinks import Sink
-    from ..engine import Engine
-    from ..keyed import KeyedEngine
+    from ..engine.engine import Engine
+    from ..engine.keyed import KeyedEngine
 
 LOG = logging.getLogger("fcstream.spark")
 _STEP_S = 0.2

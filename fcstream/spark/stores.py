@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..engine import Stores
+    from ..engine.engine import Stores
     from ..noise.samplers import Noise
     from ..releases.base import Counter, Mechanism
 

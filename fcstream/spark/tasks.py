@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
-from ..admission import admit, part_codes
 from ..config import Job
 from ..counting.threads import one_thread
+from ..engine.admission import admit, part_codes
 from ..errors import FcstreamError
 from ..formats.batch import Batch, Rejection
 from ..formats.decoders import CsvRows, JsonLines, LineDecoder

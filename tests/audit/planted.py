@@ -237,14 +237,14 @@ FAULTS = [
     ),
     Fault(
         "users without budget who count as too many",
-        "engine.py",
+        "engine/engine.py",
         "            return people[1][admitted]\n",
         "            return people[1]\n",
         ("unit/releases/test_record_gate.py::test_exhausted_users_never_decide_whether_a_window_is_refused",),
     ),
     Fault(
         "users who may have no room flood a window",
-        "engine.py",
+        "engine/engine.py",
         "np.count_nonzero(self._ledger.room(keys, most)) > gate.held",
         "len(keys) > gate.held",
         ("unit/releases/test_record_gate.py::test_users_are_held_while_it_is_not_sure_that_they_will_have_room",),
@@ -341,14 +341,14 @@ FAULTS = [
     ),
     Fault(
         "noise before its charge",
-        "engine.py",
+        "engine/engine.py",
         "        verdicts = self._ledger.charge(requests)\n",
         "        self._noise.uniforms(1)\n        verdicts = self._ledger.charge(requests)\n",
         (f"{STREAM}_fault_charge_after_noise",),
     ),
     Fault(
         "the last pane of a window is not charged",
-        "closing.py",
+        "engine/closing.py",
         "return Request(WindowKey(window.open_ms, window.close_ms), loss, blocks, users)",
         "return Request(WindowKey(window.open_ms, window.close_ms), loss, blocks[: max(1, len(blocks) - 1)], users)",
         (f"{STREAM}_fault_a_pane_that_is_not_charged",),
@@ -384,7 +384,7 @@ FAULTS = [
     ),
     Fault(
         "a clock made of records' stamps",
-        "engine.py",
+        "engine/engine.py",
         "                self._count(fine & ~held, found.panes, found.points, batch)\n",
         "                self._count(fine & ~held, found.panes, found.points, batch)\n"
         "                self._close_due(int(batch.times_ms.max()))\n",
@@ -430,7 +430,7 @@ FAULTS = [
     # -- what decides by data ------------------------------------------------------------------------------------------
     Fault(
         "answers begin with the first record",
-        "engine.py",
+        "engine/engine.py",
         "            skipped = fine & (last < (self._start.index or 0))\n",
         "            if arrivals is not None and len(arrivals):\n                self.begin(int(arrivals.min()))\n"
         "            skipped = fine & (last < (self._start.index or 0))\n",
@@ -446,7 +446,7 @@ FAULTS = [
     ),
     Fault(
         "participation by who was left out",
-        "exhaustion.py",
+        "engine/exhaustion.py",
         "is_charged = USER_BLOCK in self._ledger.charged_blocks(verdict.window)",
         "is_charged = verdict.admitted is not None and bool(verdict.admitted.all())",
         ("unit/engine/test_exhaustion.py::test_participation_does_not_depend_on_who_was_there",),

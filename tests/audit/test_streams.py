@@ -18,7 +18,7 @@ from scipy import stats
 from support.audits import Weak, epsilon_lower_bound, rho_lower_bound
 from support.helpers import rows, sample
 
-import fcstream.engine as engine_module
+import fcstream.engine.engine as engine_module
 from fcstream import ConfigError, Engine, Noise, PrivacyLoss, Release, SeededEntropy
 from fcstream.accounting.losses import epsilon_tight
 from fcstream.config import Config, Job

@@ -24,8 +24,8 @@ from fcstream.config import Config
 from fcstream.connectors import probes
 from fcstream.connectors.probes import Finding
 from fcstream.doctor import examine
-from fcstream.engine import Engine
-from fcstream.keyed import KeyedEngine
+from fcstream.engine.engine import Engine
+from fcstream.engine.keyed import KeyedEngine
 
 SECRET = "s3cretWord"
 MANY = {"window": {"length": "1m", "lateness": "10s", "clock": "broker", "end": None, "start": "2026-01-01T00:00:00Z"}}

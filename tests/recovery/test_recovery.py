@@ -12,8 +12,8 @@ import pytest
 from support.crashes import Fuse, in_child, run_job
 from support.helpers import rows, sample
 
-import fcstream.engine as engine_module
-import fcstream.intake as intake_module
+import fcstream.engine.engine as engine_module
+import fcstream.engine.intake as intake_module
 from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.config import Config
 from fcstream.errors import FcstreamError, LedgerMismatch

@@ -23,7 +23,7 @@ import fcstream
 from fcstream import errors
 from fcstream.config import Config
 from fcstream.connectors import is_live
-from fcstream.engine import Engine
+from fcstream.engine.engine import Engine
 from fcstream.metrics import exposition
 from fcstream.planning import plan
 from fcstream.service import build

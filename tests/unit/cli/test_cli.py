@@ -424,7 +424,7 @@ def test_no_record_content_in_any_message(folder, monkeypatch):
     assert done.exit_code == 0
     assert len((folder / "dead.jsonl").read_text().splitlines()) == 6
 
-    from fcstream.engine import Engine
+    from fcstream.engine.engine import Engine
 
     def crash(self, batch, arrivals=None):
         raise ValueError(f"bad value {SENTINEL}")

@@ -11,7 +11,7 @@ from support.helpers import rows, sample
 from fcstream import BudgetExhausted, ConfigError, Engine, Noise, PrivacyLoss, SeededEntropy
 from fcstream.cli import main
 from fcstream.config import Config, Job
-from fcstream.exhaustion import exhaustion_warning
+from fcstream.engine.exhaustion import exhaustion_warning
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.planning import plan
 from fcstream.releases.base import Release
@@ -37,7 +37,7 @@ def fill(engine):
 def test_releases_that_leave_people_out_say_so(caplog):
     engine = users_engine()
     fill(engine)
-    with caplog.at_level(logging.WARNING, "fcstream.engine"):
+    with caplog.at_level(logging.WARNING, "fcstream.engine.engine"):
         answers = engine.close()
     assert [r.participation for r in answers] == ["full"] * 3 + ["exhausted"] * 3
     assert answers[2].count > 95

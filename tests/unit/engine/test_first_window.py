@@ -11,7 +11,7 @@ from support.helpers import sample
 from fcstream import ConfigError, Engine, KeyedEngine, Noise, SeededEntropy, session
 from fcstream.config import Config, Job
 from fcstream.connectors import open_sink
-from fcstream.engine import MOST_AT_ONCE
+from fcstream.engine.engine import MOST_AT_ONCE
 from fcstream.errors import LedgerMismatch
 from fcstream.formats.payloads import decoder_for
 from fcstream.ledgers import open_ledger

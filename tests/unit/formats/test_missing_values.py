@@ -9,9 +9,9 @@ from support.helpers import sample
 from support.payloads import arrow
 
 from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
-from fcstream.admission import admit
 from fcstream.cli import main
 from fcstream.config import Config, Job
+from fcstream.engine.admission import admit
 from fcstream.errors import ConfigError
 from fcstream.formats.decoders import CsvRows, JsonLines
 from fcstream.formats.payloads import decoder_for

@@ -15,8 +15,8 @@ from fcstream import Engine, KeyedEngine
 from fcstream.cli import main
 from fcstream.config import Config, Job
 from fcstream.doctor import examine
+from fcstream.engine.keyed import open_engine
 from fcstream.errors import LedgerDamaged, LedgerError, LedgerMismatch
-from fcstream.keyed import open_engine
 from fcstream.ledgers import each_book, open_books, open_ledger
 from fcstream.ledgers.postgres.ledger import PostgresLedger
 from fcstream.ledgers.retirement import retire

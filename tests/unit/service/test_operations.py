@@ -23,7 +23,7 @@ from fcstream import ConfigError, FcstreamError
 from fcstream.cli import base as cli_base
 from fcstream.config import Config
 from fcstream.connectors.retry import with_patience
-from fcstream.engine import Engine
+from fcstream.engine.engine import Engine
 from fcstream.errors import LedgerDamaged, SinkError
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.live import Service

@@ -18,14 +18,14 @@ from click.testing import CliRunner
 from support.helpers import exact_counts, rows, sample, service
 
 from fcstream import Engine, Noise, SeededEntropy
-from fcstream.admission import admit
 from fcstream.cli import main
 from fcstream.config import Config, Job
 from fcstream.connectors import open_ranges, open_sink, open_source
 from fcstream.counting.exact import CrossCounts, FriendCounts
+from fcstream.engine.admission import admit
+from fcstream.engine.intake import read_pushed
+from fcstream.engine.keyed import open_engine
 from fcstream.errors import ConfigError, SourceError
-from fcstream.intake import read_pushed
-from fcstream.keyed import open_engine
 from fcstream.ledgers import each_book
 from fcstream.runner import run
 from fcstream.spark.blocks import cut, gather
@@ -475,7 +475,7 @@ def run_spark(session, config):
 
 
 def same_noise(monkeypatch):
-    import fcstream.engine as engine_module
+    import fcstream.engine.engine as engine_module
 
     monkeypatch.setattr(engine_module, "Noise", lambda: Noise(SeededEntropy(5)))
 

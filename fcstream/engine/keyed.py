@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .accounting.losses import PrivacyLoss
+from ..accounting.losses import PrivacyLoss
+from ..config import Config, Job
+from ..errors import ConfigError
+from ..formats.batch import Batch, Rejection, SeenPositions
+from ..ledgers import Ledger, open_ledgers
+from ..ledgers.base import worst
+from ..noise.samplers import Noise
+from ..releases.base import Release
 from .admission import part_codes
-from .config import Config, Job
 from .engine import Engine, Stores, own_stores
-from .errors import ConfigError
-from .formats.batch import Batch, Rejection, SeenPositions
 from .intake import OnRejection, Rejections, read_pushed
-from .ledgers import Ledger, open_ledgers
-from .ledgers.base import worst
-from .noise.samplers import Noise
-from .releases.base import Release
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

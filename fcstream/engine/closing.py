@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .ledgers import Request, WindowKey
-from .ledgers.base import STREAM_BLOCK, USER_BLOCK
-from .releases.base import Outcome, Release
+from ..ledgers import Request, WindowKey
+from ..ledgers.base import STREAM_BLOCK, USER_BLOCK
+from ..releases.base import Outcome, Release
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .accounting.losses import PrivacyLoss
-    from .config import Job
-    from .stream.windows import Window
+    from ..accounting.losses import PrivacyLoss
+    from ..config import Job
+    from ..stream.windows import Window
 
 
 class Cost(NamedTuple):

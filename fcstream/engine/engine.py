@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .accounting.losses import PrivacyLoss
+from ..accounting.losses import PrivacyLoss
+from ..config import Config, Job
+from ..errors import ConfigError, EngineClosed
+from ..formats.batch import Batch, SeenPositions
+from ..formats.rows import read_moment
+from ..ledgers import Answer, Ledger, Verdict, WindowKey, open_ledger
+from ..ledgers.base import STREAM_BLOCK, TOTAL_BLOCK, USER_BLOCK
+from ..noise.samplers import Noise
+from ..releases.base import Counter, Mechanism, Outcome, Release
+from ..stream.contributions import UserPoints
+from ..stream.late_records import LateRecords
+from ..stream.windows import Window, group_by_pane
 from .admission import admit, reject
 from .closing import Cost, as_release, request
-from .config import Config, Job
-from .errors import ConfigError, EngineClosed
 from .exhaustion import Participation
-from .first_run import FirstRun
-from .formats.batch import Batch, SeenPositions
-from .formats.rows import read_moment
+from .first_window import FirstRun
 from .intake import OnRejection, Rejections, clock_ms, read_pushed
-from .ledgers import Answer, Ledger, Verdict, WindowKey, open_ledger
-from .ledgers.base import STREAM_BLOCK, TOTAL_BLOCK, USER_BLOCK
-from .noise.samplers import Noise
-from .releases.base import Counter, Mechanism, Outcome, Release
-from .stream.contributions import UserPoints
-from .stream.late_records import LateRecords
-from .stream.windows import Window, group_by_pane
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-LOG = logging.getLogger("fcstream.engine")
+LOG = logging.getLogger("fcstream.engine.engine")
 _DAY_MS = 86_400_000
 MOST_AT_ONCE = 1000
 """Windows from which on one call of `Engine.advance` or `push` leaves the others to the next one."""

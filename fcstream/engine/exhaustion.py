@@ -10,16 +10,16 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from .accounting.losses import PrivacyLoss
-from .ledgers.base import USER_BLOCK, Verdict
-from .ledgers.history import utc
+from ..accounting.losses import PrivacyLoss
+from ..ledgers.base import USER_BLOCK, Verdict
+from ..ledgers.history import utc
 
 if TYPE_CHECKING:
-    from .config import Job
-    from .ledgers import Ledger
-    from .releases.base import Release
+    from ..config import Job
+    from ..ledgers import Ledger
+    from ..releases.base import Release
 
-LOG = logging.getLogger("fcstream.engine")
+LOG = logging.getLogger("fcstream.engine.engine")
 
 FULL, EXHAUSTED = "full", "exhausted"
 """Values of `Release.participation`."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from .errors import LedgerDamaged
+from ..errors import LedgerDamaged
 
 if TYPE_CHECKING:
-    from .config import Job
-    from .ledgers import Ledger
+    from ..config import Job
+    from ..ledgers import Ledger
 
 
 class FirstRun:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .formats.batch import Batch, Rejection
+from ..formats.batch import Batch, Rejection
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .config import Job
-    from .stream.lattice import Feature
+    from ..config import Job
+    from ..stream.lattice import Feature
 
 
 @dataclass(frozen=True, slots=True)
