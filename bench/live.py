@@ -155,8 +155,8 @@ def read_whole(broker: Broker, case: str, n: int) -> None:
     from fcstream.connectors.sinks import ListSink
     from fcstream.formats.payloads import decoder_for
     from fcstream.live import Service
+    from fcstream.planning.warmup import warm_up
     from fcstream.session import Setting
-    from fcstream.warming import warm_up
 
     warm_up()
     made, form = (config(D), "json") if case == "json" else (config(WIDE), "floats")
@@ -375,7 +375,7 @@ def latency(names: list[str]) -> None:
 def serve_latency(name: str, place: str, kind: str, seconds: float) -> None:
     """The service in this process, with the sink watched; the records come from another."""
     import fcstream.service as service_module
-    from fcstream.warming import warm_up
+    from fcstream.planning.warmup import warm_up
 
     lateness_ms, at, counts = 100, {}, {}
 
@@ -447,7 +447,7 @@ def soak(minutes: float) -> None:
 def serve_soak(name: str, place: str, rate: int, seconds: float) -> None:
     import fcstream.service as service_module
     from fcstream import Release
-    from fcstream.warming import warm_up
+    from fcstream.planning.warmup import warm_up
 
     warm_up()
     broker = BROKERS[name](place)

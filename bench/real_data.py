@@ -25,7 +25,7 @@ from fcstream.connectors import open_source
 from fcstream.connectors.sinks import ListSink
 from fcstream.cores.filters import ZCDPFilter
 from fcstream.errors import UnusablePlan
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.releases.means.mean import RecentredMean
 from fcstream.runner import run
 

@@ -175,10 +175,10 @@ def measure() -> Constants:
     from fcstream.config import Config, Job
     from fcstream.counting.exact import FriendCounts
     from fcstream.counting.threads import set_threads
+    from fcstream.planning.speeds import measured_costs
     from fcstream.spark.blocks import gather
     from fcstream.spark.stores import Feed, stores
     from fcstream.spark.tasks import Admission, Messages, count_window
-    from fcstream.speeds import measured_costs
 
     set_threads(1)
     warm_up()

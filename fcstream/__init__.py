@@ -65,7 +65,7 @@ _NAMES = {
     "register_release": "releases.registry",
     "set_threads": "counting.threads",
     "synthetic_rows": "releases.tables.documents",
-    "warm_up": "warming",
+    "warm_up": "planning.warmup",
     "zcdp_of_dp": "accounting.losses",
     "zcdp_of_geo": "accounting.losses",
     "zcdp_of_laplace": "accounting.losses",
@@ -122,6 +122,7 @@ if TYPE_CHECKING:
     from .formats.batch import Rejection as Rejection
     from .noise.samplers import Noise as Noise
     from .noise.samplers import SeededEntropy as SeededEntropy
+    from .planning.warmup import warm_up as warm_up
     from .predicates import HammingBits as HammingBits
     from .predicates import MatchTuples as MatchTuples
     from .predicates import MatchWithin as MatchWithin
@@ -132,7 +133,6 @@ if TYPE_CHECKING:
     from .releases.base import Release as Release
     from .releases.registry import register_release as register_release
     from .releases.tables.documents import synthetic_rows as synthetic_rows
-    from .warming import warm_up as warm_up
 
 
 def __getattr__(name: str) -> Any:

@@ -32,8 +32,8 @@ from .ledgers.history import duration
 from .ledgers.rollback_guard import Witness
 from .logs import client_is_missing as logs_are_missing
 from .metrics import client_is_missing as metrics_are_missing
-from .planning import doubts
-from .reports import Report
+from .planning.plan import doubts
+from .reporting.budget import Report
 from .runtime.compile_cache import VARIABLE, check_cache
 from .status import server_is_missing, split
 

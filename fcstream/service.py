@@ -29,13 +29,13 @@ from .live import Service, now_ms
 from .logs import Logs, about, logging_as
 from .metrics import Watched
 from .notify import Notifier
-from .planning import doubts
+from .planning.plan import doubts
+from .planning.warmup import warm_up
 from .reloading import Current, Reloader
 from .runner import Progress
 from .runtime.compile_cache import watching_compilation
 from .session import Setting
 from .status import Status, stuck
-from .warming import warm_up
 
 if TYPE_CHECKING:
     from .config import DeadLetterSection, SourceSection

@@ -155,7 +155,7 @@ def public(ledger: str) -> str:
 
 def read_lines(path: str, out: str) -> Iterator[bytes]:
     """A file of lines, which the picture must not replace."""
-    from ..textfiles import bounded_lines, read_lines
+    from ..reporting.text_files import bounded_lines, read_lines
 
     if path == "-":
         return bounded_lines(sys.stdin.buffer, "standard input")

@@ -44,7 +44,7 @@ def show(
     Three readings that are never mixed: `guarantee`, the cap, for ever; `spent`, sums that are no guarantee;
     `realized_loss_bound`, what the loss so far exceeds with a small probability only.
     """
-    from ..reports import Report
+    from ..reporting.budget import Report
 
     with shelf(ledger, stream) as streams:
         reports = [Report.of(books, delta, failure, odometer) for books in streams]
@@ -108,7 +108,7 @@ def export(ledger: str, stream: str | None, form: str, out: str, delta: float | 
     json: its terms, its readings, and every row of its journal. dp-accounting: what the most charged block was charged,
     for Google's accountant to reprice; the file holds the lines of Python that do it.
     """
-    from ..reports import Report, events_document, journal_document, to_json
+    from ..reporting.budget import Report, events_document, journal_document, to_json
 
     if out != "-":
         spare(ledger, out, "--out")

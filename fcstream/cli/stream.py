@@ -58,7 +58,7 @@ def run(
     from ..config import Job
     from ..connectors import check_file, is_live, open_dead_letter, open_sink, open_source
     from ..engine.keyed import open_engine
-    from ..planning import doubts
+    from ..planning.plan import doubts
     from ..runner import Progress
     from ..runner import run as run_job
 
@@ -208,7 +208,7 @@ def plan(config: str, delta: float | None, as_json: bool) -> None:
 
     Refuses (exit 2) a configuration that would release with a probability below 1%.
     """
-    from ..planning import plan as forecast
+    from ..planning.plan import plan as forecast
     from ..runner import Progress
 
     job, progress = load(config), Progress()

@@ -28,7 +28,7 @@ def plot_command(releases: str, truth: str | None, out: str, stream: str | None)
     Values with the uncertainty of their noise, refusals with their reasons. Needs the extra 'plot'.
     """
     from ..plots import plot_releases
-    from ..series import read_series, read_truth
+    from ..reporting.series import read_series, read_truth
 
     if releases.partition(":")[0] in ("sqlite", "postgresql", "postgres"):
         spare(releases, out, "--out")
@@ -74,7 +74,7 @@ def simulate(devices: int, start: str, duration: str, interval: str, faults: flo
 
     from ..config import duration_ms
     from ..formats.batch import parse_iso8601
-    from ..simulate import Fleet
+    from ..planning.simulation import Fleet
 
     try:
         start_ms = parse_iso8601(start)
@@ -122,7 +122,7 @@ def score(real: str, synthetic: str, target: str | None, as_json: bool, picture:
     For the owner of the data: the figures are exact, so not private. Errors of marginals, distances of columns, and a
     classifier that learns from synthetic rows (needs the extra 'score').
     """
-    from ..scoring import score as compare
+    from ..reporting.scoring import score as compare
 
     found = compare(real, synthetic, target)
     if picture is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..accounting.losses import DPLoss
 from ..ledgers.base import TOTAL_BLOCK
 from ..ledgers.history import Point, moment
-from ..reports import Reading, Report, amount, worst_of
+from ..reporting.budget import Reading, Report, amount, worst_of
 from .base import picture
 
 if TYPE_CHECKING:

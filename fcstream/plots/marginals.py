@@ -9,7 +9,7 @@ import numpy as np
 from .base import picture
 
 if TYPE_CHECKING:
-    from ..scoring import Score
+    from ..reporting.scoring import Score
 
 MOST_CELLS = 20_000
 """Of all contingency tables that are drawn."""

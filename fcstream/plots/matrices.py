@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from ..series import Series
+    from ..reporting.series import Series
 
 _AROUND = np.linspace(0, 2 * math.pi, 181)
 _CIRCLE = np.stack([np.cos(_AROUND), np.sin(_AROUND)])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..releases.base import Release
-    from ..series import Series
+    from ..reporting.series import Series
 
 # Okabe and Ito's colors, which most kinds of color blindness leave apart.
 VALUE, TRUTH, COUNT, REFUSED = "#0072B2", "#D55E00", "#009E73", "#555555"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..releases.base import Release
-    from ..series import Series
+    from ..reporting.series import Series
 
 
 _NAMES = {"centers": "centers", "mixtures": "means of components", "points": "weighted points"}

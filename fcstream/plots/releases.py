@@ -33,7 +33,7 @@ from .places import draw_path, plot_places
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..series import Series
+    from ..reporting.series import Series
 
 MOST_ROWS = 60
 """Cells of contingency tables that are drawn."""

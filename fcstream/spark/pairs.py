@@ -17,8 +17,8 @@ from ..config import Config, Job
 from ..counting.exact import CrossCounts, FriendCounts, WindowView
 from ..counting.threads import one_thread
 from ..noise.samplers import Noise
+from ..planning.speeds import split_from
 from ..releases.record_gate import GatedCounter
-from ..speeds import split_from
 from .tasks import guarded
 
 if TYPE_CHECKING:

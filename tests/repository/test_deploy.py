@@ -25,7 +25,7 @@ from fcstream.config import Config
 from fcstream.connectors import is_live
 from fcstream.engine.engine import Engine
 from fcstream.metrics import exposition
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.service import build
 from fcstream.status import SLOWEST_BEAT_S, Status, split
 

@@ -11,7 +11,7 @@ import fcstream.arrays.statistics
 import fcstream.counting.exact
 from fcstream.config import Config
 from fcstream.errors import UnusablePlan
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 
 EXAMPLES = sorted([*(REPOSITORY / "examples").glob("*.toml"), *(REPOSITORY / "examples" / "spark").glob("*.toml")])
 

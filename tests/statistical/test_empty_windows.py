@@ -12,7 +12,7 @@ from fcstream import Engine, Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.releases.averages import BallAverage
 from fcstream.releases.clusters.pipeline import LloydRounds
 from fcstream.releases.floors import FALSE_RELEASE, gaussian_tail, laplace_tail, least_gaussian, least_laplace

@@ -3,7 +3,7 @@ from support.helpers import SAMPLE, sample
 
 from fcstream.config import Config, Job, duration_ms
 from fcstream.errors import ConfigError, UnusablePlan
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 
 ISSUE_SAMPLE = """
 [stream]

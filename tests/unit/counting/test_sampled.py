@@ -19,9 +19,9 @@ from fcstream.counting.exact import FriendCounts
 from fcstream.counting.sampled import BlockCounts, HiddenCounts
 from fcstream.errors import ConfigError, CounterBroken, EngineClosed
 from fcstream.noise.samplers import geometric_draw
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
+from fcstream.planning.speeds import cheapest_pairs, measured_costs
 from fcstream.releases.means.mean import FriendlyMean
-from fcstream.speeds import cheapest_pairs, measured_costs
 
 
 class Recording(Noise):

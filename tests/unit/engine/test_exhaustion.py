@@ -13,7 +13,7 @@ from fcstream.cli import main
 from fcstream.config import Config, Job
 from fcstream.engine.exhaustion import exhaustion_warning
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.releases.base import Release
 from fcstream.runner import Summary
 from fcstream.stream.windows import Window

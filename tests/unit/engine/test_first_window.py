@@ -15,7 +15,7 @@ from fcstream.engine.engine import MOST_AT_ONCE
 from fcstream.errors import LedgerMismatch
 from fcstream.formats.payloads import decoder_for
 from fcstream.ledgers import open_ledger
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.runner import refuse_strange_sink
 from fcstream.stream.windows import Schedule
 from fcstream.testing import sample_release

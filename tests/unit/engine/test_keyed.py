@@ -369,7 +369,7 @@ def test_records_by_another_partition_than_their_keys_are_left_out():
 
 
 def test_what_plan_says_of_keys():
-    from fcstream.planning import plan
+    from fcstream.planning.plan import plan
 
     text = "\n".join(plan(keyed(release=COUNT)).lines())
     assert "3 keys, each answered for itself" in text

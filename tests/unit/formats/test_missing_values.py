@@ -15,7 +15,7 @@ from fcstream.engine.admission import admit
 from fcstream.errors import ConfigError
 from fcstream.formats.decoders import CsvRows, JsonLines
 from fcstream.formats.payloads import decoder_for
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.spark.blocks import cut, gather
 
 COUNT = {"kind": "count", "method": None, "radius": None, "spread": None, "delta": None, "rho": 1e4}

@@ -13,7 +13,7 @@ from fcstream.errors import ConfigError
 from fcstream.formats.arrow import MOST_BATCHES
 from fcstream.formats.batch import Schema
 from fcstream.formats.payloads import LONGEST_MESSAGE, decoder_for, most_rows
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 
 SCHEMA = Schema("ts", "ms", ("a", "b"))
 USERS = Schema("ts", "ms", ("a", "b"), "id")

@@ -42,7 +42,7 @@ from fcstream.local import (
 from fcstream.local.books import DeviceBooks, is_journal
 from fcstream.local.record import QueryLedger, record_of, used_by
 from fcstream.noise.samplers import Noise, SeededEntropy
-from fcstream.reports import Report
+from fcstream.reporting.budget import Report
 
 LINE = Euclidean((-500.0,), (500.0,), step=1.0)
 PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=1.0, unit=100.0)

@@ -9,7 +9,7 @@ from support.helpers import sample
 from fcstream.config import Config, Job
 from fcstream.errors import UnusablePlan
 from fcstream.noise.samplers import Noise, SeededEntropy
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 
 PLAIN = {"method": None, "spread": None, "radius": None, "delta": None, "size_hint": None}
 WITHOUT_HINT = [

@@ -11,7 +11,7 @@ from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.cli import main
 from fcstream.errors import ConfigError, SourceError
 from fcstream.ledgers.retirement import retire
-from fcstream.series import Series, read_series, read_truth
+from fcstream.reporting.series import Series, read_series, read_truth
 
 matplotlib = pytest.importorskip("matplotlib")
 HOUR = 3_600_000

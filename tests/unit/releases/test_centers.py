@@ -10,7 +10,7 @@ from fcstream.config import Config, Job
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.ledgers import Request, WindowKey, open_ledger
 from fcstream.noise.samplers import Noise, SeededEntropy
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.releases.base import Outcome
 from fcstream.releases.clusters.centers import CentersRelease
 from fcstream.releases.clusters.pipeline import Centers

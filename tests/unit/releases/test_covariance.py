@@ -22,7 +22,7 @@ from fcstream.cores.filters import ReplacementFilter
 from fcstream.counting import threads
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.noise.samplers import Noise, SeededEntropy
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.predicates import matrices
 from fcstream.releases.statistics.covariance import FriendlyCovariance, ShardCovariance, allowed_distance, blur
 from fcstream.releases.statistics.moments import MomentsView, ShardMoments

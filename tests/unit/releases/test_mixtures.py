@@ -8,7 +8,7 @@ from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError, UnusablePlan
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.releases.clusters.mixtures import MixturesRelease
 
 pytestmark = pytest.mark.usefixtures("one_start")

@@ -15,7 +15,7 @@ from fcstream.config import Config, Job
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.releases.tables.points import Points
 from fcstream.synthetic.cells import FINE
 from fcstream.synthetic.convex import REACH, BallCells, ConvexSet, PointCounts

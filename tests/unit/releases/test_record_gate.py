@@ -17,7 +17,7 @@ from fcstream.config import Job
 from fcstream.counting.exact import FriendCounts
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import normal_tail
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.releases.record_gate import GatedCounter, GatedMechanism, RecordGate, tail_margin
 
 ONE_WINDOW = {"end": "1970-01-01T00:00:10Z"}

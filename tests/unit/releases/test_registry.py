@@ -6,7 +6,7 @@ from support.helpers import sample
 from fcstream import Engine, Release, register_release
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.releases.options import Options
 from fcstream.releases.registry import KINDS, find
 from fcstream.releases.statistics.count import CountOptions, NoisyCount

@@ -20,7 +20,7 @@ from fcstream.config import Config
 from fcstream.counting.multi_radius import LadderCounts
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.releases.averages import gaussian_variance
 from fcstream.releases.diameter_search import DiameterCheck, DiameterSearch, strangers_per_point
 from fcstream.releases.means.mean import RecentredMean

@@ -17,7 +17,7 @@ from fcstream.config import Config, Job
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.releases.core_stage import ChargeShare
 from fcstream.releases.statistics.columns import BinCounts
 from fcstream.releases.statistics.quantiles import costs, intervals

@@ -21,7 +21,7 @@ from fcstream.formats.decoders import CsvRows, JsonLines
 from fcstream.formats.payloads import decoder_for
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
-from fcstream.planning import plan
+from fcstream.planning.plan import plan
 from fcstream.releases.tables.documents import synthetic_codes
 
 BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))

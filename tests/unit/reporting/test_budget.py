@@ -21,7 +21,7 @@ from fcstream.ledgers.history import History
 from fcstream.ledgers.sqlite import snapshot
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.ledgers.sqlite.snapshot import Snapshot
-from fcstream.reports import DP_ACCOUNTING, Report, dp_events, events_document, journal_document, to_json
+from fcstream.reporting.budget import DP_ACCOUNTING, Report, dp_events, events_document, journal_document, to_json
 from fcstream.stream.contributions import user_key
 from fcstream.testing import window
 

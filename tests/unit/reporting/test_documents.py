@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from fcstream import Release
 from fcstream.cli import main
 from fcstream.errors import FcstreamError
-from fcstream.series import read_series
+from fcstream.reporting.series import read_series
 
 pytest.importorskip("matplotlib")
 SECONDS = float(os.environ.get("FCSTREAM_FUZZ_SECONDS", "4"))

@@ -16,7 +16,7 @@ from fcstream import Noise, SeededEntropy
 from fcstream.cli import main
 from fcstream.connectors import open_sink
 from fcstream.errors import ConfigError, SourceError
-from fcstream.scoring import score
+from fcstream.reporting.scoring import score
 
 NAMES = ("on", "state", "hot")
 LEVELS = (["false", "true"], ["idle", "busy", "down"], ["false", "true"])

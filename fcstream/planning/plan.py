@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from .accounting.losses import RHO_UNIT, PrivacyLoss, epsilon_tight
-from .config import Config, Job, SparkSection
-from .engine.exhaustion import exhaustion_warning, lasting_windows, scheduled_windows
-from .errors import ConfigError, UnusablePlan
-from .formats.payloads import most_rows
-from .releases.base import Forecast, Mechanism, Notes, percent
-from .releases.record_gate import TIMES_HINT
-from .releases.registry import method_of
+from ..accounting.losses import RHO_UNIT, PrivacyLoss, epsilon_tight
+from ..config import Config, Job, SparkSection
+from ..engine.exhaustion import exhaustion_warning, lasting_windows, scheduled_windows
+from ..errors import ConfigError, UnusablePlan
+from ..formats.payloads import most_rows
+from ..releases.base import Forecast, Mechanism, Notes, percent
+from ..releases.record_gate import TIMES_HINT
+from ..releases.registry import method_of
 
 NEVER, RARELY = 0.01, 0.99
 DAY_MS = 86_400_000

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .accounting.losses import PrivacyLoss
-from .cores.sampled_filters import Choice, choose
-from .counting.exact import FriendCounts
-from .counting.sampled import BlockCounts, HiddenCounts, SampledCounts
-from .counting.threads import one_thread
-from .noise.samplers import Noise, SeededEntropy
+from ..accounting.losses import PrivacyLoss
+from ..cores.sampled_filters import Choice, choose
+from ..counting.exact import FriendCounts
+from ..counting.sampled import BlockCounts, HiddenCounts, SampledCounts
+from ..counting.threads import one_thread
+from ..noise.samplers import Noise, SeededEntropy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from .errors import ConfigError
-from .releases.base import Release
+from ..errors import ConfigError
+from ..releases.base import Release
 
 _MOST = 1e100  # of a number; beyond it a picture's arithmetic would overflow
 _LATEST_MS = 253_402_300_799_999  # the end of the year 9999

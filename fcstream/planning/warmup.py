@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays.clusters import private_centers, private_mixture
-from .arrays.statistics import private_mean, private_synthetic, private_variance
-from .counting.multi_radius import LadderCounts
-from .noise.samplers import Noise, SeededEntropy
+from ..arrays.clusters import private_centers, private_mixture
+from ..arrays.statistics import private_mean, private_synthetic, private_variance
+from ..counting.multi_radius import LadderCounts
+from ..noise.samplers import Noise, SeededEntropy
 from .speeds import measured_costs
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import ConfigError, SourceError, extra_missing
-from .textfiles import read_lines
+from ..errors import ConfigError, SourceError, extra_missing
+from .text_files import read_lines
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

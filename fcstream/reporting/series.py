@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from .drawable import check_drawable, shape
-from .errors import ConfigError, SourceError
-from .releases.base import Release
+from ..errors import ConfigError, SourceError
+from ..releases.base import Release
+from .documents import check_drawable, shape
 
 
 @dataclass(frozen=True, slots=True)

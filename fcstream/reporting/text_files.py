@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, Any
 
-from .errors import SourceError
+from ..errors import SourceError
 
 LONGEST_LINE = 16 * 2**20
 """Bytes; no document of ours is as long."""
@@ -32,7 +32,7 @@ def read_lines(path: str, most: int | None = None) -> Iterator[bytes]:
         with gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb") as file:
             yield from bounded_lines(file, path, most)
     except (OSError, EOFError, zlib.error) as error:
-        from .connectors.urls import mask
+        from ..connectors.urls import mask
 
         why = getattr(error, "strerror", None) or "it is damaged"
         raise SourceError(f"{mask(path)} cannot be read: {why}") from None

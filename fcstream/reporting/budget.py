@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .accounting.filters import PrivacyOdometer
-from .accounting.losses import RHO_UNIT, DPLoss, PrivacyLoss
-from .errors import ConfigError, LedgerDamaged, extra_missing
-from .ledgers.base import DEVICE_BLOCK, TOTAL_BLOCK, Books, Row, Terms
-from .ledgers.history import History, Outlook, Point, blocks_of, integers, release_of, units, utc
+from ..accounting.filters import PrivacyOdometer
+from ..accounting.losses import RHO_UNIT, DPLoss, PrivacyLoss
+from ..errors import ConfigError, LedgerDamaged, extra_missing
+from ..ledgers.base import DEVICE_BLOCK, TOTAL_BLOCK, Books, Row, Terms
+from ..ledgers.history import History, Outlook, Point, blocks_of, integers, release_of, units, utc
 
 SLICES = 10
 """Lines of a burn-down."""
