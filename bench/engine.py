@@ -66,7 +66,7 @@ def throughput() -> None:
     import msgspec
 
     from fcstream.connectors import open_sink, open_source
-    from fcstream.runner import run
+    from fcstream.service.batch import run
 
     n = 400_000
     with tempfile.TemporaryDirectory(dir=".") as folder:

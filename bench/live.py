@@ -129,7 +129,7 @@ def read_source(broker: Broker, case: str, n: int) -> None:
     from fcstream.config import Config, Job
     from fcstream.formats.payloads import decoder_for
     from fcstream.runtime.garbage import set_aside
-    from fcstream.session import POLL_MESSAGES
+    from fcstream.service.session import POLL_MESSAGES
 
     d, form = (D, "json") if case == "json" else (WIDE, "floats")
     decoder = decoder_for(form, Job.of(Config.from_mapping(config(d))).schema)
@@ -154,9 +154,9 @@ def read_whole(broker: Broker, case: str, n: int) -> None:
     from fcstream.config import Config, Job
     from fcstream.connectors.sinks import ListSink
     from fcstream.formats.payloads import decoder_for
-    from fcstream.live import Service
     from fcstream.planning.warmup import warm_up
-    from fcstream.session import Setting
+    from fcstream.service.session import Setting
+    from fcstream.service.supervisor import Service
 
     warm_up()
     made, form = (config(D), "json") if case == "json" else (config(WIDE), "floats")

@@ -27,7 +27,7 @@ from fcstream.cores.filters import ZCDPFilter
 from fcstream.errors import UnusablePlan
 from fcstream.planning.plan import plan
 from fcstream.releases.means.mean import RecentredMean
-from fcstream.runner import run
+from fcstream.service.batch import run
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 NAMES = ("rooms_10m", "rooms_sliding", "rooms_1m", "machines_1h", "air_daily")

@@ -77,7 +77,7 @@ def one(way: str, config_path: str) -> None:
         from fcstream.connectors import open_sink, open_source
         from fcstream.counting.threads import set_threads
         from fcstream.engine.keyed import open_engine
-        from fcstream.runner import run
+        from fcstream.service.batch import run
 
         set_threads(int(way.removeprefix("local")))
         warm_up()

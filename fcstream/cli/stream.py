@@ -18,10 +18,10 @@ from ..runtime.compile_cache import watching_compilation
 from .base import at_delta, ending_like_an_interrupt, guarded, ledger_path, load, main
 
 if TYPE_CHECKING:
-    from ..checking import Check
     from ..config import Config
     from ..formats.batch import Rejection
-    from ..runner import Summary
+    from ..service.batch import Summary
+    from ..service.checking import Check
 
 
 @main.command()
@@ -54,13 +54,13 @@ def run(
     stays up until SIGTERM or SIGINT; SIGHUP reads CONFIG again. Several such configurations are served beside each
     other.
     """
-    from ..checking import LINES, SampledSource
     from ..config import Job
     from ..connectors import check_file, is_live, open_dead_letter, open_sink, open_source
     from ..engine.keyed import open_engine
     from ..planning.plan import doubts
-    from ..runner import Progress
-    from ..runner import run as run_job
+    from ..service.batch import Progress
+    from ..service.batch import run as run_job
+    from ..service.checking import LINES, SampledSource
 
     def read(path: str) -> Config:
         return load(path, source=source, sink=sink, ledger=ledger, dead_letter=dead_letter)
@@ -74,7 +74,7 @@ def run(
     if master is not None and runner != "spark":
         raise ConfigError("belongs to --runner spark", "--master")
     if all(live):
-        from ..service import Served, serve
+        from ..service.app import Served, serve
 
         streams = [Served(job, partial(read, path)) for job, path in zip(jobs, configs, strict=True)]
         if runner == "spark":
@@ -209,7 +209,7 @@ def plan(config: str, delta: float | None, as_json: bool) -> None:
     Refuses (exit 2) a configuration that would release with a probability below 1%.
     """
     from ..planning.plan import plan as forecast
-    from ..runner import Progress
+    from ..service.batch import Progress
 
     job, progress = load(config), Progress()
     with watching_compilation(progress.compiling):
@@ -228,7 +228,7 @@ def doctor(config: str, as_json: bool) -> None:
     Connections, permissions, clocks, folders, the ledger and its budget. Nothing is read, written, committed or spent,
     and a service that runs is not disturbed. Exit code 2 if there is a problem.
     """
-    from ..doctor import examine
+    from ..service.doctor import examine
 
     findings = examine(lambda: load(config))
     if as_json:
@@ -242,9 +242,9 @@ def doctor(config: str, as_json: bool) -> None:
 
 
 def _check(config: Config, lines: int) -> Check:
-    from ..checking import SampledSource
     from ..config import Job
     from ..connectors import is_live, open_source
+    from ..service.checking import SampledSource
 
     if config.source is None:
         raise ConfigError("is required, in the file or as --source", "source.url")

@@ -15,7 +15,7 @@ from ..config import Config, Job
 from ..config.specification import canonical
 from ..connectors.urls import parse
 from ..errors import ConfigError, FcstreamError
-from ..reloading import what_is_read
+from ..service.reload import what_is_read
 from .sessions import SparkFailed, condition
 
 if TYPE_CHECKING:

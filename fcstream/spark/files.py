@@ -17,7 +17,7 @@ from ..connectors import open_dead_letter, open_sink
 from ..connectors.urls import mask
 from ..engine.keyed import open_engine
 from ..errors import ConfigError, FcstreamError, SourceError
-from ..runner import Progress, Summary, closing, publish_left_over, refuse_strange_sink
+from ..service.batch import Progress, Summary, closing, publish_left_over, refuse_strange_sink
 from .answers import Notes, take_rows
 from .pairs import splits, splitter
 from .sessions import SparkFailed, condition, need_pyspark, place, spark_session

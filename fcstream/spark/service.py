@@ -22,10 +22,10 @@ from ..connectors.urls import parse
 from ..engine.keyed import open_engine
 from ..errors import ConfigError, FcstreamError
 from ..formats.payloads import decoder_for
-from ..live import Lead, LedSink, Service, now_ms
-from ..reloading import Current
-from ..service import Leading, Letters, Served, look_at, serve
-from ..session import Publisher, Setting
+from ..service.app import Leading, Letters, Served, look_at, serve
+from ..service.reload import Current
+from ..service.session import Publisher, Setting
+from ..service.supervisor import Lead, LedSink, Service, now_ms
 from .answers import Notes, take_rows
 from .checkpoint import bind
 from .pairs import splits, splitter

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from ..connectors import open_ranges
 from ..errors import SourceError
-from ..live import now_ms
+from ..service.supervisor import now_ms
 from ..stream.windows import Schedule
 from .tasks import MESSAGES, guarded
 

@@ -27,8 +27,8 @@ from fcstream.connectors.files import LEAST_LETTER_BYTES, DeadLetters
 from fcstream.errors import ConfigError
 from fcstream.formats.batch import Rejection
 from fcstream.formats.payloads import decoder_for
-from fcstream.live import Service
-from fcstream.session import Setting
+from fcstream.service.session import Setting
+from fcstream.service.supervisor import Service
 
 REDIS = os.environ.get("FCSTREAM_REDIS", "127.0.0.1:6379")
 MQTT = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")

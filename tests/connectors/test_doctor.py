@@ -19,13 +19,13 @@ from test_rabbitmq import STREAMS, broker, publish, stream, streams  # noqa: F40
 from test_redis import private, server  # noqa: F401
 from test_service import redis, running  # noqa: F401
 
-from fcstream import doctor
 from fcstream.config import Config
 from fcstream.connectors import probes
 from fcstream.connectors.probes import Finding
-from fcstream.doctor import examine
 from fcstream.engine.engine import Engine
 from fcstream.engine.keyed import KeyedEngine
+from fcstream.service import doctor
+from fcstream.service.doctor import examine
 
 SECRET = "s3cretWord"
 MANY = {"window": {"length": "1m", "lateness": "10s", "clock": "broker", "end": None, "start": "2026-01-01T00:00:00Z"}}

@@ -14,9 +14,9 @@ from test_rabbitmq import STREAMS, amqp, broker, declared, streams  # noqa: F401
 
 from fcstream.connectors.base import Gap
 from fcstream.connectors.nats.source import NatsSource
-from fcstream.gaps import Gaps
-from fcstream.metrics import Watched, exposition
-from fcstream.status import answer
+from fcstream.service.gaps import Gaps
+from fcstream.service.metrics import Watched, exposition
+from fcstream.service.status import answer
 from fcstream.stream.windows import Schedule
 
 SCHEDULE = Schedule(0, 10_000, 10_000, 2_000, 600_000)

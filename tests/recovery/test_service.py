@@ -18,7 +18,7 @@ from support.helpers import service
 from fcstream import ConfigError, LedgerMismatch, Release
 from fcstream.config import Config, Job
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
-from fcstream.service import build
+from fcstream.service.app import build
 
 LENGTH_MS = 1000
 CONFIG = """

@@ -24,10 +24,10 @@ from fcstream import errors
 from fcstream.config import Config
 from fcstream.connectors import is_live
 from fcstream.engine.engine import Engine
-from fcstream.metrics import exposition
 from fcstream.planning.plan import plan
-from fcstream.service import build
-from fcstream.status import SLOWEST_BEAT_S, Status, split
+from fcstream.service.app import build
+from fcstream.service.metrics import exposition
+from fcstream.service.status import SLOWEST_BEAT_S, Status, split
 
 DEPLOY = REPOSITORY / "examples" / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()

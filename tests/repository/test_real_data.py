@@ -12,7 +12,7 @@ from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Config, UrlSection
 from fcstream.connectors import open_source
 from fcstream.connectors.sinks import ListSink
-from fcstream.runner import run
+from fcstream.service.batch import run
 
 EXAMPLES = REPOSITORY / "examples"
 

@@ -10,7 +10,7 @@ from fcstream.config import Job
 from fcstream.connectors import open_sink, open_source
 from fcstream.errors import FcstreamError
 from fcstream.ledgers import files as ledger_files
-from fcstream.runner import run
+from fcstream.service.batch import run
 
 
 def run_job(config, stdout=None):

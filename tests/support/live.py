@@ -11,8 +11,8 @@ from fcstream.config import Config, Job
 from fcstream.connectors import open_live
 from fcstream.connectors.sinks import ListSink
 from fcstream.formats.payloads import decoder_for
-from fcstream.live import Service
-from fcstream.session import Setting
+from fcstream.service.session import Setting
+from fcstream.service.supervisor import Service
 from support.helpers import sample
 from support.memory_log import WINDOW
 

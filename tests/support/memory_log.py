@@ -10,8 +10,8 @@ from fcstream.connectors.base import Chunk
 from fcstream.connectors.sinks import ListSink
 from fcstream.errors import SourceError
 from fcstream.formats.payloads import decoder_for
-from fcstream.live import Service
-from fcstream.session import Setting
+from fcstream.service.session import Setting
+from fcstream.service.supervisor import Service
 from fcstream.testing import ManualClock
 from support.helpers import sample
 

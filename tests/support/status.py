@@ -5,9 +5,9 @@ import urllib.error
 import urllib.request
 
 from fcstream.config import ServiceSection
-from fcstream.live import Service
-from fcstream.metrics import Watched
-from fcstream.session import Setting
+from fcstream.service.metrics import Watched
+from fcstream.service.session import Setting
+from fcstream.service.supervisor import Service
 
 
 def watched(stream="s", **section):

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from fcstream.cli import main
 from fcstream.config import Config, Job
 from fcstream.connectors import open_source
-from fcstream.runner import Pace
 from fcstream.runtime.compile_cache import watching_compilation
+from fcstream.service.batch import Pace
 
 CONFIG = """
 stream.name = "t"

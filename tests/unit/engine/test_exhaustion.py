@@ -15,7 +15,7 @@ from fcstream.engine.exhaustion import exhaustion_warning
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.planning.plan import plan
 from fcstream.releases.base import Release
-from fcstream.runner import Summary
+from fcstream.service.batch import Summary
 from fcstream.stream.windows import Window
 
 COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None, "size_hint": None, "rho": 50.0}

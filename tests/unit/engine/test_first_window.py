@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.helpers import sample
 
-from fcstream import ConfigError, Engine, KeyedEngine, Noise, SeededEntropy, session
+from fcstream import ConfigError, Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.config import Config, Job
 from fcstream.connectors import open_sink
 from fcstream.engine.engine import MOST_AT_ONCE
@@ -16,7 +16,8 @@ from fcstream.errors import LedgerMismatch
 from fcstream.formats.payloads import decoder_for
 from fcstream.ledgers import open_ledger
 from fcstream.planning.plan import plan
-from fcstream.runner import refuse_strange_sink
+from fcstream.service import session
+from fcstream.service.batch import refuse_strange_sink
 from fcstream.stream.windows import Schedule
 from fcstream.testing import sample_release
 
@@ -246,7 +247,7 @@ def test_a_service_tells_how_much_of_a_pause_is_still_unanswered(tmp_path, monke
     at = 1_767_225_600_000
     engine.begin(at)
     setting = session.Setting(decoder_for("json", engine.job.schema), now_ms)
-    with caplog.at_level("INFO", "fcstream.live"):
+    with caplog.at_level("INFO", "fcstream.service.supervisor"):
         session.Publisher(engine, sink, setting).close_due(at + 1_000_001)
     told = [record.getMessage() for record in caplog.records if "answering what was missed" in record.getMessage()]
     assert told[0] == "answering what was missed: 744 windows are still due"

@@ -14,13 +14,13 @@ from test_postgres import place, server  # noqa: F401
 from fcstream import Engine, KeyedEngine
 from fcstream.cli import main
 from fcstream.config import Config, Job
-from fcstream.doctor import examine
 from fcstream.engine.keyed import open_engine
 from fcstream.errors import LedgerDamaged, LedgerError, LedgerMismatch
 from fcstream.ledgers import each_book, open_books, open_ledger
 from fcstream.ledgers.postgres.ledger import PostgresLedger
 from fcstream.ledgers.retirement import retire
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
+from fcstream.service.doctor import examine
 
 COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None, "size_hint": None}
 

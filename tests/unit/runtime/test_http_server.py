@@ -13,7 +13,7 @@ from support.status import ask, free_port, watched
 
 from fcstream.errors import ConfigError
 from fcstream.runtime.http_server import Limits, Server
-from fcstream.status import Status
+from fcstream.service.status import Status
 
 QUICK = Limits(connections=20, per_peer=20, body_bytes=2**20, held_bytes=2**22, head_s=1, body_s=1, answer_s=1)
 
@@ -107,7 +107,7 @@ OWNER = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 from support.status import watched
-from fcstream.status import Status
+from fcstream.service.status import Status
 status = Status([watched("s")])
 status.listen(sys.argv[1])
 print("up", flush=True)

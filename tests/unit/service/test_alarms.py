@@ -8,13 +8,13 @@ import pytest
 from support.memory_log import LogSource, Rig
 
 from fcstream import Engine, Noise, SeededEntropy
-from fcstream.alarms import USUAL, Alarm, LateWatch, UnusableWatch
 from fcstream.config import Job
 from fcstream.formats.payloads import decoder_for
-from fcstream.live import Service
-from fcstream.metrics import Watched
-from fcstream.session import Setting
-from fcstream.status import answer
+from fcstream.service.alarms import USUAL, Alarm, LateWatch, UnusableWatch
+from fcstream.service.metrics import Watched
+from fcstream.service.session import Setting
+from fcstream.service.status import answer
+from fcstream.service.supervisor import Service
 
 
 def first_ring(noise, counts):
@@ -58,13 +58,13 @@ def test_one_record_shifts_no_probability_by_more_than_its_price():
 
 
 def test_a_quarter_of_the_noise_would_be_noticed(monkeypatch):
-    monkeypatch.setattr("fcstream.alarms._SCALE", 1)
+    monkeypatch.setattr("fcstream.service.alarms._SCALE", 1)
     assert loss_of_one_record(20_000) > 0.5
 
 
 def test_late_records_are_told_and_the_warning_ends(monkeypatch):
     now, told = [1000.0], {}
-    monkeypatch.setattr("fcstream.alarms.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("fcstream.service.alarms.time.monotonic", lambda: now[0])
     watch = LateWatch(told.__setitem__, Noise(SeededEntropy(4)))
     for reasons in ({"late": 3}, {"out_of_range": 10_000}, {}):
         now[0] += 2
@@ -83,7 +83,7 @@ def told_after(periods, seed=5):
     """What is warned of after periods of (records, rejected by reason), a minute each."""
     now, told = [1000.0], {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fcstream.alarms.time.monotonic", lambda: now[0])
+        patch.setattr("fcstream.service.alarms.time.monotonic", lambda: now[0])
         watch, found = UnusableWatch(told.__setitem__, noise=Noise(SeededEntropy(seed))), []
         for records, rejected in periods:
             watch.note(records, rejected)
@@ -120,7 +120,7 @@ def test_one_record_shifts_no_answer_of_the_watch_by_more_than_its_price():
 def test_a_service_warns_and_ready_says_so_when_nothing_of_a_minute_could_be_used(tmp_path, monkeypatch):
     rig, passed = Rig(tmp_path), [0.0]
     real = time.monotonic
-    monkeypatch.setattr("fcstream.alarms.time.monotonic", lambda: real() + passed[0])
+    monkeypatch.setattr("fcstream.service.alarms.time.monotonic", lambda: real() + passed[0])
     for i in range(500):
         rig.send(0, [i], body=b'{"ts_ms": "yesterday"}')
     setting = Setting(decoder_for("json", Job.of(rig.config).schema), lambda: rig.clock.now_ms)

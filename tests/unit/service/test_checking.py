@@ -8,10 +8,10 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from fcstream.checking import SampledSource
 from fcstream.cli import main
 from fcstream.config import Config, Job
 from fcstream.connectors import open_source
+from fcstream.service.checking import SampledSource
 
 CONFIG = """
 [stream]

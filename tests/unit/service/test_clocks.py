@@ -9,12 +9,12 @@ from support.helpers import service
 from support.live import Live
 from support.memory_log import LogSource, Rig, near
 
-from fcstream.alarms import USUAL
-from fcstream.clocks import StampWatch
 from fcstream.connectors.base import BrokerTime, Chunk
-from fcstream.health import Health
-from fcstream.metrics import Watched, exposition
-from fcstream.status import answer
+from fcstream.service.alarms import USUAL
+from fcstream.service.clocks import StampWatch
+from fcstream.service.health import Health
+from fcstream.service.metrics import Watched, exposition
+from fcstream.service.status import answer
 
 
 class Clocked(LogSource):
@@ -26,7 +26,7 @@ class Clocked(LogSource):
 
 @pytest.fixture
 def rig(tmp_path, monkeypatch):
-    monkeypatch.setattr("fcstream.clocks._ASK_S", 0.0)
+    monkeypatch.setattr("fcstream.service.clocks._ASK_S", 0.0)
     it = Rig(tmp_path)
     it.log.now_ms = it.log.newest_ms = 0
     opens = it.service._opens

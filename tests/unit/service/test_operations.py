@@ -26,15 +26,15 @@ from fcstream.connectors.retry import with_patience
 from fcstream.engine.engine import Engine
 from fcstream.errors import LedgerDamaged, SinkError
 from fcstream.ledgers.memory import MemoryLedger
-from fcstream.live import Service
-from fcstream.logs import about, logging_as
-from fcstream.metrics import Standing, exposition
-from fcstream.notify import Notifier
-from fcstream.reloading import Current, _opens_alike, needs_restart
 from fcstream.runtime.waiting import on
-from fcstream.service import Served, serve, signals
-from fcstream.session import Setting
-from fcstream.status import SLOWEST_BEAT_S, Status, answer, stuck
+from fcstream.service.app import Served, serve, signals
+from fcstream.service.logs import about, logging_as
+from fcstream.service.metrics import Standing, exposition
+from fcstream.service.reload import Current, _opens_alike, needs_restart
+from fcstream.service.session import Setting
+from fcstream.service.status import SLOWEST_BEAT_S, Status, answer, stuck
+from fcstream.service.supervisor import Service
+from fcstream.service.systemd import Notifier
 
 SENTINEL = "c0nt3nt-of-a-record"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -237,7 +237,7 @@ def test_one_that_hangs_is_not_alive_and_one_that_waits_is():
 
 def log_everything():
     """As libraries do, with a record's content in every place that there is."""
-    ours, theirs = logging.getLogger("fcstream.live"), logging.getLogger("somelibrary.adapters")
+    ours, theirs = logging.getLogger("fcstream.service.supervisor"), logging.getLogger("somelibrary.adapters")
     ours.info("starting over: %s", "a reason", extra={"window": 60000})
     ours.debug(SENTINEL)
     with about("other"):
@@ -283,7 +283,7 @@ def test_fields_of_a_json_line(capsys):
     assert first.pop("time").endswith("Z")
     assert first == {
         "level": "info",
-        "logger": "fcstream.live",
+        "logger": "fcstream.service.supervisor",
         "event": "starting over: a reason",
         "stream": "s",
         "window": 60000,
@@ -315,8 +315,8 @@ class Stepping(Service):
 
 def serve_stepping(monkeypatch, kind, end=None, **section):
     """A service whose status would be told at every step."""
-    monkeypatch.setattr("fcstream.service.warm_up", lambda *_: None)
-    monkeypatch.setattr("fcstream.service.Progress.__init__", partialmethod(impatient_progress))
+    monkeypatch.setattr("fcstream.service.app.warm_up", lambda *_: None)
+    monkeypatch.setattr("fcstream.service.app.Progress.__init__", partialmethod(impatient_progress))
 
     def make(_config, _current):
         it = Stepping(*[lambda: None] * 3, Setting(decoder=None, clock=lambda: 0))
@@ -341,7 +341,9 @@ def test_no_log_tells_exact_numbers_between_its_lines_or_in_them(kind, monkeypat
 
 def test_every_line_of_a_json_log_is_json_to_its_end(monkeypatch, capsys):
     warned = []
-    monkeypatch.setattr("fcstream.service.warm_up", lambda *_: warned.append(warnings.warn("plain text", stacklevel=1)))
+    monkeypatch.setattr(
+        "fcstream.service.app.warm_up", lambda *_: warned.append(warnings.warn("plain text", stacklevel=1))
+    )
     with pytest.raises(LedgerDamaged) as caught:
         serve_stepping(monkeypatch, "json", LedgerDamaged("the ledger is damaged"))
     guarded = cli_base.guarded(lambda: (_ for _ in ()).throw(caught.value))

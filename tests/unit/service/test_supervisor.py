@@ -20,10 +20,10 @@ from fcstream.connectors.spooled import SpooledSource
 from fcstream.errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch, SinkError, SourceError
 from fcstream.formats.decoders import Objects
 from fcstream.ledgers.memory import MemoryLedger
-from fcstream.metrics import Watched, exposition
-from fcstream.runner import refuse_strange_sink
-from fcstream.session import _Progress
-from fcstream.status import answer
+from fcstream.service.batch import refuse_strange_sink
+from fcstream.service.metrics import Watched, exposition
+from fcstream.service.session import _Progress
+from fcstream.service.status import answer
 
 
 def test_windows_close_after_lateness_and_not_before(tmp_path):
@@ -111,7 +111,7 @@ def test_late_is_decided_by_the_brokers_stamp_alone(tmp_path):
 
 def test_records_that_are_lost_as_late_are_told_though_counters_are_private(tmp_path, monkeypatch):
     """45,000 of them went without a sign: exact numbers are for `counters` only, that there are many is not."""
-    monkeypatch.setattr("fcstream.alarms._ASK_S", 0.0)
+    monkeypatch.setattr("fcstream.service.alarms._ASK_S", 0.0)
     rig = Rig(tmp_path)
     rig.send(0, [1000] * 400, stamps=[12_001] * 400)
     rig.clock.now_ms = 12_002

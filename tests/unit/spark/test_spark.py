@@ -27,7 +27,7 @@ from fcstream.engine.intake import read_pushed
 from fcstream.engine.keyed import open_engine
 from fcstream.errors import ConfigError, SourceError
 from fcstream.ledgers import each_book
-from fcstream.runner import run
+from fcstream.service.batch import run
 from fcstream.spark.blocks import cut, gather
 from fcstream.spark.sessions import need_pyspark
 from fcstream.spark.tasks import count_window, pieces
@@ -461,7 +461,7 @@ def client():
 
 
 def run_local(config):
-    from fcstream.service import build
+    from fcstream.service.app import build
 
     build(config).run()
 
@@ -792,7 +792,7 @@ def test_the_state_of_a_flooded_window_is_emptied_and_the_window_is_refused():
 DRIVER = """
 import os, pickle, signal, sys
 from fcstream.ledgers.postgres.ledger import PostgresLedger
-from fcstream.service import Served
+from fcstream.service.app import Served
 from fcstream.spark.service import serve_on_spark
 
 def fuse(self, answers):

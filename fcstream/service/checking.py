@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .config import Job
-from .connectors.sources import MeasuredSource
-from .engine.admission import admit, part_codes
-from .errors import ConfigError
-from .runner import NO_RECORDS, REMEDIES
+from ..config import Job
+from ..connectors.sources import MeasuredSource
+from ..engine.admission import admit, part_codes
+from ..errors import ConfigError
+from .batch import NO_RECORDS, REMEDIES
 
 if TYPE_CHECKING:
-    from .connectors.sources import Source
-    from .formats.batch import Batch
+    from ..connectors.sources import Source
+    from ..formats.batch import Batch
 
 LINES = 1000
 _MOST_REASONS = 5

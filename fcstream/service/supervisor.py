@@ -10,10 +10,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .alarms import LateWatch, UnusableWatch
-from .connectors.base import KeepingSource
-from .connectors.retry import close_quietly, pauses
-from .errors import (
+from ..connectors.base import KeepingSource
+from ..connectors.retry import close_quietly, pauses
+from ..errors import (
     BudgetExhausted,
     ConfigError,
     EngineClosed,
@@ -23,19 +22,20 @@ from .errors import (
     LedgerMismatch,
     SourceError,
 )
+from ..runtime.garbage import set_aside
+from ..runtime.waiting import Outside, on
+from .alarms import LateWatch, UnusableWatch
 from .gaps import Gaps
-from .runtime.garbage import set_aside
-from .runtime.waiting import Outside, on
 from .session import LONGEST_WAIT_S, POLL_MESSAGES, Rebalanced, Session, Setting, wait
 
 if TYPE_CHECKING:
-    from .connectors.base import LiveSource, Share
-    from .connectors.sinks import Sink
-    from .engine.engine import Engine
-    from .engine.keyed import KeyedEngine
-    from .releases.base import Release
+    from ..connectors.base import LiveSource, Share
+    from ..connectors.sinks import Sink
+    from ..engine.engine import Engine
+    from ..engine.keyed import KeyedEngine
+    from ..releases.base import Release
 
-LOG = logging.getLogger("fcstream.live")
+LOG = logging.getLogger("fcstream.service.supervisor")
 _STAND_BY_S = 0.5
 STATES = ("starting", "serving", "standby", "trouble")
 FATAL = (BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch)

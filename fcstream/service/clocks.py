@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..connectors.base import ClockedSource, StampedSource
+from ..runtime.waiting import on
 from .alarms import USUAL, Alarm
-from .connectors.base import ClockedSource, StampedSource
-from .runtime.waiting import on
 
 if TYPE_CHECKING:
-    from .connectors.base import Chunk, LiveSource
+    from ..connectors.base import Chunk, LiveSource
     from .health import Health
 
 SLACK_MS = 1000

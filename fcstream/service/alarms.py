@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from .noise.samplers import Noise
+from ..noise.samplers import Noise
 
 _SCALE = 4
 _ASK_S = 1.0

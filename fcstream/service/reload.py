@@ -25,18 +25,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from .config import Config, Job, ServiceSection
-from .connectors.urls import parse
-from .errors import ConfigError, FcstreamError, SinkError, SourceError
-from .runtime.waiting import impatient
+from ..config import Config, Job, ServiceSection
+from ..connectors.urls import parse
+from ..errors import ConfigError, FcstreamError, SinkError, SourceError
+from ..runtime.waiting import impatient
 
 if TYPE_CHECKING:
-    from .engine.engine import Engine
-    from .engine.keyed import KeyedEngine
+    from ..engine.engine import Engine
+    from ..engine.keyed import KeyedEngine
     from .metrics import Watched
 
 T = TypeVar("T")
-LOG = logging.getLogger("fcstream.reloading")
+LOG = logging.getLogger("fcstream.service.reload")
 _SAFE = ("service", "sink", "dead_letter", "source.spool_bytes")
 _WHAT_IS_READ = ("stream", "subject", "group", "field", "bucket", "client_id", "delivery_id", "queue")
 """Options of a source's URL that say what is read, and as whom."""

@@ -8,15 +8,15 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .connectors.urls import need
-from .errors import ConfigError
+from ..connectors.urls import need
+from ..errors import ConfigError
+from ..runtime.http_server import Limits, Server
 from .metrics import client_is_missing, exposition
-from .runtime.http_server import Limits, Server
 
 if TYPE_CHECKING:
     from .metrics import Watched
 
-LOG = logging.getLogger("fcstream.status")
+LOG = logging.getLogger("fcstream.service.status")
 SLOWEST_BEAT_S = 180.0
 """A service that went round longer ago is stuck: a connector waits for its broker for a minute by default."""
 _TEXT = "text/plain; charset=utf-8"

@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .connectors.base import Gap, GappySource
+from ..connectors.base import Gap, GappySource
 
 if TYPE_CHECKING:
-    from .connectors.base import LiveSource
-    from .stream.windows import Schedule
+    from ..connectors.base import LiveSource
+    from ..stream.windows import Schedule
 
-LOG = logging.getLogger("fcstream.live")
+LOG = logging.getLogger("fcstream.service.supervisor")
 
 
 class Gaps:

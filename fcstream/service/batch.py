@@ -9,18 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .accounting.losses import PrivacyLoss
-from .connectors.sources import MeasuredSource
-from .engine.engine import Engine
-from .engine.exhaustion import EXHAUSTED
-from .errors import BudgetExhausted, ConfigError, LedgerMismatch
-from .runtime.garbage import set_aside
+from ..accounting.losses import PrivacyLoss
+from ..connectors.sources import MeasuredSource
+from ..engine.engine import Engine
+from ..engine.exhaustion import EXHAUSTED
+from ..errors import BudgetExhausted, ConfigError, LedgerMismatch
+from ..runtime.garbage import set_aside
 
 if TYPE_CHECKING:
-    from .connectors.sinks import Sink
-    from .connectors.sources import Source
-    from .engine.keyed import KeyedEngine
-    from .releases.base import Mechanism, Release
+    from ..connectors.sinks import Sink
+    from ..connectors.sources import Source
+    from ..engine.keyed import KeyedEngine
+    from ..releases.base import Mechanism, Release
 
 POLL_RECORDS = 8192
 REMEDIES = {

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from .connectors.urls import need
-from .errors import ConfigError
+from ..connectors.urls import need
+from ..errors import ConfigError
 
-LOG = logging.getLogger("fcstream.logs")
+LOG = logging.getLogger("fcstream.service.logs")
 WINDOWS = "fcstream.stream.windows"
 """Logger of what became of each window: told in JSON only, a terminal has its line of status."""
 _EXTRAS = ("stream", "window", "status", "reason", "incomplete")

@@ -20,21 +20,21 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 
-from .config import Config, Job, ServiceSection
-from .connectors import check_dead_letter, check_file, check_sink, is_live, is_queue
-from .connectors.probes import Checkup, Clock, Finding, probe_file, probe_letters, probe_sink, probe_source
-from .errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
-from .formats.payloads import decoder_for
-from .ledgers import check_scheme, each_book, is_foreign, open_books
-from .ledgers.agreement import alike, must_agree
-from .ledgers.base import Terms
-from .ledgers.history import duration
-from .ledgers.rollback_guard import Witness
+from ..config import Config, Job, ServiceSection
+from ..connectors import check_dead_letter, check_file, check_sink, is_live, is_queue
+from ..connectors.probes import Checkup, Clock, Finding, probe_file, probe_letters, probe_sink, probe_source
+from ..errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
+from ..formats.payloads import decoder_for
+from ..ledgers import check_scheme, each_book, is_foreign, open_books
+from ..ledgers.agreement import alike, must_agree
+from ..ledgers.base import Terms
+from ..ledgers.history import duration
+from ..ledgers.rollback_guard import Witness
+from ..planning.plan import doubts
+from ..reporting.budget import Report
+from ..runtime.compile_cache import VARIABLE, check_cache
 from .logs import client_is_missing as logs_are_missing
 from .metrics import client_is_missing as metrics_are_missing
-from .planning.plan import doubts
-from .reporting.budget import Report
-from .runtime.compile_cache import VARIABLE, check_cache
 from .status import server_is_missing, split
 
 _FEW_WINDOWS = 100
@@ -254,7 +254,7 @@ def _ledger(found: Checkup, config: Config, job: Job) -> None:
             found.warn("ledger", str(error), "ask again when it is less busy")
             return
     else:
-        from .ledgers.postgres.connection import Address
+        from ..ledgers.postgres.connection import Address
 
         place = Address.of(url).place(None)
         names = _ledger_server(found, url, job.terms.stream)
@@ -333,7 +333,7 @@ def _holders(state: os.stat_result) -> list[str]:
 
 def _ledger_server(found: Checkup, url: str, stream: str) -> set[str] | None:
     """Streams that the server has; None: there is no ledger to look into."""
-    from .ledgers.postgres.connection import Address, Session
+    from ..ledgers.postgres.connection import Address, Session
 
     address = Address.of(url)
     schema, place = address.schema, address.place(stream)

@@ -18,28 +18,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..connectors.base import Chunk, KeepingSource
+from ..connectors.retry import pauses
+from ..engine.engine import Engine
+from ..engine.keyed import KeyedEngine
+from ..errors import ConfigError, FcstreamError, SinkError, SourceError
+from ..formats.payloads import read_messages
+from ..runtime.waiting import on
+from .batch import refuse_strange_sink
 from .clocks import SLACK_MS, StreamClock
-from .connectors.base import Chunk, KeepingSource
-from .connectors.retry import pauses
-from .engine.engine import Engine
-from .engine.keyed import KeyedEngine
-from .errors import ConfigError, FcstreamError, SinkError, SourceError
-from .formats.payloads import read_messages
 from .gaps import Gaps
 from .health import Health
-from .runner import refuse_strange_sink
-from .runtime.waiting import on
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .connectors.base import LiveSource
-    from .connectors.sinks import Sink
-    from .formats.batch import Batch
-    from .formats.decoders import LineDecoder
-    from .releases.base import Release
+    from ..connectors.base import LiveSource
+    from ..connectors.sinks import Sink
+    from ..formats.batch import Batch
+    from ..formats.decoders import LineDecoder
+    from ..releases.base import Release
 
-LOG = logging.getLogger("fcstream.live")
+LOG = logging.getLogger("fcstream.service.supervisor")
 WINDOWS = logging.getLogger("fcstream.stream.windows")
 POLL_MESSAGES = 4096
 LONGEST_WAIT_S = 0.25

@@ -6,7 +6,7 @@ import logging
 import time
 from dataclasses import dataclass, field
 
-LOG = logging.getLogger("fcstream.live")
+LOG = logging.getLogger("fcstream.service.supervisor")
 
 
 @dataclass(slots=True)

@@ -9,20 +9,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import __version__
+from .. import __version__
+from ..config import ServiceSection
+from ..connectors.urls import need
+from ..errors import FcstreamError
+from ..ledgers.base import TOTAL_BLOCK
 from .alarms import USUAL
-from .config import ServiceSection
-from .connectors.urls import need
-from .errors import FcstreamError
-from .ledgers.base import TOTAL_BLOCK
-from .live import STATES
+from .supervisor import STATES
 
 _OUTSIDE = ("source", "sink", "ledger")
 
 if TYPE_CHECKING:
-    from .accounting.losses import PrivacyLoss
-    from .engine.engine import Engine
-    from .live import Service
+    from ..accounting.losses import PrivacyLoss
+    from ..engine.engine import Engine
+    from .supervisor import Service
 
 
 class Standing(NamedTuple):

@@ -17,35 +17,35 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from .config import Config, Job, ServiceSection
-from .config.durations import duration_ms
-from .connectors import is_queue, open_dead_letter, open_live, open_sink
-from .connectors.partitioners import place
-from .connectors.retry import close_quietly
-from .engine.keyed import KeyedEngine, open_engine
-from .errors import ConfigError, FcstreamError, UnusablePlan
-from .formats.payloads import decoder_for
-from .live import Service, now_ms
+from ..config import Config, Job, ServiceSection
+from ..config.durations import duration_ms
+from ..connectors import is_queue, open_dead_letter, open_live, open_sink
+from ..connectors.partitioners import place
+from ..connectors.retry import close_quietly
+from ..engine.keyed import KeyedEngine, open_engine
+from ..errors import ConfigError, FcstreamError, UnusablePlan
+from ..formats.payloads import decoder_for
+from ..planning.plan import doubts
+from ..planning.warmup import warm_up
+from ..runtime.compile_cache import watching_compilation
+from .batch import Progress
 from .logs import Logs, about, logging_as
 from .metrics import Watched
-from .notify import Notifier
-from .planning.plan import doubts
-from .planning.warmup import warm_up
-from .reloading import Current, Reloader
-from .runner import Progress
-from .runtime.compile_cache import watching_compilation
+from .reload import Current, Reloader
 from .session import Setting
 from .status import Status, stuck
+from .supervisor import Service, now_ms
+from .systemd import Notifier
 
 if TYPE_CHECKING:
-    from .config import DeadLetterSection, SourceSection
-    from .connectors.base import AckSource, LiveSource
-    from .connectors.dead_letters import QueuedDeadLetters
-    from .connectors.files import DeadLetters
-    from .connectors.sinks import Sink
-    from .engine.engine import Engine
-    from .formats.batch import Rejection
-    from .ledgers.postgres.leader import PostgresLead
+    from ..config import DeadLetterSection, SourceSection
+    from ..connectors.base import AckSource, LiveSource
+    from ..connectors.dead_letters import QueuedDeadLetters
+    from ..connectors.files import DeadLetters
+    from ..connectors.sinks import Sink
+    from ..engine.engine import Engine
+    from ..formats.batch import Rejection
+    from ..ledgers.postgres.leader import PostgresLead
 
 LOG = logging.getLogger("fcstream.service")
 _LAST_WAIT_S = {"kernels": 0.0, "source": 5.0, "sink": 5.0, "ledger": 5.0}
@@ -258,7 +258,7 @@ class Leading:
 
     def open(self) -> PostgresLead:
         """A lease to be taken, the service's own from now on."""
-        from .ledgers.postgres.leader import PostgresLead
+        from ..ledgers.postgres.leader import PostgresLead
 
         self._lead = PostgresLead(self._url, self._stream)
         return self._lead
@@ -313,8 +313,8 @@ def _spooled(queue: AckSource, source: SourceSection) -> LiveSource:
             "until their windows are sealed",
             "source.spool",
         )
-    from .connectors.spool import Spool
-    from .connectors.spooled import SpooledSource
+    from ..connectors.spool import Spool
+    from ..connectors.spooled import SpooledSource
 
     try:
         return SpooledSource(queue, Spool(Path(source.spool), source.spool_bytes), _downtime_ms(source))
