@@ -52,7 +52,7 @@ from fcstream.local import (
     ShareBelow,
     Simulation,
 )
-from fcstream.local.series import shares
+from fcstream.local.analyst.series import shares
 from fcstream.noise.samplers import Noise, SeededEntropy
 
 RHO = "rho per m2"
@@ -387,8 +387,8 @@ BEHIND = 20_000
 def _gateway(url: str, ready: Event, stop: Event, used: Queue) -> None:
     """The devices, in a process of their own, as they would be."""
     from fcstream.local import Component, FileJournal, LocalBudget, LocalFilter
-    from fcstream.local.gateway import Gateway
-    from fcstream.local.mqtt import MqttGateway
+    from fcstream.local.transport.gateway import Gateway
+    from fcstream.local.transport.mqtt import MqttGateway
     from fcstream.runtime.garbage import set_aside
 
     places = np.random.default_rng(1).normal(500, 150, (BEHIND, 2)).tolist()
@@ -409,8 +409,8 @@ def _gateway(url: str, ready: Event, stop: Event, used: Queue) -> None:
 
 
 def mqtt() -> None:
-    from fcstream.local.gateway import Remote
-    from fcstream.local.mqtt import MqttTransport
+    from fcstream.local.transport.gateway import Remote
+    from fcstream.local.transport.mqtt import MqttTransport
 
     url = f"mqtt://{os.environ.get('FCSTREAM_MQTT', '127.0.0.1:1883')}/fcstream-bench-{os.getpid()}"
     query = RangeCount.around("place", PLACE, (500, 500), (300, 300))

@@ -125,7 +125,7 @@ def shelf(ledger: str, stream: str | None) -> Iterator[Iterator[Books]]:
     """The streams of a ledger to look at; nothing is changed, whoever holds it. No copy stays behind if this process is
     terminated."""
     from ..ledgers import each_book, open_books
-    from ..local.books import DeviceBooks, is_journal
+    from ..local.device.journal_reader import DeviceBooks, is_journal
 
     if is_journal(ledger_path(ledger)):
         yield iter([DeviceBooks(ledger_path(ledger), stream)])

@@ -144,7 +144,7 @@ def retire(ledger: str, stream: str, yes: bool) -> None:
     in the ledger under another name. This cannot be undone.
     """
     from ..ledgers.retirement import retire as end
-    from ..local.books import is_journal
+    from ..local.device.journal_reader import is_journal
 
     if is_journal(ledger_path(ledger)):
         raise ConfigError("must be an engine's ledger: a journal of devices has no streams", "LEDGER")

@@ -7,47 +7,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _NAMES = {
-    "Account": "series",
-    "Answer": "queries",
-    "Ask": "questions",
+    "Account": "analyst.series",
+    "Answer": "queries.base",
+    "Ask": "protocol",
     "Box": "functions",
-    "Component": "device",
+    "Component": "device.device",
     "Discrete": "spaces",
     "Distance": "functions",
     "Euclidean": "spaces",
-    "FileJournal": "journal",
+    "FileJournal": "device.journal",
     "Fleet": "simulation",
     "GreatCircle": "spaces",
     "Hamming": "spaces",
-    "KernelDensity": "density",
-    "LocalBudget": "device",
-    "LocalFilter": "device",
+    "KernelDensity": "queries.density",
+    "LocalBudget": "device.device",
+    "LocalFilter": "device.device",
     "Mismatches": "functions",
     "Named": "functions",
-    "Nearest": "neighbors",
+    "Nearest": "queries.neighbors",
     "Outside": "functions",
-    "Plan": "queries",
+    "Plan": "queries.base",
     "Point": "functions",
-    "RangeCount": "counting",
+    "RangeCount": "queries.counting",
     "Records": "spaces",
-    "Rounds": "elimination",
-    "Series": "series",
+    "Rounds": "queries.elimination",
+    "Series": "analyst.series",
     "Share": "functions",
-    "ShareBelow": "threshold",
+    "ShareBelow": "queries.threshold",
     "Simulation": "simulation",
-    "answer_all": "device",
+    "answer_all": "device.device",
     "turned": "functions",
 }
 __all__ = sorted(_NAMES)
 
 if TYPE_CHECKING:
-    from .counting import RangeCount as RangeCount
-    from .density import KernelDensity as KernelDensity
-    from .device import Component as Component
-    from .device import LocalBudget as LocalBudget
-    from .device import LocalFilter as LocalFilter
-    from .device import answer_all as answer_all
-    from .elimination import Rounds as Rounds
+    from .analyst.series import Account as Account
+    from .analyst.series import Series as Series
+    from .device.device import Component as Component
+    from .device.device import LocalBudget as LocalBudget
+    from .device.device import LocalFilter as LocalFilter
+    from .device.device import answer_all as answer_all
+    from .device.journal import FileJournal as FileJournal
     from .functions import Box as Box
     from .functions import Distance as Distance
     from .functions import Mismatches as Mismatches
@@ -56,13 +56,14 @@ if TYPE_CHECKING:
     from .functions import Point as Point
     from .functions import Share as Share
     from .functions import turned as turned
-    from .journal import FileJournal as FileJournal
-    from .neighbors import Nearest as Nearest
-    from .queries import Answer as Answer
-    from .queries import Plan as Plan
-    from .questions import Ask as Ask
-    from .series import Account as Account
-    from .series import Series as Series
+    from .protocol import Ask as Ask
+    from .queries.base import Answer as Answer
+    from .queries.base import Plan as Plan
+    from .queries.counting import RangeCount as RangeCount
+    from .queries.density import KernelDensity as KernelDensity
+    from .queries.elimination import Rounds as Rounds
+    from .queries.neighbors import Nearest as Nearest
+    from .queries.threshold import ShareBelow as ShareBelow
     from .simulation import Fleet as Fleet
     from .simulation import Simulation as Simulation
     from .spaces import Discrete as Discrete
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from .spaces import GreatCircle as GreatCircle
     from .spaces import Hamming as Hamming
     from .spaces import Records as Records
-    from .threshold import ShareBelow as ShareBelow
 
 
 def __getattr__(name: str) -> Any:

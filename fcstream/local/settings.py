@@ -20,17 +20,17 @@ from ..accounting.filters import BudgetSchedule
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError, SourceError
 from ..noise.samplers import Noise, SeededEntropy
-from .device import Component, LocalBudget, LocalFilter
-from .journal import KEEP, FileJournal, Journal, MemoryJournal
-from .record import INNER, record_of
+from .analyst.record import INNER, record_of
+from .device.device import Component, LocalBudget, LocalFilter
+from .device.journal import KEEP, FileJournal, Journal, MemoryJournal
 from .spaces import Discrete, Euclidean, GreatCircle, Hamming, Records, Space
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .elimination import Respondents, Rounds
-    from .gateway import Gateway
-    from .queries import Plan, Query
+    from .queries.base import Plan, Query
+    from .queries.elimination import Respondents, Rounds
+    from .transport.gateway import Gateway
 
 LOG = logging.getLogger("fcstream.local")
 T = TypeVar("T")
@@ -196,11 +196,11 @@ def _plain(table: Table, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _query(table: Table, spaces: Mapping[str, Space]) -> tuple[Query, Asking]:
-    from .counting import RangeCount
-    from .density import KernelDensity
-    from .elimination import Rounds
-    from .neighbors import Nearest
-    from .threshold import ShareBelow
+    from .queries.counting import RangeCount
+    from .queries.density import KernelDensity
+    from .queries.elimination import Rounds
+    from .queries.neighbors import Nearest
+    from .queries.threshold import ShareBelow
 
     kind, component = table.take("kind", str), table.take("component", str)
     space = spaces.get(component.partition("@")[0])
@@ -311,7 +311,7 @@ def open_devices(settings: Settings) -> tuple[list[LocalFilter], Journal]:
 def serve(settings: Settings, told: Callable[[str], None]) -> None:
     """Answer for the devices until SIGTERM or SIGINT."""
     from ..runtime.garbage import set_aside
-    from .gateway import Gateway
+    from .transport.gateway import Gateway
 
     listen = settings.devices.get("listen", "")
     scheme = listen.partition("://")[0]
@@ -343,7 +343,7 @@ def _until_signals(stop: threading.Event) -> Iterator[None]:
 
 def _serve_http(listen: str, gateway: Gateway, stop: threading.Event, told: Callable[[str], None]) -> None:
     from ..connectors.urls import parse
-    from .web import open_server, serve
+    from .transport.web import open_server, serve
 
     host, port = parse(listen, "devices.listen").host(8080)
     server = open_server(gateway, host, port)
@@ -352,7 +352,7 @@ def _serve_http(listen: str, gateway: Gateway, stop: threading.Event, told: Call
 
 
 def _serve_mqtt(listen: str, name: str, gateway: Gateway, stop: threading.Event, told: Callable[[str], None]) -> None:
-    from .mqtt import MqttGateway
+    from .transport.mqtt import MqttGateway
 
     served = MqttGateway(listen, name, gateway)
     try:
@@ -383,9 +383,9 @@ def ask(settings: Settings, told: Callable[[dict[str, Any]], None]) -> None:
 
     If the ledger has an answer that was never told, because the process died, that one is told and nobody is asked.
     """
-    from .gateway import Remote, Transport
-    from .mqtt import MqttTransport
-    from .web import HttpTransport
+    from .transport.gateway import Remote, Transport
+    from .transport.mqtt import MqttTransport
+    from .transport.web import HttpTransport
 
     query, asking = settings.need_query()
     analyst = settings.analyst
@@ -416,7 +416,7 @@ def _run(
         answer = query.run(respondents, asking.name, budgets, asking.method, asking.rounds)
         told(_outer(record_of(asking.name, query, answer, asking.rounds)))
         return
-    from .series import Series
+    from .analyst.series import Series
 
     schedule = BudgetSchedule(capacity, asking.queries, asking.savings)
     with Series(respondents, schedule, asking.name, ledger) as series:
@@ -456,7 +456,7 @@ def plan(settings: Settings, devices: int) -> Plan:
 
 def _about_missing(query: Query, space: Euclidean) -> str:
     """From where devices without a value answer, and what that does to the answer."""
-    from .counting import RangeCount
+    from .queries.counting import RangeCount
 
     outside = "outside the sphere" if isinstance(space, GreatCircle) else "outside the public box"
     where = outside if space.missing is None else f"at {list(space.missing)}"

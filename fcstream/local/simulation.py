@@ -11,9 +11,9 @@ import numpy as np
 from ..accounting.losses import EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss, zcdp_of_geo
 from ..errors import ConfigError
 from ..noise.samplers import Noise
-from .device import LocalFilter, answer_all
-from .elimination import Question
-from .questions import Ask, decoded
+from .device.device import LocalFilter, answer_all
+from .protocol import Ask, decoded
+from .queries.elimination import Question
 from .spaces import Space
 
 if TYPE_CHECKING:

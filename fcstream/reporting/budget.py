@@ -188,7 +188,7 @@ class Report:
     refused : int
         Windows that were never charged, because the budget had no room.
     queries : tuple of dict
-        Of an analyst: what is on record of every query that was answered; see `fcstream.local.series`.
+        Of an analyst: what is on record of every query that was answered; see `fcstream.local.analyst.series`.
     """
 
     terms: Terms[Any]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fcstream.local import Component, Euclidean, LocalBudget, LocalFilter
-from fcstream.local.journal import MemoryJournal
+from fcstream.local.device.journal import MemoryJournal
 from fcstream.noise.samplers import Noise, SeededEntropy
 
 PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=1.0, unit=100.0)

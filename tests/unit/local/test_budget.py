@@ -39,8 +39,8 @@ from fcstream.local import (
     Simulation,
     answer_all,
 )
-from fcstream.local.books import DeviceBooks, is_journal
-from fcstream.local.record import QueryLedger, record_of, used_by
+from fcstream.local.analyst.record import QueryLedger, record_of, used_by
+from fcstream.local.device.journal_reader import DeviceBooks, is_journal
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.reporting.budget import Report
 
@@ -268,7 +268,7 @@ class Wall:
             raise ImportError(name)
 sys.meta_path.insert(0, Wall())
 from fcstream.local import *
-from fcstream.local.books import DeviceBooks
+from fcstream.local.device.journal_reader import DeviceBooks
 space = Euclidean((0.0, 0.0), (100.0, 100.0), step=0.5)
 journal = FileJournal({str(tmp_path / "state")!r}, keep=2)
 device = LocalFilter(LocalBudget.concentrated(1), {{'p': Component(space, (3.0, 4.0))}}, journal, name='small')

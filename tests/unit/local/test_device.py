@@ -35,11 +35,11 @@ from fcstream.local import (
     Records,
     Share,
     answer_all,
-    device,
     turned,
 )
 from fcstream.local import noise as local_noise
-from fcstream.local.questions import REASONS
+from fcstream.local.device import device
+from fcstream.local.protocol import REASONS
 from fcstream.noise.samplers import Noise, SeededEntropy, _Reader
 
 PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=0.5, unit=10.0)

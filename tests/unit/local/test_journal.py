@@ -13,22 +13,11 @@ from hypothesis import strategies as st
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
-from fcstream.local import (
-    Ask,
-    Component,
-    Euclidean,
-    FileJournal,
-    LocalBudget,
-    LocalFilter,
-    Named,
-    Point,
-    answer_all,
-    device,
-    journal,
-)
-from fcstream.local.accounts import Accounts, fingerprint
-from fcstream.local.journal import MemoryJournal
-from fcstream.local.questions import REASONS
+from fcstream.local import Ask, Component, Euclidean, FileJournal, LocalBudget, LocalFilter, Named, Point, answer_all
+from fcstream.local.device import device, journal
+from fcstream.local.device.accounts import Accounts, fingerprint
+from fcstream.local.device.journal import MemoryJournal
+from fcstream.local.protocol import REASONS
 from fcstream.noise.samplers import Noise, SeededEntropy
 
 LINE = Euclidean((-500.0,), (500.0,), step=1.0)

@@ -10,15 +10,15 @@ from fcstream.accounting.filters import BudgetSchedule
 from fcstream.accounting.losses import DPLoss, PrivacyLoss, zcdp_of_geo
 from fcstream.errors import ConfigError
 from fcstream.local import Box, Component, Distance, Euclidean, LocalBudget, LocalFilter, Records
-from fcstream.local.counting import RangeCount
-from fcstream.local.density import KernelDensity
-from fcstream.local.elimination import Question, Rounds, Triple, eliminate
-from fcstream.local.journal import MemoryJournal
-from fcstream.local.neighbors import Nearest
-from fcstream.local.series import Series
+from fcstream.local.analyst.series import Series
+from fcstream.local.device.journal import MemoryJournal
+from fcstream.local.queries.confidence import pure_reach
+from fcstream.local.queries.counting import RangeCount
+from fcstream.local.queries.density import KernelDensity
+from fcstream.local.queries.elimination import Question, Rounds, Triple, eliminate
+from fcstream.local.queries.neighbors import Nearest
+from fcstream.local.queries.threshold import ShareBelow
 from fcstream.local.simulation import Fleet, Simulation
-from fcstream.local.threshold import ShareBelow
-from fcstream.local.widths import pure_reach
 from fcstream.noise.samplers import Noise, SeededEntropy
 
 PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=1.0, unit=100.0)

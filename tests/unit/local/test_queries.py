@@ -14,15 +14,23 @@ from fcstream.accounting.filters import BudgetSchedule
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError, LedgerError, LedgerMismatch
 from fcstream.local import Box, Component, Distance, Euclidean, GreatCircle, LocalBudget, LocalFilter, Point, Records
-from fcstream.local.counting import RangeCount, balanced_cut, paper_cut
-from fcstream.local.density import KernelDensity, predicted_errors
-from fcstream.local.elimination import Question, Rounds, Transcript, Triple, eliminate, non_interactive, smallest
-from fcstream.local.journal import MemoryJournal
-from fcstream.local.neighbors import Nearest
-from fcstream.local.series import Series, shares
+from fcstream.local.analyst.series import Series, shares
+from fcstream.local.device.journal import MemoryJournal
+from fcstream.local.queries.confidence import reach, split
+from fcstream.local.queries.counting import RangeCount, balanced_cut, paper_cut
+from fcstream.local.queries.density import KernelDensity, predicted_errors
+from fcstream.local.queries.elimination import (
+    Question,
+    Rounds,
+    Transcript,
+    Triple,
+    eliminate,
+    non_interactive,
+    smallest,
+)
+from fcstream.local.queries.neighbors import Nearest
+from fcstream.local.queries.threshold import ShareBelow
 from fcstream.local.simulation import Fleet, Simulation
-from fcstream.local.threshold import ShareBelow
-from fcstream.local.widths import reach, split
 from fcstream.noise.samplers import Noise, SeededEntropy
 
 PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=1.0, unit=100.0)

@@ -21,11 +21,11 @@ from support.status import free_port
 from fcstream.accounting.filters import BudgetSchedule
 from fcstream.errors import ConfigError, LedgerError, SourceError
 from fcstream.local import Box, FileJournal, RangeCount, Rounds, Series
-from fcstream.local.gateway import LARGEST, MOST_ASKED, Direct, Gateway, Remote, message_of
-from fcstream.local.mqtt import MqttGateway, MqttTransport
-from fcstream.local.questions import Ask, answered, canonical
+from fcstream.local.protocol import Ask, answered, canonical
 from fcstream.local.simulation import Fleet
-from fcstream.local.web import HttpTransport, open_server, serve
+from fcstream.local.transport.gateway import LARGEST, MOST_ASKED, Direct, Gateway, Remote, message_of
+from fcstream.local.transport.mqtt import MqttGateway, MqttTransport
+from fcstream.local.transport.web import HttpTransport, open_server, serve
 
 HOST = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")
 QUERY = RangeCount("place", PLANE, Box((1000, 1000), (300, 300)))
@@ -462,8 +462,8 @@ def test_a_crowd_of_analysts_over_http(tmp_path):
 
 SERVED = """
 import resource, sys, threading
-from fcstream.local.gateway import Gateway
-from fcstream.local.web import open_server
+from fcstream.local.transport.gateway import Gateway
+from fcstream.local.transport.web import open_server
 from support.devices import devices
 server = open_server(Gateway(devices()), "127.0.0.1", int(sys.argv[1]))
 server.start()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..accounting.losses import RHO_UNIT
-from ..errors import ConfigError
+from ...accounting.losses import RHO_UNIT
+from ...errors import ConfigError
+from ..functions import Function
+from ..spaces import Space
+from .confidence import split
 from .elimination import Question, Respondents, Rounds, Transcript, Triple, eliminate
-from .functions import Function
-from .spaces import Space
-from .widths import split
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -161,7 +161,7 @@ class Query:
         rounds : Rounds, optional
             For PM; baselines take its `beta` only.
         width : str
-            See `fcstream.local.widths.reach`.
+            See `fcstream.local.queries.confidence.reach`.
         pure : bool
             Pure geo-privacy. Rounds cost accuracy then: all of them together are worth the root of the sum of their
             squared epsilons (4 even ones half, 4 doubling ones two thirds, 4 steep ones 88% of it), and save less.

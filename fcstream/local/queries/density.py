@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..accounting.losses import RHO_UNIT
-from ..errors import ConfigError
+from ...accounting.losses import RHO_UNIT
+from ...errors import ConfigError
+from ..functions import FINENESS, Distance, Function
+from ..spaces import Euclidean
+from .base import Plan, Query, _step_width
 from .elimination import Rounds, Transcript, Triple, non_interactive
-from .functions import FINENESS, Distance, Function
-from .queries import Plan, Query, _step_width
-from .spaces import Euclidean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,13 +12,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..accounting.losses import DPLoss, Loss, PrivacyLoss
-from ..errors import LedgerError, LedgerMismatch
-from ..ledgers.base import Row, Terms, WindowKey
-from ..ledgers.rollback_guard import Witness
+from ...accounting.losses import DPLoss, Loss, PrivacyLoss
+from ...errors import LedgerError, LedgerMismatch
+from ...ledgers.base import Row, Terms, WindowKey
+from ...ledgers.rollback_guard import Witness
+from ..protocol import canonical
 from .accounts import Accounts
 from .journal import read
-from .questions import canonical
 
 _START = b'{"at":'
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..accounting.losses import RHO_UNIT
-from ..errors import ConfigError
+from ...accounting.losses import RHO_UNIT
+from ...errors import ConfigError
+from ..functions import FINENESS, Distance, Function
+from ..spaces import Euclidean
+from .base import BOUND, Plan, Query, _step_width, error_width
+from .confidence import reach
 from .elimination import Rounds, Transcript, Triple, smallest
-from .functions import FINENESS, Distance, Function
-from .queries import BOUND, Plan, Query, _step_width, error_width
-from .spaces import Euclidean
-from .widths import reach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

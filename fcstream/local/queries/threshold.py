@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..accounting.losses import RHO_UNIT
-from ..errors import ConfigError
-from ..stream.lattice import exact as as_fraction
+from ...accounting.losses import RHO_UNIT
+from ...errors import ConfigError
+from ...stream.lattice import exact as as_fraction
+from ..functions import Function, Share
+from ..spaces import Records
+from .base import METHODS, Plan, Query
 from .elimination import Rounds, Transcript, Triple, non_interactive
-from .functions import Function, Share
-from .queries import METHODS, Plan, Query
-from .spaces import Records
 
 if TYPE_CHECKING:
     from .elimination import Judge

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..accounting.filters import BudgetSchedule
-from ..accounting.losses import PrivacyLoss
-from ..errors import ConfigError, LedgerDamaged
-from .elimination import Question, Respondents, Rounds
-from .queries import Answer, Query
+from ...accounting.filters import BudgetSchedule
+from ...accounting.losses import PrivacyLoss
+from ...errors import ConfigError, LedgerDamaged
+from ..queries.base import Answer, Query
+from ..queries.elimination import Question, Respondents, Rounds
 from .record import QueryLedger, digest, record_of, used_by
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ConfigError
+from ...errors import ConfigError
+from ..functions import FINENESS, Box, Function, turned
+from ..spaces import Euclidean
+from .base import METHODS, Plan, Query, _step_width, error_width
 from .elimination import Rounds, Transcript, Triple, non_interactive
-from .functions import FINENESS, Box, Function, turned
-from .queries import METHODS, Plan, Query, _step_width, error_width
-from .spaces import Euclidean
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..accounting.losses import RHO_UNIT, PrivacyLoss
-from ..errors import ConfigError, LedgerDamaged, LedgerMismatch
-from ..ledgers.base import DEVICE_BLOCK, Answer, Request, Terms, WindowKey
-from .elimination import Transcript
-from .queries import METHODS
-from .widths import split
+from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...errors import ConfigError, LedgerDamaged, LedgerMismatch
+from ...ledgers.base import DEVICE_BLOCK, Answer, Request, Terms, WindowKey
+from ..queries.base import METHODS
+from ..queries.confidence import split
+from ..queries.elimination import Transcript
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .elimination import Rounds
-    from .queries import Answer as Found
-    from .queries import Query
+    from ..queries.base import Answer as Found
+    from ..queries.base import Query
+    from ..queries.elimination import Rounds
 
 INNER = ("paid", "left")
 """Keys that only the program reads."""
@@ -133,7 +133,7 @@ class QueryLedger:
     """
 
     def __init__(self, url: str, series: str, capacity_nano: int, about: dict[str, Any]) -> None:
-        from ..ledgers.sqlite.ledger import SQLiteLedger
+        from ...ledgers.sqlite.ledger import SQLiteLedger
 
         scheme, colon, rest = url.partition(":")
         path = rest if colon else url

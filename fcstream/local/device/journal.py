@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
-from ..ledgers.rollback_guard import Witness
+from ...errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from ...ledgers.rollback_guard import Witness
 from .accounts import Accounts, Charge, Reply, charging, sealing
 
 KEEP = 1000

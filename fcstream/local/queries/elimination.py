@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..accounting.losses import EPSILON_UNIT, RHO_UNIT
-from ..errors import ConfigError
-from .functions import Function, Point
-from .noise import _kernels
-from .spaces import Space
-from .widths import pure_reach, reach, split
+from ...accounting.losses import EPSILON_UNIT, RHO_UNIT
+from ...errors import ConfigError
+from ..functions import Function, Point
+from ..noise import _kernels
+from ..spaces import Space
+from .confidence import pure_reach, reach, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ class Triple:
     points : bool
         True: devices answer with noisy points, and phi is taken of their average. False: with noisy values of phi.
     width : str
-        See `fcstream.local.widths.reach`.
+        See `fcstream.local.queries.confidence.reach`.
     pure : bool
         Pure geo-privacy: losses are epsilons, and answers are averaged with weights in proportion to their squares.
 
@@ -152,7 +152,7 @@ class Rounds:
     count : int
         c. One round asks everybody once: no elimination.
     split : str
-        ``doubling``, ``steep`` or ``even``: see `fcstream.local.widths.split`.
+        ``doubling``, ``steep`` or ``even``: see `fcstream.local.queries.confidence.split`.
     beta : float
         Probability that anybody is sorted wrongly.
     confidence : str

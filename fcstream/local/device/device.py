@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..accounting.filters import PrivacyFilter
-from ..accounting.losses import EPSILON_UNIT, RHO_UNIT, DPLoss, Loss, Number, PrivacyLoss, geo_rho_cap, zcdp_of_geo
-from ..errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch
-from ..noise.samplers import Noise
+from ...accounting.filters import PrivacyFilter
+from ...accounting.losses import EPSILON_UNIT, RHO_UNIT, DPLoss, Loss, Number, PrivacyLoss, geo_rho_cap, zcdp_of_geo
+from ...errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch
+from ...noise.samplers import Noise
+from ..functions import Box, Distance, Function, Named, function_from
+from ..protocol import Ask, answered, refused
+from ..spaces import MOST_LOSS, Space
 from .accounts import Charge, Reply
-from .functions import Box, Distance, Function, Named, function_from
 from .journal import FileJournal, Journal, MemoryJournal
-from .questions import Ask, answered, refused
-from .spaces import MOST_LOSS, Space
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..errors import ConfigError
-from .device import LocalFilter, answer_all
-from .elimination import Question
-from .questions import Ask, canonical, decoded, refused
-from .simulation import ask_of, read_replies
+from ...errors import ConfigError
+from ..device.device import LocalFilter, answer_all
+from ..protocol import Ask, canonical, decoded, refused
+from ..queries.elimination import Question
+from ..simulation import ask_of, read_replies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
-from ..connectors.urls import mask, need
-from ..errors import ConfigError
-from ..runtime.http_server import Limits, Server
+from ...connectors.urls import mask, need
+from ...errors import ConfigError
+from ...runtime.http_server import Limits, Server
 from .gateway import LARGEST, LARGEST_REPLY, Gateway
 
 _AT_ONCE = 16

@@ -1,0 +1,1 @@
+"""The analyst's side: what was asked and learned, for good."""

@@ -1,0 +1,1 @@
+"""What runs on a device: its budget, its journal, its answers."""

@@ -1,0 +1,1 @@
+"""How questions and answers travel: MQTT, HTTP, a gateway of many devices."""
