@@ -1,7 +1,7 @@
 """One file per outside system, found by URL scheme. The engine never imports this.
 
-A connector of somebody else's is found by the same scheme through the entry points ``fcstream.connectors.sources``,
-``fcstream.queues`` (ack-only) and ``fcstream.connectors.sinks``: a class that is made with an `Address` (sources also with the
+A connector of somebody else's is found by the same scheme through the entry points ``fcstream.sources``,
+``fcstream.queues`` (ack-only) and ``fcstream.sinks``: a class that is made with an `Address` (sources also with the
 consumer's name).
 """
 

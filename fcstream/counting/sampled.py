@@ -1,4 +1,4 @@
-"""Friend sums over partners that coins choose, for `fcstream.cores.sampled_filters.SparseZCDPFilter` and `fcstream.cores.sampled_filters.HiddenCoinFilter`.
+"""Friend sums over partners that coins choose, for the filters of `fcstream.cores.sampled_filters`.
 
 Coins are drawn when a point is counted, never depend on data, and serve one release of one window: sampled counters
 keep tumbling windows only.
@@ -155,7 +155,8 @@ class BlockCounts(SampledCounts):
     Notes
     -----
     For every point its sampled partners are independent coins of rate c / B, which is what
-    `fcstream.cores.sampled_filters.SparseZCDPFilter` needs. Two points of one block share partners. Block sizes are private.
+    `fcstream.cores.sampled_filters.SparseZCDPFilter` needs. Two points of one block share partners. Block sizes are
+    private.
 
     Complexity
     ----------

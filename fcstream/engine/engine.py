@@ -32,7 +32,7 @@ from .intake import OnRejection, Rejections, clock_ms, read_pushed
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-LOG = logging.getLogger("fcstream.engine.engine")
+LOG = logging.getLogger("fcstream.engine")
 _DAY_MS = 86_400_000
 MOST_AT_ONCE = 1000
 """Windows from which on one call of `Engine.advance` or `push` leaves the others to the next one."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..ledgers import Ledger
     from ..releases.base import Release
 
-LOG = logging.getLogger("fcstream.engine.engine")
+LOG = logging.getLogger("fcstream.engine")
 
 FULL, EXHAUSTED = "full", "exhausted"
 """Values of `Release.participation`."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-LOG = logging.getLogger("fcstream.engine.engine")
+LOG = logging.getLogger("fcstream.engine")
 OnRejection = Callable[[Sequence[Rejection]], object]
 
 

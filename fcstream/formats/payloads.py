@@ -19,7 +19,7 @@ from .decoders import LineDecoder, Objects
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LOG = logging.getLogger("fcstream.formats.payloads")
+LOG = logging.getLogger("fcstream.formats")
 FORMATS = ("json", "msgpack", "floats", "arrow")
 LONGEST_MESSAGE = 2**24
 """Bytes. A longer message of one record is rejected unread; of many rows as many are read as take so much room."""

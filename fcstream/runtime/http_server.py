@@ -24,7 +24,7 @@ from typing import Any
 
 from ..errors import AddressTaken, ConfigError, SourceError, extra_missing
 
-LOG = logging.getLogger("fcstream.runtime.http_server")
+LOG = logging.getLogger("fcstream.runtime")
 _LOOK_EVERY_S = 0.2
 _GRACE_S = 5
 _AT_ONCE = 32  # accepted in one round of the loop, before any of them can be counted

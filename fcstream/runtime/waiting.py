@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-LOG = logging.getLogger("fcstream.runtime.waiting")
+LOG = logging.getLogger("fcstream.runtime")
 SLOW_S = 2.5
 """An answer that takes longer is told."""
 PARTS = ("source", "sink", "ledger", "kernels")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..connectors.base import LiveSource
     from ..stream.windows import Schedule
 
-LOG = logging.getLogger("fcstream.service.supervisor")
+LOG = logging.getLogger("fcstream.service")
 
 
 class Gaps:

@@ -6,7 +6,7 @@ import logging
 import time
 from dataclasses import dataclass, field
 
-LOG = logging.getLogger("fcstream.service.supervisor")
+LOG = logging.getLogger("fcstream.service")
 
 
 @dataclass(slots=True)

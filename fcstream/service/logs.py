@@ -18,8 +18,8 @@ from typing import Any
 from ..connectors.urls import need
 from ..errors import ConfigError
 
-LOG = logging.getLogger("fcstream.service.logs")
-WINDOWS = "fcstream.stream.windows"
+LOG = logging.getLogger("fcstream.service")
+WINDOWS = "fcstream.windows"
 """Logger of what became of each window: told in JSON only, a terminal has its line of status."""
 _EXTRAS = ("stream", "window", "status", "reason", "incomplete")
 _STREAM: ContextVar[str | None] = ContextVar("stream", default=None)

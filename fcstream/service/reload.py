@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .metrics import Watched
 
 T = TypeVar("T")
-LOG = logging.getLogger("fcstream.service.reload")
+LOG = logging.getLogger("fcstream.service")
 _SAFE = ("service", "sink", "dead_letter", "source.spool_bytes")
 _WHAT_IS_READ = ("stream", "subject", "group", "field", "bucket", "client_id", "delivery_id", "queue")
 """Options of a source's URL that say what is read, and as whom."""

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from ..formats.decoders import LineDecoder
     from ..releases.base import Release
 
-LOG = logging.getLogger("fcstream.service.supervisor")
-WINDOWS = logging.getLogger("fcstream.stream.windows")
+LOG = logging.getLogger("fcstream.service")
+WINDOWS = logging.getLogger("fcstream.windows")
 POLL_MESSAGES = 4096
 LONGEST_WAIT_S = 0.25
 _COMMIT_EVERY_S = 1.0

@@ -16,7 +16,7 @@ from .metrics import client_is_missing, exposition
 if TYPE_CHECKING:
     from .metrics import Watched
 
-LOG = logging.getLogger("fcstream.service.status")
+LOG = logging.getLogger("fcstream.service")
 SLOWEST_BEAT_S = 180.0
 """A service that went round longer ago is stuck: a connector waits for its broker for a minute by default."""
 _TEXT = "text/plain; charset=utf-8"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..engine.keyed import KeyedEngine
     from ..releases.base import Release
 
-LOG = logging.getLogger("fcstream.service.supervisor")
+LOG = logging.getLogger("fcstream.service")
 _STAND_BY_S = 0.5
 STATES = ("starting", "serving", "standby", "trouble")
 FATAL = (BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch)

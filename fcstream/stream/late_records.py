@@ -17,8 +17,8 @@ class LateRecords:
     ----------
     dimension : int
     most : int, optional
-        See `fcstream.releases.record_gate.RecordGate`: of more records than this of one pane for one window nothing is kept
-        but how many there are, as every window that could use them is refused.
+        See `fcstream.releases.record_gate.RecordGate`: of more records than this of one pane for one window nothing
+        is kept but how many there are, as every window that could use them is refused.
     """
 
     def __init__(self, dimension: int, most: int | None = None) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 T = TypeVar("T")
-LOG = logging.getLogger("fcstream.connectors.kafka.source")
+LOG = logging.getLogger("fcstream.connectors.kafka")
 ASK_S = 3.0  # for one answer of a broker
 _LAST_S = 3.0  # for a last commit, when the stream is to end
 FINAL = {

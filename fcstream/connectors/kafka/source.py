@@ -46,7 +46,7 @@ from .connection import ASK_S, FINAL, Cluster, Lost
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-LOG = logging.getLogger("fcstream.connectors.kafka.source")
+LOG = logging.getLogger("fcstream.connectors.kafka")
 _TAIL = 1000  # messages of each partition that are read back; releases that are under way together
 _MOST_HELD, _WEIGHT = 1 << 26, 300  # bytes of messages that wait while something else is waited for; of each beside it
 _LONGEST_NAME = 255  # bytes; brokers choke on very long ones

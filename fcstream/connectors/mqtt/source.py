@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..urls import Address
 
 T = TypeVar("T")
-LOG = logging.getLogger("fcstream.connectors.mqtt.source")
+LOG = logging.getLogger("fcstream.connectors.mqtt")
 _ANSWER_S = 10.0
 _KEEPALIVE_S, _PATIENT_S = 60, 240  # the second where the connection is served between other work only
 _TAKEN_OVER = 0x8E

@@ -20,7 +20,7 @@ from ...connectors.urls import Address, need, parse
 from ...errors import ConfigError, SourceError
 from .gateway import LARGEST, LARGEST_REPLY, Gateway
 
-LOG = logging.getLogger("fcstream.local.transport.mqtt")
+LOG = logging.getLogger("fcstream.local")
 _PATIENCE_S = 10.0
 _WAITING = 2**24  # bytes of messages that a gateway keeps in memory; more stay with the broker
 _AT_ONCE = 3  # messages answered with two durable writes; more at once take longer each

@@ -552,7 +552,7 @@ def test_a_close_that_loses_records_of_open_windows_says_so(caplog, unit, held):
     eng.advance(12_001)  # answers the window of that record
     if held:
         eng.push([12_500], rows(1), arrival_ms=[12_500], **ids)
-    with caplog.at_level(logging.WARNING, "fcstream.engine.engine"):
+    with caplog.at_level(logging.WARNING, "fcstream.engine"):
         eng.close()
         eng.close()
     told = [record.getMessage() for record in caplog.records]
@@ -566,6 +566,6 @@ def test_a_close_says_so_of_records_that_wait_for_a_later_window(caplog):
     eng.advance(0)
     eng.push([6000], rows(1), arrival_ms=[11_000])
     assert not eng._friends.panes
-    with caplog.at_level(logging.WARNING, "fcstream.engine.engine"):
+    with caplog.at_level(logging.WARNING, "fcstream.engine"):
         eng.close()
     assert "records of those that are open are lost" in caplog.text

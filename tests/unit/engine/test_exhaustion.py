@@ -37,7 +37,7 @@ def fill(engine):
 def test_releases_that_leave_people_out_say_so(caplog):
     engine = users_engine()
     fill(engine)
-    with caplog.at_level(logging.WARNING, "fcstream.engine.engine"):
+    with caplog.at_level(logging.WARNING, "fcstream.engine"):
         answers = engine.close()
     assert [r.participation for r in answers] == ["full"] * 3 + ["exhausted"] * 3
     assert answers[2].count > 95

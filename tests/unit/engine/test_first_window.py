@@ -247,7 +247,7 @@ def test_a_service_tells_how_much_of_a_pause_is_still_unanswered(tmp_path, monke
     at = 1_767_225_600_000
     engine.begin(at)
     setting = session.Setting(decoder_for("json", engine.job.schema), now_ms)
-    with caplog.at_level("INFO", "fcstream.service.supervisor"):
+    with caplog.at_level("INFO", "fcstream.service"):
         session.Publisher(engine, sink, setting).close_due(at + 1_000_001)
     told = [record.getMessage() for record in caplog.records if "answering what was missed" in record.getMessage()]
     assert told[0] == "answering what was missed: 744 windows are still due"

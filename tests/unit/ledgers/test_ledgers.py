@@ -256,7 +256,8 @@ def test_a_ledger_that_is_dropped_or_left_open_can_be_opened_again(tmp_path):
     path = str(tmp_path / "l.db")
     SQLiteLedger(path, TERMS).charge([Request(window(0), LOSS, ("0",))])  # dropped, never closed
     code = (
-        "import sys\nfrom fcstream.ledgers.base import Request\nfrom fcstream.ledgers.sqlite.ledger import SQLiteLedger\n"
+        "import sys\nfrom fcstream.ledgers.base import Request\n"
+        "from fcstream.ledgers.sqlite.ledger import SQLiteLedger\n"
         "from fcstream.testing import LedgerContract, window\n"
         "ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)\n"
         "ledger.charge([Request(window(1), LedgerContract.loss, ('1',))])\nkeep = [ledger]\nkeep.append(keep)\n"

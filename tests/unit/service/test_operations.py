@@ -237,7 +237,7 @@ def test_one_that_hangs_is_not_alive_and_one_that_waits_is():
 
 def log_everything():
     """As libraries do, with a record's content in every place that there is."""
-    ours, theirs = logging.getLogger("fcstream.service.supervisor"), logging.getLogger("somelibrary.adapters")
+    ours, theirs = logging.getLogger("fcstream.service"), logging.getLogger("somelibrary.adapters")
     ours.info("starting over: %s", "a reason", extra={"window": 60000})
     ours.debug(SENTINEL)
     with about("other"):
@@ -275,15 +275,15 @@ def test_no_log_holds_what_a_library_put_into_it(kind, capsys):
 def test_fields_of_a_json_line(capsys):
     with logging_as("json", "s") as logs:
         log_everything()
-        logging.getLogger("fcstream.stream.windows").info("window answered", extra={"window": 0, "reason": None})
+        logging.getLogger("fcstream.windows").info("window answered", extra={"window": 0, "reason": None})
         logs.speak("text")
-        logging.getLogger("fcstream.stream.windows").info("not on a terminal")
+        logging.getLogger("fcstream.windows").info("not on a terminal")
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     first = lines[0]
     assert first.pop("time").endswith("Z")
     assert first == {
         "level": "info",
-        "logger": "fcstream.service.supervisor",
+        "logger": "fcstream.service",
         "event": "starting over: a reason",
         "stream": "s",
         "window": 60000,
