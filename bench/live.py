@@ -187,7 +187,8 @@ def opened(broker: Broker) -> Iterator[Any]:
     source: Any = open_live(broker.url(), f"ours-{time.time_ns()}")
     with tempfile.TemporaryDirectory(dir=os.environ.get("FCSTREAM_BENCH_DIR")) as folder:
         if not hasattr(source, "poll"):
-            from fcstream.connectors.spool import Spool, SpooledSource
+            from fcstream.connectors.spool import Spool
+            from fcstream.connectors.spooled import SpooledSource
 
             source = SpooledSource(source, Spool(Path(folder) / "spool", 2**30))
         try:

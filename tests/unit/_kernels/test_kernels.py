@@ -208,10 +208,10 @@ def test_hard_data_turn_screening_off(monkeypatch):
 PROGRAM = """
 import hashlib
 import numpy as np
-from fcstream import friends
+from fcstream.counting import exact
 from fcstream._kernels import pairs
 from fcstream.counting.exact import FriendCounts
-friends.may_screen = lambda dimension: dimension >= 12  # by slow products where there are no fast ones
+exact.may_screen = lambda dimension: dimension >= 12  # by slow products where there are no fast ones
 digest = hashlib.sha256()
 for d in (1, 2, 7, 16, 70):
     points = np.random.default_rng(d).integers(-40, 40, size=(1500, d)).astype(float)
@@ -310,12 +310,12 @@ def test_a_thread_that_outlives_the_main_one_can_count():
     program = """
 import threading, time
 import numpy as np
-from fcstream import friends, pool
-friends._ALONE = 1e3
-pool.set_threads(3)
+from fcstream.counting import exact, threads
+exact._ALONE = 1e3
+threads.set_threads(3)
 def work():
     time.sleep(0.5)
-    counter = friends.FriendCounts(3, 100)
+    counter = exact.FriendCounts(3, 100)
     counter.add(0, np.zeros((2000, 3)))
     print(int(counter.view([0]).counts.sum()))
 threading.Thread(target=work).start()

@@ -99,7 +99,7 @@ def test_who_watches_hears_of_every_compilation():
 def test_a_terminal_tells_percent_and_time_left(folder):
     write(folder, COUNT, 200_000)
     # Every line that could be told is told: how many fit into half a second is the machine's affair.
-    code = "from fcstream import runner; from fcstream.cli import main; runner.PAUSE_S = 0; main()"
+    code = "from fcstream.service import batch; from fcstream.cli import main; batch.PAUSE_S = 0; main()"
     text, code = on_terminal("run", "c.toml", program=["-c", code])
     assert code == 0
     found = re.findall(r"([\d,]+) records read, (\d+)%(?:, about (\d+) s left)?", text)

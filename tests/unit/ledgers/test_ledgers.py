@@ -673,18 +673,18 @@ def test_a_crash_while_a_stream_is_added_leaves_it_whole_or_absent(tmp_path):
     """Killed before and after every statement that adds the second stream."""
     code = """
 import os, sys
-from fcstream.ledgers import sqlite, sqlite_tables
+from fcstream.ledgers.sqlite import ledger, tables
 from fcstream.testing import LedgerContract
 from fcstream.accounting.losses import PrivacyLoss
 left = int(sys.argv[2])
-def counted(self, query, values=(), real=sqlite_tables.StreamTables.do):
+def counted(self, query, values=(), real=tables.StreamTables.do):
     global left
     left -= 1
     if left == 0:
         os._exit(9)
     return real(self, query, values)
-sqlite_tables.StreamTables.do = counted
-sqlite.SQLiteLedger(sys.argv[1], sqlite.Terms("other", "event", PrivacyLoss.cap(2, 1e-6), "another specification"))
+tables.StreamTables.do = counted
+ledger.SQLiteLedger(sys.argv[1], ledger.Terms("other", "event", PrivacyLoss.cap(2, 1e-6), "another specification"))
 os._exit(7)
 """
     for left in (2, 5, 9, 14, 40):

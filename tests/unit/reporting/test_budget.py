@@ -431,8 +431,8 @@ def test_a_look_that_is_terminated_leaves_nothing(tmp_path):
     path, copies = fill(tmp_path / "l.db"), tmp_path / "copies"
     copies.mkdir()
     code = (
-        "import sys, time; from fcstream import reports; from fcstream.cli import main\n"
-        "reports.Report.of = lambda *_: (print(flush=True), time.sleep(60))\n"
+        "import sys, time; from fcstream.reporting import budget; from fcstream.cli import main\n"
+        "budget.Report.of = lambda *_: (print(flush=True), time.sleep(60))\n"
         f"main(['budget', 'show', {path!r}])"
     )
     with subprocess.Popen(
