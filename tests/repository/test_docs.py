@@ -1,6 +1,8 @@
 """What the documents say is run."""
 
 import doctest
+import pkgutil
+import re
 import runpy
 
 import pytest
@@ -72,3 +74,36 @@ def test_documents_do_not_speak_of_workplaces():
         text = (REPOSITORY / name).read_text()
         assert "/work/" not in text
         assert "/tmp/" not in text
+
+
+DECISIONS = REPOSITORY / "docs" / "decisions"
+PAGES = sorted(path for path in DECISIONS.glob("*.md") if path.name != "README.md")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_decisions_say_what_why_and_what_would_change_them(path):
+    text = path.read_text()
+    assert text.startswith("# ")
+    for part in ("\n**Choice.** ", "\n## Why\n", "\n## What would change our mind\n"):
+        assert part in text
+    assert len(text.splitlines()) <= 60
+    assert f"]({path.name})" in (DECISIONS / "README.md").read_text()
+
+
+@pytest.mark.parametrize("path", [*PAGES, REPOSITORY / "CONTRIBUTING.md"], ids=lambda path: path.stem)
+def test_commands_and_links_lead_somewhere(path):
+    text = path.read_text()
+    for script in re.findall(r"python (bench/\w+\.py)", text):
+        assert (REPOSITORY / script).is_file()
+    for link in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (path.parent / link).exists(), link
+    groups = {f"fcstream.{name}" for name in ("releases", "sources", "queues", "sinks", "ledgers")}  # of entry points
+    for name in set(re.findall(r"`(fcstream(?:\.\w+)+)`", text)) - groups:
+        assert pkgutil.resolve_name(name)
+
+
+def test_the_glossary_defines_each_term_once():
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", (REPOSITORY / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    terms = [row for row in rows if row not in ("term", "not", "---")]
+    assert len(terms) > 100
+    assert len(set(terms)) == len(terms)
