@@ -17,6 +17,10 @@ class HotOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     above: float
 
+    @property
+    def holds_records(self):
+        return False  # so windows need no bound on their records
+
     def build(self, setting):
         grid = setting.grid
         return HotCount(self.pure_loss(), int(grid.lattice.coordinates(grid.features[0].scaled(self.above))))
