@@ -67,9 +67,9 @@ class PrivacyFilter(Generic[LossT]):
 
     Source
     ------
-    Whitehouse, Ramdas, Rogers, Wu 2023, Theorem 1; Rogers, Roth, Ullman, Vadhan 2016 (epsilon, delta); Feldman and
-    Zrnic 2021; Liang and Yi, Adaptive Privacy Budgeting, eq. 7 and Theorem 4.4 (geo-privacy). Theirs stop for good at
-    the first refusal, which only eases the proofs.
+    Specification 8.1; proof 2.1; Whitehouse et al. 2023, Theorem 1; Rogers, Roth, Ullman, Vadhan 2016 (epsilon, delta);
+    Feldman and Zrnic 2021; Liang and Yi 2025, eq. 7 and Theorem 4.4 (geo-privacy). Theirs stop for good at the first
+    refusal, which only eases the proofs.
     """
 
     __slots__ = ("block", "capacity", "spent")
@@ -141,7 +141,7 @@ class AdvancedDPFilter:
 
     Source
     ------
-    Whitehouse, Ramdas, Rogers, Wu 2023, Theorem 2. Theirs stops for good at the first refusal.
+    Specification 8.1; proof 2.5; Whitehouse et al. 2023, Theorem 2. Theirs stops for good at the first refusal.
     """
 
     __slots__ = ("_most_delta", "_most_squares", "block", "capacity", "delta_femto", "squares")
@@ -226,10 +226,8 @@ class PrivacyOdometer:
 
     Source
     ------
-    Whitehouse, Ramdas, Rogers, Wu 2023, Theorem 3; the mixture is Robbins', in the form of Howard et al. 2021. For the
-    loss L of rho-zCDP steps with sum R, exp(x (L - R) - x**2 R) is a supermartingale for every x > 0; averaging over a
-    half-normal x of variance 1/eta and Ville's inequality give the bound, as an upper normal tail is at most
-    exp(-z**2 / 2) / 2.
+    Specification 8.2; proof 2.6; Whitehouse et al. 2023, Theorem 3; the mixture is Robbins', in the form of Howard et
+    al. 2021.
     """
 
     __slots__ = ("_deltas", "_tuned_for", "spent")
@@ -311,12 +309,7 @@ class BudgetSchedule:
 
         floor(weight * capacity) <= share <= remaining,
 
-    so no query is starved by those before it, whatever they saved, and none is offered what is not there. Proof: let
-    base be the capacity times 1 less the weights before l. Then remaining >= base: it holds at the start, and if it
-    holds at l, share <= part * (remaining - base) + weight * capacity with part <= 1, so after any use <= share there
-    remains at least (1 - part)(remaining - base) + base - weight * capacity, which is at least the next base. Hence
-    share <= remaining - base + weight * capacity <= remaining, as weight * capacity <= base, and the share is the
-    rounded-down sum of something at least 0 and weight * capacity.
+    so no query is starved by those before it, whatever they saved, and none is offered what is not there.
 
     Complexity
     ----------
@@ -324,9 +317,9 @@ class BudgetSchedule:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 3 (weights 1/m, ``paper``) and the text before it (``even``).
-    Ours: other weights, an unknown number of queries, exact arithmetic rounded down; one query, where Algorithm 3
-    divides by 0, gets everything.
+    Specification 8.5; proof 2.8; erratum 3.3; Liang and Yi 2025, Algorithm 3 (weights 1/m, ``paper``) and the text
+    before it (``even``). Ours: other weights, an unknown number of queries, exact arithmetic rounded down; one query,
+    where Algorithm 3 divides by 0, gets everything.
 
     Examples
     --------

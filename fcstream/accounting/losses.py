@@ -51,7 +51,7 @@ class Loss:
 
     Source
     ------
-    Ours; the sums are those of the kinds.
+    Specification 1.1; proof 2.1; ours.
     """
 
     __slots__ = ()
@@ -126,7 +126,7 @@ class PrivacyLoss(Loss):
 
     Source
     ------
-    Bun and Steinke 2016 (definition), Whitehouse et al. 2023 (fully adaptive sums).
+    Specification 1.1; proofs 1.1, 2.1; Bun and Steinke 2016 (definition), Whitehouse et al. 2023 (fully adaptive sums).
     """
 
     rho_nano: int = 0
@@ -187,7 +187,8 @@ class DPLoss(Loss):
 
     Source
     ------
-    Dwork, McSherry, Nissim, Smith 2006; Rogers, Roth, Ullman, Vadhan 2016 (fully adaptive sums).
+    Specification 1.1; proof 2.1; Dwork, McSherry, Nissim, Smith 2006; Rogers, Roth, Ullman, Vadhan 2016 (fully adaptive
+    sums).
 
     Examples
     --------
@@ -247,8 +248,8 @@ def zcdp_of_dp(loss: DPLoss) -> PrivacyLoss:
 
     Source
     ------
-    Bun and Steinke 2016, Proposition 1.4 (epsilon**2 / 2) and its optimal form epsilon (e**epsilon - 1) /
-    (e**epsilon + 1), that of randomized response; Kairouz, Oh, Viswanath 2015 (the mixture).
+    Specification 1.2; proof 1.6; Bun and Steinke 2016, Proposition 1.4 (epsilon**2 / 2) and its optimal form epsilon
+    (e**epsilon - 1) / (e**epsilon + 1), that of randomized response; Kairouz, Oh, Viswanath 2015 (the mixture).
     """
     epsilon = _decimal(loss.epsilon_nano)
     falling = _FINE.exp(-epsilon)
@@ -267,7 +268,7 @@ def zcdp_of_laplace(epsilon: Number) -> PrivacyLoss:
 
     Source
     ------
-    Harrison and Manurangsi 2026, Exact zCDP characterizations.
+    Specification 1.2; proof 1.6; Harrison and Manurangsi 2026, Exact zCDP characterizations.
     """
     value = _decimal(_epsilon(epsilon, up=True))
     return PrivacyLoss(_rho_up(_FINE.subtract(_FINE.add(value, _FINE.exp(-value)), Decimal(1))))
@@ -284,7 +285,7 @@ def zcdp_of_geo(epsilon: Number) -> PrivacyLoss:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Lemma 3.1.
+    Specification 1.2; proofs 1.6, 10.1; Liang and Yi 2025, Lemma 3.1.
     """
     nano = _epsilon(epsilon, up=True)
     return PrivacyLoss(-(-nano * nano * RHO_UNIT // (2 * EPSILON_UNIT**2)))
@@ -308,7 +309,7 @@ def group_rho(rho_nano: int, size: int) -> int:
 
     Source
     ------
-    Bun and Steinke 2016, Proposition 1.9.
+    Specification 1.2; Bun and Steinke 2016, Proposition 1.9.
     """
     return rho_nano * size * size
 
@@ -322,7 +323,7 @@ def epsilon_simple(rho: float, delta: float) -> float:
 
     Source
     ------
-    Bun and Steinke 2016, Proposition 1.3.
+    Specification 1.2; Bun and Steinke 2016, Proposition 1.3.
     """
     if rho <= 0:
         return 0.0
@@ -341,7 +342,7 @@ def delta_tight(rho: float, epsilon: float) -> float:
 
     Source
     ------
-    Canonne, Kamath, Steinke 2020, Corollary 13.
+    Specification 1.2; proof 1.8; Canonne, Kamath, Steinke 2020, Corollary 13.
     """
     if rho <= 0:
         return 0.0
@@ -369,7 +370,7 @@ def epsilon_tight(rho: float, delta: float) -> float:
 
     Source
     ------
-    Canonne, Kamath, Steinke 2020, Corollary 13.
+    Specification 1.2; proof 1.8; Canonne, Kamath, Steinke 2020, Corollary 13.
     """
     if rho <= 0:
         return 0.0
@@ -395,7 +396,7 @@ def rho_for_epsilon(epsilon: float, delta: float) -> float:
 
     Source
     ------
-    Inverse of `epsilon_tight` by bisection, rounded down.
+    Specification 1.2; proof 1.8; inverse of `epsilon_tight` by bisection, rounded down.
     """
     low, high = 0.0, max(epsilon, 1.0) * 4
     for _ in range(200):
@@ -423,8 +424,8 @@ def geo_epsilon(rho: float, delta: float, distance: float) -> float:
 
     Source
     ------
-    Ours, in place of Lemma 3.2 of Liang and Yi, Adaptive Privacy Budgeting: Canonne, Kamath, Steinke 2020, Corollary
-    13 at rho * distance**2.
+    Specification 1.2; proof 10.5; erratum 3.1; ours, in place of Lemma 3.2 of Liang and Yi 2025: Canonne, Kamath,
+    Steinke 2020, Corollary 13 at rho * distance**2.
     """
     if not 0 < distance < math.inf:
         raise ConfigError(f"must be positive and finite, got {distance}: there is no bound without one", "distance")
@@ -450,9 +451,7 @@ def geo_rho_cap(epsilon: float, delta: float, distance: float) -> PrivacyLoss:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, eq. 10 and Theorem 4.5: their rule depends on the sum of rho only and
-    grows with it, so it is eq. 7 with a cap. Ours is the tight one: 0.0244 against 0.0224 at epsilon 1, delta 1e-6,
-    distance 1; 0.185 against 0.172 at epsilon 3.
+    Specification 1.2; proof 10.5; erratum 3.1; Liang and Yi 2025, eq. 10 and Theorem 4.5, with the tight conversion.
     """
     if not 0 <= epsilon < math.inf:
         raise ConfigError(f"must be finite and at least 0, got {epsilon}", "epsilon")
@@ -470,7 +469,7 @@ def largest(fits: Callable[[int], bool]) -> int:
 
     Source
     ------
-    Bisection.
+    Specification 1.2; bisection.
     """
     low, high = 0, 1
     while fits(high):

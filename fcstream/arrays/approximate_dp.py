@@ -64,7 +64,7 @@ def private_dp_mean(
 
     Source
     ------
-    See `BasicMean`.
+    Specification 5.7; proofs 4.2, 5.2.
     """
     charged = _paying(DPLoss.charge(epsilon, delta))
     rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta, radius=radius)
@@ -122,7 +122,7 @@ def private_covariance(
 
     Source
     ------
-    See `ShardCovariance`.
+    Specification 7.3; proof 8.2.
     """
     charged = _paying(DPLoss.charge(epsilon, delta))
     rows, low, high = _checked(points, bounds, rho=charged.rho, delta=delta)
@@ -179,7 +179,7 @@ def estimate_average(
 
     Source
     ------
-    See `EstimatedAverage`.
+    Specification 5.7; proofs 4.4, 5.2.
     """
     total = DPLoss.charge(epsilon, delta)
     charged = zcdp_of_dp(total)

@@ -130,7 +130,7 @@ def private_centers(
 
     Source
     ------
-    FriendlyCore (ICML 2022), FC_Clustering; see `fcstream.releases.clusters.pipeline.Centers` for where it differs.
+    Specification 6.12; proof 7.8; erratum 1.2; Tsfadia et al. 2022, FC_Clustering.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def private_mixture(
 
     Source
     ------
-    Cohen et al. 2021, PrivatekGMM; see `fcstream.releases.clusters.mixtures.PrivateMixture`.
+    Specification 6.14; proof 7.9; erratum 4.5; Cohen et al. 2021, PrivatekGMM.
     """
     rows = _rows(points)
     where = _center(center, rows.shape[1])

@@ -96,7 +96,7 @@ def private_mean(
 
     Source
     ------
-    See `RecentredMean`, `FriendlyMean`, `BallMean`, `SearchedMean`.
+    Specification 5.2, 5.3, 5.4, 5.6; proofs 5.3, 5.4, 5.6.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def private_histogram(
 
     Source
     ------
-    See `fcstream.releases.statistics.histogram.Histogram`.
+    Specification 5.9; proof 6.1.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def private_quantiles(
 
     Source
     ------
-    See `fcstream.releases.statistics.quantiles.Quantiles`.
+    Specification 5.10; proof 6.3.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def private_variance(
 
     Source
     ------
-    See `fcstream.releases.statistics.variance.Variance`.
+    Specification 5.8; proof 5.7.
 
     Examples
     --------
@@ -362,7 +362,7 @@ def private_synthetic(
 
     Source
     ------
-    See `fcstream.releases.tables.synthetic.Synthetic` and `fcstream.releases.tables.covariance_paper`.
+    Specification 9.2, 9.3; proofs 9.1, 9.3.
 
     Examples
     --------
@@ -426,7 +426,7 @@ def private_marginals(
 
     Source
     ------
-    See `fcstream.releases.tables.marginals.Marginals`.
+    Specification 9.5; proof 6.2.
 
     Examples
     --------

@@ -79,8 +79,8 @@ class BasicFilter:
 
     Source
     ------
-    FriendlyCore (ICML 2022), Algorithm 4.1 and Theorem 4.2. Erratum: the paper's gamma omits the last alpha, and its
-    stability 1/(1 - 2 alpha) should be 2 (1 - alpha)/(1 - 2 alpha); at alpha = 0 gamma is 2 either way.
+    Specification 4.6; proof 4.2; erratum 1.4; Tsfadia et al. 2022, Algorithm 4.1 and Theorem 4.2, with a gamma that
+    holds for alpha above 0.
     """
 
     alpha: Fraction | float = 0
@@ -129,8 +129,8 @@ class ReplacementFilter:
 
     Source
     ------
-    FriendlyCore (ICML 2022), Algorithm 4.1 and Theorem 4.2, for replacements: design note 4.6. Where one record moves
-    one shard, the paper counts a shard added or removed (2 instead of 3).
+    Specification 4.7; proof 4.3; erratum 1.2; Tsfadia et al. 2022, Algorithm 4.1 and Theorem 4.2, for replacements: 3
+    instead of 2.
     """
 
     gamma: ClassVar[float] = 3.0
@@ -188,8 +188,7 @@ class NoisySize:
 
     Source
     ------
-    FriendlyCore (ICML 2022), zCDPFilter (4.2). Errata followed here: n-hat has one more than printed and rho1 carries
-    a factor 1 - delta (the printed proof conditions on n-hat >= n without paying for it).
+    Specification 4.1; proof 3.1; erratum 1.5; Tsfadia et al. 2022, zCDPFilter.
     """
 
     loss: PrivacyLoss
@@ -248,7 +247,7 @@ class ThresholdFilter:
 
     Source
     ------
-    FriendlyCore (ICML 2022), zCDPFilter (4.2).
+    Specification 4.1, 4.2; proof 3.1; Tsfadia et al. 2022, zCDPFilter.
     """
 
     loss: PrivacyLoss
@@ -320,8 +319,7 @@ class ZCDPFilter(ThresholdFilter):
 
     Source
     ------
-    FriendlyCore (ICML 2022), zCDPFilter (4.2) and Theorem 4.1. Errata followed here: those of `NoisySize`; an n-hat
-    of 0 or less gives the empty core; only the keep bit is drawn, with the exact tail of a continuous normal.
+    Specification 4.2; proofs 3.2, 3.9; erratum 1.5; Tsfadia et al. 2022, zCDPFilter and Theorem 4.1.
     """
 
     loss: PrivacyLoss
@@ -382,7 +380,7 @@ def smallest_rho(size: int, delta: PrivacyLoss, margin: float, most: int, strang
 
     Source
     ------
-    Ours: the fixed 0.1 rho of the paper leaves no core below n of about 500 and wastes budget above.
+    Specification 4.2; ours: the fixed 0.1 rho of the paper leaves no core below n of about 500 and wastes budget above.
     """
     low, high = min(100, most), most
     while high - low > max(1, low // 1000):

@@ -70,8 +70,8 @@ class FriendlyGenerator:
 
     Source
     ------
-    FriendlyCore, first version (March 2022), Algorithm 4.1, Theorems 3.8 and 3.10. Erratum: with m = n/2 complete data
-    have z = (n - 1)/2 < m and are not kept with certainty; m = (n - 1)/2 does that.
+    Specification 4.9; proof 4.4; errata 2.1, 2.2; Tsfadia et al. 2022, first version, Algorithm 4.1, Theorems 3.8 and
+    3.10.
     """
 
     size: int

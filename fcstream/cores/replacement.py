@@ -37,7 +37,7 @@ def tail_quantile(probability: float) -> float:
 
     Source
     ------
-    Bisection on erfc, rounded up.
+    Specification 4.8; bisection on erfc, rounded up.
     """
     if not 1e-40 < probability <= 0.5:
         raise ConfigError(f"must be in (1e-40, 1/2], got {probability:g}", "probability")
@@ -67,20 +67,14 @@ class ReplacedFilter:
     replacing and for adding or removing an item of the core, the whole costs (rho + rho', delta + delta').
     Sensitivity: t - 1 counts of at most 1 each. 1e-15 of delta pays for the finite precision of the keep bits.
 
-    Proof. Let B be the t - 1 common items. An item with at most (t - 1)/2 friends in B clears the bar only if the noise
-    passes the quantile of delta/t: all such items together at most with probability delta, in either world. Given that
-    none is kept, t - 1 shifts of at most 1 cost (t - 1)/(2 sigma**2) = rho, and any two items that are left share a
-    friend in B.
-
     Complexity
     ----------
     O(t).
 
     Source
     ------
-    FriendlyCore (ICML 2022), zCDPFilter (4.2). Erratum: the paper runs that filter on tuples (Theorem 5.4, A.1) as if
-    a record added or removed one; it pays up to 4 times its rho. Ours: no noisy size, as t is public; variance
-    (t - 1)/(2 rho); the exact normal quantile of delta/t in place of sqrt(2 ln(t/delta)), a bar about 6% lower.
+    Specification 4.8; proof 3.8; erratum 1.2; Tsfadia et al. 2022, zCDPFilter. Ours: no noisy size, as t is public; the
+    exact normal quantile of delta/t in place of sqrt(2 ln(t/delta)), a bar about 6% lower.
     """
 
     loss: PrivacyLoss
@@ -130,7 +124,7 @@ class ReplacedSizeFilter(ZCDPFilter):
 
     Source
     ------
-    FriendlyCore (ICML 2022), zCDPFilter (4.2), for tuples; see `ReplacedFilter`.
+    Specification 4.8; proof 3.8; erratum 1.2; Tsfadia et al. 2022, zCDPFilter, for tuples.
     """
 
     def bar(self, n_hat: float) -> tuple[float, float]:

@@ -170,9 +170,7 @@ class SparseZCDPFilter(_Sampled):
 
     Source
     ------
-    Ours, in place of FriendlyCore (ICML 2022) Appendix B, whose one sample shared by all points moves all counts
-    together when it holds the removed record. Design notes 1.2 (shared coins: Bernstein's bound of the sampling and
-    the normal tail apart), 1.3 (fresh coins: one Chernoff bound for both) and 1.7 (blocks).
+    Specification 4.3; proofs 3.3, 3.4, 3.5; erratum 1.1; ours, in place of appendix B of Tsfadia et al. 2022.
     """
 
     parameter_sets: int | None = None
@@ -222,8 +220,8 @@ class HiddenCoinFilter(_Sampled):
 
     Source
     ------
-    Ours; design note 1.5. With the smaller of two valid deviations: the one of `SparseZCDPFilter`, and the one that
-    amplification allows.
+    Specification 4.4; proof 3.6; ours. With the smaller of two valid deviations: the one of `SparseZCDPFilter`, and the
+    one that amplification allows.
     """
 
     sampled_by: ClassVar[str] = "hidden"
@@ -310,7 +308,7 @@ def smallest_rate(kind: Kind, size: int, loss: PrivacyLoss, margin: float = 3.0)
 
     Source
     ------
-    Ours; design note 1.4 (c). Bisection: the margin grows with the rate.
+    Specification 4.5; ours. Bisection: the margin grows with the rate.
     """
     if kind not in ("blocks", "hidden"):
         raise ConfigError(f"must be 'blocks' or 'hidden', got {kind!r}", "kind")
@@ -358,7 +356,7 @@ def choose(size: int, dimension: int, loss: PrivacyLoss, costs: Mapping[str, flo
 
     Source
     ------
-    Ours; design note 1.7 (blocks against hidden coins by measured speed).
+    Specification 4.5; proof 3.7; ours, by measured speed.
     """
     if dimension < 1:
         raise ConfigError(f"must be at least 1, got {dimension}", "dimension")
@@ -404,7 +402,7 @@ def design_pairs(kind: Kind, size: int, loss: PrivacyLoss) -> Choice | None:
 
     Source
     ------
-    Ours; design notes 1.5 and 1.7.
+    Specification 4.5; ours.
     """
     rate = smallest_rate(kind, size, loss)
     if rate is None or kind == "hidden":

@@ -165,7 +165,7 @@ class BlockCounts(SampledCounts):
 
     Source
     ------
-    Design note 1.7.
+    Specification 3.3; proof 3.5; ours.
     """
 
     kind = "blocks"
@@ -283,7 +283,8 @@ class HiddenCounts(SampledCounts):
 
     Source
     ------
-    Design note 1.5. Coins are skipped over, not flipped one by one: gaps between heads are exact geometric numbers.
+    Specification 3.4; proof 3.6; ours. Coins are skipped over, not flipped one by one: gaps between heads are exact
+    geometric numbers.
     """
 
     kind = "hidden"

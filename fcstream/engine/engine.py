@@ -98,7 +98,7 @@ class Engine:
 
     Source
     ------
-    Block composition over panes, filters per user; see PRIVACY.md.
+    Specification 8.3, 8.4; proofs 2.3, 2.4, 2.9.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ class Participation:
 
     Source
     ------
-    Ours.
+    Specification 8.3; proof 2.4; ours.
     """
 
     def __init__(self, job: Job, ledger: Ledger, last: Release | None) -> None:

@@ -39,7 +39,7 @@ class FirstRun:
 
     Source
     ------
-    Ours.
+    Specification 13.3; proof 11.3; ours.
     """
 
     def __init__(self, job: Job, ledger: Ledger, is_answered: bool) -> None:

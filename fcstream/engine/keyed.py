@@ -60,7 +60,7 @@ class KeyedEngine:
 
     Source
     ------
-    Parallel composition over disjoint parts; the sum over the parts that one user is in.
+    Specification 8.3; proof 2.10; ours.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class Function:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, section 5.2 (1-Lipschitz functions).
+    Specification 11.2; proof 10.3; Liang and Yi 2025, section 5.2 (1-Lipschitz functions).
     """
 
     @property
@@ -84,7 +84,7 @@ class Point(Function):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, section 6 (point privatization).
+    Specification 11.2; proof 10.2; Liang and Yi 2025, section 6 (point privatization).
     """
 
     def evaluate(self, point: Sequence[int]) -> tuple[int, ...]:
@@ -135,7 +135,7 @@ class Distance(_Rounded):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, section 6.3 (len_p).
+    Specification 11.2; proof 10.3; Liang and Yi 2025, section 6.3 (len_p).
     """
 
     to: tuple[int, ...]
@@ -206,9 +206,9 @@ class Box(_Rounded):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, section 6.2 and Lemma 6.3. Ours: q = |x - c| - a, |max(q, 0)| +
-    min(max q, 0), in every dimension (theirs is for rectangles in the plane, and its inside test for right angles
-    only); a point on the boundary counts as outside.
+    Specification 11.2; proof 10.3; erratum 3.8; Liang and Yi 2025, section 6.2 and Lemma 6.3. Ours: q = |x - c| - a,
+    |max(q, 0)| + min(max q, 0), in every dimension (theirs is for rectangles in the plane, and its inside test for
+    right angles only); a point on the boundary counts as outside.
     """
 
     center2: tuple[int, ...]
@@ -298,7 +298,7 @@ class Mismatches(Function):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, section 6.3 (len_p), in the Hamming metric.
+    Specification 11.2; proof 10.3; Liang and Yi 2025, section 6.3 (len_p), in the Hamming metric.
     """
 
     to: tuple[int, ...]
@@ -328,7 +328,7 @@ class Outside(Function):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Definition 2 (the discrete metric: local differential privacy).
+    Specification 11.2; proof 10.3; Liang and Yi 2025, Definition 2 (the discrete metric: local differential privacy).
     """
 
     names: tuple[int, ...]
@@ -365,7 +365,8 @@ class Share(Function):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 9. Theirs compares h with q N, which publishes N.
+    Specification 11.2; proof 10.3; erratum 3.9; Liang and Yi 2025, Algorithm 9. Theirs compares h with q N, which
+    publishes N.
     """
 
     at: int
@@ -411,7 +412,7 @@ class Named(_Rounded):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Definition 5 (any 1-Lipschitz phi).
+    Specification 11.2; proof 10.3; Liang and Yi 2025, Definition 5 (any 1-Lipschitz phi).
     """
 
     name: str
@@ -472,7 +473,7 @@ def function_from(mapping: Mapping[str, Any], named: Mapping[str, Named] | None 
 
     Source
     ------
-    Ours.
+    Specification 11.2; ours.
 
     Raises
     ------

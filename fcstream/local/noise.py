@@ -99,9 +99,9 @@ def gaussian_bin_draw(variance: Fraction, approximate: float, word: Source, more
 
     Source
     ------
-    After Karney 2016, Sampling exactly from the normal distribution, Algorithm D: a bin k of one deviation with
-    probability proportional to exp(-k**2 / 2), an integer of the bin with equal chances, kept with probability
-    exp(-(y**2 / variance - k**2) / 2). Ours: the bin from a table, and rational bins for the integers.
+    Specification 11.3; proof 10.2; after Karney 2016, Sampling exactly from the normal distribution, Algorithm D: a bin
+    k of one deviation with probability proportional to exp(-k**2 / 2), an integer of the bin with equal chances, kept
+    with probability exp(-(y**2 / variance - k**2) / 2). Ours: the bin from a table, and rational bins for the integers.
     """
     deviation = math.sqrt(approximate)
     width = int(deviation) + 4
@@ -127,8 +127,8 @@ def gaussian_ends(variance: Fraction, bits: int) -> tuple[int, ...]:
 
     Source
     ------
-    Ours: weights by their ratios in integers of `bits` + 96 binary digits, rounded down; a bound of all that was lost
-    tells whether every digit is right, and more digits are taken until it does.
+    Specification 11.3; ours: weights by their ratios in integers of `bits` + 96 binary digits, rounded down; a bound of
+    all that was lost tells whether every digit is right, and more digits are taken until it does.
     """
     places = bits + 96
     while True:
@@ -173,7 +173,7 @@ def gaussian_table_draw(variance: Fraction, quarter: Source) -> int:
 
     Source
     ------
-    Inversion, with as many digits as the comparison needs.
+    Specification 11.3; proof 10.2; inversion, with as many digits as the comparison needs.
     """
     first = quarter()
     digits, bits = first & 0x7FFF, _QUARTER - 1
@@ -201,7 +201,8 @@ def gaussians(noise: Noise, numerator: int, denominators: NDArray[np.int64], per
 
     Source
     ------
-    `gaussian_table_draw` and `gaussian_bin_draw`; Canonne, Kamath, Steinke 2020 for variances of 2**44 and more.
+    Specification 11.3; proof 10.2; `gaussian_table_draw` and `gaussian_bin_draw`; Canonne, Kamath, Steinke 2020 for
+    variances of 2**44 and more.
     """
     n = len(denominators)
     out = np.empty(n * per, np.int64)
@@ -345,9 +346,10 @@ def lattice_laplace_draw(rate: Fraction, dimension: int, word: Source, more: Sou
 
     Source
     ------
-    Ours. Proposals are discrete Laplace in every coordinate, of a rational scale t >= sqrt(dimension) / rate, kept with
-    probability exp(-(rate |z|_2 - |z|_1 / t)), which is at most 1 as |z|_1 <= sqrt(dimension) |z|_2. Drawing a radius
-    and a direction in floating point (Liang and Yi, after Andres et al. 2013) leaks.
+    Specification 11.3; proof 10.2; erratum 3.10; ours. Proposals are discrete Laplace in every coordinate, of a
+    rational scale t >= sqrt(dimension) / rate, kept with probability exp(-(rate |z|_2 - |z|_1 / t)), which is at most 1
+    as |z|_1 <= sqrt(dimension) |z|_2. Drawing a radius and a direction in floating point (Liang and Yi, after Andres et
+    al. 2013) leaks.
     """
     _check_dimension(dimension)
     scale = _proposal(rate, dimension)
@@ -391,7 +393,7 @@ def lattice_laplace(noise: Noise, rate: Fraction, dimension: int, size: int) -> 
 
     Source
     ------
-    `lattice_laplace_draw`.
+    Specification 11.3; proof 10.2; `lattice_laplace_draw`.
     """
     _check_dimension(dimension)
     kernels, scale = _noise_kernels(), _proposal(rate, dimension)

@@ -44,7 +44,7 @@ class Simulation:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 1, n times.
+    Specification 11.4; proofs 10.1, 10.4; Liang and Yi 2025, Algorithm 1, n times.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ class Space:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Theorem 5.1, Corollary 5.1 and Remark 4.
+    Specification 11.1; proof 10.1; Liang and Yi 2025, Theorem 5.1, Corollary 5.1 and Remark 4.
     """
 
     @property
@@ -110,7 +110,7 @@ class Space:
 
         Source
         ------
-        Liang and Yi, Adaptive Privacy Budgeting, Lemma 3.4, on the lattice with constant 1.
+        Specification 11.3; proof 10.2; Liang and Yi 2025, Lemma 3.4, on the lattice with constant 1.
         """
         scaled = self.variance(function) * cost_nano
         if scaled.denominator > _COARSE:  # rounded up, so that denominators stay small
@@ -127,8 +127,8 @@ class Space:
 
         Source
         ------
-        Points in the plane and in space: `lattice_laplace_draw`; all else discrete Laplace (its l1 distance is at
-        most `spread` per step).
+        Specification 11.3; proof 10.2; points in the plane and in space: `lattice_laplace_draw`; all else discrete
+        Laplace (its l1 distance is at most `spread` per step).
         """
         outputs = function.outputs(self.dimension)
         out = np.empty((len(costs), outputs), np.int64)
@@ -217,8 +217,8 @@ class Euclidean(Space):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, section 6. On raw reals no constant works: rounding can separate two
-    values however near they are.
+    Specification 11.1; proof 10.2; erratum 3.10; Liang and Yi 2025, section 6. On raw reals no constant works: rounding
+    can separate two values however near they are.
     """
 
     low: tuple[float, ...]
@@ -341,8 +341,8 @@ class GreatCircle(Euclidean):
 
     Source
     ------
-    Ours: the identity from the sphere with arcs to the same sphere with chords is 1-Lipschitz. `chord` turns arcs into
-    chords for queries; the nearest by chord are the nearest by arc.
+    Specification 11.1; proof 10.2; ours: the identity from the sphere with arcs to the same sphere with chords is
+    1-Lipschitz. `chord` turns arcs into chords for queries; the nearest by chord are the nearest by arc.
     """
 
     low: tuple[float, ...] = (-EARTH_RADIUS,) * 3
@@ -400,7 +400,7 @@ class Hamming(Space):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, section 3.1 (the Hamming metric).
+    Specification 11.1; proof 10.2; Liang and Yi 2025, section 3.1 (the Hamming metric).
     """
 
     bits: int
@@ -440,7 +440,7 @@ class Discrete(Space):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, section 3.1 (the discrete metric).
+    Specification 11.1; proof 10.2; Liang and Yi 2025, section 3.1 (the discrete metric).
     """
 
     categories: int
@@ -485,7 +485,7 @@ class Records(Space):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, appendix C.
+    Specification 11.1; proof 10.3; Liang and Yi 2025, appendix C.
     """
 
     low: float

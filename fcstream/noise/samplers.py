@@ -130,8 +130,8 @@ def normal_tail(x: Fraction, digits: int = 60) -> Decimal:
 
     Source
     ------
-    Upper tail = 1/2 - phi(x) * sum of x**(2k+1) / (2k+1)!! (all terms positive; Marsaglia 2004), with enough guard
-    digits for the cancellation: the tail is at least 1e-45 there.
+    Specification 2.6; proof 3.9; upper tail = 1/2 - phi(x) * sum of x**(2k+1) / (2k+1)!! (all terms positive; Marsaglia
+    2004), with enough guard digits for the cancellation: the tail is at least 1e-45 there.
     """
     with localcontext() as context:
         context.prec = digits + 60
@@ -157,7 +157,7 @@ def laplace_draw(scale: Fraction, word: Source, more: Source | None = None) -> i
 
     Source
     ------
-    Canonne, Kamath, Steinke 2020, Algorithm 2.
+    Specification 2.5; proof 1.5; Canonne, Kamath, Steinke 2020, Algorithm 2.
     """
     numerator, denominator = scale.numerator, scale.denominator
     more = more or word
@@ -185,7 +185,7 @@ def gaussian_draw(variance: Fraction, word: Source, more: Source | None = None) 
 
     Source
     ------
-    Canonne, Kamath, Steinke 2020, Algorithm 3 and Theorem 14.
+    Specification 2.5; proof 1.5; Canonne, Kamath, Steinke 2020, Algorithm 3 and Theorem 14.
     """
     more = more or word
     scale = math.isqrt(variance.numerator // variance.denominator) + 1
@@ -207,7 +207,7 @@ def geometric_draw(rate: Fraction, word: int, more: Source) -> int:
 
     Source
     ------
-    Inversion of the geometric law, with as many digits as the comparison needs.
+    Specification 2.5; inversion of the geometric law, with as many digits as the comparison needs.
     """
     bits, digits = 64, 40 + 2 * len(str(rate.denominator))  # 1 - rate may differ from 1 in its last digits only
     while True:
@@ -271,7 +271,7 @@ def drawable(scale: Fraction) -> Fraction:
 
     Source
     ------
-    Ours.
+    Specification 2.5; proof 1.5; ours.
     """
     found = scale if scale.numerator < 2**55 else Fraction(math.ceil(scale * 2**12), 2**12)
     if not 0 < found <= 2**40:
@@ -324,7 +324,7 @@ class Noise:
 
         Source
         ------
-        Canonne, Kamath, Steinke 2020, Algorithm 3, with lazily compared uniforms.
+        Specification 2.5; proof 1.5; Canonne, Kamath, Steinke 2020, Algorithm 3, with lazily compared uniforms.
         """
         exact = variance if isinstance(variance, Fraction) else Fraction(variance)
         numerator, denominator = exact.numerator, exact.denominator
@@ -350,7 +350,7 @@ class Noise:
 
         Source
         ------
-        Canonne, Kamath, Steinke 2020, Algorithm 2, with lazily compared uniforms.
+        Specification 2.5; proof 1.5; Canonne, Kamath, Steinke 2020, Algorithm 2, with lazily compared uniforms.
         """
         exact = Fraction(scale)
         if not 0 < exact <= 2**40 or exact.numerator >= 2**55:
@@ -374,7 +374,7 @@ class Noise:
 
         Source
         ------
-        Masked rejection on whole words; points at 0 or 1 use none.
+        Specification 2.5; masked rejection on whole words; points at 0 or 1 use none.
         """
         if not 0 < denominator < 2**62:
             raise ConfigError(f"must be in (0, 2**62), got {denominator}", "denominator")
@@ -396,7 +396,7 @@ class Noise:
 
         Source
         ------
-        Masked rejection, a word a try.
+        Specification 2.5; masked rejection, a word a try.
         """
         if not 1 <= bound <= 2**62:
             raise ConfigError(f"must be in [1, 2**62], got {bound}", "bound")
@@ -417,7 +417,7 @@ class Noise:
 
         Source
         ------
-        The first 53 bits of a word.
+        Specification 2.5; the first 53 bits of a word.
         """
         return (self._entropy.words(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
@@ -430,7 +430,7 @@ class Noise:
 
         Source
         ------
-        Box and Muller 1958.
+        Specification 2.5; Box and Muller 1958.
         """
         first, second = 1.0 - self.uniforms(size), self.uniforms(size)
         found: NDArray[np.float64] = np.sqrt(-2.0 * np.log(first)) * np.cos(2.0 * math.pi * second)
@@ -443,7 +443,8 @@ class Noise:
 
         Source
         ------
-        Inversion of a uniform number, decided from 64 bits with room for every rounding, else with exact arithmetic.
+        Specification 2.5; inversion of a uniform number, decided from 64 bits with room for every rounding, else with
+        exact arithmetic.
         """
         if not SMALLEST_RATE <= rate <= 1:
             raise ConfigError(f"must be in [2**-40, 1], got {float(rate):g}", "rate")
@@ -476,7 +477,7 @@ class Noise:
 
         Source
         ------
-        design note "the lattice": only the bit leaves, so the tail probability suffices.
+        Specification 2.6; proof 3.9; ours: only the bit leaves, so the tail probability suffices.
         """
         n = len(counts)
         if n == 0:
@@ -517,8 +518,9 @@ class Noise:
 
         Source
         ------
-        Exponential mechanism (McSherry and Talwar 2007), by inversion of a uniform number that is compared with
-        rigorous bounds, more digits being computed until they decide. zCDP of bounded range: Cesar and Rogers 2021.
+        Specification 2.5; proof 1.7; exponential mechanism (McSherry and Talwar 2007), by inversion of a uniform number
+        that is compared with rigorous bounds, more digits being computed until they decide. zCDP of bounded range:
+        Cesar and Rogers 2021.
         """
         used = np.flatnonzero(sizes > 0)
         if not (rate > 0 and len(used)):

@@ -212,7 +212,7 @@ def plan(config: Config, delta: float | None = None) -> Plan:
 
     Source
     ------
-    Forecasts of the mechanisms; tight conversion of `fcstream.accounting.losses`.
+    Specification 1.2, 12.1; proof 1.8; forecasts of the mechanisms.
     """
     job = Job.of(config)
     mechanism, schedule = job.mechanism, job.schedule

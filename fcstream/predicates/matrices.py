@@ -120,7 +120,7 @@ class MatrixDistance(Predicate):
 
     Source
     ------
-    Tsfadia et al., FriendlyCore (ICML 2022), Appendix A.
+    Specification 7.1; proof 8.1; Tsfadia et al. 2022, Appendix A.
     """
 
     dimension: int

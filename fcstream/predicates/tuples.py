@@ -150,7 +150,7 @@ class MatchTuples(Predicate):
 
     Source
     ------
-    Tsfadia et al., FriendlyCore (ICML 2022), section 5.2.1.
+    Specification 6.1; proof 7.2; Tsfadia et al. 2022, section 5.2.1.
     """
 
     k: int
@@ -193,7 +193,7 @@ class OrderedTuples(Predicate):
 
     Source
     ------
-    Tsfadia et al., FriendlyCore (ICML 2022), section 5.2.3.
+    Specification 6.1; proof 7.4; Tsfadia et al. 2022, section 5.2.3.
     """
 
     radii_squared: tuple[int, ...]
@@ -238,7 +238,7 @@ class MatchWithin(Predicate):
 
     Source
     ------
-    Tsfadia et al., FriendlyCore (ICML 2022), sections 5.2.1 and 5.2.3, fused (ours).
+    Specification 6.1; proof 7.2; Tsfadia et al. 2022, sections 5.2.1 and 5.2.3, fused (ours).
     """
 
     k: int

@@ -115,7 +115,7 @@ class UserPredicate(Predicate):
 
     Source
     ------
-    Ours: FriendlyCore (ICML 2022), section 4, takes any reflexive predicate.
+    Specification 3.5; proof 3.1; ours: Tsfadia et al. 2022, section 4, takes any reflexive predicate.
     """
 
     function: Callable[[Any, Any], bool]

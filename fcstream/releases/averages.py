@@ -50,7 +50,7 @@ def in_parts(start: Start) -> Callable[[], Start]:
 
     Source
     ------
-    Parallel composition, stage by stage.
+    Specification 1.4; proof 7.8.
     """
     begun = 0
 
@@ -98,7 +98,7 @@ def check_noise(sensitivity_squared: Fraction | int, rho_nano: int, place: str =
 
     Source
     ------
-    Ours.
+    Specification 1.3; proof 2.9; ours.
     """
     if rho_nano < 1 or gaussian_variance(sensitivity_squared, rho_nano) > MAX_VARIANCE:
         raise ConfigError(
@@ -125,7 +125,7 @@ def check_average(diameter: Fraction, rho_nano: int) -> None:
 
     Source
     ------
-    Ours.
+    Specification 1.3, 5.1; proof 2.9; ours.
     """
     rounding = sqrt_up(_MOST_COORDINATES, 20)
     check_noise((max(diameter, 257 * rounding) + rounding) ** 2, rho_nano)
@@ -162,8 +162,8 @@ class FriendlyAverage:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FriendlyAvg (section 3), with the experiments' split of its footnote 4 taken from a
-    public hint. Erratum followed: noise of the size is drawn with (1 - delta) of its share.
+    Specification 5.1; proof 5.1; Tsfadia et al. 2022, FriendlyAvg, with the experiments' split of its footnote 4 taken
+    from a public hint.
     """
 
     loss: PrivacyLoss
@@ -291,8 +291,8 @@ class BallAverage:
 
     Source
     ------
-    Gaussian mechanism on the discrete Gaussian (Canonne, Kamath, Steinke 2020). Ours in this form; best split
-    sqrt(d) : 1.
+    Specification 5.2; proof 5.3; Gaussian mechanism on the discrete Gaussian (Canonne, Kamath, Steinke 2020). Ours in
+    this form; best split sqrt(d) : 1.
     """
 
     sum_nano: int
@@ -386,7 +386,7 @@ def norm_quantile(dimension: int, beta: float) -> float:
 
     Source
     ------
-    Laurent and Massart 2000, Lemma 1.
+    Specification 5.4; Laurent and Massart 2000, Lemma 1.
     """
     tail = math.log(1 / beta)
     return math.sqrt(dimension + 2 * math.sqrt(dimension * tail) + 2 * tail)

@@ -340,7 +340,7 @@ def friend_counter(pairs: Choice, radius_squared: int, dimension: int, reach: in
 
     Source
     ------
-    Design notes 1.5 to 1.7.
+    Specification 3.1, 3.3, 3.4; proof 3.7; ours.
     """
     if pairs.kind == "exact":
         return FriendCounts(dimension, radius_squared, reach)

@@ -38,7 +38,7 @@ class ChargeShare:
 
     Source
     ------
-    See `fcstream.ledgers.base.Charge`.
+    Specification 1.4; proof 2.2.
     """
 
     def __init__(self, charge: Charge, share: PrivacyLoss) -> None:
@@ -73,7 +73,7 @@ class CoreMechanism(Mechanism, Protocol):
 
     Source
     ------
-    See `FriendlyMean`.
+    Specification 5.3; proof 5.4.
     """
 
     @property
@@ -136,7 +136,7 @@ class CoreStage(MechanismBase):
 
         Source
         ------
-        Ours.
+        Specification 5.3, 12.2; proof 2.2; ours.
         """
         enough = self.enough
         return "too_few" if enough is None or count is None or count < enough else "no_core"

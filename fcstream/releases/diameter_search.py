@@ -35,7 +35,8 @@ def strangers_per_point(pairs: int, n: int, tolerance: Fraction | int = 0) -> in
 
     Source
     ------
-    FriendlyCore (ICML 2022), CheckDiam (5.1.2): minus what it adds noise to, at tolerance 0. The tolerance is ours.
+    Specification 5.6; proof 5.6; erratum 1.8; Tsfadia et al. 2022, CheckDiam: minus what it adds noise to, at tolerance
+    0. The tolerance is ours.
     """
     if n == 0:
         return 0
@@ -62,8 +63,7 @@ class DiameterCheck:
 
     Source
     ------
-    FriendlyCore (ICML 2022), CheckDiam (5.1.2). The paper compares a count with the private n; what is compared with
-    a public number here is their difference, of the same sensitivity. A tolerance above 0 is ours.
+    Specification 5.6; proof 5.6; erratum 1.8; Tsfadia et al. 2022, CheckDiam. A tolerance above 0 is ours.
     """
 
     rho_nano: int
@@ -120,8 +120,7 @@ class DiameterSearch:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FindDiam (5.1.2). Erratum: t + 1 radii take ceil(log2(t + 1)) checks; the paper gives each
-    rho / log2(t), which overspends by up to 2.
+    Specification 5.6; proof 5.6; erratum 1.7; Tsfadia et al. 2022, FindDiam.
     """
 
     rho_nano: int

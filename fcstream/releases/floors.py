@@ -28,7 +28,8 @@ def gaussian_tail(variance: Fraction, least: int) -> float:
 
     Source
     ------
-    The sum of its terms; above a deviation of 4096 the bound of Canonne, Kamath, Steinke 2020, Proposition 25.
+    Specification 1.5; proof 1.5; the sum of its terms; above a deviation of 4096 the bound of Canonne, Kamath, Steinke
+    2020, Proposition 25.
     """
     deviation = math.sqrt(variance)
     if deviation > _SUMMED:
@@ -48,7 +49,7 @@ def least_gaussian(variance: Fraction, chance: Fraction = FALSE_RELEASE) -> int:
 
     Source
     ------
-    Bisection of `gaussian_tail`.
+    Specification 1.5; proof 1.5; bisection of `gaussian_tail`.
     """
     return _least(lambda number: gaussian_tail(variance, number), chance)
 
@@ -62,7 +63,7 @@ def laplace_tail(scale: Fraction, least: int) -> float:
 
     Source
     ------
-    A geometric series.
+    Specification 1.5; proof 1.5; a geometric series.
     """
     decay = 1 / float(scale)
     if least <= 0:
@@ -79,7 +80,7 @@ def least_laplace(scale: Fraction, chance: Fraction = FALSE_RELEASE) -> int:
 
     Source
     ------
-    Bisection of `laplace_tail`.
+    Specification 1.5; proof 1.5; bisection of `laplace_tail`.
     """
     return _least(lambda number: laplace_tail(scale, number), chance)
 

@@ -51,15 +51,8 @@ class RecordGate:
     Unit: one record (one user, where users are counted). Relation: add or remove. (rho_g, delta_g)-zCDP, together with
     the fact that of a window of more than H = `held` records nothing is kept but that there were more.
 
-    Let n be the number of records, N the discrete Gaussian of variance 1 / (2 rho_g), n~ = n + N. A window is refused
-    iff n~ > `most` or n > H; the refusal says nothing else (n~ is not told). What follows runs only if it is not
-    refused. Let D' be D with one record more.
-
-    - Both hold at most H: "refused" is a function of n~, which costs rho_g as sensitivity is 1; what follows composes.
-    - Both hold more than H: both answers are the same refusal, with certainty.
-    - D holds H, D' holds H + 1: the answer about D' is the refusal with certainty; that about D is the refusal but
-      with probability Pr[H + N <= most] = Pr[N <= -`margin`] <= delta_g. So P >= (1 - delta_g) R and Q = R for the
-      point mass R on the refusal: the mixture form holds with P' = Q' = R and divergence 0.
+    With n records and noise N of variance 1 / (2 rho_g) a window is refused iff n + N > `most` or n > H; the refusal
+    says nothing else (n + N is not told). What follows runs only if it is not refused.
 
     H is one number of the configuration, never of data, of load or of what a window was offered. What is kept and what
     is not does not touch an answer that is not this refusal, so nothing is ever cut in silence. In sliding windows n is
@@ -68,7 +61,8 @@ class RecordGate:
 
     Source
     ------
-    Ours; the tail of the discrete Gaussian: Canonne, Kamath, Steinke 2020, Proposition 25.
+    Specification 10.1; proof 2.7; ours; the tail of the discrete Gaussian: Canonne, Kamath, Steinke 2020, Proposition
+    25.
     """
 
     loss: PrivacyLoss
@@ -118,7 +112,7 @@ def tail_margin(variance: Fraction, delta_femto: int) -> int:
 
     Source
     ------
-    Canonne, Kamath, Steinke 2020, Proposition 25.
+    Specification 10.1; proofs 1.5, 2.7; Canonne, Kamath, Steinke 2020, Proposition 25.
     """
     wanted = Fraction(delta_femto, DELTA_UNIT)
     low, high = 0, 1
@@ -146,7 +140,7 @@ class GatedView:
 
     Source
     ------
-    See `RecordGate`.
+    Specification 10.2; proof 2.7.
     """
 
     size: int
@@ -172,7 +166,7 @@ class GatedCounter:
 
     Source
     ------
-    See `RecordGate`.
+    Specification 10.2; proof 2.7.
     """
 
     def __init__(self, inner: Counter, held: int) -> None:
@@ -233,7 +227,7 @@ class GatedMechanism:
 
     Source
     ------
-    See `RecordGate`.
+    Specification 10.1; proof 2.7.
     """
 
     gate: RecordGate
@@ -315,7 +309,7 @@ def default_limit(size_hint: int, loss: PrivacyLoss) -> int:
 
     Source
     ------
-    See `RecordGate`.
+    Specification 10.1; proof 2.7.
     """
     room = MOST_POINTS - tail_margin(Fraction(RHO_UNIT, 2 * loss.rho_nano), loss.delta_femto)
     return max(1, min(TIMES_HINT * size_hint, room))
@@ -342,7 +336,7 @@ def build_gated(options: Options, setting: Setting, most: int | None = None) -> 
 
     Source
     ------
-    See `RecordGate`.
+    Specification 10.1; proof 2.7.
     """
     place = "window.max_records"
     if most is not None and not options.holds_records:

@@ -44,7 +44,7 @@ class Spending:
 
     Source
     ------
-    Liang and Yi 2025, Algorithm 3; design note 6.
+    Specification 8.5; proof 2.8; Liang and Yi 2025, Algorithm 3.
     """
 
     mechanism: Mechanism

@@ -35,8 +35,9 @@ class Alarm:
 
     Source
     ------
-    Lyu, Su, Li 2017, Algorithm 1 for monotonic counts of sensitivity 1, with eps_1 = eps_2 = 1/4 and discrete Laplace
-    noise; a fresh run after each positive answer, over records that no earlier run has counted.
+    Specification 13.1; proof 11.1; Lyu, Su, Li 2017, Algorithm 1 for monotonic counts of sensitivity 1, with eps_1 =
+    eps_2 = 1/4 and discrete Laplace noise; a fresh run after each positive answer, over records that no earlier run has
+    counted.
     """
 
     def __init__(self, noise: Noise | None = None) -> None:
@@ -84,7 +85,7 @@ class LateWatch:
 
     Source
     ------
-    See `Alarm`.
+    Specification 13.1; proof 11.1.
     """
 
     def __init__(self, warn: Callable[[str, str | None], object], noise: Noise | None = None) -> None:
@@ -132,7 +133,7 @@ class UnusableWatch:
 
     Source
     ------
-    Laplace mechanism on a histogram; parallel composition over periods.
+    Specification 13.2; proof 11.2; discrete Laplace on a histogram, in parallel over periods.
     """
 
     def __init__(

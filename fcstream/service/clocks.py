@@ -140,7 +140,7 @@ class StampWatch:
 
     Source
     ------
-    See `Alarm`.
+    Specification 13.1; proof 11.1.
     """
 
     def __init__(self, limit_ms: int, health: Health) -> None:

@@ -92,7 +92,7 @@ def exposition(watched: Sequence[Watched], accept: str = "") -> tuple[bytes, str
 
     Source
     ------
-    Ours; see PRIVACY.md.
+    Specification 13.4; ours; see PRIVACY.md.
     """
     client = _client()
     registry = client.CollectorRegistry()

@@ -52,7 +52,7 @@ class UserPoints:
 
     Source
     ------
-    Contribution bounding; design note 5.3.
+    Specification 8.3, 10.3; proof 2.4; contribution bounding.
     """
 
     def __init__(self, dimension: int, per_user: str) -> None:

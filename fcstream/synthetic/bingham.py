@@ -28,7 +28,7 @@ def envelope(gaps: NDArray[np.float64]) -> float:
 
     Source
     ------
-    Kent, Ganeiber, Mardia 2018.
+    Specification 9.4; Kent, Ganeiber, Mardia 2018.
     """
     low, high = 0.0, float(len(gaps))
     for _ in range(_STEPS):
@@ -46,7 +46,7 @@ def log_acceptance(x: NDArray[np.float64], gaps: NDArray[np.float64], b: float) 
 
     Source
     ------
-    Kent, Ganeiber, Mardia 2018.
+    Specification 9.4; Kent, Ganeiber, Mardia 2018.
     """
     q = len(gaps)
     squares = x * x
@@ -76,8 +76,8 @@ def pvec(matrix: NDArray[np.float64], noise: Noise, draws: int = 1) -> NDArray[n
 
     Source
     ------
-    Boedihardjo, Strohmer, Vershynin, Algorithm 2 (PVEC); rejection from an angular central Gaussian: Kent, Ganeiber,
-    Mardia 2018. Lemma 5.1(3) of the former must read e**(2 beta).
+    Specification 9.4; proof 9.3; erratum 5.1; Boedihardjo et al. 2022, Algorithm 2 (PVEC); rejection from an angular
+    central Gaussian: Kent, Ganeiber, Mardia 2018.
     """
     values, vectors = np.linalg.eigh(matrix)
     gaps = values[-1] - values
@@ -101,7 +101,7 @@ def proj(matrix: NDArray[np.float64], axes: int, noise: Noise) -> NDArray[np.flo
 
     Source
     ------
-    Boedihardjo, Strohmer, Vershynin, Algorithm 3 (PROJ).
+    Specification 9.4; proof 9.3; erratum 5.1; Boedihardjo et al. 2022, Algorithm 3 (PROJ).
     """
     p = len(matrix)
     found = np.empty((0, p))

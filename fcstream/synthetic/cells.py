@@ -206,7 +206,7 @@ def covering(axes: int, alpha: float) -> NDArray[np.int64]:
 
     Source
     ------
-    Boedihardjo, Strohmer, Vershynin, Algorithm 1, step 4, and Algorithm 4, step 6.
+    Specification 9.3, 9.7; Boedihardjo et al. 2022, Algorithm 1, step 4, and Algorithm 4, step 6.
     """
     if axes == 0:
         return np.zeros((1, 0), np.int64)

@@ -64,8 +64,8 @@ def anonymize(table: ArrayLike, groups: int, *, rows: int | None = None, noise: 
 
     Source
     ------
-    Boedihardjo, Strohmer, Vershynin, Covariance's Loss is Privacy's Gain, Algorithm 1 and Section 3.6. k need not
-    divide n: the last group takes the rest. Below k = 100 there is one cell.
+    Specification 9.7; erratum 5.5; Boedihardjo et al. 2022, Algorithm 1 and Section 3.6. k need not divide n: the last
+    group takes the rest. Below k = 100 there is one cell.
     """
     bits = np.asarray(table)
     if bits.ndim != 2 or bits.shape[1] < 1 or not np.isin(bits, (0, 1)).all():

@@ -209,8 +209,8 @@ def draw(codes: Codes, mixture: Mixture, rows: int, seed: int) -> NDArray[np.int
 
     Source
     ------
-    Bootstrapping and randomized rounding of Boedihardjo, Strohmer, Vershynin, Sections 4.2 and 4.3; systematic draws
-    are ours.
+    Specification 9.2; Bootstrapping and randomized rounding of Boedihardjo et al. 2022, Sections 4.2 and 4.3;
+    systematic draws are ours.
     """
     entropy = SeededEntropy(seed)
     bounds = np.cumsum(mixture.weights / mixture.weights.sum()) * rows

@@ -37,7 +37,7 @@ class Account:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 2.
+    Specification 8.5, 11.4; proof 10.4; Liang and Yi 2025, Algorithm 2.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ def shares(schedule: BudgetSchedule, step: int, remaining: NDArray[np.int64]) ->
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 3, lines 3 and 4.
+    Specification 8.5; proof 2.8; Liang and Yi 2025, Algorithm 3, lines 3 and 4.
 
     Raises
     ------
@@ -118,7 +118,8 @@ class Series:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 3. Ours: other weights, unknown m, one query.
+    Specification 8.5, 11.6; proof 2.8; erratum 3.3; Liang and Yi 2025, Algorithm 3. Ours: other weights, unknown m, one
+    query.
     """
 
     def __init__(

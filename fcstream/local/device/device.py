@@ -40,7 +40,8 @@ class LocalBudget:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Theorems 4.2, 4.4 and 4.5; `geo_rho_cap` for the last.
+    Specification 11.4; proofs 10.1, 10.5; erratum 3.1; Liang and Yi 2025, Theorems 4.2, 4.4 and 4.5; `geo_rho_cap` for
+    the last.
     """
 
     kind: str
@@ -177,8 +178,8 @@ class LocalFilter:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 1. Theirs halts for good at the first refusal, which only eases
-    the proof; this one goes on with what fits.
+    Specification 11.4; proofs 2.1, 2.9, 10.1; Liang and Yi 2025, Algorithm 1. Theirs halts for good at the first
+    refusal, which only eases the proof; this one goes on with what fits.
 
     Examples
     --------
@@ -349,7 +350,7 @@ def answer_all(asks: Sequence[tuple[LocalFilter, Ask]]) -> list[bytes]:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithms 1 and 2.
+    Specification 11.4; proof 10.4; Liang and Yi 2025, Algorithms 1 and 2.
     """
     journals = {id(device._journal): device._journal for device, _ in asks}
     with ExitStack() as stack:

@@ -47,7 +47,7 @@ class Answer:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, section 7.1 (the saving).
+    Specification 11.6; Liang and Yi 2025, section 7.1 (the saving).
     """
 
     value: Any
@@ -213,8 +213,8 @@ def error_width(found: Transcript, triple: Triple, rounds: Rounds) -> float:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, sections 6.2 and 6.4, at level beta1 / |G_0|: who is left was chosen by
-    the same noise, so |G_c| will not do.
+    Specification 11.6; proof 10.6; erratum 3.5; Liang and Yi 2025, sections 6.2 and 6.4, at level beta1 / |G_0|: who is
+    left was chosen by the same noise, so |G_c| will not do.
     """
     n = max(1, len(found.who))
     full = found.parts.sum(axis=1)

@@ -32,7 +32,8 @@ def reach(dimension: int, beta: float, form: str = "quantile") -> float:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Lemma 6.1 (``paper``); Hsu, Kakade, Zhang 2012 (``subgaussian``).
+    Specification 11.5; proof 10.6; erratum 3.7; Liang and Yi 2025, Lemma 6.1 (``paper``); Hsu, Kakade, Zhang 2012
+    (``subgaussian``).
     """
     if not 0 < beta < 1:
         raise ConfigError(f"must be in (0, 1), got {beta}", "beta")
@@ -58,10 +59,10 @@ def pure_reach(dimension: int, beta: float) -> tuple[float, float]:
 
     Source
     ------
-    Ours: Chernoff's bound. With x_j = w_j / epsilon_j, -ln(1 - t**2 x**2) and -ln(1 - t x) - t x are convex in x**2
-    and 0 at 0, so that all in one answer is the worst for a given S. On the lattice both hold as they do in the reals:
-    the law of the Euclidean length by Poisson's sum, sum_z exp(-e |z|) e**d increasing in e; discrete Laplace as
-    (cosh a - 1) / (cosh a - cosh t) <= a**2 / (a**2 - t**2).
+    Specification 11.5; ours: Chernoff's bound. With x_j = w_j / epsilon_j, -ln(1 - t**2 x**2) and -ln(1 - t x) - t x
+    are convex in x**2 and 0 at 0, so that all in one answer is the worst for a given S. On the lattice both hold as
+    they do in the reals: the law of the Euclidean length by Poisson's sum, sum_z exp(-e |z|) e**d increasing in e;
+    discrete Laplace as (cosh a - 1) / (cosh a - cosh t) <= a**2 / (a**2 - t**2).
     """
     if not 0 < beta < 1:
         raise ConfigError(f"must be in (0, 1), got {beta}", "beta")
@@ -84,8 +85,8 @@ def split(rho_nano: NDArray[np.int64], rounds: int, how: str = "doubling") -> ND
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, section 7; ``steep`` is ours, for pure geo-privacy, where rounds together
-    are worth only the root of the sum of their squares.
+    Specification 11.5; proof 10.6; Liang and Yi 2025, section 7; ``steep`` is ours, for pure geo-privacy, where rounds
+    together are worth only the root of the sum of their squares.
     """
     if how not in SPLITS:
         raise ConfigError(f"must be one of {list(SPLITS)}, got {how!r}", "split")

@@ -46,8 +46,9 @@ class RangeCount(Query):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 6 and appendix B. Ours: boxes in every dimension, turned ones;
-    the balanced threshold (the printed one is off by up to 47% near a deviation of half the side).
+    Specification 11.6; proofs 10.3, 10.6; erratum 3.8; Liang and Yi 2025, Algorithm 6 and appendix B. Ours: boxes in
+    every dimension, turned ones; the balanced threshold (the printed one is off by up to 47% near a deviation of half
+    the side).
     """
 
     box: Box
@@ -145,8 +146,9 @@ def balanced_cut(sides: ArrayLike, sigma: ArrayLike) -> NDArray[np.float64]:
 
     Source
     ------
-    Ours, in place of the printed threshold: the root of an integral equation. Outside, the surface at distance s is the
-    derivative of the volume of the box and all within s of it (Steiner's formula); inside, that of the smaller box.
+    Specification 11.6; erratum 3.8; ours, in place of the printed threshold: the root of an integral equation. Outside,
+    the surface at distance s is the derivative of the volume of the box and all within s of it (Steiner's formula);
+    inside, that of the smaller box.
     """
     lengths = np.asarray(sides, np.float64)
     if len(lengths) > _MOST_DIMENSIONS:
@@ -199,8 +201,7 @@ def paper_cut(sides: ArrayLike, sigma: ArrayLike) -> NDArray[np.float64]:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, appendix B, with its printed condition (it should be 2 (1 + a) sigma <=
-    both sides, so there is a jump where sigma is half a side).
+    Specification 11.6; erratum 3.8; Liang and Yi 2025, appendix B, with its printed condition.
     """
     lengths, gamma = np.asarray(sides, np.float64), np.asarray(sigma, np.float64)
     if len(lengths) != 2:

@@ -50,7 +50,7 @@ class KernelDensity(Query):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 7 (which prints Proj for len_p). Ours: the unbiased kernel.
+    Specification 11.6; proof 10.3; errata 3.9, 3.11; Liang and Yi 2025, Algorithm 7; the unbiased kernel is ours.
     """
 
     to: tuple[int, ...]
@@ -148,8 +148,8 @@ def predicted_errors(sigma: float, b: float, k: int, n: int) -> tuple[float, flo
 
     Source
     ------
-    Ours: Gaussian integrals. A blurred kernel has mean (1 + s)**(-k/2) exp(-t**2 / (2 b**2 (1 + s))) at distance t,
-    s = sigma**2 / b**2; squares are kernels again. t is even in [0, 3 b].
+    Specification 11.6; erratum 3.11; ours: Gaussian integrals. A blurred kernel has mean (1 + s)**(-k/2) exp(-t**2 / (2
+    b**2 (1 + s))) at distance t, s = sigma**2 / b**2; squares are kernels again. t is even in [0, 3 b].
     """
     t = np.linspace(0.0, 3 * b, 61)
 

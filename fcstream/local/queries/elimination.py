@@ -78,7 +78,7 @@ class Triple:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Definition 5, Corollaries 6.1 and 6.2. Ours: pure geo-privacy.
+    Specification 11.5; proof 10.3; Liang and Yi 2025, Definition 5, Corollaries 6.1 and 6.2. Ours: pure geo-privacy.
     """
 
     space: Space
@@ -157,12 +157,11 @@ class Rounds:
         Probability that anybody is sorted wrongly.
     confidence : str
         ``all``: intervals at level beta / (c |G_0|), which hold. ``paper``: beta / (c |G_(j-1)|) as printed, for
-        comparison only: who is left was chosen by the same noise, so its proof fails (it can be planted so that the
-        intervals miss in every run).
+        comparison only: who is left was chosen by the same noise, so its proof fails (erratum 3.4).
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, section 5.2; the confidence is corrected.
+    Specification 11.5; proof 10.6; erratum 3.4; Liang and Yi 2025, section 5.2.
     """
 
     count: int = 10
@@ -246,7 +245,7 @@ def non_interactive(low: float, high: float) -> Judge:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 4 and Lemma 5.2.
+    Specification 11.5; proof 10.6; Liang and Yi 2025, Algorithm 4 and Lemma 5.2.
     """
     if not low <= high:
         raise ConfigError(f"must be at most `high`={high}, got {low}", "low")
@@ -264,7 +263,7 @@ def smallest(k: int) -> Judge:
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 5 and Lemma 5.3.
+    Specification 11.5; proof 10.6; Liang and Yi 2025, Algorithm 5 and Lemma 5.3.
     """
 
     def judge(rows: NDArray[np.int64], phi: NDArray[np.float64], h: NDArray[np.float64]) -> NDArray[np.int8]:
@@ -328,7 +327,7 @@ def eliminate(
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithms 4 and 5.
+    Specification 11.5; proof 10.6; Liang and Yi 2025, Algorithms 4 and 5.
     """
     who = np.arange(respondents.count, dtype=np.int64) if who is None else who
     n = len(who)

@@ -41,7 +41,7 @@ class Nearest(Query):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 8, Lemmas 6.4 to 6.7 (their levels corrected).
+    Specification 11.6; proofs 10.3, 10.6; errata 3.5, 3.6; Liang and Yi 2025, Algorithm 8, Lemmas 6.4 to 6.7.
     """
 
     to: tuple[int, ...]

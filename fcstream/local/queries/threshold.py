@@ -40,8 +40,7 @@ class ShareBelow(Query):
 
     Source
     ------
-    Liang and Yi, Adaptive Privacy Budgeting, Algorithm 9. Yes iff phi is below 0 (it prints the wrong set), with
-    phi = (1 - q) h - q (N - h) in place of h against q N.
+    Specification 11.6; proof 10.3; erratum 3.9; Liang and Yi 2025, Algorithm 9. Yes iff phi is below 0.
     """
 
     at: float

@@ -54,7 +54,7 @@ class Balls:
 
     Source
     ------
-    The k-tuple paper, section 4.1.
+    Specification 6.7; proof 7.5; Cohen et al. 2021, section 4.1.
     """
 
     centers: NDArray[np.float64]
@@ -81,8 +81,8 @@ class Geometry:
 
     Source
     ------
-    The k-tuple paper, definition of far balls. Ours: one public radius; the rule for equal points (balls of radius 0
-    that coincide would each hold the one point once).
+    Specification 6.7; proof 7.5; erratum 4.2; Cohen et al. 2021, definition of far balls. Ours: one public radius; the
+    rule for equal points.
     """
 
     radius_squared: int | None = None
@@ -171,7 +171,7 @@ class GaussianTest:
 
     Source
     ------
-    Ours, on the k-tuple paper's PrivateTestCloseTuples (Cohen et al., ICML 2021, 4.1).
+    Specification 6.8; proof 7.5; ours, on PrivateTestCloseTuples of Cohen et al. 2021.
     """
 
     loss: PrivacyLoss
@@ -268,7 +268,7 @@ def plan_gaussian(loss: PrivacyLoss, tuples: int, strange: float = 0.0, beta: fl
 
     Source
     ------
-    Ours: the number of proposals that leaves most room.
+    Specification 6.8, 6.13; proof 7.5; ours: the number of proposals that leaves most room.
     """
     best: GaussianTest | None = None
     for m in [m for m in _POSITIONS if m < tuples - 3]:
@@ -297,7 +297,7 @@ def fewest_gaussian(loss: PrivacyLoss, strange: float = 0.0, beta: float = BETA)
 
     Source
     ------
-    Ours.
+    Specification 6.8, 6.13; proof 7.5; ours.
     """
     return _bisect(lambda t: plan_gaussian(loss, t, strange, beta) is not None)
 
@@ -342,9 +342,7 @@ class LaplaceTest:
 
     Source
     ------
-    Cohen, Kaplan, Mansour, Stemmer, Tsfadia 2021, PrivateTestCloseTuples, PrivateTestPartition (4.1) and the key claim
-    (4.2.1). Errata: the claim that the balls are good with probability 1 - delta given a likely status inverts a
-    conditional probability; here it is joint. Its sampling lemma, m (3 + e^epsilon2) / t, is loose by 1.3 to 2.3.
+    Specification 6.9; proof 7.6; errata 4.1, 4.6; Cohen et al. 2021, PrivateTestCloseTuples and PrivateTestPartition.
     Discrete Laplace noise on a lattice of 1/64, tails included.
     """
 
@@ -436,8 +434,9 @@ def printed_test(tuples: int, epsilon: float, delta: float, beta: float = BETA) 
 
     Source
     ------
-    Cohen et al. 2021, 4.1.2: epsilon1 = epsilon/2, epsilon2 = ln(epsilon t / (2 m) - 3), m the smallest above
-    (2 ln(1/delta) + ln(1/beta)) / epsilon2; l = (2 m / epsilon) ln(m / (beta delta)) must leave t >= 2 l + 2.
+    Specification 6.9; erratum 4.1; Cohen et al. 2021, 4.1.2: epsilon1 = epsilon/2, epsilon2 = ln(epsilon t / (2 m) -
+    3), m the smallest above (2 ln(1/delta) + ln(1/beta)) / epsilon2; l = (2 m / epsilon) ln(m / (beta delta)) must
+    leave t >= 2 l + 2.
     """
     for m in range(1, tuples):
         inner = epsilon * tuples / (2 * m) - 3
@@ -461,7 +460,7 @@ def plan_laplace(
 
     Source
     ------
-    Ours: m and the shares by trying.
+    Specification 6.9; proof 7.6; ours: m and the shares by trying.
     """
     slip = delta / (1 + math.exp(epsilon))
     for m in range(2, 40):
@@ -492,6 +491,6 @@ def fewest_laplace(epsilon: float, delta: float, beta: float = BETA, *, split: b
 
     Source
     ------
-    Ours.
+    Specification 6.9; proof 7.6; ours.
     """
     return _bisect(lambda t: plan_laplace(t, epsilon, delta, beta, split=split) is not None)

@@ -41,7 +41,7 @@ class ClusterOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     Source
     ------
-    See the kinds.
+    Specification 6.12, 6.14; proofs 7.8, 7.9.
     """
 
     k: int
@@ -90,7 +90,7 @@ def checked(release: Made) -> Made:
 
     Source
     ------
-    Ours.
+    Specification 6.13; ours.
     """
     try:
         _ = release.average, release.choice
@@ -109,7 +109,7 @@ class CentersOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw
 
     Source
     ------
-    See `CentersRelease`.
+    Specification 6.12, 12.1; proof 7.8.
     """
 
     spread: float | None = None
@@ -173,7 +173,7 @@ class ClusterRelease(MechanismBase):
 
     Source
     ------
-    See the kinds.
+    Specification 6.12, 6.14; proofs 7.8, 7.9.
     """
 
     loss: PrivacyLoss
@@ -264,8 +264,7 @@ class CentersRelease(ClusterRelease):
 
     Source
     ------
-    FriendlyCore (ICML 2022), FC_Clustering; Cohen et al. 2021, PrivatekMeans. See `Centers`, `TupleAverage` and
-    `BallCenters` for what differs.
+    Specification 6.12; proof 7.8; erratum 1.2; Tsfadia et al. 2022, FC_Clustering; Cohen et al. 2021, PrivatekMeans.
     """
 
     kind: str = "centers"

@@ -45,7 +45,8 @@ def noisy_centers(balls: Balls, radius_squared: int, rho_nano: int, noise: Noise
 
     Source
     ------
-    Cohen et al. 2021, PrivatekNoisyCenters. Ours: the public radius, which needs no noisy distance and no delta.
+    Specification 6.10; proof 7.7; Cohen et al. 2021, PrivatekNoisyCenters. Ours: the public radius, which needs no
+    noisy distance and no delta.
     """
     k, d = balls.centers.shape
     variance = gaussian_variance(4 * k * radius_squared, rho_nano)
@@ -62,7 +63,7 @@ def spread_of_logs(parted: int) -> float:
 
     Source
     ------
-    Ours; ln((Delta + 2) / (Delta - 2)).
+    Specification 6.10; proof 7.7; ours; ln((Delta + 2) / (Delta - 2)).
     """
     return math.log((parted + 2) / (parted - 2)) * (1 + 1e-9)
 
@@ -89,8 +90,8 @@ def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> E
 
     Source
     ------
-    Cohen et al. 2021, PrivatekNoisyCenters. Erratum: Laplace noise whose scale depends on the data is no Laplace
-    mechanism; the noise goes on the logarithm (ours), on a grid of 2**-24.
+    Specification 6.10; proof 7.7; erratum 4.3; Cohen et al. 2021, PrivatekNoisyCenters. Ours: noise on the logarithm,
+    on a grid of 2**-24.
     """
     from ..._kernels import clusters
 
@@ -142,8 +143,8 @@ def averages(
 
     Source
     ------
-    Cohen et al. 2021, PrivatekAverages. Ours: ordered tuples and a public radius, so the group is l + 1 and not 2 k (l
-    + 1); better than `noisy_centers` from q > 3 l + 2 on.
+    Specification 6.10; proof 7.7; Cohen et al. 2021, PrivatekAverages. Ours: ordered tuples and a public radius, so the
+    group is l + 1 and not 2 k (l + 1); better than `noisy_centers` from q > 3 l + 2 on.
     """
     from ..._kernels import clusters
 
@@ -178,7 +179,7 @@ def nearest_averages(
 
     Source
     ------
-    Cohen et al. 2021, PrivatekAverages (4.3); joint sensitivities ours.
+    Specification 6.10; proof 7.7; Cohen et al. 2021, PrivatekAverages (4.3); joint sensitivities ours.
     """
     from ..._kernels import clusters
 
@@ -234,8 +235,8 @@ class BallCenters:
 
     Source
     ------
-    Cohen, Kaplan, Mansour, Stemmer, Tsfadia, Differentially-Private Clustering of Easy Instances (ICML 2021):
-    PrivateTestPartition, PrivatekNoisyCenters, PrivatekAverages; see `GaussianTest` and the module for what differs.
+    Specification 6.8, 6.10, 6.12; proofs 7.5, 7.7; erratum 4.3; Cohen et al. 2021, PrivateTestPartition,
+    PrivatekNoisyCenters, PrivatekAverages; see the module for what differs.
     """
 
     loss: PrivacyLoss

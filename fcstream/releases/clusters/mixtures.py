@@ -61,7 +61,7 @@ class Mixture:
 
     Source
     ------
-    Ours.
+    Specification 6.14; ours.
     """
 
     reason: str | None
@@ -105,7 +105,7 @@ class Part:
 
     Source
     ------
-    Ours.
+    Specification 6.14; ours.
     """
 
     count: int
@@ -135,7 +135,7 @@ class PartLearner:
 
     Source
     ------
-    Gaussian mechanism; Cohen et al. 2021 take any learner of one Gaussian.
+    Specification 6.14; proof 7.9; Gaussian mechanism; Cohen et al. 2021 take any learner of one Gaussian.
     """
 
     rho_nano: int
@@ -216,8 +216,8 @@ class PrivateMixture:
 
     Source
     ------
-    Cohen et al. 2021, PrivatekGMM (section 6). Ours: halves by coins (the paper cuts by position, which breaks when a
-    record is added), and the cost of one part under add or remove.
+    Specification 6.14; proof 7.9; erratum 4.5; Cohen et al. 2021, PrivatekGMM (section 6). Ours: halves by coins (the
+    paper cuts by position, which breaks when a record is added), and the cost of one part under add or remove.
     """
 
     shards: Shards
@@ -316,7 +316,7 @@ class MixturesOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, k
 
     Source
     ------
-    See `MixturesRelease`.
+    Specification 6.14, 12.1; proof 7.9.
     """
 
     spread: float
@@ -351,7 +351,7 @@ class MixturesRelease(ClusterRelease):
 
     Source
     ------
-    Cohen et al. 2021, PrivatekGMM; see `PrivateMixture` for what differs.
+    Specification 6.14; proof 7.9; erratum 4.5; Cohen et al. 2021, PrivatekGMM.
     """
 
     kind: str = "mixtures"

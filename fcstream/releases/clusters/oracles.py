@@ -56,7 +56,7 @@ def find(oracle: str | Oracle, k: int, dimension: int) -> Oracle:
 
     Source
     ------
-    FriendlyCore (ICML 2022), section 5.2: any non-private algorithm serves.
+    Specification 6.2; proof 7.1; Tsfadia et al. 2022, section 5.2: any non-private algorithm serves.
     """
     if callable(oracle):
         return oracle
@@ -98,7 +98,7 @@ def kmeans(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64
 
     Source
     ------
-    scikit-learn's ``KMeans``.
+    Specification 6.2; proof 7.1; scikit-learn's ``KMeans``.
     """
     from sklearn.cluster import KMeans
 
@@ -115,7 +115,7 @@ def gaussians(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.floa
 
     Source
     ------
-    scikit-learn's ``GaussianMixture``.
+    Specification 6.2; proof 7.1; scikit-learn's ``GaussianMixture``.
     """
     from sklearn.mixture import GaussianMixture
 
@@ -133,7 +133,7 @@ def scipy_kmeans(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.f
 
     Source
     ------
-    ``scipy.cluster.vq.kmeans2``.
+    Specification 6.2; proof 7.1; ``scipy.cluster.vq.kmeans2``.
     """
     from scipy.cluster.vq import kmeans2
 
@@ -156,7 +156,7 @@ def pca(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
 
     Source
     ------
-    FriendlyCore (ICML 2022), section 6.2: the oracle of its mixtures in high dimension.
+    Specification 6.2; proof 7.1; Tsfadia et al. 2022, section 6.2: the oracle of its mixtures in high dimension.
     """
     offset = points - points.mean(axis=0)
     width = min(max(k - 1, 2), *points.shape)
@@ -195,7 +195,7 @@ class Incremental:
 
     Source
     ------
-    Ours.
+    Specification 6.2; proof 7.1; ours.
     """
 
     make: Callable[[int, int], Learner]
@@ -231,7 +231,7 @@ def total(oracle: Oracle, points: NDArray[np.float64], k: int, seed: int) -> NDA
 
     Source
     ------
-    Ours: the papers take oracles that always answer.
+    Specification 6.2; proof 7.1; ours: the papers take oracles that always answer.
     """
     if len(points) < k or np.count_nonzero((points[1:] != points[:-1]).any(axis=1)) + 1 < k:
         return None
@@ -249,7 +249,7 @@ def quietly(call: Callable[..., object], *arguments: object) -> bool:
 
     Source
     ------
-    Ours.
+    Specification 6.2; proof 7.1; ours.
     """
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -269,7 +269,7 @@ def checked_centers(answer: object, k: int, dimension: int) -> NDArray[np.float6
 
     Source
     ------
-    Ours.
+    Specification 6.2; proof 7.1; ours.
     """
     found: list[NDArray[np.float64]] = []
     if not quietly(lambda: found.append(np.array(answer, np.float64))):

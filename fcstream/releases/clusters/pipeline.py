@@ -42,7 +42,7 @@ def nearest_labels(
 
     Source
     ------
-    FriendlyCore (ICML 2022), NoisyLloydStep (5.2.5).
+    Specification 6.11; proof 7.8; Tsfadia et al. 2022, NoisyLloydStep.
     """
     from ..._kernels import clusters
 
@@ -89,9 +89,9 @@ class LloydStep:
 
     Source
     ------
-    FriendlyCore (ICML 2022), NoisyLloydStep (5.2.5), which averages with FriendlyAvg at r = 2 Lambda; parts lie in a
-    known ball, so `BallAverage` has the same guarantee with a quarter of the noise (0.47 of the deviation at d = 1,
-    0.29 at d = 20). Around the released centers: the k-tuple paper's PrivatekMeans.
+    Specification 6.11; proof 7.8; Tsfadia et al. 2022, NoisyLloydStep, which averages with FriendlyAvg at r = 2 Lambda;
+    parts lie in a known ball, so `BallAverage` has the same guarantee with a quarter of the noise (0.47 of the
+    deviation at d = 1, 0.29 at d = 20). Around the released centers: PrivatekMeans of Cohen et al. 2021.
     """
 
     loss: PrivacyLoss
@@ -160,7 +160,8 @@ class LloydRounds:
 
     Source
     ------
-    Well known: the private Lloyd iterations of Blum, Dwork, McSherry, Nissim 2005, with Gaussian noise.
+    Specification 6.12; proof 7.8; well known: the private Lloyd iterations of Blum, Dwork, McSherry, Nissim 2005, with
+    Gaussian noise.
     """
 
     rho_nano: int
@@ -215,7 +216,7 @@ class Clusters:
 
     Source
     ------
-    Ours.
+    Specification 6.12; ours.
     """
 
     reason: str | None
@@ -265,8 +266,8 @@ class Centers:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FC_Clustering (5.2.5), with one core (`TupleAverage`). Erratum: Theorem 5.4 charges the
-    tuples as added or removed; its core pays up to 4 times its rho.
+    Specification 6.12; proof 7.8; erratum 1.2; Tsfadia et al. 2022, FC_Clustering, with one core (`TupleAverage`);
+    Cohen et al. 2021, PrivatekMeans.
     """
 
     loss: PrivacyLoss
@@ -340,7 +341,7 @@ def chance_of(average: Agreed, size: int) -> float:
 
     Source
     ------
-    Ours.
+    Specification 6.13; ours.
     """
     if isinstance(average, TwoCores):
         return math.nan  # for reference: it has no forecast
@@ -362,7 +363,7 @@ def chance_by_agreement(average: Agreed, k: int) -> tuple[str, list[dict[str, fl
 
     Source
     ------
-    Ours.
+    Specification 6.13; ours.
     """
     if isinstance(average, TupleAverage):
         shares = [0.0, *(_share_at(average, chance) for chance in (0.95, 0.05))]

@@ -47,7 +47,7 @@ class ClusterPlan:
 
     Source
     ------
-    Ours.
+    Specification 6.13; ours.
     """
 
     tuples: int
@@ -102,8 +102,9 @@ def plan_clusters(
 
     Source
     ------
-    Ours. More tuples stand more that match nothing, fewer have more exact centers: the best t is where the predicted
-    separation is smallest. It is told for clusters of equal size and the same deviation in every coordinate.
+    Specification 6.13; erratum 1.12; ours. More tuples stand more that match nothing, fewer have more exact centers:
+    the best t is where the predicted separation is smallest. It is told for clusters of equal size and the same
+    deviation in every coordinate.
     """
     most = size_hint // (LEAST_PER_CENTER * k)
     best: ClusterPlan | None = None
@@ -200,7 +201,7 @@ class BallPlan:
 
     Source
     ------
-    Ours.
+    Specification 6.13; ours.
     """
 
     tuples: int
@@ -223,8 +224,8 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
 
     Source
     ------
-    Ours, from the k-tuple paper's tests: noise of 2 r sqrt(k / (2 rho)) asks for radii that are small against the
-    distances, and so for exact tuples.
+    Specification 6.13; ours, from tests of Cohen et al. 2021: noise of 2 r sqrt(k / (2 rho)) asks for radii that are
+    small against the distances, and so for exact tuples.
     """
     best: BallPlan | None = None
     share = _lloyd_share(loss.rho_nano, k, dimension, size_hint) if lloyd else 0
@@ -265,7 +266,7 @@ class Choice:
 
     Source
     ------
-    Ours.
+    Specification 6.13; ours.
     """
 
     plan: ClusterPlan | BallPlan
@@ -324,7 +325,7 @@ class ClusterJob:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FC_Clustering (5.2.5).
+    Specification 6.12, 6.13; Tsfadia et al. 2022, FC_Clustering.
     """
 
     k: int

@@ -57,9 +57,7 @@ class Shards:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FC_Clustering (5.2.5). Erratum: it cuts a shuffled list into blocks of n // t, so one
-    record more moves every block; and it takes a tuple as added or removed where it is replaced. The k-tuple paper
-    samples records with replacement, which would cost up to 3 epsilon.
+    Specification 6.2; proof 7.1; errata 1.2, 1.3, 4.4; Tsfadia et al. 2022, FC_Clustering.
     """
 
     tuples: int
@@ -152,7 +150,7 @@ class ShardView:
 
     Source
     ------
-    Ours.
+    Specification 6.2; ours.
     """
 
     view: WindowView
@@ -207,7 +205,7 @@ class ShardCounts:
 
     Source
     ------
-    Ours, on FriendlyCore's FC_Clustering; see `Shards`.
+    Specification 6.2; proof 7.1; erratum 1.3; ours, on FC_Clustering of Tsfadia et al. 2022.
     """
 
     def __init__(self, shards: Shards, noise: Noise) -> None:

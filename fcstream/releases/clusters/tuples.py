@@ -49,7 +49,7 @@ def ladder(smallest: float, largest: float, ratio: float) -> tuple[int, ...]:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FindDiam (5.1.2).
+    Specification 6.4, 6.5; Tsfadia et al. 2022, FindDiam.
     """
     if not 1 <= smallest <= largest:
         raise ConfigError(f"must be at least one lattice step and at most {largest:g}, got {smallest:g}", "radius_min")
@@ -67,7 +67,7 @@ def friend_counts(predicate: Predicate, tuples: NDArray[np.float64]) -> NDArray[
 
     Source
     ------
-    See `PredicateCounts`.
+    Specification 6.1.
     """
     counter = PredicateCounts(predicate)
     counter.add(0, tuples)
@@ -89,7 +89,7 @@ def reorder(tuples: NDArray[np.float64], noise: Noise) -> NDArray[np.float64]:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FriendlyReorder (5.2.2).
+    Specification 6.3; proof 7.2; Tsfadia et al. 2022, FriendlyReorder.
     """
     from ..._kernels import clusters
 
@@ -127,7 +127,7 @@ def commonest(tuples: NDArray[np.float64], rungs: tuple[int, ...], rho_nano: int
 
     Source
     ------
-    Ours, for the k-tuple paper's radius.
+    Specification 6.4; proof 7.3; ours.
     """
     from ..._kernels import clusters
 
@@ -166,12 +166,7 @@ class TupleAverage:
     by one in two bins, noise N(0, 1/rho_r) per bin; FindDiam as `DiameterSearch`), core (rho_core, delta/2), average
     (the rest, delta/2). Sensitivity of the average: 2 r sqrt(k) over a released lower bound of the core's size.
 
-    One core serves both steps. X and Y that share a friend match at 2 gamma / (1 - gamma) <= 1/2, each by exactly one
-    numbering. Let V, W, U pairwise share friends and number W like V and U like W. If the nearest of U to v_i were
-    u_p, p other than i, put A = |v_i - w_i|, B = |w_i - u_i|, C = |v_i - u_p|: matching V with U gives C < (A + B)/2,
-    W with U gives B < (A + C)/2, and V with W and U with W give A < (C + |u_p - w_p|)/2 and |u_p - w_p| < (A + C)/2.
-    The first two give C < A, the last two A < C. So all numberings agree, whichever tuple comes first, and in the
-    common numbering point j of X and of Y are both within r of the same point of their friend.
+    One core serves both steps: with gamma of at most 1/5 the numberings of any tuples in it agree.
 
     Complexity
     ----------
@@ -179,11 +174,8 @@ class TupleAverage:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FC_kTupleClustering (5.2.4) with one core instead of two (ours). Errata: tuples are
-    replaced (see `ReplacedFilter`); the average's noise needs n-hat where the paper prints n; with the paper's
-    constants nothing is released at t = 200: inside FC_Clustering its second core gets 0.0125 rho, and at rho =
-    1 and delta = 1e-8 its bar is beyond t/2 below t = 2660 (10,730 with the noise that replacement takes). Ours: gamma
-    up to 1/5 by the proof above (the paper has 1/7), a radius from the histogram.
+    Specification 6.5; proofs 7.2, 7.3; errata 1.2, 1.10, 1.12; Tsfadia et al. 2022, FC_kTupleClustering with one core
+    instead of two. Ours: gamma up to 1/5 (the paper has 1/7), a radius from the histogram.
     """
 
     loss: PrivacyLoss
@@ -316,8 +308,7 @@ class OrderedAverage:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FC_AvgOrdTup (5.2.3). Erratum: the core's noise is that of `ReplacedSizeFilter`; with
-    these shares it needs thousands of tuples.
+    Specification 6.6; proof 7.4; erratum 1.10; Tsfadia et al. 2022, FC_AvgOrdTup.
     """
 
     loss: PrivacyLoss
@@ -390,7 +381,8 @@ class TwoCores:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FC_kTupleClustering (5.2.4); see `TupleAverage`, which is the one to use.
+    Specification 6.6; proof 7.4; erratum 1.12; Tsfadia et al. 2022, FC_kTupleClustering; `TupleAverage` is the one to
+    use.
     """
 
     loss: PrivacyLoss

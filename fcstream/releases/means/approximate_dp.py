@@ -55,7 +55,7 @@ class LowerCount:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FriendlyAvg (section 3), DP form; erratum: n-hat is one lower than printed.
+    Specification 5.7; proof 5.2; erratum 1.9; Tsfadia et al. 2022, FriendlyAvg, DP form.
     """
 
     epsilon_nano: int
@@ -103,10 +103,10 @@ class FriendlyAverageDP:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FriendlyAvg (section 3), DP form; for n-hat see `LowerCount`. Where the paper has the
-    classical bound of the Gaussian mechanism (epsilon up to 1), sigma here comes from the tight conversion of zCDP
-    (Canonne, Kamath, Steinke 2020), which holds for the discrete Gaussian in any dimension and every epsilon and is
-    smaller: 5.9 against 6.6 sensitivities at (1, 1e-9).
+    Specification 5.7; proof 5.2; erratum 1.9; Tsfadia et al. 2022, FriendlyAvg (section 3), DP form; for n-hat see
+    `LowerCount`. Where the paper has the classical bound of the Gaussian mechanism (epsilon up to 1), sigma here comes
+    from the tight conversion of zCDP (Canonne, Kamath, Steinke 2020), which holds for the discrete Gaussian in any
+    dimension and every epsilon and is smaller: 5.9 against 6.6 sensitivities at (1, 1e-9).
     """
 
     loss: DPLoss
@@ -167,7 +167,7 @@ def printed_noise(loss: DPLoss, size: int) -> tuple[float, int]:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FriendlyAvg (section 3), DP form.
+    Specification 5.7; erratum 1.9; Tsfadia et al. 2022, FriendlyAvg (section 3), DP form.
     """
     tail = math.sqrt(2 * math.log(2.5 / loss.delta))
     best = math.inf, 10
@@ -193,7 +193,7 @@ class BasicOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     Source
     ------
-    See `BasicMean`.
+    Specification 5.7, 12.1; proofs 4.2, 5.2.
     """
 
     method: str = "basic"
@@ -234,7 +234,7 @@ class BasicMean(PointMechanism):
 
     Source
     ------
-    FriendlyCore (ICML 2022), section 4.1 and Theorem 4.2 with the erratum of `BasicFilter`.
+    Specification 5.7; proofs 4.2, 5.2; erratum 1.4; Tsfadia et al. 2022, section 4.1 and Theorem 4.2.
     """
 
     loss: PrivacyLoss
@@ -307,7 +307,7 @@ def paid_by(loss: PrivacyLoss) -> DPLoss:
 
     Source
     ------
-    See `zcdp_of_dp`.
+    Specification 1.2, 5.7; proof 1.6.
     """
     epsilon = largest(lambda nano: zcdp_of_dp(DPLoss(nano)).rho_nano <= loss.rho_nano)
     return DPLoss(epsilon, loss.delta_femto)
@@ -343,8 +343,8 @@ class EstimatedAverage:
 
     Source
     ------
-    FriendlyCore, first version (March 2022), EstAvg (Algorithm 5.1), with the average's DP form of the second. m is
-    (n - 1)/2 less the outliers; see `FriendlyGenerator` for the erratum.
+    Specification 5.7; proofs 4.4, 5.2; erratum 2.1; Tsfadia et al. 2022, first version, EstAvg, with the average's DP
+    form of the second.
     """
 
     total: DPLoss

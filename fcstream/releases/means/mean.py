@@ -54,7 +54,7 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     Source
     ------
-    See `RecentredMean`, `FriendlyMean` and `BallMean`.
+    Specification 5.2, 5.3, 5.4, 12.1; proofs 5.3, 5.4.
     """
 
     method: str = "recentered"
@@ -150,7 +150,7 @@ class BallMean(PointMechanism):
 
     Source
     ------
-    Ours: see `BallAverage`.
+    Specification 5.2; proof 5.3; ours.
     """
 
     loss: PrivacyLoss
@@ -211,7 +211,7 @@ class FriendlyMean(CoreStage, PointMechanism):
 
     Source
     ------
-    FriendlyCore (ICML 2022), FC_Avg (5.1.1) and Theorem 4.1; see `ZCDPFilter` and `FriendlyAverage`.
+    Specification 5.3; proof 5.4; Tsfadia et al. 2022, FC_Avg and Theorem 4.1.
     """
 
     loss: PrivacyLoss
@@ -293,12 +293,13 @@ class RecentredMean(CoreStage, PointMechanism):
     -------
     Unit: one record. Relation: add or remove. (rho, delta)-zCDP: the core (rho_core, delta/2) followed by a friendly
     algorithm on it: `FriendlyAverage` (the other delta/2), a histogram of the core's distances from that center (one
-    bin per record, sensitivity 1), and two `BallAverage`. Theorem 4.1 charges the core once for all of them. Shares
+    bin per record, sensitivity 1), and two `BallAverage`. The core is charged once for all of them. Shares
     and radii come from public numbers and released values only.
 
     Source
     ------
-    Ours, on FriendlyCore (ICML 2022), Theorem 4.1. Within a few percent of the Gaussian mechanism with known center.
+    Specification 5.4; proof 5.4; ours, on Tsfadia et al. 2022, Theorem 4.1. Within a few percent of the Gaussian
+    mechanism with known center.
     """
 
     loss: PrivacyLoss

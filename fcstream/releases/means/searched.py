@@ -45,8 +45,8 @@ def radius_ladder(lattice: Lattice, smallest: float, largest: float, base: float
 
     Source
     ------
-    FriendlyCore (ICML 2022), FindDiam (5.1.2), step 1. Where the ratio of the ends is no power of `base`, the last
-    step is shorter.
+    Specification 5.6; proof 5.6; Tsfadia et al. 2022, FindDiam, step 1. Where the ratio of the ends is no power of
+    `base`, the last step is shorter.
     """
     low = lattice.radius_squared(smallest, "release.radius_min")
     high = lattice.radius_squared(largest, "release.radius_max")
@@ -90,7 +90,7 @@ class SearchedMean(PointMechanism):
 
     Source
     ------
-    FriendlyCore (ICML 2022), FC_Avg_UnknownDiam (5.1.2); ``recentered`` is ours.
+    Specification 5.6; proof 5.6; Tsfadia et al. 2022, FC_Avg_UnknownDiam; ``recentered`` is ours.
     """
 
     loss: PrivacyLoss
@@ -190,7 +190,7 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
 
     Source
     ------
-    See `SearchedMean`, `RecentredMean` and `FriendlyMean`.
+    Specification 5.3, 5.4, 5.6, 12.1; proofs 5.4, 5.6.
     """
 
     def build(self, setting: Setting) -> Mechanism:

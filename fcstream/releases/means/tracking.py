@@ -40,7 +40,7 @@ class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_o
 
     Source
     ------
-    See `TrackingMean`.
+    Specification 5.5, 12.1; proof 5.5.
     """
 
     def build(self, setting: Setting) -> Mechanism:
@@ -69,7 +69,7 @@ class TrackingMean(PointMechanism):
 
     Source
     ------
-    Ours (tracking average), on `BallAverage`; design note 5.6. Points outside are left out instead of clipped, so that
+    Specification 5.5; proof 5.5; ours, on `BallAverage`. Points outside are left out instead of clipped, so that
     outliers do not pull.
     """
 

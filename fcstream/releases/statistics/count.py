@@ -33,7 +33,7 @@ class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     Source
     ------
-    See `NoisyCount`.
+    Specification 5.9, 12.1; proof 6.1.
     """
 
     method: str = "recentered"
@@ -67,7 +67,7 @@ class Size:
 
     Source
     ------
-    Ours.
+    Specification 5.9; ours.
     """
 
     size: int
@@ -82,7 +82,7 @@ class Sizes:
 
     Source
     ------
-    Ours.
+    Specification 5.9; ours.
     """
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class NoisyCount(MechanismBase):
 
     Source
     ------
-    Canonne, Kamath, Steinke 2020, Theorem 14.
+    Specification 5.9; proof 6.1; Canonne, Kamath, Steinke 2020, Theorem 14.
     """
 
     loss: PrivacyLoss

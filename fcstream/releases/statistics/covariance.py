@@ -52,7 +52,7 @@ def allowed_distance(eta: float, loss: tuple[float, float], dimension: int) -> f
 
     Source
     ------
-    FriendlyCore (ICML 2022), Appendix A, from Lemma 9.1 of Ashtiani and Liaw 2021.
+    Specification 7.2; proof 8.1; Tsfadia et al. 2022, Appendix A, from Lemma 9.1 of Ashtiani and Liaw 2021.
     """
     epsilon, delta = loss
     d, log = dimension, math.log(2 / delta)
@@ -79,7 +79,7 @@ def blur(matrix: NDArray[np.float64], eta: float, noise: Noise) -> NDArray[np.fl
 
     Source
     ------
-    FriendlyCore (ICML 2022), Appendix A, from Ashtiani and Liaw 2021.
+    Specification 7.2; proof 8.1; Tsfadia et al. 2022, Appendix A, from Ashtiani and Liaw 2021.
     """
     d = len(matrix)
     values, vectors = np.linalg.eigh(matrix)
@@ -115,8 +115,8 @@ class FriendlyCovariance:
 
     Source
     ------
-    FriendlyCore (ICML 2022), FriendlyCovariance (Appendix A); n-hat is one lower than printed. c1 is a number there:
-    0.21 at limit 0.1 (design note 4.7); its proof holds for every limit. The paper's share for the number is 10%.
+    Specification 7.2; proof 8.1; errata 1.9, 1.11; Tsfadia et al. 2022, FriendlyCovariance (appendix A). The paper's
+    share for the number is 10%.
     """
 
     loss: DPLoss
@@ -180,7 +180,7 @@ class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
 
     Source
     ------
-    See `ShardCovariance`.
+    Specification 7.3, 12.1; proof 8.2.
     """
 
     delta: float
@@ -226,9 +226,8 @@ class ShardCovariance(MechanismBase):
 
     Source
     ------
-    FriendlyCore (ICML 2022), FC_Covariance (Appendix A). Erratum: the paper's total has 2 for 3, which counts a matrix
-    added or removed where one record replaces one (design note 4.6); its parts are cut by order, which one record
-    shifts. Ours: the answer is divided by 1 + eta**2 d, the mean of what the noise multiplies it by.
+    Specification 7.3; proof 8.2; errata 1.2, 1.3; Tsfadia et al. 2022, FC_Covariance (appendix A). Ours: the answer is
+    divided by 1 + eta**2 d, the mean of what the noise multiplies it by.
     """
 
     loss: PrivacyLoss

@@ -39,7 +39,7 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     Source
     ------
-    See `Histogram`.
+    Specification 5.9, 12.1; proof 6.1.
     """
 
     feature: str | None = None
@@ -104,7 +104,7 @@ class Histogram(MechanismBase):
 
     Source
     ------
-    Canonne, Kamath, Steinke 2020, Theorem 14.
+    Specification 5.9; proof 6.1; Canonne, Kamath, Steinke 2020, Theorem 14.
     """
 
     loss: PrivacyLoss

@@ -41,7 +41,7 @@ class QuantilesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     Source
     ------
-    See `Quantiles`.
+    Specification 5.10, 12.1; proof 6.3.
     """
 
     feature: str | None = None
@@ -89,11 +89,11 @@ class Quantiles(MechanismBase):
 
     Source
     ------
-    Exponential mechanism for quantiles (Smith 2011); zCDP of bounded range: Cesar and Rogers 2021. Chosen by measured
-    error (``bench/quantiles.py``): its ranks are nearer than those of noisy trees over the same range, with branching 2
-    to 16 and made consistent, by factors of 3 and more for one quantile, 2 to 10 for three, and 1.3 to 2.4 for nine: a
-    tree pays for the logarithm of the range on every level. Recursion on halves (Kaplan, Schnapp, Stemmer 2022) was no
-    better at three, and goes astray where many records share one value.
+    Specification 5.10; proof 6.3; exponential mechanism for quantiles (Smith 2011); zCDP of bounded range: Cesar and
+    Rogers 2021. Chosen by measured error (``bench/quantiles.py``): its ranks are nearer than those of noisy trees over
+    the same range, with branching 2 to 16 and made consistent, by factors of 3 and more for one quantile, 2 to 10 for
+    three, and 1.3 to 2.4 for nine: a tree pays for the logarithm of the range on every level. Recursion on halves
+    (Kaplan, Schnapp, Stemmer 2022) was no better at three, and goes astray where many records share one value.
     """
 
     loss: PrivacyLoss
@@ -215,7 +215,7 @@ def intervals(
 
     Source
     ------
-    Smith 2011.
+    Specification 5.10; proof 6.3; Smith 2011.
     """
     distinct, held = np.unique(values, return_counts=True)
     passed = np.concatenate([[0], np.cumsum(held)])
@@ -239,7 +239,7 @@ def costs(below: NDArray[np.int64], above: NDArray[np.int64], level: Fraction) -
 
     Source
     ------
-    Smith 2011.
+    Specification 5.10; proof 6.3; Smith 2011.
     """
     a, b = level.numerator, level.denominator
     found: NDArray[np.int64] = np.abs((b - a) * below - a * above)

@@ -44,7 +44,7 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
 
     Source
     ------
-    See `Variance`.
+    Specification 5.8, 12.1; proof 5.7.
     """
 
     radius: float
@@ -98,7 +98,7 @@ class Variance(MechanismBase):
 
     Source
     ------
-    Ours, on `RecentredMean`; Gaussian mechanism on the discrete Gaussian (Canonne, Kamath, Steinke 2020).
+    Specification 5.8; proof 5.7; ours, on `RecentredMean`.
     """
 
     loss: PrivacyLoss

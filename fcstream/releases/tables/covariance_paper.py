@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _GRAIN = 64
 """Damped means are rounded to so many times finer than one record moves them."""
 PARTS = 6
-"""Of epsilon for each axis, by Theorem 5.12: changing it needs both corrections at once."""
+"""Of epsilon for each axis: changing it needs both corrections at once (errata 5.1, 5.2)."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class PaperSynthetic(TableMechanism):
     -------
     Unit: one record. Relation: replace one, as printed, and add or remove too, because n is the public `size_hint`
     whatever the window holds: then one record moves less. Pure epsilon-DP in three equal parts, charged as rho-zCDP.
-    PROJ(n epsilon / (6 t) S): Theorem 5.12 holds because two slips cancel (Lemma 5.1(3) must read e**(2 beta), and
-    |S - S'| <= 1 / n); correcting one of them alone breaks it. Weights: Lap(6 / (n epsilon)). Damped means: rounded to
+    PROJ(n epsilon / (6 t) S) is as printed: two slips of the paper cancel (errata 5.1, 5.2); correcting one of them
+    alone breaks it. Weights: Lap(6 / (n epsilon)). Damped means: rounded to
     a grid so fine that the printed 12 sqrt(p) / (b epsilon), twice what the cube needs, covers the rounding.
     Floating point limits of PROJ: see `fcstream.synthetic.bingham`.
 
     Source
     ------
-    Boedihardjo, Strohmer, Vershynin, Algorithm 4 and Theorem 5.15. Step 10 prints R^k for R^s.
+    Specification 9.3; proof 9.3; errata 5.1, 5.2, 5.4, 5.5; Boedihardjo et al. 2022, Algorithm 4 and Theorem 5.15.
     """
 
     loss: PrivacyLoss
@@ -151,7 +151,7 @@ def nearest(
 
     Source
     ------
-    Boedihardjo, Strohmer, Vershynin, Algorithm 4, step 7.
+    Specification 9.3; proof 9.3; Boedihardjo et al. 2022, Algorithm 4, step 7.
     """
     if not directions:
         return np.zeros(len(bits), np.int64)

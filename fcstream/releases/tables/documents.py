@@ -34,7 +34,7 @@ class TableMechanism(MechanismBase):
 
     Source
     ------
-    See `Synthetic`.
+    Specification 9.2, 9.3; proof 9.1.
     """
 
     codes: Codes
@@ -71,7 +71,7 @@ def epsilon_nano(loss: PrivacyLoss) -> int:
 
     Source
     ------
-    Bun and Steinke 2016.
+    Specification 1.2, 9.2; proof 1.6; Bun and Steinke 2016.
     """
     return largest(lambda nano: zcdp_of_dp(DPLoss(nano, 0)).rho_nano <= loss.rho_nano)
 
@@ -85,7 +85,7 @@ def usefulness(error: float) -> tuple[str, ...]:
 
     Source
     ------
-    Ours.
+    Specification 9.2; ours.
     """
     if error <= USELESS / 3:
         return ()
@@ -108,7 +108,7 @@ def synthetic_codes(release: Release) -> tuple[list[dict[str, Any]], NDArray[np.
 
     Source
     ------
-    See `fcstream.synthetic.mixtures.draw`.
+    Specification 9.2.
     """
     parts = release.parts or {}
     if release.value is None or "seed" not in parts:
@@ -137,7 +137,7 @@ def synthetic_rows(release: Release) -> dict[str, list[Any]]:
 
     Source
     ------
-    See `fcstream.synthetic.mixtures.draw`.
+    Specification 9.2.
     """
     columns, rows = synthetic_codes(release)
     found = {}

@@ -44,7 +44,7 @@ class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     Source
     ------
-    See `Marginals`.
+    Specification 9.5, 12.1; proof 6.2.
     """
 
     order: int = 2
@@ -96,8 +96,8 @@ class Marginals(MechanismBase):
 
     Source
     ------
-    Gaussian mechanism on the discrete Gaussian (Canonne, Kamath, Steinke 2020). Least squares by the orthogonal
-    decomposition of tables into means and interactions; Barak et al. 2007 do so for Booleans.
+    Specification 9.5; proof 6.2; Gaussian mechanism on the discrete Gaussian (Canonne, Kamath, Steinke 2020). Least
+    squares by the orthogonal decomposition of tables into means and interactions; Barak et al. 2007 do so for Booleans.
     """
 
     loss: PrivacyLoss
@@ -179,9 +179,9 @@ def agree(noisy: NDArray[np.float64], tables: Tables) -> NDArray[np.float64]:
 
     Source
     ------
-    A table is the sum of one term for each subset of its columns, whose sums along any of them are 0; terms of
-    different subsets are orthogonal, so each is the mean, weighted by how well each table tells it, of what all tables
-    say.
+    Specification 9.5; proof 6.2; a table is the sum of one term for each subset of its columns, whose sums along any of
+    them are 0; terms of different subsets are orthogonal, so each is the mean, weighted by how well each table tells
+    it, of what all tables say.
     """
     members, _, starts = tables.layout()
     shapes, kinds = np.unique(np.array(tables.sizes)[members], axis=0, return_inverse=True)

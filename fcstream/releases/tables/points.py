@@ -46,7 +46,7 @@ class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     Source
     ------
-    See `Points`.
+    Specification 9.6, 12.1; proof 9.2.
     """
 
     set: Literal["box", "ball", "simplex"] = "box"
@@ -114,8 +114,8 @@ class Points(MechanismBase):
 
     Source
     ------
-    Boedihardjo, Strohmer, Vershynin, Theorems 5.13 and 5.14; with noise on integer moments, counts and sums as in
-    `fcstream.releases.tables.synthetic.Synthetic`.
+    Specification 9.6; proof 9.2; Boedihardjo et al. 2022, Theorems 5.13 and 5.14; with noise on integer moments, counts
+    and sums as in `fcstream.releases.tables.synthetic.Synthetic`.
     """
 
     loss: PrivacyLoss

@@ -56,7 +56,7 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     Source
     ------
-    See `Synthetic`.
+    Specification 9.2, 9.3, 12.1; proofs 9.1, 9.3.
     """
 
     variant: Literal["zcdp", "pure", "paper"] = "zcdp"
@@ -128,9 +128,9 @@ class Synthetic(TableMechanism):
 
     Source
     ------
-    Boedihardjo, Strohmer, Vershynin, Covariance's Loss is Privacy's Gain: microaggregation along leading directions.
-    Ours: noise on integer moments instead of PROJ, counts and sums instead of damped means, the l2 projection of
-    weights, and the fit of the mixture to the moments that were paid for anyway.
+    Specification 9.2; proof 9.1; erratum 5.5; Boedihardjo et al. 2022: microaggregation along leading directions. Ours:
+    noise on integer moments instead of PROJ, counts and sums instead of damped means, the l2 projection of weights, and
+    the fit of the mixture to the moments that were paid for anyway.
     """
 
     loss: PrivacyLoss

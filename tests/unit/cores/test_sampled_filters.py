@@ -92,7 +92,7 @@ def kept_everything(core, n, size_quantile=2.807, failure=0.0075):
     return n * drops <= failure
 
 
-TABLE = {  # design note 1.4 (c): smallest expected degree of the tight and of the hidden form
+TABLE = {  # specification 4.5: smallest expected degree of the tight and of the hidden form
     0.01: {10**4: (8853, 2153), 10**5: (10244, 261), 10**6: (11360, 217)},
     0.1: {10**3: (873, 830), 10**4: (1140, 226), 10**5: (1289, 196), 10**6: (1424, 198)},
     1: {10**3: (213, 176), 10**4: (265, 172), 10**5: (298, 179), 10**6: (329, 191)},
@@ -399,7 +399,7 @@ class ShownCoins(HiddenCoins):
 
 
 class SharedSample:
-    """A planted fault: Appendix B as printed. One sample of records for all, counts scaled up, the filter's noise."""
+    """A planted fault, erratum 1.1: one sample of records for all, counts scaled up, the filter's noise."""
 
     make, rate, sample = SparseZCDPFilter, Fraction(1), 100
 

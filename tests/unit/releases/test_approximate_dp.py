@@ -193,7 +193,7 @@ def test_generator_on_complete_data_keeps_all_and_succeeds_as_often_as_it_says()
     drawn = [made.draw(np.full(101, 101), noise) for _ in range(3000)]
     assert all(one.mask.all() for one in drawn)
     assert stats.binomtest(sum(one.success for one in drawn), 3000, 0.9).pvalue > 1e-4
-    # the printed m = n/2 leaves some out: the erratum in the docstring
+    # the printed m = n/2 leaves some out (erratum 2.1)
     assert generator(101, ramp=50.5).keeps(np.full(101, 101)).max() < ONE
     # outliers beyond what was expected: no success
     wild = np.where(np.arange(101) < 30, 1, 71)

@@ -567,7 +567,7 @@ def largest_loss(one, two):
 
 @pytest.mark.parametrize(("parts", "is_private"), [(covariance_paper.PARTS, True), (3, False)])
 def test_correcting_one_of_two_slips_is_caught(parts, is_private):
-    """Theorem 5.12 with |S - S'| <= 1 / n put right and Lemma 5.1(3) left as it is would use n epsilon / (3 t) S."""
+    """One of errata 5.1 and 5.2 put right and the other left as printed would use n epsilon / (3 t) S."""
     from support.audits import epsilon_lower_bound
 
     epsilon, others = 6.0, 2.0  # points of the unit ball: one record e1 becomes e2
