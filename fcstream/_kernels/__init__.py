@@ -1,9 +1,12 @@
-"""Every compiled function, one self-contained file per family: arrays in, arrays out, no randomness, no calls between
-files.
+"""Every compiled function, one self-contained file per family: arrays in, arrays out.
 
-Compiled code is kept where Numba keeps it: beside these files, in the user's cache folder, or in NUMBA_CACHE_DIR. Where
-none of them can be written, it goes to a private folder that ends with the process, and a warning says so. A folder
-that others can write to is refused: their code would run here.
+Here belongs whatever carries a Numba decorator. A kernel draws no randomness, reads no file, and calls nothing in
+another file, because a cached kernel does not notice that another file has changed. What calls a kernel, and checks
+its arguments, belongs to the package that needs it.
+
+Compiled code is kept where Numba keeps it: beside these files, in the user's cache folder, or in NUMBA_CACHE_DIR.
+Where none of them can be written, it goes to a private folder that ends with the process, and a warning says so. A
+folder that others can write to is refused: their code would run here.
 """
 
 import atexit

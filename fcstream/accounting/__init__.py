@@ -1,5 +1,7 @@
-"""Privacy losses as exact integers, and what may still be spent.
+"""How much privacy an answer costs, and how much may still be spent.
 
-Here: zCDP losses and their conversions, privacy filters that stop before a cap, odometers that report, tail bounds.
-No input or output. Not here: who was charged for which window (`fcstream.ledgers`) and noise (`fcstream.noise`).
+Here belong losses as exact integers (zCDP and approximate DP, and how one is converted into the other), the privacy
+filters that stop a sum before it passes its cap, with their tail bounds, and the odometers that report a sum. Nothing
+here reads or writes a file. Which window or user was charged is in `fcstream.ledgers`; how much noise a loss buys is
+decided by each release in `fcstream.releases`.
 """

@@ -1,5 +1,6 @@
-"""One call, one array, one private answer, without windows or files.
+"""One call, one array, one private answer: no stream, no windows, no files.
 
-Here: the functions `fcstream.private_...`. They check arguments, make a mechanism of `fcstream.releases`, charge a
-ledger in memory and release once. Not here: mechanisms themselves.
+Here belong the functions ``fcstream.private_...``: each checks its arguments, makes a mechanism of
+`fcstream.releases`, charges a ledger in memory and releases once. The mechanisms themselves, and their proofs, are
+not here.
 """

@@ -1,6 +1,8 @@
-"""The command: ``fcstream run | plan | doctor | budget | plot | score | simulate | init | local``.
+"""The command: ``fcstream run | check | plan | doctor | budget | plot | score | simulate | init | local``.
 
-A module for each group of commands; importing it adds them to `main`. What a command needs is imported when it runs.
+Here belongs what only a command line needs: options, progress, exit codes and text for people, one file for each
+group of commands. What a command does is done by the package it calls, so that a program can do the same. Importing
+this is cheap: what a command needs is imported when it runs.
 """
 
 from . import budget, local, stream, tools

@@ -98,7 +98,7 @@ def simulate(devices: int, start: str, duration: str, interval: str, faults: flo
 @guarded
 def init(path: str) -> None:
     """Write a commented sample configuration to PATH (rooms.toml), to run on simulated telemetry."""
-    sample = resources.files("fcstream").joinpath("sample.toml").read_text(encoding="utf-8")
+    sample = resources.files(__package__).joinpath("sample.toml").read_text(encoding="utf-8")
     try:
         with open(path, "x", encoding="utf-8") as file:
             file.write(sample)

@@ -1,8 +1,12 @@
-"""One file per outside system, found by URL scheme. The engine never imports this.
+"""Where records come from and where releases go: files, brokers, databases and web servers, found by URL scheme.
 
-A connector of somebody else's is found by the same scheme through the entry points ``fcstream.sources``,
-``fcstream.queues`` (ack-only) and ``fcstream.sinks``: a class that is made with an `Address` (sources also with the
-consumer's name).
+Here belongs everything that talks to an outside system: one folder for each, with its source, sink and connection,
+and what they share (URLs, TLS, retries, the spool, dead letters). What is inside a message is not read here but in
+`fcstream.formats`; when to read and when to stop is decided in `fcstream.service`, and the engine never imports this.
+
+A connector of another package is found by its scheme through the entry points ``fcstream.sources``,
+``fcstream.queues`` (brokers that forget what was acknowledged) and ``fcstream.sinks``: a class that is made with an
+address, sources also with the consumer's name.
 """
 
 from __future__ import annotations

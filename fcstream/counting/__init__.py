@@ -1,6 +1,6 @@
-"""How many friends every point has, kept while points arrive.
+"""How many friends every point has, kept up to date while points arrive.
 
-Here: exact counts in tiles, many radii at once, sampled pairs, and the threads that share the work. Not here:
-compiled loops (`fcstream._kernels`), other kinds of friendship (`fcstream.predicates`), what counts decide
-(`fcstream.cores`).
+Here belong exact counts in tiles, counts for many radii at once, counts of sampled pairs, and the threads that share
+the work. The compiled loops are in `fcstream._kernels`, other rules of friendship in `fcstream.predicates`, and what
+the counts decide in `fcstream.cores`.
 """

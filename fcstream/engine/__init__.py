@@ -1,5 +1,6 @@
-"""Records in, releases out: the state of one stream.
+"""Records in, releases out: the state of one stream, and the order in which a window is closed.
 
-Here: which windows a record may enter, what a closing window asks of the ledger, charge, release, seal, publish,
-keyed streams. Not here: brokers, threads, signals and clocks (`fcstream.service`).
+Here belong the engine, its form with one part for each key, and what happens at a close: charge the ledger, compute,
+seal, publish, acknowledge; and when a budget is exhausted. Brokers, signals, clocks and restarts are in
+`fcstream.service`; what a value is and how much noise it gets is in `fcstream.releases`.
 """

@@ -1,5 +1,6 @@
-"""Bytes of messages and lines of files become columns.
+"""The bytes of messages and lines become columns of numbers.
 
-Here: decoders by format (JSON, CSV, MessagePack, floats, Arrow), data frames, batches and rejections with their
-reason. Every row is read for itself alone. Not here: where the bytes come from (`fcstream.connectors`).
+Here belongs a decoder for each format (JSON, CSV, MessagePack, packed floats, Arrow), data frames, and the batch of
+good rows and rejections they end in. Each row is read for itself alone: what one record holds never decides how
+another is read. Where the bytes come from is in `fcstream.connectors`.
 """

@@ -1,4 +1,8 @@
-"""The durable record of what was charged, sealed and acknowledged; found by URL scheme.
+"""The durable record of what was charged and released, window by window and user by user, found by URL scheme.
+
+Here belong the rules that every ledger keeps (charge before data are read, one sealed release a window, refunds of
+what was not used, a chain of hashes), its forms in memory, SQLite and PostgreSQL, and the guard against an old copy.
+Arithmetic of losses and caps is in `fcstream.accounting`; reports for people are in `fcstream.reporting`.
 
 A ledger of another package is found by the same scheme through the entry points ``fcstream.ledgers``: a class that is
 made with what follows the scheme's colon, and `Terms`. It satisfies `Ledger`; `fcstream.testing.LedgerContract` tests

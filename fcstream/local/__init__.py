@@ -1,6 +1,8 @@
-"""Devices that hold their own budget, and the analyst who asks them.
+"""The second way to privacy: devices that hold their own budget and answer with noise, and the analyst who asks them.
 
-The device side needs numpy only. Public names are resolved when first used.
+Here belong the questions and answers, the spaces they are about, the device with its journal, the estimates made of
+many answers, and simulations of fleets. Streams of records that one service collects are everything outside of this
+package. The device's side needs numpy only; public names are resolved when first used.
 """
 
 from importlib import import_module

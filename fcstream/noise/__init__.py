@@ -1,5 +1,6 @@
 """The only door to randomness.
 
-Here: exact samplers on integers, fed by the operating system, and seeded ones for tests. Every draw that privacy
-rests on passes through. Not here: how much noise a release needs (`fcstream.releases`, `fcstream.accounting`).
+Here belong the exact samplers on integers, the operating system's entropy that feeds them, seeded entropy for tests,
+and the samplers' twins in pure Python. Nothing else in the package may draw what privacy rests on. How much noise a
+value needs is decided in `fcstream.releases`.
 """

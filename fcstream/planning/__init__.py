@@ -1,5 +1,6 @@
-"""What a configuration will cost and give, before data are read.
+"""What a configuration will cost and give, before any data are read.
 
-Here: `plan`, the speed of this machine, compiling beforehand, made-up telemetry to try things on. Not here: what was
-spent already (`fcstream.reporting`).
+Here belong ``plan`` (errors, smallest usable windows, costs over a year), the measured speed of this machine,
+compiling beforehand (the warm-up), and made-up telemetry to try a configuration on. What has already been spent is in
+`fcstream.reporting`.
 """

@@ -1,4 +1,8 @@
-"""Pictures. The only package that imports matplotlib, and only when a picture is drawn."""
+"""Pictures of releases and budgets.
+
+Here belongs whatever draws; it is the only package that imports matplotlib, and only when a picture is drawn. Reading
+and checking what is drawn is in `fcstream.reporting`.
+"""
 
 from .budget import plot
 from .marginals import plot_marginals

@@ -1,6 +1,7 @@
 """Friendship that is not the distance of two points: tuples, matrices, bits, a user's own function.
 
-Every predicate is a frozen value; `PredicateCounts` counts friends under it, incrementally and exactly.
+Here belong the rules, each a frozen value, and `PredicateCounts`, which counts friends under any of them,
+incrementally and exactly. Friends by distance are counted in `fcstream.counting`.
 """
 
 from .base import Predicate, PredicateCounts

@@ -1,6 +1,6 @@
-"""What a process needs whatever it is for.
+"""What any process needs, whatever it computes.
 
-Here: waiting with a deadline, the HTTP server, the garbage collector, the cache of compiled code, addresses of libpq,
-placeholders in URLs. It imports nothing of ours but errors. Not here: anything that knows of streams, records or
-privacy.
+Here belong waiting with a deadline, the HTTP server, the garbage collector, the cache of compiled code, PostgreSQL's
+client library and placeholders in URLs. Nothing here knows of streams, records or privacy, and it imports nothing of
+ours but errors.
 """

@@ -1,5 +1,6 @@
-"""A stream that never ends, as a process that others can run and watch.
+"""A stream that never ends, as a process that others can start, watch and reload.
 
-Here: the command's application, the supervisor that starts over, one session with a broker, reloads, metrics, logs,
-health, systemd, `doctor` and `check`. Not here: what a record or a window means (`fcstream.engine`).
+Here belong the application behind ``fcstream run``, the supervisor that starts over when something breaks, one
+session with a broker, and how the outside sees it: HTTP status, metrics, logs, health, systemd, ``doctor`` and
+``check``. What a record or a window means is in `fcstream.engine`; how a broker is asked is in `fcstream.connectors`.
 """

@@ -1,5 +1,6 @@
 """What a record is in time and space, before anything is counted.
 
-Here: the lattice that makes floats exact integers, windows and panes, records that wait for a later window, one point
-a user, sums that cannot wrap. Not here: bytes of messages (`fcstream.formats`), and the engine that drives it.
+Here belong the lattice that makes floats exact integers, windows and their panes, which windows a record may enter
+and when it is late, one point a user, and sums that cannot wrap. Bytes of messages are in `fcstream.formats`; closing
+a window is in `fcstream.engine`.
 """

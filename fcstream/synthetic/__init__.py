@@ -1,7 +1,8 @@
-"""Tables of records made up from what is known of others: the parts of ``kind = "synthetic"``, and k-anonymity.
+"""Tables of made-up records: the arithmetic behind ``kind = "synthetic"``, and k-anonymity.
 
-Here stand the public levels of records, exact counts of them, public cells, mixtures and their rows. What is private
-about it is said in `fcstream.releases.tables.synthetic`; `anonymize` is NOT private in that sense.
+Here belong the public levels of columns, exact counts of them, public cells, mixtures and the rows drawn of them.
+What is private about it, and what it costs, is in `fcstream.releases.tables`; `anonymize` is NOT private in that
+sense.
 """
 
 from .microaggregation import Anonymized as Anonymized

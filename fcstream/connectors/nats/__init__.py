@@ -1,1 +1,4 @@
-"""NATS JetStream: source, sink, connection."""
+"""NATS JetStream: a source, a sink, and the connection they share.
+
+Here belongs whatever knows the nats-py client. Nothing outside of this folder imports it.
+"""
