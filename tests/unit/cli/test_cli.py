@@ -28,7 +28,7 @@ def sample_config(**changes):
     """The packaged sample as text with some values replaced."""
     from importlib import resources
 
-    text = resources.files("fcstream").joinpath("sample.toml").read_text()
+    text = resources.files("fcstream.cli").joinpath("sample.toml").read_text()
     for old, new in changes.items():
         assert old in text or old.replace("_", " ") in text
         text = text.replace(old, new)

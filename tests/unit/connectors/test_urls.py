@@ -102,7 +102,7 @@ def test_a_mistyped_scheme_shows_no_password(opened, url):
         assert "SECRET" not in said.output or "u/SECRET" in url
 
 
-SAMPLE = (resources.files("fcstream") / "sample.toml").read_text(encoding="utf-8")
+SAMPLE = (resources.files("fcstream.cli") / "sample.toml").read_text(encoding="utf-8")
 MISTYPED = [
     "rediss2://u:SECRET@h",
     "kafka2://u:SECRET@h/t?group=g",

@@ -323,7 +323,7 @@ def test_a_configuration_is_taken_or_refused_with_an_error_of_this_package():
 def test_a_file_of_configuration_is_taken_or_refused_with_an_error_of_this_package(tmp_path):
     from importlib.resources import files
 
-    text, path = files("fcstream").joinpath("sample.toml").read_bytes(), tmp_path / "c.toml"
+    text, path = files("fcstream.cli").joinpath("sample.toml").read_bytes(), tmp_path / "c.toml"
     hostile = [b"a = " + b"[" * 100_000, b"a = " + b"9" * 5000, b"a" + b".a" * 5000 + b" = 1", b"\xff", b""]
     for body in hostile:
         path.write_bytes(body)
