@@ -14,6 +14,7 @@ from urllib.parse import quote
 from ..errors import ConfigError, SinkError, extra_missing
 from ..releases.base import Release
 from ..releases.tables.documents import synthetic_rows
+from ..runtime.disk import sync_folder, write_all
 
 
 class TableFolder:
@@ -87,18 +88,12 @@ class TableFolder:
         try:
             file = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
-                written = 0
-                while written < len(data):
-                    written += os.pwrite(file, data[written:], written)
+                write_all(file, data)
                 os.fsync(file)
             finally:
                 os.close(file)
             os.replace(passing, self._folder / name)
-            folder = os.open(self._folder, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_folder(self._folder)
         except OSError as error:
             raise SinkError(
                 f"{self._folder / name} cannot be written: {error.strerror}; make room and run again: what was sealed "

@@ -24,6 +24,7 @@ from ..errors import ConfigError, SinkError, SourceError
 from ..formats.batch import Batch, Rejection, Schema
 from ..formats.decoders import CsvRows, JsonLines, LineDecoder
 from ..releases.base import Release
+from ..runtime.disk import sync_folder, write_all
 
 LOG = logging.getLogger("fcstream.connectors.files")
 BLOCK_BYTES = 1 << 20
@@ -183,7 +184,7 @@ class _LineFile:
             if torn:
                 os.ftruncate(self._fd, self._end)
             if is_new:
-                _sync_folder(path)
+                sync_folder(os.path.dirname(os.path.abspath(path)))
         except OSError as error:
             raise SinkError(f"{path} cannot be opened for writing: {error.strerror}") from None
 
@@ -191,9 +192,7 @@ class _LineFile:
         """All lines or none."""
         data = b"".join(line + b"\n" for line in lines)
         try:
-            written = 0
-            while written < len(data):
-                written += os.pwrite(self._fd, data[written:], self._end + written)
+            write_all(self._fd, data, self._end)
             if durable:
                 os.fsync(self._fd)
         except OSError as error:
@@ -250,15 +249,6 @@ class _LineFile:
             os.ftruncate(self._fd, self._end)
         except OSError:  # the next opening cuts it
             pass
-
-
-def _sync_folder(path: str) -> None:
-    """Make a new file's name durable."""
-    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 class JsonlSink:

@@ -33,6 +33,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from ..errors import ConfigError, SourceError
+from ..runtime.disk import sync_folder
 
 LOG = logging.getLogger("fcstream.connectors.spool")
 MEMORY = 4096
@@ -260,7 +261,7 @@ class Spool:
         absent = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in absent:
-            _sync(path.parent)
+            sync_folder(path.parent)
         for name in os.listdir(self.folder):
             if name not in ("lock", "position", "position.new") and not _NAME.fullmatch(name):
                 raise SourceError(
@@ -460,14 +461,6 @@ def _new_file(path: Path, pieces: Iterable[list[bytes]]) -> int:
         os.close(file)
         raise
     return file
-
-
-def _sync(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _write_all(file: int, pieces: Iterable[list[bytes]], at: int, sync: Callable[[int], object] | None = None) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from ...errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from ...ledgers.rollback_guard import Witness
+from ...runtime.disk import sync_folder, write_all
 from .accounts import Accounts, Charge, Reply, charging, sealing
 
 KEEP = 1000
@@ -193,7 +194,7 @@ class FileJournal(Journal):
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         _hold(self._file, self.path)
         if is_new:
-            _sync_folder(self.path)
+            sync_folder(self.path.parent)
         with contextlib.suppress(FileNotFoundError):
             os.remove(self._scratch)  # of a compaction that did not come to its end
         with open(self.path, "rb") as file:
@@ -215,7 +216,7 @@ class FileJournal(Journal):
         chain = link(self._chain, text)
         line = chain.hex().encode() + b" " + text + b"\n"
         try:
-            _write_all(self._file, line)
+            write_all(self._file, line)
             if self._sync:
                 os.fsync(self._file)
         except OSError as error:
@@ -250,7 +251,7 @@ class FileJournal(Journal):
             self._failed = True
             try:
                 os.replace(self._scratch, self.path)
-                _sync_folder(self.path)
+                sync_folder(self.path.parent)
             except OSError as error:
                 os.close(file)
                 raise LedgerError(f"{self.path} cannot be replaced: {error.strerror}") from None
@@ -274,7 +275,7 @@ class FileJournal(Journal):
                 text = _encode(change).encode()
                 chain = link(chain, text)
                 links.append(chain)
-                _write_all(file, chain.hex().encode() + b" " + text + b"\n")
+                write_all(file, chain.hex().encode() + b" " + text + b"\n")
             os.fsync(file)
         except BaseException:
             os.close(file)
@@ -359,17 +360,3 @@ def _hold(file: int, path: Path) -> None:
         is_mine = False
     if not is_mine:
         raise LedgerInUse(f"{path} is held by another process: a device's state has one holder")
-
-
-def _write_all(file: int, line: bytes) -> None:
-    data = memoryview(line)
-    while data:
-        data = data[os.write(file, data) :]
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

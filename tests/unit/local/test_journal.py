@@ -250,7 +250,7 @@ def test_no_room_for_a_smaller_file_does_no_harm(tmp_path, monkeypatch):
         assert not (tmp_path / "state-new").exists()
         assert holder.answer(ask()) == said
         with monkeypatch.context() as patch:
-            patch.setattr(journal, "_sync_folder", lambda path: (_ for _ in ()).throw(OSError(5, "input/output")))
+            patch.setattr(journal, "sync_folder", lambda path: (_ for _ in ()).throw(OSError(5, "input/output")))
             with pytest.raises(LedgerError):
                 holder._journal.compact()
         with pytest.raises(LedgerError):
