@@ -132,14 +132,6 @@ class FriendlyGenerator:
         _, whole = self._step
         return (math.expm1(self.exponent / self.ramp * self.reach) * whole + whole - 1) * _UP + slack
 
-    @property
-    def most_left_out(self) -> float:
-        """Bound of the expected number of points left out when a success has a chance of at least delta."""
-        if not self.growth:
-            return float(self.size)
-        step, whole = self._step
-        return math.expm1(self.exponent / self.ramp * self.reach) * whole / step
-
     def total(self, epsilon: float, delta: float) -> tuple[float, float]:
         """(epsilon, delta) of the generator and a friendly (`epsilon`, `delta`)-DP algorithm after it, rounded up."""
         first = self.epsilon if self.growth else 0.0

@@ -158,10 +158,9 @@ class Schema:
 class Refused(Exception):
     """A cell or record that cannot be used (internal to decoding)."""
 
-    def __init__(self, reason: str, name: str | None = None) -> None:
+    def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.name = name
 
 
 def parse_iso8601(text: str) -> int:

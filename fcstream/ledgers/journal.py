@@ -46,11 +46,6 @@ def mark(*columns: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 4
 
 
-def terms_row(seq: int, terms: Terms) -> Row:
-    """The row that says what a ledger is about from then on."""
-    return Row(seq, "terms", 0, 0, 0, 0, "", terms_body(terms))
-
-
 def terms_body(terms: Terms) -> bytes:
     """Canonical JSON; the specification stands in it as it is read best."""
     caps = {name: None if cap is None else list(cap.parts) for name, cap in _caps(terms)}

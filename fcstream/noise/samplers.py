@@ -125,8 +125,8 @@ def _exp_bounds(exponent: Fraction) -> Iterator[tuple[Decimal, Decimal]]:
         digits += 30
 
 
-def normal_tail(x: Fraction, digits: int = 60) -> Decimal:
-    """Upper tail of the standard normal at x >= 0 to `digits` significant digits or better, for x < 14.
+def normal_tail(x: Fraction) -> Decimal:
+    """Upper tail of the standard normal at x >= 0 to 60 significant digits or better, for x < 14.
 
     Source
     ------
@@ -134,12 +134,12 @@ def normal_tail(x: Fraction, digits: int = 60) -> Decimal:
     2004), with enough guard digits for the cancellation: the tail is at least 1e-45 there.
     """
     with localcontext() as context:
-        context.prec = digits + 60
+        context.prec = 120
         value = Decimal(x.numerator) / Decimal(x.denominator)
         square = value * value
         term = total = value
         k = 1
-        while term > total * Decimal(10) ** -(digits + 58):
+        while term > total * Decimal(10) ** -118:
             k += 2
             term = term * square / k
             total += term

@@ -71,8 +71,8 @@ def laplace_tail(scale: Fraction, least: int) -> float:
     return max(math.exp(-least * decay) / (1 + math.exp(-decay)) * ROUND_UP, _TINY)
 
 
-def least_laplace(scale: Fraction, chance: Fraction = FALSE_RELEASE) -> int:
-    """Smallest number >= 1 that a discrete Laplace number reaches with at most this probability.
+def least_laplace(scale: Fraction) -> int:
+    """Smallest number >= 1 that a discrete Laplace number reaches with a probability of at most `FALSE_RELEASE`.
 
     Privacy
     -------
@@ -82,7 +82,7 @@ def least_laplace(scale: Fraction, chance: Fraction = FALSE_RELEASE) -> int:
     ------
     Specification 1.5; proof 1.5; bisection of `laplace_tail`.
     """
-    return _least(lambda number: laplace_tail(scale, number), chance)
+    return _least(lambda number: laplace_tail(scale, number), FALSE_RELEASE)
 
 
 def _least(tail: Callable[[int], float], chance: Fraction) -> int:

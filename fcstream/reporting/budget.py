@@ -19,7 +19,7 @@ from typing import Any
 
 from ..accounting.filters import PrivacyOdometer
 from ..accounting.losses import RHO_UNIT, DPLoss, PrivacyLoss
-from ..errors import ConfigError, LedgerDamaged, extra_missing
+from ..errors import ConfigError, LedgerDamaged
 from ..ledgers.base import DEVICE_BLOCK, TOTAL_BLOCK, Books, Row, Terms
 from ..ledgers.history import History, Outlook, Point, blocks_of, integers, release_of, units, utc
 
@@ -421,38 +421,6 @@ def events_document(books: Books, delta: float | None = None, block: str | None 
         "how": DP_ACCOUNTING.splitlines(),
         "events": [{"open_ms": w.open_ms, "close_ms": w.close_ms, **integers(w.net)} for w in windows],
     }
-
-
-def dp_events(books: Books, block: str | None = None) -> tuple[Any, PrivacyLoss]:
-    """The same events as objects of Google's ``dp_accounting`` (the extra ``audit``).
-
-    Parameters
-    ----------
-    books : Books
-    block : str, optional
-        A pane (its opening in ms), ``stream``, ``user`` or ``total``; by default the unit's most charged one.
-
-    Returns
-    -------
-    event : dp_accounting.ComposedDpEvent
-        Of a ``ZCDpEvent`` for each window, in order; its rho is the float next to the integer that was charged.
-    spent : PrivacyLoss
-        Their sum. ``ZCDpEvent`` holds rho and an additive xi, but no delta, and release 0.6 has no event for delta:
-        deltas add up, so ask the accountant for its epsilon at the delta wanted less `spent.delta`.
-
-    Raises
-    ------
-    ConfigError
-        dp_accounting is not installed, or the block was never charged; devices, as in `events_document`.
-    """
-    _must_be_plain(books.terms)
-    try:
-        import dp_accounting
-    except ImportError:
-        raise ConfigError(f"dp_accounting is not installed: {extra_missing('audit')}") from None
-    _, windows = History(books.rows()).charged_to(block)
-    events = [dp_accounting.ZCDpEvent(rho=window.net.rho) for window in windows]
-    return dp_accounting.ComposedDpEvent(events), sum((window.net for window in windows), PrivacyLoss())
 
 
 def to_json(document: dict[str, Any]) -> str:

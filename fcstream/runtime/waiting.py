@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 LOG = logging.getLogger("fcstream.runtime")
 SLOW_S = 2.5
 """An answer that takes longer is told."""
-PARTS = ("source", "sink", "ledger", "kernels")
 _LOOK_S = 0.25
 
 

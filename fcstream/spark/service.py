@@ -6,7 +6,6 @@ built again whenever something breaks.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -41,9 +40,7 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..engine.keyed import KeyedEngine
 
-LOG = logging.getLogger("fcstream.spark")
 _STEP_S = 0.2
-_STOP_S = 60.0
 
 
 def serve_on_spark(streams: Sequence[Served], master: str | None = None) -> list[Service]:

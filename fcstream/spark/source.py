@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 POLL_MESSAGES = 8192
 MARGIN_MS = 1000
 """How far behind its largest clock the watermark is: rows must lie above it, or Spark would drop them."""
-_PATIENCE_S = 60.0
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -148,7 +148,6 @@ def along(
     center: NDArray[np.float64] | None,
     noise: float,
     limit: float,
-    axes: int = MOST_AXES,
 ) -> Cells:
     """The most cells along leading directions whose noise stays small.
 
@@ -163,13 +162,11 @@ def along(
         Noise of a cell's sum of a bit, in parts of all records.
     limit : float
         For the root of the number of cells times that noise.
-    axes : int
-        Directions used at most.
     """
     most = max(16, min(MOST_CELLS, MOST_WORK // codes.bits**2))
-    whole = [rounded(direction) for direction in directions[:axes]]
+    whole = [rounded(direction) for direction in directions[:MOST_AXES]]
     best: Cells | None = None
-    for t in range(min(axes, len(whole)), 0, -1):
+    for t in range(len(whole), 0, -1):
         middle = (0,) * t if center is None else tuple(round(float(np.dot(d, center))) for d in whole[:t])
         spans = math.sqrt(codes.norm_squared)
         factors = (1.0,) if t > 1 else (1.0, 1.5, 2.0, 3.0, 4.0, 2 * spans)

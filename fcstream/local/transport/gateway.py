@@ -233,20 +233,3 @@ def _opened(data: bytes, batch: str, size: int) -> list[Any] | None:
         return None
     replies = found.get("replies")
     return replies if isinstance(replies, list) and len(replies) == size else None
-
-
-class Direct:
-    """A transport within one process, for gateways by name."""
-
-    def __init__(self, gateways: Mapping[str, Gateway]) -> None:
-        self._gateways = gateways
-
-    def exchange(self, messages: Mapping[str, tuple[str, bytes]], timeout_s: float) -> dict[str, bytes]:
-        return {
-            batch: self._gateways[name].answer(body)
-            for batch, (name, body) in messages.items()
-            if name in self._gateways
-        }
-
-    def close(self) -> None:
-        pass

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
+from ...accounting.losses import DELTA_UNIT, PrivacyLoss
 from ...cores.replacement import tail_quantile
 from ...errors import ConfigError
 from ...noise.samplers import MAX_VARIANCE
@@ -330,11 +330,3 @@ class BallCenters:
         b = commonest(tuples, self.rungs, self.radius_nano, noise)
         found = None if b is None else self.rungs[max(0, b - 2)] // self.parted**2
         return found or None
-
-    def sigma_in_radii(self) -> float:
-        """Noise deviation of a center per coordinate, in radii."""
-        rho = self.last.rho_nano / RHO_UNIT
-        per = 2.0
-        if self.answer == "averages":
-            per = 4.0 * (self.test.most_strange + 1) / (self.test.compared - self.test.most_strange)
-        return per * math.sqrt(self.k / (2 * rho))

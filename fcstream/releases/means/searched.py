@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...counting.multi_radius import MOST_RADII, LadderCounts
+from ...counting.multi_radius import LadderCounts
 from ...errors import ConfigError
 from ..base import Forecast, Mechanism, Notes, Outcome, PointMechanism
 from ..core_stage import noise_warnings
@@ -36,7 +36,7 @@ _ROUGH = 0.6
 _LEAST_SEARCH, _MOST_SEARCH = 100, 10  # parts of rho: a hundredth, a tenth
 
 
-def radius_ladder(lattice: Lattice, smallest: float, largest: float, base: float = BASE) -> tuple[int, ...]:
+def radius_ladder(lattice: Lattice, smallest: float, largest: float) -> tuple[int, ...]:
     """Squared radii, in lattice steps, of the grid from `smallest` to `largest`, which is its last one.
 
     Privacy
@@ -46,20 +46,14 @@ def radius_ladder(lattice: Lattice, smallest: float, largest: float, base: float
     Source
     ------
     Specification 5.6; proof 5.6; Tsfadia et al. 2022, FindDiam, step 1. Where the ratio of the ends is no power of
-    `base`, the last step is shorter.
+    `BASE`, the last step is shorter.
     """
     low = lattice.radius_squared(smallest, "release.radius_min")
     high = lattice.radius_squared(largest, "release.radius_max")
     if not low < high:
         raise ConfigError(f"must lie above `radius_min`={smallest:g}, got {largest:g}", "release.radius_max")
-    if not (math.isfinite(base) and base > 1):
-        raise ConfigError(f"must be above 1, got {base!r}", "base")
-    steps = math.ceil(math.log(largest / smallest) / math.log(base) - 1e-9)
-    if steps >= MOST_RADII:
-        raise ConfigError(
-            f"must leave at most {MOST_RADII} radii, got {steps + 1} from {smallest:g} to {largest:g}", "base"
-        )
-    between = {lattice.radius_squared(smallest * base**k) for k in range(1, steps)}
+    steps = math.ceil(math.log(largest / smallest) / math.log(BASE) - 1e-9)
+    between = {lattice.radius_squared(smallest * BASE**k) for k in range(1, steps)}
     return tuple(sorted({low, high} | {radius for radius in between if low < radius < high}))
 
 

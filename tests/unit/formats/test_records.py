@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from fcstream.connectors import open_dead_letter, open_sink, open_source
 from fcstream.connectors.files import LONGEST_LINE, JsonlSink
-from fcstream.connectors.sources import IterableSource
 from fcstream.errors import ConfigError, SinkError, SourceError
 from fcstream.formats.batch import Rejection, Schema, SeenPositions, parse_iso8601, parse_time
 from fcstream.formats.decoders import CsvRows, JsonLines
@@ -263,13 +262,6 @@ def test_urls_that_name_nothing(url):
         open_sink(url)
     with pytest.raises(ConfigError, match=r"dead_letter\.url"):
         open_dead_letter(url)
-
-
-def test_iterable_source():
-    rows = [{"t": 1, "a": 2, "b": 3}, {"t": 1, "a": "2", "b": 3}, 5, {"t": None, "a": 1, "b": 1}]
-    batch = IterableSource(rows, SCHEMA).poll(10)
-    assert batch.positions.tolist() == [0]
-    assert [r.reason for r in batch.rejections] == ["not_a_number", "broken_record", "missing"]
 
 
 class TestJsonlSink(SinkContract):

@@ -14,7 +14,7 @@ import urllib.request
 
 import numpy as np
 import pytest
-from support.devices import PLANE, devices
+from support.devices import PLANE, Direct, devices
 from support.helpers import service
 from support.status import free_port
 
@@ -23,7 +23,7 @@ from fcstream.errors import ConfigError, LedgerError, SourceError
 from fcstream.local import Box, FileJournal, RangeCount, Rounds, Series
 from fcstream.local.protocol import Ask, answered, canonical
 from fcstream.local.simulation import Fleet
-from fcstream.local.transport.gateway import LARGEST, MOST_ASKED, Direct, Gateway, Remote, message_of
+from fcstream.local.transport.gateway import LARGEST, MOST_ASKED, Gateway, Remote, message_of
 from fcstream.local.transport.mqtt import MqttGateway, MqttTransport
 from fcstream.local.transport.web import HttpTransport, open_server, serve
 

@@ -184,7 +184,9 @@ def test_generator_is_stable_and_friendly(n, changes, density, seed):
     chances = [0.5 * math.exp(-max(0.0, (omega - made.bar) * made.epsilon)) for omega in omegas]
     if max(chances) >= made.delta:
         assert moved <= made.stability
-        assert min((1 - p).sum(), (1 - q).sum()) <= made.most_left_out
+        step, whole = made._step
+        most_left_out = math.expm1(made.exponent / made.ramp * made.reach) * whole / step
+        assert min((1 - p).sum(), (1 - q).sum()) <= most_left_out
 
 
 def test_generator_on_complete_data_keeps_all_and_succeeds_as_often_as_it_says():

@@ -119,12 +119,10 @@ def test_noise_has_the_right_scale():
         assert (abs(passed - expected) < 0.015) == right
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "base"), [(1, 1, 1.5), (5, 2, 1.5), (1, 10, 1.0), (1, 10, math.nan), (0, 1, 1.5), (1, 1e8, 1.01)]
-)
-def test_bad_ladders_are_refused(low, high, base):
-    with pytest.raises(ConfigError, match=r"radius|base|step"):
-        radius_ladder(Lattice(1.0), low, high, base)
+@pytest.mark.parametrize(("low", "high"), [(1, 1), (5, 2), (0, 1), (1, 1e8)])
+def test_bad_ladders_are_refused(low, high):
+    with pytest.raises(ConfigError, match="radius"):
+        radius_ladder(Lattice(1.0), low, high)
 
 
 def test_a_ladder_runs_from_end_to_end():
@@ -134,7 +132,7 @@ def test_a_ladder_runs_from_end_to_end():
     assert len(radii) == 24
     ratios = np.sqrt(np.diff(np.log(radii)))
     assert ratios.max() < math.sqrt(2 * math.log(1.51))
-    assert radius_ladder(Lattice(1.0), 1, 2, 1.01) == (1, 2, 3, 4)  # radii that are equal in steps fall together
+    assert radius_ladder(Lattice(1.0), 1, 2) == (1, 2, 4)
 
 
 @pytest.mark.parametrize("method", ["recentered", "friendly"])
