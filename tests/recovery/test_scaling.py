@@ -26,7 +26,6 @@ confluent_kafka = pytest.importorskip("confluent_kafka")
 SERVER = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test")
 KEYS = [f"site {i}" for i in range(8)]
 LENGTH_MS = 1000
-TAKEOVER_S = 25  # a lease of 10 s, a window, its lateness, and a loaded machine
 CONFIG = """
 [stream]
 name = "scaled"
@@ -39,7 +38,7 @@ min = 0.0
 max = 40.0
 [window]
 length = "1s"
-lateness = "1s"
+lateness = "3s"
 clock = "broker"
 start = "{start}"
 backlog = "1d"
@@ -90,15 +89,15 @@ class Fleet:
         rows = self.db.execute(f"SELECT body::text FROM {self.table} ORDER BY stream, window_open_ms").fetchall()
         return [Release.from_bytes(body.encode()) for (body,) in rows]
 
-    def wait(self, what, seconds=40):
-        until = time.monotonic() + seconds
+    def wait(self, what):
+        until = time.monotonic() + 180
         while not what():
             assert time.monotonic() < until, {name: self.log(name) for name in self.processes}
             time.sleep(0.05)
 
-    def sends_until(self, client, name, what, seconds=40):
+    def sends_until(self, client, name, what):
         """Records to a Redis stream all the while."""
-        self.wait(lambda: client.xadd(name, {"data": record(self)[1]}) and what(), seconds)
+        self.wait(lambda: client.xadd(name, {"data": record(self)[1]}) and what())
 
     def close(self):
         for process in self.processes.values():
@@ -172,9 +171,9 @@ def test_a_process_whose_ledger_is_out_of_reach_is_replaced_within_seconds(runni
 def three_processes(tmp_path):
     with kafka_mock.mock() as (address, _), closing(closing_producer(address)) as producer:
         topic = f"t{secrets.token_hex(4)}"
-        producer.it.list_topics(topic, timeout=5)
+        producer.it.list_topics(topic, timeout=60)
         keys = f'key = "site"\nkeys = {json.dumps(KEYS)}'
-        source = f'url = "kafka://{address}/{topic}?session_s=2"\npartitioner = "crc32"'
+        source = f'url = "kafka://{address}/{topic}?session_s=6"\npartitioner = "crc32"'
         with fleet(tmp_path, source, keys) as it:
             for name in "abc":
                 it.start(name)
@@ -203,7 +202,7 @@ def three_processes(tmp_path):
             for name in "acd":
                 it.processes[name].terminate()
             for name in "acd":
-                assert it.processes[name].wait(20) == 0, it.log(name)
+                assert it.processes[name].wait(120) == 0, it.log(name)
             check(it, KEYS)
 
 
@@ -238,7 +237,7 @@ def stand_by(tmp_path):
         last = time.time_ns() // 10**6
         it.wait(lambda: it.releases()[-1].window_open_ms > last)
         it.processes["b"].terminate()
-        assert it.processes["b"].wait(20) == 0, it.log("b")
+        assert it.processes["b"].wait(120) == 0, it.log("b")
         check(it, [None])
         client.delete(name)
 
@@ -268,14 +267,14 @@ def stopped(tmp_path):
         it.wait(lambda: "standing by" in it.log("b"))
         it.processes["a"].send_signal(signal.SIGSTOP)
         stopped_ms = time.time_ns() // 10**6
-        it.sends_until(client, name, lambda: is_answered(it, stopped_ms), TAKEOVER_S)
+        it.sends_until(client, name, lambda: is_answered(it, stopped_ms))
         it.processes["a"].send_signal(signal.SIGCONT)
         it.sends_until(client, name, lambda: "standing by" in it.log("a"))
         woken_ms = time.time_ns() // 10**6
         it.sends_until(client, name, lambda: is_answered(it, woken_ms))
         for process in it.processes.values():
             process.terminate()
-        assert [process.wait(20) for process in it.processes.values()] == [0, 0], it.log("a") + it.log("b")
+        assert [process.wait(120) for process in it.processes.values()] == [0, 0], it.log("a") + it.log("b")
         check(it, [None])
 
 
@@ -287,10 +286,10 @@ def cut_off(tmp_path):
         it.wait(lambda: "standing by" in it.log("b"))
         proxy.is_silent = True
         silent_ms = time.time_ns() // 10**6
-        it.sends_until(client, name, lambda: is_answered(it, silent_ms), TAKEOVER_S)
+        it.sends_until(client, name, lambda: is_answered(it, silent_ms))
         proxy.is_silent = False
         it.sends_until(client, name, lambda: "standing by" in it.log("a"))
         for process in it.processes.values():
             process.terminate()
-        assert [process.wait(20) for process in it.processes.values()] == [0, 0], it.log("a") + it.log("b")
+        assert [process.wait(120) for process in it.processes.values()] == [0, 0], it.log("a") + it.log("b")
         check(it, [None])

@@ -91,7 +91,7 @@ class Running:
 
     def end(self, number):
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=20)
+        _, errors = self.process.communicate(timeout=120)
         return self.process.returncode, errors
 
     def send(self, n):
@@ -105,17 +105,17 @@ class Running:
         path = self.folder / "out.jsonl"
         return [Release.from_bytes(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 
-    def wait_for(self, window_ms, seconds=20):
-        until = time.monotonic() + seconds
+    def wait_for(self, window_ms):
+        until = time.monotonic() + 120
         while time.monotonic() < until:
             if any(r.window_open_ms >= window_ms for r in self.released()):
                 return
             time.sleep(0.05)
-        raise AssertionError(f"no release of {window_ms} in {seconds} s")
+        raise AssertionError(f"no release of {window_ms}")
 
     def get(self, path):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -252,7 +252,7 @@ def test_several_streams_in_one_process_and_one_ledger(running):
 
 def test_streams_of_one_process_have_names_of_their_own(running):
     running.start("c.toml", "c.toml")
-    _, errors = running.process.communicate(timeout=20)
+    _, errors = running.process.communicate(timeout=120)
     assert running.process.returncode == 2
     assert "stream.name: must be another one for each configuration, 'live' comes twice" in errors
 
@@ -262,7 +262,7 @@ def test_a_stream_that_would_never_release_is_refused(running):
     mean = "radius = 1.0\nrho = 0.1\ndelta = 1e-9\nsize_hint = 20"
     path.write_text(path.read_text().replace('kind = "count"\nrho = 50.0', mean).replace("delta = 0.0", "delta = 1e-6"))
     running.start("c.toml")
-    _, errors = running.process.communicate(timeout=20)
+    _, errors = running.process.communicate(timeout=120)
     assert running.process.returncode == 2
     assert "would release with probability 0%" in errors
     assert not (running.folder / "ledger.db").exists()
