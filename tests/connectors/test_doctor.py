@@ -164,7 +164,7 @@ def test_redis_that_trims_too_much_or_forgets(private):  # noqa: F811
         found = look(source=url)
         assert not any("were removed" in line for line in said(found, "source", "warning"))
         client.xtrim("k", maxlen=2, approximate=False)
-    warning("source", "entries of stream k were removed, and the oldest left is 0 s old", source=url)
+    warning("source", "entries of stream k were removed, and the oldest left is ", source=url)
     warning("source", "nothing to disk at once (appendonly no)", source=url)
     with it.client() as client:
         client.config_set("appendonly", "yes")

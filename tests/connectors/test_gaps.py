@@ -144,7 +144,7 @@ def test_jetstream(tmp_path, server, stream, what, caplog, monkeypatch):  # noqa
     text, gaps, incomplete = told(live)
     live.end()
     publisher.close()
-    assert max(polled) < 2.5  # 4.7 s: the server counts purged messages among those that it is about to send
+    assert max(polled) < 4.0  # 4.7 s: the server counts purged messages among those that it is about to send
     nothing_that_was_read_is_missing(live)
     assert live.service.counters.restarts == 0
     unread = 0 if what == "made anew" else 2000 - live.service.counters.rejected.get("broken_record", 0)

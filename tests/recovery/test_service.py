@@ -32,7 +32,7 @@ min = 0.0
 max = 40.0
 [window]
 length = "1s"
-lateness = "300ms"
+lateness = "2s"
 clock = "broker"
 start = "{start}"
 backlog = "1d"

@@ -23,7 +23,7 @@ def serve() -> None:
     library = next(Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs/librdkafka-*.so*"), None)
     if library is None:  # not the wheel from PyPI: groups wait for three seconds then
         producer = confluent_kafka.Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": 1, "log_level": 0})
-        brokers = producer.list_topics(timeout=10).brokers.values()
+        brokers = producer.list_topics(timeout=60).brokers.values()
         print(",".join(f"{broker.host}:{broker.port}" for broker in brokers), flush=True)
     else:
         print(_cluster(ctypes.CDLL(str(library))), flush=True)

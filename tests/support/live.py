@@ -44,10 +44,11 @@ class Live:
         self._thread.start()
 
     def feed(self, put, seconds):
-        """Some messages a second, then time to close their windows."""
+        """For so long, and a hundred messages for each second at least: on a machine with other work it is longer."""
         self.begin()
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        until, number = time.monotonic() + seconds, 0
+        while time.monotonic() < until or number < 100 * seconds:
+            number += 1
             now = time.time_ns() // 10**6
             put(json.dumps({"ts_ms": now, "a": 20.0, "b": 50.0}).encode())
             self.sent[now // 1000 * 1000] += 1
@@ -55,7 +56,7 @@ class Live:
 
     def end(self):
         self.service.stop()
-        self._thread.join(20)
+        self._thread.join(120)
         assert not self._thread.is_alive()
 
     def check(self):

@@ -21,7 +21,7 @@ def watched(stream="s", **section):
 def ask(port, path, host="127.0.0.1", accept=""):
     request = urllib.request.Request(f"http://{host}:{port}{path}", headers={"Accept": accept})
     try:
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -58,12 +58,12 @@ def test_a_wall_clock_begins_when_the_engine_is_made():
     """Not when the first record is pushed: a record more would move that."""
     engine = made(live(clock="wall", window={"length": "1s", "lateness": "0s"}))
     before = now_ms()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (answers := engine.tick()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert answers[0].window_open_ms <= before
-    assert len(answers) <= 3
+    assert len(answers) <= 2 + (now_ms() - before) // 1000  # a second each
 
 
 def test_one_record_more_does_not_move_the_first_window():

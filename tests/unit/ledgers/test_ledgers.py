@@ -385,10 +385,13 @@ from fcstream.ledgers.base import Request
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.testing import LedgerContract, window
 ledger = SQLiteLedger(sys.argv[1], LedgerContract.terms)
+begun = threading.Event()
 def work():
     for i in itertools.count():
         ledger.charge([Request(window(i), LedgerContract.loss, (str(i),))])
+        begun.set()
 threading.Thread(target=work, daemon=True).start()
+begun.wait(60)
 time.sleep(0.1)
 """
     path = str(tmp_path / "l.db")

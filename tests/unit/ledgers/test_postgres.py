@@ -46,7 +46,7 @@ def server():
 
         for url in [os.environ["FCSTREAM_POSTGRESQL"]] if "FCSTREAM_POSTGRESQL" in os.environ else PLACES:
             try:
-                psycopg.connect(url, connect_timeout=3).close()
+                psycopg.connect(url, connect_timeout=30).close()
             except psycopg.OperationalError as error:
                 reason = f"no PostgreSQL server answers (FCSTREAM_POSTGRESQL names one): {error}"
             else:
@@ -688,7 +688,7 @@ class Proxy:
                 if self.left == 0 and self.how == "done":
                     cut.set()
                     server.sendall(data)
-                    answered.wait(5)
+                    answered.wait(60)
                 if self.left == 0 and self.how == "silent":
                     continue
                 if self.left == 0:
@@ -872,7 +872,7 @@ def test_a_server_that_stays_away(place, monkeypatch):
     started = time.monotonic()
     with pytest.raises(LedgerError, match=r"cannot be reached: .*; check `ledger.url`"):
         charged(ledger, 0)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     monkeypatch.undo()
     assert charged(ledger, 0).again is False  # and is there again
     ledger.close()

@@ -585,7 +585,7 @@ def test_thirty_looks_while_an_engine_charges(tmp_path, temporary):
         [sys.executable, "-c", ENGINE, path, str(stop)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not os.path.exists(f"{path}.charged") and time.monotonic() < deadline and engine.poll() is None:
             time.sleep(0.02)
         seen, resets, header, turn = [], 0, b"", 0
@@ -612,7 +612,7 @@ def test_thirty_looks_while_an_engine_charges(tmp_path, temporary):
         assert engine.poll() is None
     finally:
         stop.touch()
-        out, err = engine.communicate(timeout=60)
+        out, err = engine.communicate(timeout=120)
     assert engine.returncode == 0, err
     assert int(out) >= seen[-1]
     assert resets > 2, "the log was never started anew: the test saw nothing difficult"

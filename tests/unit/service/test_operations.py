@@ -122,7 +122,7 @@ def test_what_is_not_known_yet_is_absent_and_not_zero():
     length_s = engine.job.schedule.length_ms / 1000
     found = values(exposition([each])[0], parser)
     assert ("fcstream_last_window_close_seconds", stream) not in found
-    assert found["fcstream_lag_seconds", stream] == pytest.approx(time.time() - length_s, abs=5)
+    assert found["fcstream_lag_seconds", stream] == pytest.approx(time.time() - length_s, abs=60)
     next(iter(engine.closing(int(2000 * length_s))))
     each.service.counters.look(engine)
     found = values(exposition([each])[0], parser)
@@ -509,8 +509,8 @@ def manager(tmp_path, monkeypatch):
     it.close()
 
 
-def until(true, seconds=15):
-    end = time.monotonic() + seconds
+def until(true):
+    end = time.monotonic() + 120
     while not true():
         assert time.monotonic() < end, true
         time.sleep(0.05)
@@ -616,18 +616,18 @@ def test_what_the_service_manager_is_told(tmp_path):
     manager = Manager(str(tmp_path / "n"))
     environment = {"NOTIFY_SOCKET": str(tmp_path / "n"), "WATCHDOG_USEC": "90000", "WATCHDOG_PID": str(os.getpid())}
     notifier = Notifier(environment)
-    is_up, is_alive = [False], [True]
+    is_up, is_alive, began = [False], [True], time.monotonic()
     with notifier.watching(lambda: is_up[0], lambda: is_alive[0]):
         time.sleep(0.15)
         assert manager.said == []
         is_up[0] = True
-        time.sleep(0.3)
+        until(lambda: manager.said.count("WATCHDOG=1") >= 3)
         is_alive[0] = False
-        time.sleep(0.1)
+        time.sleep(0.3)
         notifier.stopping()
         manager.wait_for("STOPPING=1")
         assert manager.said.count("READY=1") == 1
-        assert 3 <= manager.said.count("WATCHDOG=1") <= 9
+        assert manager.said.count("WATCHDOG=1") <= 1 + (time.monotonic() - began) / (0.09 / 3)
         before = len(manager.said)
         time.sleep(0.2)
         assert len(manager.said) == before
