@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -180,15 +181,18 @@ class PointCounts:
         """
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")
+        with self._changing():
+            if len(points):
+                self._take(pane, points)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """The counter is broken until the block ends well: after an error nobody knows how far a change came."""
         if self._broken:
             raise CounterBroken
-        if len(points) == 0:
-            return
-        try:
-            self._take(pane, points)
-        except BaseException:
-            self._broken = True  # how far it came is not known
-            raise
+        self._broken = True
+        yield
+        self._broken = False
 
     def _take(self, pane: int, points: NDArray[np.float64]) -> None:
         """Stage points, and count what is staged whenever it is enough."""
@@ -213,9 +217,7 @@ class PointCounts:
 
     def drop(self, pane: int) -> None:
         """Forget a pane: its points, and what other panes counted in it. Dropping an absent pane does nothing."""
-        if self._broken:
-            raise CounterBroken
-        try:
+        with self._changing():
             self._staged.pop(pane, None)
             dropped = self._panes.pop(pane, None)
             if dropped is None:
@@ -224,9 +226,6 @@ class PointCounts:
                 self._panes[other].counts.pop(pane, None)
                 self._panes[other].sure.pop(pane, None)
             self._spare[:] = dropped.chunks
-        except BaseException:
-            self._broken = True
-            raise
 
     def free_spare(self) -> None:
         """Give back the memory that `drop` keeps for the next pane."""
@@ -234,15 +233,10 @@ class PointCounts:
 
     def _counted(self, panes: Iterable[int]) -> list[int]:
         """Those of some panes that hold points, all counted by now."""
-        if self._broken:
-            raise CounterBroken
         wanted = list(panes)
-        try:
+        with self._changing():
             for pane in wanted:
                 self._flush(pane)
-        except BaseException:
-            self._broken = True
-            raise
         return [pane for pane in wanted if pane in self._panes]
 
     def _neighbors(self, pane: int) -> list[int]:

@@ -75,15 +75,13 @@ class SampledCounts(ABC):
             raise ConfigError("its window was read: coins serve one release", "pane")
         if held.size + held.stage.size + len(points) > MOST_POINTS:
             raise ConfigError("holds too many points: at most 2**31 - 1 can be counted together", "pane")
-        try:
-            start = 0
-            while start < len(points):
-                start += held.stage.take(points[start:])
-                if held.stage.size == held.stage.limit:
-                    self._flush(held)
-        except BaseException:
-            self._broken = True  # some pairs may have got their coins, others not
-            raise
+        self._broken = True  # until all is counted: after an error some pairs may have got their coins, others not
+        start = 0
+        while start < len(points):
+            start += held.stage.take(points[start:])
+            if held.stage.size == held.stage.limit:
+                self._flush(held)
+        self._broken = False
 
     def view(self, panes: Iterable[int]) -> WindowView:
         """The window of one pane, with `scores` in place of counts: for one release. From then on nothing is added."""
@@ -97,12 +95,10 @@ class SampledCounts(ABC):
             return WindowView((), (), empty, (), self.dimension, empty, (self.kind, self.rate))
         held = wanted[0]
         if held.seen is None:
-            try:
-                self._flush(held)
-                held.seen = held.view((self.kind, self.rate))
-            except BaseException:
-                self._broken = True
-                raise
+            self._broken = True
+            self._flush(held)
+            held.seen = held.view((self.kind, self.rate))
+            self._broken = False
         return held.seen
 
     def drop(self, pane: int) -> None:

@@ -12,13 +12,13 @@ that. The ``budget`` commands read the ledgers of this package only.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from importlib.metadata import entry_points
 from typing import Any
 
 from ..errors import ConfigError
 from ..runtime.interpolation import is_url
-from .base import Answer, Books, Charge, Ledger, Request, Terms, Verdict, WindowKey
+from .base import Answer, Books, Charge, Ledger, Request, Terms, Verdict, WindowKey, is_shared
 
 _OWN = ("memory", "sqlite", "postgresql", "postgres")
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "check_scheme",
     "each_book",
     "is_foreign",
+    "is_shared",
     "open_books",
     "open_ledger",
     "open_ledgers",
@@ -105,9 +106,9 @@ def check_scheme(url: str) -> tuple[str, str]:
 def open_ledgers(url: str, streams: Sequence[Terms]) -> list[Ledger]:
     """Open or create several streams of one ledger, with one connection for all; see `open_ledger`."""
     ledgers: list[Ledger] = []
-    try:
+    with ExitStack() as opened:
         for terms in streams:
-            if ledgers and url.startswith(("postgresql:", "postgres:")):
+            if ledgers and is_shared(url):
                 from .postgres.ledger import PostgresLedger
 
                 first = ledgers[0]
@@ -115,10 +116,8 @@ def open_ledgers(url: str, streams: Sequence[Terms]) -> list[Ledger]:
                 ledgers.append(PostgresLedger(url, terms, beside=first))
             else:
                 ledgers.append(open_ledger(url, terms))
-    except BaseException:
-        for ledger in ledgers:
-            ledger.close()
-        raise
+            opened.callback(ledgers[-1].close)
+        opened.pop_all()
     return ledgers
 
 
@@ -136,7 +135,7 @@ def open_books(url: str, stream: str | None = None) -> Books:
     ------
     ConfigError, LedgerError
     """
-    if _is_shared(url):
+    if _is_on_server(url):
         from .postgres.ledger import PostgresLedger
 
         return PostgresLedger(url, stream=stream)
@@ -147,7 +146,7 @@ def open_books(url: str, stream: str | None = None) -> Books:
 
 def each_book(url: str) -> Generator[Books]:
     """All streams of a ledger, one after the other, each closed when the next is asked for; see `open_books`."""
-    if _is_shared(url):
+    if _is_on_server(url):
         from .postgres.ledger import PostgresLedger
 
         for name in PostgresLedger.names(url):
@@ -159,9 +158,10 @@ def each_book(url: str) -> Generator[Books]:
     yield from Snapshot.each(url.removeprefix("sqlite:"))
 
 
-def _is_shared(url: str) -> bool:
+def _is_on_server(url: str) -> bool:
+    """Whether a ledger that can be looked at is on a database server."""
     if url.partition(":")[0] == "memory":
         raise ConfigError("must name a durable ledger: one in memory is seen by its own process only", "ledger.url")
     if is_foreign(url):
         raise ConfigError("must be SQLite or PostgreSQL: other ledgers are read by their own package", "ledger.url")
-    return url.startswith(("postgresql:", "postgres:"))
+    return is_shared(url)

@@ -46,6 +46,11 @@ WRONG_CONTENT = (ArithmeticError, AssertionError, AttributeError, LookupError, T
 """What our own code raises when a column holds what a ledger never writes."""
 
 
+def is_shared(url: str) -> bool:
+    """Whether a ledger's URL names a database server, so that several processes may use the ledger at once."""
+    return url.partition(":")[0] in ("postgresql", "postgres")
+
+
 def part_name(stream: str, key: str) -> str:
     """What one key's part of a stream is called."""
     return f"{stream}/{key}"

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from ..runtime.undo import on_error
 from .base import WRONG_CONTENT
 from .rollback_guard import Witness
 
@@ -59,7 +60,7 @@ class LedgerFile:
         except LedgerInUse:
             self.db.close()  # it never got at the log, so there is none that closing it would merge
             raise
-        except BaseException:
+        except BaseException:  # also where it was interrupted: a connection must not be left to the garbage collector
             if not self._close():
                 _FILES.append(self)
             raise
@@ -122,13 +123,13 @@ class LedgerFile:
     def changing(self, kind: str) -> Iterator[None]:
         """One transaction."""
         self.db.execute(f"BEGIN {kind}")
-        try:
+        with on_error(self._roll_back):
             yield
             self.db.execute("COMMIT")
-        except BaseException:
-            if self.db.in_transaction:
-                self.db.execute("ROLLBACK")
-            raise
+
+    def _roll_back(self) -> None:
+        if self.db.in_transaction:
+            self.db.execute("ROLLBACK")
 
     def disown(self) -> None:
         """Never close this connection: closing it would make SQLite merge and delete the write-ahead log."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerMismatch
 from . import journal
-from .base import WindowKey, root_of
+from .base import WindowKey, is_shared, root_of
 from .files import LedgerFile, in_our_words
 from .sqlite.tables import StreamTables, must_be_listed, stream_numbers
 
@@ -38,7 +38,7 @@ def retire(url: str, stream: str) -> list[str]:
         There is no such stream.
     LedgerInUse, LedgerDamaged, LedgerError
     """
-    if url.startswith(("postgresql:", "postgres:")):
+    if is_shared(url):
         return _retire_on_server(url, stream)
     path = url.removeprefix("sqlite:")
     file = LedgerFile.share(path, create=False)

@@ -25,6 +25,7 @@ from ..connectors.retry import close_quietly
 from ..engine.keyed import KeyedEngine, open_engine
 from ..errors import ConfigError, FcstreamError, UnusablePlan
 from ..formats.payloads import decoder_for
+from ..ledgers import is_shared
 from ..planning.plan import doubts
 from ..planning.warmup import warm_up
 from ..runtime.compile_cache import watching_compilation
@@ -252,7 +253,7 @@ class Leading:
     """
 
     def __init__(self, url: str, stream: str) -> None:
-        self.is_shared = url.startswith(("postgresql:", "postgres:"))
+        self.is_shared = is_shared(url)
         self._url, self._stream = url, stream
         self._lead: PostgresLead | None = None
 

@@ -15,6 +15,7 @@ from ..config import Config, Job
 from ..config.specification import canonical
 from ..connectors.urls import parse
 from ..errors import ConfigError, FcstreamError
+from ..ledgers import is_shared
 from ..service.reload import what_is_read
 from .sessions import SparkFailed, condition
 
@@ -94,7 +95,7 @@ def _terms(session: SparkSession, config: Config) -> dict[str, Any]:
 
 
 def _ledger(url: str) -> str:
-    if not url.startswith(("postgresql:", "postgres:")):
+    if not is_shared(url):
         path = url.removeprefix("sqlite:")
         return path if path == "memory:" else os.path.realpath(path)
     from ..ledgers.postgres.connection import Address

@@ -147,7 +147,17 @@ INSIDE = {
     ],
     "releases.tables": ["synthetic", "covariance_paper", "__init__", "documents", "marginals", "points"],
     "reporting": ["scoring", "series", "__init__", "budget", "documents", "text_files"],
-    "runtime": ["__init__", "compile_cache", "disk", "garbage", "http_server", "interpolation", "libpq", "waiting"],
+    "runtime": [
+        "__init__",
+        "compile_cache",
+        "disk",
+        "garbage",
+        "http_server",
+        "interpolation",
+        "libpq",
+        "undo",
+        "waiting",
+    ],
     "service": [
         "app",
         "doctor",

@@ -17,6 +17,7 @@ from ...accounting.losses import PrivacyLoss
 from ...errors import ConfigError, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch, extra_missing
 from ...runtime import libpq
 from ...runtime.interpolation import fill
+from ...runtime.undo import on_error
 from ...runtime.waiting import is_over, on, pause, tried
 from ..base import WRONG_CONTENT
 
@@ -277,8 +278,8 @@ class Session:
                     ) from None
             except FcstreamError:
                 raise
-            except BaseException:
-                self.line.drop()  # interrupted: what became of the statement is not known
+            except BaseException:  # an interrupt, for instance: what became of the statement is not known
+                self.line.drop()
                 raise
             pause(seconds)
             seconds = min(2 * seconds, 0.5)
@@ -299,11 +300,8 @@ class Session:
                 raise ConfigError(f"cannot be used: {_first_words(error)}; {remedy}", "ledger.url") from None
             if isinstance(db, _Bounded):
                 db.answer_s = self.answer_s
-            try:
+            with on_error(db.close):
                 self._check_server(db)
-            except BaseException:
-                db.close()
-                raise
             self.line.db = db
         return self.line.db
 

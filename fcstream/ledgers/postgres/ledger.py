@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ...accounting.losses import PrivacyLoss
 from ...errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerMismatch
 from ...noise.samplers import SystemEntropy
+from ...runtime.undo import on_error
 from .. import journal, user_budgets
 from ..base import TOTAL_BLOCK, Answer, Request, Row, Terms, Verdict, WindowKey, grant
 from .connection import PATIENCE, Address, Connection, Line, Session, caps_lowered, in_our_words, older_copy, sql
@@ -106,11 +107,8 @@ class PostgresLedger:
         self._instance = SystemEntropy().words(2).tobytes()
         self._calls = 0
         self._seen = (0, b"")  # last row of the journal that is known to have been there, and its link
-        try:
+        with on_error(self.close):
             self._prepare(terms, stream)
-        except BaseException:
-            self.close()
-            raise
         self._session.patience = PATIENCE
 
     @classmethod

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from ...accounting.losses import PrivacyLoss
 from ...errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
+from ...runtime.undo import on_error
 from .. import journal, user_budgets
 from ..agreement import alike, must_agree, must_name_all, tell_tightened, tightened
 from ..base import (
@@ -79,12 +80,8 @@ class SQLiteLedger:
         self._stream = ""  # once it is ours
         self._witness: Witness | None = None
         self._file = LedgerFile.share(path, create=terms is not None)
-        try:
-            with self._file.lock, in_our_words(path):
-                self._prepare(terms, stream)
-        except BaseException:
-            self.close()
-            raise
+        with on_error(self.close), self._file.lock, in_our_words(path):
+            self._prepare(terms, stream)
 
     @property
     def streams(self) -> list[str]:
@@ -419,14 +416,9 @@ class SQLiteLedger:
     @contextmanager
     def _transaction(self) -> Iterator[StreamTables]:
         with self._looking() as tables:
-            before = tables.head
-            try:
-                with self._file.changing("IMMEDIATE"):
-                    yield tables
-                    tables.save()
-            except BaseException:
-                tables.head = before
-                raise
+            with on_error(setattr, tables, "head", tables.head), self._file.changing("IMMEDIATE"):
+                yield tables
+                tables.save()
             assert self._witness is not None
             self._witness.note(tables.head.seq, tables.head.chain)
 

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...errors import FcstreamError, LedgerError, LedgerInUse
+from ...runtime.undo import on_error
 from ..files import opened_here
 from .ledger import SQLiteLedger
 from .tables import StreamTables
@@ -69,19 +70,16 @@ class Snapshot(SQLiteLedger):
             raise LedgerError(f"{path} is a directory: name the ledger's file")
         self._folder = ""
         try:
-            self._folder = tempfile.mkdtemp(prefix="fcstream-")
-            copy = os.path.join(self._folder, "ledger.db")
-            _copy(path, copy)
-            with _of_the_original(copy, path):
-                super().__init__(copy, stream=stream)
+            with on_error(self._remove):
+                self._folder = tempfile.mkdtemp(prefix="fcstream-")
+                copy = os.path.join(self._folder, "ledger.db")
+                _copy(path, copy)
+                with _of_the_original(copy, path):
+                    super().__init__(copy, stream=stream)
         except OSError as error:
-            self._remove()
             raise LedgerError(
                 f"{path} cannot be copied to look at it: {error.strerror}; TMPDIR names where copies go"
             ) from None
-        except BaseException:
-            self._remove()
-            raise
         self.path = path
 
     @classmethod
