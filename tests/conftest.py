@@ -6,6 +6,15 @@ import shutil
 
 import pytest
 
+pytest_plugins = [  # fixtures for servers
+    "support.mqtt",
+    "support.nats_server",
+    "support.postgres",
+    "support.rabbitmq",
+    "support.redis_server",
+    "support.running",
+]
+
 _MEMORY = "/dev/shm"
 
 

@@ -10,13 +10,12 @@ import time
 import pytest
 from click.testing import CliRunner
 from support import kafka_mock
-from support.helpers import sample, service
+from support.helpers import free_port, sample, service
 from support.memory_log import LogSource, Rig
-from test_mqtt import Proxy, free_port
-from test_nats import HOST as NATS
-from test_nats import server  # noqa: F401
-from test_rabbitmq import HOST as AMQP
-from test_rabbitmq import STREAMS, broker, declared, streams  # noqa: F401
+from support.nats_server import HOST as NATS
+from support.proxy import Proxy
+from support.rabbitmq import HOST as AMQP
+from support.rabbitmq import STREAMS, declared
 
 from fcstream import Engine
 from fcstream.cli import main
@@ -61,7 +60,7 @@ def redis(request, name):
 @contextlib.contextmanager
 def nats(request, name):
     pytest.importorskip("nats")
-    found = request.getfixturevalue("server")
+    found = request.getfixturevalue("nats_server")
     found.js("add_stream", name=name, subjects=[name])
     yield f"nats://{NATS}/{name}?subject={name}", f"nats://{NATS}/{name}"
     found.js("delete_stream", name)
@@ -77,14 +76,14 @@ def mqtt(request, name):
 
 @contextlib.contextmanager
 def amqp(request, name):
-    request.getfixturevalue("broker")
+    request.getfixturevalue("rabbitmq")
     with declared("quorum") as queue:
         yield (f"amqp://{AMQP}/?queue={queue}",) * 2
 
 
 @contextlib.contextmanager
 def rabbitmq_stream(request, name):
-    request.getfixturevalue("streams")
+    request.getfixturevalue("rabbitmq_streams")
     with declared("stream") as stream:
         yield (f"rabbitmq-stream://{STREAMS}/?stream={stream}",) * 2
 

@@ -8,9 +8,8 @@ import time
 
 import pytest
 from support.live import Live
-from test_clocks import redis  # noqa: F401
-from test_nats import HOST, server, stream  # noqa: F401
-from test_rabbitmq import STREAMS, amqp, broker, declared, streams  # noqa: F401
+from support.nats_server import HOST
+from support.rabbitmq import STREAMS, amqp, declared
 
 from fcstream.connectors.base import Gap
 from fcstream.connectors.nats.source import NatsSource
@@ -77,7 +76,7 @@ def nothing_that_was_read_is_missing(live):
 
 
 @pytest.fixture
-def stream_of_its_own(streams):  # noqa: F811
+def stream_of_its_own(rabbitmq_streams):
     with declared("stream") as name:
         yield name
 
@@ -112,22 +111,22 @@ class Publisher:
 
 
 @pytest.mark.parametrize("what", ["made anew", "purged"])
-def test_jetstream(tmp_path, server, stream, what, caplog, monkeypatch):  # noqa: F811
+def test_jetstream(tmp_path, nats_server, nats_stream, what, caplog, monkeypatch):
     """340 of 611 records of open windows were dropped that the engine already held."""
     caplog.set_level(logging.INFO)
-    live = Live(tmp_path, f"nats://{HOST}/{stream}?bucket={stream}", 0)
-    publisher = Publisher(stream)
+    live = Live(tmp_path, f"nats://{HOST}/{nats_stream}?bucket={nats_stream}", 0)
+    publisher = Publisher(nats_stream)
     sent = []
 
     def put(body):
         sent.append(body)
         if len(sent) == 350 and what == "made anew":
-            publisher.run(publisher.js.delete_stream(stream))
-            publisher.run(publisher.js.add_stream(name=stream, subjects=[stream]))
+            publisher.run(publisher.js.delete_stream(nats_stream))
+            publisher.run(publisher.js.add_stream(name=nats_stream, subjects=[nats_stream]))
         elif len(sent) == 350:
             for _ in range(2000):  # some that are not read before they are gone
-                publisher.run(publisher.client.publish(stream, b"no record"))
-            publisher.run(publisher.js.purge_stream(stream))
+                publisher.run(publisher.client.publish(nats_stream, b"no record"))
+            publisher.run(publisher.js.purge_stream(nats_stream))
         publisher.put(body)
 
     polled = []
@@ -152,14 +151,16 @@ def test_jetstream(tmp_path, server, stream, what, caplog, monkeypatch):  # noqa
     if gaps:
         assert gaps == 1
         assert 1 <= incomplete <= 4
-        assert f"warning: stream {stream} was made anew: windows that open from " in text or "dropped unread" in text
+        assert (
+            f"warning: stream {nats_stream} was made anew: windows that open from " in text or "dropped unread" in text
+        )
         marked = [r.window for r in caplog.records if getattr(r, "incomplete", False)]
         assert len(marked) == live.service.gaps.answered
 
 
-def test_redis(tmp_path, redis):  # noqa: F811
+def test_redis(tmp_path, redis_stream):
     """Deleted and written anew with ids before those that were read; trimmed before that, with entries unread."""
-    client, key, url = redis
+    client, key, url = redis_stream
     live = Live(tmp_path, url, 0)
     sent = []
 
@@ -181,7 +182,7 @@ def test_redis(tmp_path, redis):  # noqa: F811
     assert "windows that open from" in text
 
 
-def test_rabbitmq_stream(tmp_path, streams, stream_of_its_own):  # noqa: F811
+def test_rabbitmq_stream(tmp_path, rabbitmq_streams, stream_of_its_own):
     live = Live(tmp_path, f"rabbitmq-stream://{STREAMS}/?stream={stream_of_its_own}", 0)
     connection = amqp()
     channel = connection.channel()

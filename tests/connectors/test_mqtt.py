@@ -2,14 +2,11 @@
 
 import contextlib
 import gc
-import itertools
 import logging
 import os
 import random
 import shutil
-import socket
 import ssl
-import struct
 import subprocess
 import sys
 import threading
@@ -17,8 +14,8 @@ import time
 import traceback
 
 import pytest
-from support import cuts
-from support.helpers import service
+from support.mqtt import HOST, Mosquitto, MqttClient, forget
+from support.proxy import Proxy
 
 from fcstream.connectors import is_live, open_live, open_sink
 from fcstream.connectors.mqtt import source as module
@@ -30,73 +27,9 @@ from fcstream.errors import ConfigError, FcstreamError, SinkError, SourceError
 from fcstream.releases.base import Release
 from fcstream.testing import SinkContract, SourceContract, sample_release
 
-HOST = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")
-NAMES = itertools.count()
 SECRET = "s3cretWord"
 CONTENT = b"sentinelContent"
 MIB = 1 << 20
-
-
-class Proxy:
-    """Stands before a server: can cut its connections, swallow what clients send, and speak TLS."""
-
-    def __init__(self, port, context=None, door=0):
-        self._server = port
-        self._context = context
-        self._pairs = []
-        self.swallows = self._is_closed = False
-        self._listener = socket.create_server(("127.0.0.1", door))
-        self.port = self._listener.getsockname()[1]
-        self.host = f"127.0.0.1:{self.port}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                inner, _ = self._listener.accept()
-                threading.Thread(target=self._join, args=(inner,), daemon=True).start()
-
-    def _join(self, inner):
-        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-            stack.callback(inner.close)
-            if self._context is not None:
-                inner = self._context.wrap_socket(inner, server_side=True)
-                stack.callback(inner.close)
-            outer = socket.create_connection(("127.0.0.1", self._server))
-            stack.callback(outer.close)
-            for one in (inner, outer):
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._pairs.append((inner, outer))
-            if self._is_closed:  # meanwhile
-                return
-            threading.Thread(target=self._copy, args=(outer, inner, False), daemon=True).start()
-            self._copy(inner, outer, True)
-
-    def _copy(self, start, end, from_client):
-        with contextlib.suppress(OSError):
-            while data := start.recv(65536):
-                if not (from_client and self.swallows):
-                    end.sendall(data)
-        for one in (start, end):
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
-
-    def cut(self):
-        """Reset every connection."""
-        pairs, self._pairs = self._pairs, []
-        for one in itertools.chain(*pairs):
-            with contextlib.suppress(OSError):
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
-
-    def close(self):
-        self._is_closed = True
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
 
 
 @pytest.fixture(scope="session")
@@ -121,105 +54,13 @@ def tls_proxy(port, certificate):
     return Proxy(port, context)
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
-
-
-class Client:
-    """A plain client, to publish and to look."""
-
-    def __init__(self, host):
-        from paho.mqtt import client, enums
-
-        name, _, port = host.partition(":")
-        self.seen = []
-        self.client = client.Client(enums.CallbackAPIVersion.VERSION2, protocol=client.MQTTv5)
-        self.client.on_message = lambda _c, _u, message: self.seen.append(message.payload)
-        self.client.connect(name, int(port))
-        self.client.loop_start()
-
-    def publish(self, topic, bodies, qos=1, retain=False):
-        for sent in [self.client.publish(topic, body, qos=qos, retain=retain) for body in bodies]:
-            sent.wait_for_publish(60)
-            assert sent.is_published()
-
-    def watch(self, topic):
-        done = threading.Event()
-        self.client.on_subscribe = lambda *_: done.set()
-        self.client.subscribe(topic, qos=1)
-        assert done.wait(60)
-
-    def close(self):
-        self.client.disconnect()
-        self.client.loop_stop()
-
-
-@pytest.fixture(scope="session")
-def server():
-    """A client of the broker that is there."""
-    client = service("An MQTT broker (FCSTREAM_MQTT names another host:port)", lambda: Client(HOST))
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def topic(server):
-    """A topic of its own, and afterwards no session of its consumer."""
-    name = f"fcstream-test/{os.getpid()}-{next(NAMES)}"
-    yield name
-    forget(HOST, name)
-
-
-def forget(host, name):
-    from paho.mqtt import client, enums
-
-    clean = client.Client(enums.CallbackAPIVersion.VERSION2, client_id=name, protocol=client.MQTTv5)
-    place, _, port = host.partition(":")
-    clean.connect(place, int(port), clean_start=True)
-    clean.loop_start()
-    clean.disconnect()
-    clean.loop_stop()
-
-
-class Broker:
-    """A Mosquitto of our own."""
-
-    def __init__(self, folder, options=""):
-        self.port = free_port()
-        self.host = f"127.0.0.1:{self.port}"
-        self._folder = folder
-        (folder / "mosquitto.conf").write_text(
-            f"listener {self.port} 127.0.0.1\npersistence true\npersistence_location {folder}/\n"
-            f"autosave_interval 1\nuser root\nlog_dest none\n{options or 'allow_anonymous true'}\n"
-        )
-        self._process = None
-        self.start()
-
-    def start(self):
-        self._process = subprocess.Popen(
-            ["mosquitto", "-c", self._folder / "mosquitto.conf"], stderr=subprocess.DEVNULL
-        )
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                return
-            time.sleep(0.02)
-        raise AssertionError("mosquitto does not start")
-
-    def stop(self):
-        self._process.terminate()
-        self._process.wait(60)
-
-
 @pytest.fixture
 def broker(tmp_path):
     if shutil.which("mosquitto") is None:
         pytest.skip("mosquitto is not installed")
     folder = tmp_path / "broker"
     folder.mkdir()
-    broker = Broker(folder)
+    broker = Mosquitto(folder)
     yield broker
     broker.stop()
 
@@ -244,8 +85,8 @@ def drain(source, wanted, seconds=60.0):
 
 class TestMqttTopic(SourceContract):
     @pytest.fixture(autouse=True)
-    def place(self, server, topic):
-        self.server, self.topic = server, topic
+    def place(self, mqtt_client, mqtt_topic):
+        self.server, self.topic = mqtt_client, mqtt_topic
 
     def make(self, tmp_path):
         return SpooledSource(queue(self.topic), Spool(tmp_path / "spool", MIB))
@@ -258,13 +99,13 @@ class TestMqttSink(SinkContract):
     options = ""
 
     @pytest.fixture(autouse=True)
-    def place(self, server, topic):
-        self.topic = topic
-        self.watcher = Client(HOST)
-        self.watcher.watch(topic)
+    def place(self, mqtt_client, mqtt_topic):
+        self.topic = mqtt_topic
+        self.watcher = MqttClient(HOST)
+        self.watcher.watch(mqtt_topic)
         yield
         self.watcher.close()
-        server.publish(topic, [b""], retain=True)
+        mqtt_client.publish(mqtt_topic, [b""], retain=True)
 
     def make(self, tmp_path):
         return MqttSink(parse(f"mqtt://{HOST}/{self.topic}?{self.options}", "sink.url"))
@@ -292,8 +133,8 @@ class TestRetainingMqttSink(TestMqttSink):
             out.write(releases[3:])
             assert out.last() == releases[3]
 
-    def test_something_else_is_not_taken_for_a_release(self, server):
-        server.publish(self.topic, [CONTENT], retain=True)
+    def test_something_else_is_not_taken_for_a_release(self, mqtt_client):
+        mqtt_client.publish(self.topic, [CONTENT], retain=True)
         with sink(self.topic, "retain=true") as out, pytest.raises(SinkError, match="something else") as caught:
             out.last()
         assert CONTENT.decode() not in str(caught.value)
@@ -302,49 +143,49 @@ class TestRetainingMqttSink(TestMqttSink):
 # ── sessions ──
 
 
-def test_by_url(topic, tmp_path):
+def test_by_url(mqtt_topic, tmp_path):
     assert is_live("mqtt://h/t")
-    opened = open_live(f"mqtt://{HOST}/{topic}", topic)
+    opened = open_live(f"mqtt://{HOST}/{mqtt_topic}", mqtt_topic)
     assert isinstance(opened, MqttTopic)
     opened.close()
     opened.close()
-    out = open_sink(f"mqtt://{HOST}/{topic}")
+    out = open_sink(f"mqtt://{HOST}/{mqtt_topic}")
     assert isinstance(out, MqttSink)
     assert out.last() is None
     out.close()
     out.close()
 
 
-def test_a_session_keeps_what_comes_while_the_consumer_is_away(server, topic, tmp_path):
-    with spooled(tmp_path, topic) as source:
-        server.publish(topic, [b"1", b"2"])
+def test_a_session_keeps_what_comes_while_the_consumer_is_away(mqtt_client, mqtt_topic, tmp_path):
+    with spooled(tmp_path, mqtt_topic) as source:
+        mqtt_client.publish(mqtt_topic, [b"1", b"2"])
         assert drain(source, 2) == [b"1", b"2"]
         source.commit({"spool": 2})
-    server.publish(topic, [b"%d" % i for i in range(3, 500)])
-    with spooled(tmp_path, topic) as source:
+    mqtt_client.publish(mqtt_topic, [b"%d" % i for i in range(3, 500)])
+    with spooled(tmp_path, mqtt_topic) as source:
         assert source.ends() == {"spool": 499}
         assert drain(source, 497) == [b"%d" % i for i in range(3, 500)]
         source.commit({"spool": 499})
-    with spooled(tmp_path, topic) as source:
+    with spooled(tmp_path, mqtt_topic) as source:
         assert source.poll(10, 0.2) == []
 
 
-def test_what_was_not_acknowledged_comes_again_and_what_was_does_not(server, topic):
-    opened = queue(topic)
-    server.publish(topic, [b"%d" % i for i in range(30)])
+def test_what_was_not_acknowledged_comes_again_and_what_was_does_not(mqtt_client, mqtt_topic):
+    opened = queue(mqtt_topic)
+    mqtt_client.publish(mqtt_topic, [b"%d" % i for i in range(30)])
     found = []
     while len(found) < 30:
         found += opened.receive(10, 5)
     opened.acknowledge(found[:12])
     opened.close()
-    opened = queue(topic)
+    opened = queue(mqtt_topic)
     again = []
     while opened.pending():
         again += opened.receive(100, 1)
     assert [one.body for one in again] == [b"%d" % i for i in range(12, 30)]
     opened.acknowledge(found[12:])  # tokens of the old connection
     opened.close()
-    opened = queue(topic)
+    opened = queue(mqtt_topic)
     assert opened.pending()
     again = []
     while opened.pending():
@@ -353,34 +194,34 @@ def test_what_was_not_acknowledged_comes_again_and_what_was_does_not(server, top
     opened.close()
 
 
-def test_a_message_with_an_identity_counts_once(server, topic, tmp_path):
+def test_a_message_with_an_identity_counts_once(mqtt_client, mqtt_topic, tmp_path):
     """Killed after the spool took messages and before the broker heard of it: they come again."""
     from paho.mqtt.packettypes import PacketTypes
     from paho.mqtt.properties import Properties
 
-    queue(topic).close()  # the session exists
+    queue(mqtt_topic).close()  # the session exists
 
     def send(numbers, name="id"):
         for i in numbers:
             properties = Properties(PacketTypes.PUBLISH)
             properties.UserProperty = [("other", "x"), (name, f"m{i}")]
-            server.client.publish(topic, b"%d" % i, qos=1, properties=properties).wait_for_publish(10)
+            mqtt_client.client.publish(mqtt_topic, b"%d" % i, qos=1, properties=properties).wait_for_publish(10)
 
     send(range(20))
-    opened = queue(topic, "delivery_id=id")
+    opened = queue(mqtt_topic, "delivery_id=id")
     with contextlib.closing(SpooledSource(opened, Spool(tmp_path / "spool", 2**21))) as source:
         opened.acknowledge = lambda received: None  # what a crash at this point looks like to the broker
         assert drain(source, 20) == [b"%d" % i for i in range(20)]
     send(range(20, 25))
     send(range(25, 30), name="nothing")
-    with spooled(tmp_path, topic, "delivery_id=id") as source:
+    with spooled(tmp_path, mqtt_topic, "delivery_id=id") as source:
         assert drain(source, 30) == [b"%d" % i for i in range(30)]
         assert source.duplicates == 20
 
 
-def test_the_broker_sends_no_more_than_may_be_unacknowledged(server, topic):
-    opened = queue(topic, "inflight=5")
-    server.publish(topic, [b"%d" % i for i in range(20)])
+def test_the_broker_sends_no_more_than_may_be_unacknowledged(mqtt_client, mqtt_topic):
+    opened = queue(mqtt_topic, "inflight=5")
+    mqtt_client.publish(mqtt_topic, [b"%d" % i for i in range(20)])
     first = []
     while opened.pending():
         first += opened.receive(100, 0.1)
@@ -395,7 +236,7 @@ def test_the_broker_sends_no_more_than_may_be_unacknowledged(server, topic):
 def test_large_messages_wait_with_the_broker_not_in_memory(broker):
     """Forty of 4 MB, sent while the consumer is there and while it is away: a few of them are held at a time."""
     limit = 2 * module._MOST_BYTES
-    publisher, body = Client(broker.host), os.urandom(4 * MIB)
+    publisher, body = MqttClient(broker.host), os.urandom(4 * MIB)
     opened = queue("large", host=broker.host)
     try:
         for is_away in (False, True):
@@ -420,15 +261,15 @@ def test_large_messages_wait_with_the_broker_not_in_memory(broker):
         publisher.close()
 
 
-def test_wildcards_and_shared_subscriptions(server, topic, tmp_path):
-    with spooled(tmp_path, f"{topic}/+/%23") as source:
-        server.publish(f"{topic}/a/b/c", [b"1"])
-        server.publish(f"{topic}/b", [b"2"])
-        server.publish(topic, [b"no"])
+def test_wildcards_and_shared_subscriptions(mqtt_client, mqtt_topic, tmp_path):
+    with spooled(tmp_path, f"{mqtt_topic}/+/%23") as source:
+        mqtt_client.publish(f"{mqtt_topic}/a/b/c", [b"1"])
+        mqtt_client.publish(f"{mqtt_topic}/b", [b"2"])
+        mqtt_client.publish(mqtt_topic, [b"no"])
         assert drain(source, 2) == [b"1", b"2"]
-    forget(HOST, f"{topic}/+/%23")
-    shared = [queue(f"$share/group/{topic}", name=f"{topic}-{i}") for i in range(2)]
-    server.publish(topic, [b"%d" % i for i in range(40)])
+    forget(HOST, f"{mqtt_topic}/+/%23")
+    shared = [queue(f"$share/group/{mqtt_topic}", name=f"{mqtt_topic}-{i}") for i in range(2)]
+    mqtt_client.publish(mqtt_topic, [b"%d" % i for i in range(40)])
     found = [[], []]
     for _ in range(100):
         for one, rows in zip(shared, found, strict=True):
@@ -440,36 +281,36 @@ def test_wildcards_and_shared_subscriptions(server, topic, tmp_path):
     assert sorted(int(one.body) for rows in found for one in rows) == list(range(40))
     assert all(found)
     for i in range(2):
-        forget(HOST, f"{topic}-{i}")
+        forget(HOST, f"{mqtt_topic}-{i}")
 
 
-def test_retained_messages_are_not_records(server, topic, tmp_path):
-    server.publish(topic, [b"state"], retain=True)
+def test_retained_messages_are_not_records(mqtt_client, mqtt_topic, tmp_path):
+    mqtt_client.publish(mqtt_topic, [b"state"], retain=True)
     for i in range(2):
-        with spooled(tmp_path, topic) as source:
+        with spooled(tmp_path, mqtt_topic) as source:
             assert source.poll(10, 0.2) == []
-            server.publish(topic, [b"%d" % i])
+            mqtt_client.publish(mqtt_topic, [b"%d" % i])
             assert drain(source, 1) == [b"%d" % i]
             source.commit(source.ends())
-    server.publish(topic, [b""], retain=True)
+    mqtt_client.publish(mqtt_topic, [b""], retain=True)
 
 
-def test_messages_of_an_earlier_subscription_are_dropped(server, topic, tmp_path):
-    with contextlib.closing(queue(f"{topic}/old", name=topic)):
+def test_messages_of_an_earlier_subscription_are_dropped(mqtt_client, mqtt_topic, tmp_path):
+    with contextlib.closing(queue(f"{mqtt_topic}/old", name=mqtt_topic)):
         pass
-    server.publish(f"{topic}/old", [b"old"])
-    with contextlib.closing(queue(f"{topic}/new", name=topic)) as opened:
-        server.publish(f"{topic}/new", [b"new"])
+    mqtt_client.publish(f"{mqtt_topic}/old", [b"old"])
+    with contextlib.closing(queue(f"{mqtt_topic}/new", name=mqtt_topic)) as opened:
+        mqtt_client.publish(f"{mqtt_topic}/new", [b"new"])
         found = opened.receive(10, 60)
         while opened.pending():
             found += opened.receive(10, 1)
         assert [one.body for one in found] == [b"new"]
 
 
-def test_messages_of_qos_0_wait_in_the_network(server, topic, tmp_path):
+def test_messages_of_qos_0_wait_in_the_network(mqtt_client, mqtt_topic, tmp_path):
     """They cannot be acknowledged, so nothing but the connection holds them back."""
-    with contextlib.closing(queue(topic, "inflight=10")) as opened:
-        server.publish(topic, [b"%d" % i for i in range(100)], qos=0)
+    with contextlib.closing(queue(mqtt_topic, "inflight=10")) as opened:
+        mqtt_client.publish(mqtt_topic, [b"%d" % i for i in range(100)], qos=0)
         time.sleep(0.3)
         assert opened.pending()
         assert 1 <= len(opened._link.connection._messages) <= 11
@@ -481,19 +322,19 @@ def test_messages_of_qos_0_wait_in_the_network(server, topic, tmp_path):
         assert [one.body for one in found] == [b"%d" % i for i in range(100)]
 
 
-def test_closing_with_messages_waiting(server, topic):
-    opened = queue(topic, "inflight=3")
-    server.publish(topic, [b"x"] * 50, qos=0)
+def test_closing_with_messages_waiting(mqtt_client, mqtt_topic):
+    opened = queue(mqtt_topic, "inflight=3")
+    mqtt_client.publish(mqtt_topic, [b"x"] * 50, qos=0)
     time.sleep(0.2)
     start = time.monotonic()
     opened.close()
     assert time.monotonic() - start < 60
 
 
-def test_two_processes_with_one_name_do_not_fight(server, topic, monkeypatch):
+def test_two_processes_with_one_name_do_not_fight(mqtt_client, mqtt_topic, monkeypatch):
     """Mosquitto 2.0.11 says nothing when it closes the older connection; others give the reason."""
     monkeypatch.setattr(module, "_FIGHT_S", 600.0)
-    first, second = queue(topic), queue(topic)
+    first, second = queue(mqtt_topic), queue(mqtt_topic)
 
     def fight():
         for _ in range(50):
@@ -509,13 +350,13 @@ def test_two_processes_with_one_name_do_not_fight(server, topic, monkeypatch):
 # ── cuts ──
 
 
-def test_cut_in_the_middle_of_batches(server, topic, tmp_path):
+def test_cut_in_the_middle_of_batches(mqtt_client, mqtt_topic, tmp_path):
     """Every message is there; those whose acknowledgement was lost are there twice, flagged by nothing."""
     proxy, sent = Proxy(int(HOST.partition(":")[2])), [b"%05d" % i for i in range(900)]
-    with spooled(tmp_path, topic, "inflight=50", host=proxy.host) as source:
+    with spooled(tmp_path, mqtt_topic, "inflight=50", host=proxy.host) as source:
         found = []
         for start in range(0, 900, 300):
-            server.publish(topic, sent[start : start + 300])
+            mqtt_client.publish(mqtt_topic, sent[start : start + 300])
             found += drain(source, 40)
             proxy.cut()
         while len(set(found)) < 900:
@@ -528,11 +369,11 @@ def test_cut_in_the_middle_of_batches(server, topic, tmp_path):
     proxy.close()
 
 
-def test_lost_acknowledgements_are_redelivered(server, topic, tmp_path):
+def test_lost_acknowledgements_are_redelivered(mqtt_client, mqtt_topic, tmp_path):
     """The window that is left: on disk, acknowledged, and the broker never saw it."""
     proxy = Proxy(int(HOST.partition(":")[2]))
-    with spooled(tmp_path, topic, host=proxy.host) as source:
-        server.publish(topic, [b"%d" % i for i in range(20)])
+    with spooled(tmp_path, mqtt_topic, host=proxy.host) as source:
+        mqtt_client.publish(mqtt_topic, [b"%d" % i for i in range(20)])
         proxy.swallows = True
         assert drain(source, 20) == [b"%d" % i for i in range(20)]
         proxy.cut()
@@ -542,11 +383,11 @@ def test_lost_acknowledgements_are_redelivered(server, topic, tmp_path):
     proxy.close()
 
 
-def test_a_connection_stays_while_messages_wait(server, topic, monkeypatch):
+def test_a_connection_stays_while_messages_wait(mqtt_client, mqtt_topic, monkeypatch):
     """A spool that is full takes nothing for hours: who asks must keep the connection, or all would come again."""
     monkeypatch.setattr(module._Connection, "keepalive_s", 3)  # the broker waits for half as long again
-    with contextlib.closing(queue(topic)) as opened:
-        server.publish(topic, [b"%d" % i for i in range(5)])
+    with contextlib.closing(queue(mqtt_topic)) as opened:
+        mqtt_client.publish(mqtt_topic, [b"%d" % i for i in range(5)])
         found = opened.receive(1, 60)
         connection, until = opened._link.connection, time.monotonic() + 7
         while time.monotonic() < until:
@@ -557,13 +398,13 @@ def test_a_connection_stays_while_messages_wait(server, topic, monkeypatch):
         opened.acknowledge(found)
         assert opened._link.connection is connection
         assert connection.lost is None
-    with contextlib.closing(queue(topic)) as opened:
+    with contextlib.closing(queue(mqtt_topic)) as opened:
         assert opened.receive(10, 0.3) == []
 
 
-def test_what_waits_is_taken_at_once(server, topic):
-    with contextlib.closing(queue(topic)) as opened:
-        server.publish(topic, [b"%d" % i for i in range(200)])
+def test_what_waits_is_taken_at_once(mqtt_client, mqtt_topic):
+    with contextlib.closing(queue(mqtt_topic)) as opened:
+        mqtt_client.publish(mqtt_topic, [b"%d" % i for i in range(200)])
         time.sleep(0.3)
         assert opened.pending()
         found = opened.receive(1000, 60)
@@ -571,9 +412,9 @@ def test_what_waits_is_taken_at_once(server, topic):
         opened.acknowledge(found)
 
 
-def test_an_old_answer_is_not_taken_for_a_new_one(server, topic):
+def test_an_old_answer_is_not_taken_for_a_new_one(mqtt_client, mqtt_topic):
     """Packets are numbered to 65535 and then from the beginning."""
-    with contextlib.closing(queue(topic)) as opened:
+    with contextlib.closing(queue(mqtt_topic)) as opened:
         connection, asked = opened._link.connection, []
         connection._answers.update((mid, []) for mid in range(1, 65536))
         serve = connection._serve_until
@@ -582,10 +423,10 @@ def test_an_old_answer_is_not_taken_for_a_new_one(server, topic):
         assert asked == [False]
 
 
-def test_cut_while_acknowledgements_wait_to_be_written(server, topic):
+def test_cut_while_acknowledgements_wait_to_be_written(mqtt_client, mqtt_topic):
     proxy = Proxy(int(HOST.partition(":")[2]))
-    with contextlib.closing(queue(topic, host=proxy.host)) as opened:
-        server.publish(topic, [b"again"])
+    with contextlib.closing(queue(mqtt_topic, host=proxy.host)) as opened:
+        mqtt_client.publish(mqtt_topic, [b"again"])
         for _ in range(3):
             [one] = opened.receive(10, 60)
             opened._link.connection.client.ack(*one.token[1:3])
@@ -596,9 +437,9 @@ def test_cut_while_acknowledgements_wait_to_be_written(server, topic):
     proxy.close()
 
 
-def test_no_broker_for_longer_than_patience(server, topic):
+def test_no_broker_for_longer_than_patience(mqtt_client, mqtt_topic):
     proxy = Proxy(int(HOST.partition(":")[2]))
-    opened = queue(topic, "patience=0.5", host=proxy.host)
+    opened = queue(mqtt_topic, "patience=0.5", host=proxy.host)
     proxy.close()
     start = time.monotonic()
     with pytest.raises(SourceError, match=r"cannot be used: .*; start the broker"):
@@ -609,7 +450,7 @@ def test_no_broker_for_longer_than_patience(server, topic):
 
 def test_broker_restarts(broker, tmp_path):
     """Sessions and messages are on its disk; the source comes back by itself, in the middle of a wait."""
-    client = Client(broker.host)
+    client = MqttClient(broker.host)
     with spooled(tmp_path, "t", host=broker.host) as source, sink("r", "retain=true", broker.host) as out:
         client.publish("t", [b"1"])
         assert drain(source, 1) == [b"1"]
@@ -625,7 +466,7 @@ def test_broker_restarts(broker, tmp_path):
         thread.start()
         out.write([sample_release(1)])
         thread.join()
-        client = Client(broker.host)
+        client = MqttClient(broker.host)
         client.publish("t", [b"2"])
         assert drain(source, 1) == [b"2"]
         assert out.last() == sample_release(1)
@@ -645,11 +486,11 @@ def test_a_forgotten_session_is_told(broker, tmp_path, caplog):
         assert "has forgotten the session" in caplog.text
 
 
-def test_sink_writes_through_cuts(server, topic):
+def test_sink_writes_through_cuts(mqtt_client, mqtt_topic):
     sent, places = [sample_release(i) for i in range(60)], random.Random(1)
-    watcher = Client(HOST)
-    watcher.watch(topic)
-    with contextlib.closing(cuts.Proxy(int(HOST.partition(":")[2]))) as proxy, sink(topic, host=proxy.host) as out:
+    watcher = MqttClient(HOST)
+    watcher.watch(mqtt_topic)
+    with contextlib.closing(Proxy(int(HOST.partition(":")[2]))) as proxy, sink(mqtt_topic, host=proxy.host) as out:
         for start in range(0, 60, 5):
             proxy.cut_after(*[places.randrange(1500) for _ in range(1 + start // 5 % 2)])
             out.write(sent[start : start + 5])
@@ -674,7 +515,7 @@ def guarded(tmp_path):
     folder.mkdir()
     subprocess.run(["mosquitto_passwd", "-c", "-b", folder / "users", "ann", "right"], check=True, capture_output=True)
     (folder / "acl").write_text("user ann\ntopic readwrite open/#\n")
-    broker = Broker(folder, f"allow_anonymous false\npassword_file {folder}/users\nacl_file {folder}/acl")
+    broker = Mosquitto(folder, f"allow_anonymous false\npassword_file {folder}/users\nacl_file {folder}/acl")
     yield broker
     broker.stop()
 
@@ -726,19 +567,19 @@ def test_refused_topics(guarded):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # paho leaves a refused socket to the GC
-def test_tls(server, topic, tmp_path, certificate):
+def test_tls(mqtt_client, mqtt_topic, tmp_path, certificate):
     proxy = tls_proxy(int(HOST.partition(":")[2]), certificate)
     options = f"ca={certificate[0]}&cert={certificate[0]}&key={certificate[1]}"
-    opened = open_live(f"mqtts://{proxy.host}/{topic}?{options}", topic)
+    opened = open_live(f"mqtts://{proxy.host}/{mqtt_topic}?{options}", mqtt_topic)
     with contextlib.closing(SpooledSource(opened, Spool(tmp_path / "spool", MIB))) as source:
-        out = open_sink(f"mqtts://localhost:{proxy.port}/{topic}?{options}")
+        out = open_sink(f"mqtts://localhost:{proxy.port}/{mqtt_topic}?{options}")
         out.write([sample_release()])
         out.close()
         assert drain(source, 1) == [sample_release().to_bytes()]
     with pytest.raises(SourceError, match="self-signed certificate"):
-        open_live(f"mqtts://{proxy.host}/{topic}", topic)
+        open_live(f"mqtts://{proxy.host}/{mqtt_topic}", mqtt_topic)
     with pytest.raises(ConfigError, match="cannot be used"):
-        open_live(f"mqtts://{proxy.host}/{topic}?ca={tmp_path}/nothing", topic)
+        open_live(f"mqtts://{proxy.host}/{mqtt_topic}?ca={tmp_path}/nothing", mqtt_topic)
     proxy.close()
     gc.collect()
 

@@ -20,8 +20,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from support.cuts import Proxy
 from support.helpers import service
+from support.nats_server import HOST, NatsServer
+from support.proxy import Proxy
 
 from fcstream.connectors import is_live, open_live, open_sink
 from fcstream.connectors.nats.connection import Lost
@@ -32,73 +33,8 @@ from fcstream.errors import ConfigError, FcstreamError, SinkError, SourceError
 from fcstream.releases.base import Release
 from fcstream.testing import SinkContract, SourceContract, sample_release
 
-HOST = os.environ.get("FCSTREAM_NATS", "127.0.0.1:4222")
-NAMES = itertools.count()
 SECRET = "s3cretWord"
 CONTENT = b"sentinelContent"
-
-
-class Server:
-    """What tests do behind a source's back."""
-
-    def __init__(self, host, **options):
-        self.host, self.options = host, options
-
-    def ask(self, action):
-        """The result of ``await action(client, jetstream)``."""
-        import nats
-
-        async def whole():
-            options = {"connect_timeout": 30, "allow_reconnect": False, "max_reconnect_attempts": 1}
-            client = await nats.connect(f"nats://{self.host}", error_cb=ignore, **options, **self.options)
-            try:
-                return await action(client, client.jetstream(timeout=60))
-            finally:
-                await client.close()
-
-        return asyncio.run(whole())
-
-    def js(self, what, *arguments, **options):
-        return self.ask(lambda _, js: getattr(js, what)(*arguments, **options))
-
-    def add(self, subject, bodies):
-        async def publish(_, js):
-            for start in range(0, len(bodies), 500):
-                waiting = [await js.publish_async(subject, body) for body in bodies[start : start + 500]]
-                await asyncio.gather(*waiting)
-
-        self.ask(publish)
-
-    def held(self, stream):
-        """Bodies of a stream, by sequence."""
-
-        async def read(_, js):
-            state = (await js.stream_info(stream)).state
-            return [(await js.get_msg(stream, n)).data for n in range(max(1, state.first_seq), state.last_seq + 1)]
-
-        return self.ask(read)
-
-
-async def ignore(_):
-    pass
-
-
-@pytest.fixture(scope="session")
-def server():
-    found = Server(HOST)
-    service("NATS with JetStream (FCSTREAM_NATS names another host:port)", lambda: found.js("account_info"))
-    return found
-
-
-@pytest.fixture
-def stream(server):
-    """A stream of its own, and a bucket of the same name; gone afterwards."""
-    name = f"fcstream_test_{os.getpid()}_{next(NAMES)}"
-    server.js("add_stream", name=name, subjects=[name, f"{name}.*"])
-    yield name
-    for each in (name, f"KV_{name}"):
-        with contextlib.suppress(Exception):
-            server.js("delete_stream", each)
 
 
 def source(stream, options="", host=HOST, name="n", patience_s=5.0):
@@ -121,8 +57,8 @@ def bodies(rows):
 
 class TestNatsSource(SourceContract):
     @pytest.fixture(autouse=True)
-    def place(self, server, stream):
-        self.server, self.stream = server, stream
+    def place(self, nats_server, nats_stream):
+        self.server, self.stream = nats_server, nats_stream
 
     def make(self, tmp_path):
         address = parse(f"nats://{HOST}/{self.stream}?bucket={self.stream}", "source.url")
@@ -136,8 +72,8 @@ class TestNatsSubject(SourceContract):
     """One subject of a stream: what others send to it is neither read nor waited for."""
 
     @pytest.fixture(autouse=True)
-    def place(self, server, stream):
-        self.server, self.stream = server, stream
+    def place(self, nats_server, nats_stream):
+        self.server, self.stream = nats_server, nats_stream
 
     def make(self, tmp_path):
         address = parse(f"nats://{HOST}/{self.stream}?bucket={self.stream}&subject={self.stream}.a", "source.url")
@@ -152,8 +88,8 @@ class TestNatsSubject(SourceContract):
 
 class TestNatsSink(SinkContract):
     @pytest.fixture(autouse=True)
-    def place(self, server, stream):
-        self.server, self.stream = server, stream
+    def place(self, nats_server, nats_stream):
+        self.server, self.stream = nats_server, nats_stream
 
     def make(self, tmp_path):
         return NatsSink(parse(f"nats://{HOST}/{self.stream}?subject={self.stream}", "sink.url"), 5.0)
@@ -162,7 +98,7 @@ class TestNatsSink(SinkContract):
         return [Release.from_bytes(body) for body in self.server.held(self.stream)]
 
 
-class Private(Server):
+class Private(NatsServer):
     """A server of a test's own, which may be killed and keeps what it has."""
 
     def __init__(self, folder, settings, **options):
@@ -201,7 +137,7 @@ class Private(Server):
 
 
 @pytest.fixture
-def private(server, tmp_path):
+def private(nats_server, tmp_path):
     """Makes private servers."""
     made = []
 
@@ -226,16 +162,16 @@ def cuttable():
     return contextlib.closing(Proxy(int(HOST.partition(":")[2])))
 
 
-def test_any_body_comes_whole(server, stream):
+def test_any_body_comes_whole(nats_server, nats_stream):
     sent = [b"", b"\0", b"\r\nMSG x 1 3\r\n", os.urandom(1_000_000), bytes(range(256)) * 3, "é".encode(), b""]
-    server.add(stream, sent)
-    with source(stream) as opened:
+    nats_server.add(nats_stream, sent)
+    with source(nats_stream) as opened:
         rows = drain(opened, len(sent))
     assert bodies(rows) == sent
     assert [offset for _, offset, *_ in rows] == list(range(1, 8))
 
 
-def test_headers_and_subjects_that_cannot_be_parsed(server, stream):
+def test_headers_and_subjects_that_cannot_be_parsed(nats_server, nats_stream):
     """Any publisher may send them; the client library would fall silent for good."""
     heads = [
         b"NATS/1.0 \xff\xfe\xfd\r\n\r\n",
@@ -248,24 +184,24 @@ def test_headers_and_subjects_that_cannot_be_parsed(server, stream):
     with socket.create_connection((host, int(port))) as raw:
         raw.sendall(b'CONNECT {"headers":true,"verbose":false}\r\n')
         for head in heads:
-            raw.sendall(b"HPUB %s %d %d\r\n%sabc\r\n" % (stream.encode(), len(head), len(head) + 3, head))
+            raw.sendall(b"HPUB %s %d %d\r\n%sabc\r\n" % (nats_stream.encode(), len(head), len(head) + 3, head))
         for odd in (b"\xff\xfe", b"a\x0bb", b"\x0c", b"a\x0b\x0c"):
-            raw.sendall(b"PUB %s.%s 3\r\nabc\r\n" % (stream.encode(), odd))
-            raw.sendall(b"HPUB %s.%s 12 15\r\nNATS/1.0\r\n\r\nabc\r\n" % (stream.encode(), odd))
+            raw.sendall(b"PUB %s.%s 3\r\nabc\r\n" % (nats_stream.encode(), odd))
+            raw.sendall(b"HPUB %s.%s 12 15\r\nNATS/1.0\r\n\r\nabc\r\n" % (nats_stream.encode(), odd))
         raw.sendall(b"PING\r\n")
         while b"PONG" not in raw.recv(1 << 16):
             pass
-    server.add(stream, [b"last"])
-    with source(stream) as opened:
+    nats_server.add(nats_stream, [b"last"])
+    with source(nats_stream) as opened:
         assert bodies(drain(opened, 14)) == [b"abc"] * 13 + [b"last"]
         assert not opened.behind(opened.ends())
 
 
-def test_memory_of_a_poll_is_bounded(server, stream, monkeypatch):
+def test_memory_of_a_poll_is_bounded(nats_server, nats_stream, monkeypatch):
     monkeypatch.setattr("fcstream.connectors.nats.reader.POLL_BYTES", 1 << 20)
-    server.add(stream, [bytes(20)] * 3000)
-    server.add(stream, [bytes(1 << 16)] * 200)
-    with source(stream) as opened:
+    nats_server.add(nats_stream, [bytes(20)] * 3000)
+    nats_server.add(nats_stream, [bytes(1 << 16)] * 200)
+    with source(nats_stream) as opened:
         sizes = []
         while sum(sizes) < 60_000 + (200 << 16):
             sizes.append(sum(len(body) for chunk in opened.poll(1000, 1.0) for body in chunk.bodies))
@@ -278,37 +214,37 @@ def lingers(monkeypatch):
     monkeypatch.setattr("fcstream.connectors.nats.reader._LINGER_S", 60.0)
 
 
-def test_a_poll_returns_as_soon_as_something_is_there(server, stream, lingers):
-    with source(stream) as opened:
+def test_a_poll_returns_as_soon_as_something_is_there(nats_server, nats_stream, lingers):
+    with source(nats_stream) as opened:
         assert opened.poll(10, 0.1) == []
-        threading.Timer(0.3, server.add, (stream, [b"1"])).start()
+        threading.Timer(0.3, nats_server.add, (nats_stream, [b"1"])).start()
         started = time.monotonic()
         assert [chunk.bodies for chunk in opened.poll(1000, 60.0)] == [[b"1"]]
         assert time.monotonic() - started < 30
         assert opened.poll(10, 0.0) == []
-        server.add(stream, [b"%d" % i for i in range(10)])
+        nats_server.add(nats_stream, [b"%d" % i for i in range(10)])
         assert [chunk.bodies for chunk in opened.poll(3, 60.0)] == [[b"0", b"1", b"2"]]
         assert bodies(drain(opened, 7)) == [b"%d" % i for i in range(3, 10)]
 
 
-def test_a_commit_never_goes_back(server, stream):
-    server.add(stream, [b"%d" % i for i in range(10)])
+def test_a_commit_never_goes_back(nats_server, nats_stream):
+    nats_server.add(nats_stream, [b"%d" % i for i in range(10)])
     odd = "n.o d*é"
-    with source(stream, name=odd) as opened:
+    with source(nats_stream, name=odd) as opened:
         drain(opened, 10)
-        opened.commit({stream: 8})
-        opened.commit({stream: 4})
-    [kept] = server.held(f"KV_{stream}")
+        opened.commit({nats_stream: 8})
+        opened.commit({nats_stream: 4})
+    [kept] = nats_server.held(f"KV_{nats_stream}")
     assert json.loads(kept)["position"] == 8
     for options in ({"name": odd}, {"options": "&group=n.o%20d*%C3%A9"}):
-        with source(stream, **options) as opened:
-            opened.commit({stream: 5})
+        with source(nats_stream, **options) as opened:
+            opened.commit({nats_stream: 5})
             assert bodies(drain(opened, 3)) == [b"7", b"8", b"9"]
-    with source(stream, name="n.o d") as opened:
+    with source(nats_stream, name="n.o d") as opened:
         assert len(drain(opened, 10)) == 10
-    with source(stream, name=odd) as opened:
-        server.ask(lambda _, js: js.publish(f"$KV.{stream}.{stream}.n", CONTENT))
-    with pytest.raises(SourceError, match="must hold a position") as caught, source(stream):
+    with source(nats_stream, name=odd) as opened:
+        nats_server.ask(lambda _, js: js.publish(f"$KV.{nats_stream}.{nats_stream}.n", CONTENT))
+    with pytest.raises(SourceError, match="must hold a position") as caught, source(nats_stream):
         pass
     assert CONTENT.decode() not in str(caught.value)
 
@@ -316,93 +252,93 @@ def test_a_commit_never_goes_back(server, stream):
 @pytest.mark.parametrize(
     "value", ['{"position": 1e999, "created": "x"}', '{"position": -4, "created": "CREATED"}', "[" * 99_999]
 )
-def test_a_position_that_is_none(server, stream, value):
-    with source(stream) as opened:
+def test_a_position_that_is_none(nats_server, nats_stream, value):
+    with source(nats_stream) as opened:
         value = value.replace("CREATED", opened._created).encode()
-        server.ask(lambda _, js: js.publish(f"$KV.{stream}.{opened._key}", value))
-    with pytest.raises(SourceError, match="must hold a position"), source(stream):
+        nats_server.ask(lambda _, js: js.publish(f"$KV.{nats_stream}.{opened._key}", value))
+    with pytest.raises(SourceError, match="must hold a position"), source(nats_stream):
         pass
 
 
-def test_deleted_messages_do_not_count_as_behind(server, stream):
-    server.add(stream, [b"%d" % i for i in range(5)])
-    with source(stream) as opened:
+def test_deleted_messages_do_not_count_as_behind(nats_server, nats_stream):
+    nats_server.add(nats_stream, [b"%d" % i for i in range(5)])
+    with source(nats_stream) as opened:
         ends = opened.ends()
-        assert ends == {stream: 6}
+        assert ends == {nats_stream: 6}
         assert [chunk.bodies for chunk in opened.poll(3, 60.0)] == [[b"0", b"1", b"2"]]
-    with source(stream) as opened:
+    with source(nats_stream) as opened:
         assert opened.behind(ends)
         for sequence in range(1, 6):
-            server.js("delete_msg", stream, sequence)
+            nats_server.js("delete_msg", nats_stream, sequence)
         assert not opened.behind(ends)
         assert opened.poll(10, 0.05) == []
-        server.add(stream, [b"later"])
+        nats_server.add(nats_stream, [b"later"])
         assert not opened.behind(ends)
         assert opened.behind(opened.ends())
         assert not opened.behind({})
 
 
-def test_dropped_messages_are_told(server, stream, caplog):
-    server.add(stream, [CONTENT + b"%d" % i for i in range(10)])
-    server.js("purge_stream", stream, seq=3)
-    with caplog.at_level(logging.WARNING), source(stream) as opened:
+def test_dropped_messages_are_told(nats_server, nats_stream, caplog):
+    nats_server.add(nats_stream, [CONTENT + b"%d" % i for i in range(10)])
+    nats_server.js("purge_stream", nats_stream, seq=3)
+    with caplog.at_level(logging.WARNING), source(nats_stream) as opened:
         assert len(drain(opened, 8)) == 8
-        opened.commit({stream: 5})
-        server.js("purge_stream", stream, seq=5)
-    with caplog.at_level(logging.WARNING), source(stream) as opened:
+        opened.commit({nats_stream: 5})
+        nats_server.js("purge_stream", nats_stream, seq=5)
+    with caplog.at_level(logging.WARNING), source(nats_stream) as opened:
         assert len(drain(opened, 6)) == 6
         opened.ends()
     assert caplog.messages == []  # nothing but what was committed is gone, and what was before its time
-    server.js("purge_stream", stream, seq=9)
-    with caplog.at_level(logging.WARNING), source(stream) as opened:
+    nats_server.js("purge_stream", nats_stream, seq=9)
+    with caplog.at_level(logging.WARNING), source(nats_stream) as opened:
         opened.ends()
         assert bodies(drain(opened, 2)) == [CONTENT + b"8", CONTENT + b"9"]
-    assert caplog.messages == [f"stream {stream} begins at 9: messages from 5 on were dropped unread"]
-    with caplog.at_level(logging.WARNING), source(stream, name="other") as opened:
-        server.js("purge_stream", stream)
-        server.add(stream, [b"more"])
+    assert caplog.messages == [f"stream {nats_stream} begins at 9: messages from 5 on were dropped unread"]
+    with caplog.at_level(logging.WARNING), source(nats_stream, name="other") as opened:
+        nats_server.js("purge_stream", nats_stream)
+        nats_server.add(nats_stream, [b"more"])
         for _ in range(3):
             opened.ends()
         assert bodies(drain(opened, 1)) == [b"more"]
     assert len(caplog.messages) == 2
 
 
-def test_a_stream_made_anew(server, stream, caplog):
-    server.add(stream, [b"old"] * 3)
-    with source(stream, patience_s=1.0) as opened:
+def test_a_stream_made_anew(nats_server, nats_stream, caplog):
+    nats_server.add(nats_stream, [b"old"] * 3)
+    with source(nats_stream, patience_s=1.0) as opened:
         assert len(drain(opened, 3)) == 3
-        opened.commit({stream: 3})
-        server.js("delete_stream", stream)
+        opened.commit({nats_stream: 3})
+        nats_server.js("delete_stream", nats_stream)
         with pytest.raises(SourceError, match="does not exist"):
             opened.ends()
-        server.js("add_stream", name=stream, subjects=[stream])
-        server.add(stream, [b"new"] * 5)
+        nats_server.js("add_stream", name=nats_stream, subjects=[nats_stream])
+        nats_server.add(nats_stream, [b"new"] * 5)
         [anew] = opened.ends()
-        assert anew != stream  # sequences begin anew: those of the old stream and of the new one are told apart
+        assert anew != nats_stream  # sequences begin anew: those of the old stream and of the new one are told apart
         assert bodies(drain(opened, 5)) == [b"new"] * 5
         [gap] = opened.gaps()
-        assert gap.what == f"stream {stream} was made anew"
+        assert gap.what == f"stream {nats_stream} was made anew"
         assert abs(gap.since_ms - time.time_ns() // 10**6) < 60_000
-        opened.seek({stream: 2})
-        server.js("delete_stream", stream)
-        server.js("add_stream", name=stream, subjects=[stream])
+        opened.seek({nats_stream: 2})
+        nats_server.js("delete_stream", nats_stream)
+        nats_server.js("add_stream", name=nats_stream, subjects=[nats_stream])
         for call in (opened.ends, lambda: opened.poll(10, 0.1)):
             with pytest.raises(SourceError, match="made anew"):
                 call()
-        server.add(stream, [b"new"] * 5)
-    with caplog.at_level(logging.WARNING), source(stream) as opened:
+        nats_server.add(nats_stream, [b"new"] * 5)
+    with caplog.at_level(logging.WARNING), source(nats_stream) as opened:
         assert bodies(drain(opened, 5)) == [b"new"] * 5
-        assert opened.gaps() == [(f"stream {stream} was made anew", None)]
-        opened.commit({stream: 2})
+        assert opened.gaps() == [(f"stream {nats_stream} was made anew", None)]
+        opened.commit({nats_stream: 2})
     assert "made anew" in caplog.text
-    with source(stream) as opened:
+    with source(nats_stream) as opened:
         assert len(drain(opened, 4)) == 4
 
 
-def test_what_nobody_got_comes_again(server, stream, lingers):
+def test_what_nobody_got_comes_again(nats_server, nats_stream, lingers):
     """An interruption after the messages were handed out; a message that went missing on the way."""
-    server.add(stream, [b"%d" % i for i in range(10)])
-    with source(stream) as opened:
+    nats_server.add(nats_stream, [b"%d" % i for i in range(10)])
+    with source(nats_stream) as opened:
         assert len(opened._wire.do(lambda: opened._take(3, 60.0))) == 3
         assert [chunk.bodies for chunk in opened.poll(4, 60.0)] == [[b"0", b"1", b"2", b"3"]]
         assert bodies(drain(opened, 6)) == [b"%d" % i for i in range(4, 10)]
@@ -416,54 +352,54 @@ def test_what_nobody_got_comes_again(server, stream, lingers):
                 await process(sid, subject, reply, data, headers)
 
         client._process_msg = lose
-        server.add(stream, [b"%d" % i for i in range(6)])
+        nats_server.add(nats_stream, [b"%d" % i for i in range(6)])
         assert bodies(drain(opened, 6)) == [b"%d" % i for i in range(6)]
         assert missed
 
 
-def test_a_consumer_that_vanished_is_made_again(server, stream):
-    server.add(stream, [b"%d" % i for i in range(10)])
+def test_a_consumer_that_vanished_is_made_again(nats_server, nats_stream):
+    nats_server.add(nats_stream, [b"%d" % i for i in range(10)])
 
     async def forget(_, js):
-        for info in await js.consumers_info(stream):
-            await js.delete_consumer(stream, info.name)
+        for info in await js.consumers_info(nats_stream):
+            await js.delete_consumer(nats_stream, info.name)
 
-    with source(stream) as opened:
+    with source(nats_stream) as opened:
         assert len(drain(opened, 10)) == 10
-        server.ask(forget)
-        server.add(stream, [b"more"])
+        nats_server.ask(forget)
+        nats_server.add(nats_stream, [b"more"])
         assert bodies(drain(opened, 1)) == [b"more"]
-    assert server.js("consumers_info", stream) == []
+    assert nats_server.js("consumers_info", nats_stream) == []
 
 
-def test_a_cut_connection_is_mended(server, stream):
+def test_a_cut_connection_is_mended(nats_server, nats_stream):
     """In the middle of batches: nothing is lost, nothing comes twice."""
     count, found, places = 30_000, [], random.Random(1)
-    server.add(stream, [b"%d" % i for i in range(count)])
-    with cuttable() as proxy, source(stream, host=proxy.host, patience_s=30.0) as opened:
+    nats_server.add(nats_stream, [b"%d" % i for i in range(count)])
+    with cuttable() as proxy, source(nats_stream, host=proxy.host, patience_s=30.0) as opened:
         until = time.monotonic() + 100
         for turn in itertools.count():
             if turn % 3 == 0:
                 proxy.cut_after(places.randrange(60_000), *[places.randrange(3000) for _ in range(turn % 2)])
             for chunk in opened.poll(500, 0.1):
                 found += chunk.bodies
-                opened.commit({stream: int(chunk.offsets[-1])})
+                opened.commit({nats_stream: int(chunk.offsets[-1])})
             if len(found) >= count or time.monotonic() > until:
                 break
         assert proxy.cuts > 20
     assert found == [b"%d" % i for i in range(count)]
 
 
-def test_a_cut_connection_writes_once(server, stream):
+def test_a_cut_connection_writes_once(nats_server, nats_stream):
     """Wherever it is cut: before the server has a release, or before its answer is here, or while it is looked for."""
     sent, places = [sample_release(i) for i in range(120)], random.Random(1)
-    with cuttable() as proxy, sink(stream, host=proxy.host, patience_s=30.0) as out:
+    with cuttable() as proxy, sink(nats_stream, host=proxy.host, patience_s=30.0) as out:
         for i in range(0, 120, 5):
             proxy.cut_after(places.randrange(3000), *[places.randrange(10_000) for _ in range(i % 3)])
             out.write(sent[i : i + 5])
         proxy.cut_after()
         assert proxy.cuts > 30
-    assert server.held(stream) == [release.to_bytes() for release in sent]
+    assert nats_server.held(nats_stream) == [release.to_bytes() for release in sent]
 
 
 def test_a_restarted_server(private):
@@ -525,23 +461,23 @@ def test_an_address_where_nobody_answers_is_told_at_once():
     assert time.monotonic() - started < 30
 
 
-def test_the_next_host_is_tried(server, stream):
-    with source(stream, host=f"127.0.0.1:1,{HOST}") as opened:
+def test_the_next_host_is_tried(nats_server, nats_stream):
+    with source(nats_stream, host=f"127.0.0.1:1,{HOST}") as opened:
         assert opened.poll(1, 0.1) == []
 
 
-def test_what_must_exist(server, stream):
+def test_what_must_exist(nats_server, nats_stream):
     for make, match in (
         (lambda: source("fcstream_none"), "refuses: stream not found"),
         (lambda: sink("fcstream_none"), "refuses"),
-        (lambda: source(stream, "&subject=elsewhere"), None),
+        (lambda: source(nats_stream, "&subject=elsewhere"), None),
     ):
         with pytest.raises(FcstreamError, match=match), make() as opened:
             opened.poll(1, 0.1)
     with pytest.raises(SinkError, match="add it to the stream"):
-        open_sink(f"nats://{HOST}/fcstream_none?subject={stream}")
+        open_sink(f"nats://{HOST}/fcstream_none?subject={nats_stream}")
     with pytest.raises(ConfigError, match="without wildcards"):
-        open_sink(f"nats://{HOST}/{stream}?subject={stream}.*")
+        open_sink(f"nats://{HOST}/{nats_stream}?subject={nats_stream}.*")
     with pytest.raises(ConfigError, match="must be nats://host/STREAM"):
         open_live(f"nats://{HOST}/a.b", "n")
 
@@ -733,57 +669,57 @@ def test_addresses():
         open_sink("nats://localhost/s")
 
 
-def test_a_release_written_again_is_there_once(server, stream):
+def test_a_release_written_again_is_there_once(nats_server, nats_stream):
     sent = [sample_release(i) for i in range(6)]
-    with sink(stream) as out:
+    with sink(nats_stream) as out:
         assert out.last() is None
         assert out.missing(sent) == sent
         out.write(sent[:3])
         out.write(sent[1:5])  # as after a crash between the write and its acknowledgment
-    with sink(stream) as out:
+    with sink(nats_stream) as out:
         assert out.missing(sent) == sent[5:]
         assert out.missing([]) == []
         out.write(sent)
         assert out.last() == sent[-1]
-    assert server.held(stream) == [release.to_bytes() for release in sent]
-    assert server.js("get_msg", stream, 2).headers["Nats-Msg-Id"] == f"sample:60000@{stream}"
+    assert nats_server.held(nats_stream) == [release.to_bytes() for release in sent]
+    assert nats_server.js("get_msg", nats_stream, 2).headers["Nats-Msg-Id"] == f"sample:60000@{nats_stream}"
 
 
-def test_what_is_there_is_recognized_when_ids_are_forgotten(server, stream):
-    server.js("update_stream", name=stream, subjects=[stream, f"{stream}.*"], duplicate_window=0.1)
+def test_what_is_there_is_recognized_when_ids_are_forgotten(nats_server, nats_stream):
+    nats_server.js("update_stream", name=nats_stream, subjects=[nats_stream, f"{nats_stream}.*"], duplicate_window=0.1)
     sent = [sample_release(i) for i in range(6)]
-    with sink(stream) as out:
+    with sink(nats_stream) as out:
         out.write(sent[:4])
-        server.add(f"{stream}.other", [b"other"] * 10)
+        nats_server.add(f"{nats_stream}.other", [b"other"] * 10)
         time.sleep(0.3)
         assert out.missing(sent) == sent[4:]
         out.write(out.missing(sent))
         assert out.missing(sent) == []
 
 
-def test_another_release_of_the_same_window_is_no_repetition(server, stream):
+def test_another_release_of_the_same_window_is_no_repetition(nats_server, nats_stream):
     one, other = sample_release(1), sample_release(1)
     object.__setattr__(other, "count", 7)
-    with sink(stream) as out:
+    with sink(nats_stream) as out:
         out.write([one])
         with pytest.raises(SinkError, match="holds another release of window 60000"):
             out.write([other])
-    assert server.held(stream) == [one.to_bytes()]
+    assert nats_server.held(nats_stream) == [one.to_bytes()]
 
 
-def test_a_stream_that_is_full_refuses(server, stream):
-    server.js("update_stream", name=stream, subjects=[stream], max_msgs=1, discard="new")
-    with sink(stream) as out:
+def test_a_stream_that_is_full_refuses(nats_server, nats_stream):
+    nats_server.js("update_stream", name=nats_stream, subjects=[nats_stream], max_msgs=1, discard="new")
+    with sink(nats_stream) as out:
         out.write([sample_release(1)])
         with pytest.raises(SinkError, match="refuses: maximum messages exceeded"):
             out.write([sample_release(2)])
 
 
-def test_a_surprise_of_the_library_is_a_loss(server, stream):
+def test_a_surprise_of_the_library_is_a_loss(nats_server, nats_stream):
     async def surprise():
         raise RecursionError(SECRET)
 
-    with sink(stream, patience_s=0.2) as out:
+    with sink(nats_stream, patience_s=0.2) as out:
         with pytest.raises(SinkError, match="cannot be reached: RecursionError") as caught:
             out._wire.do(surprise)
         assert SECRET not in everything(caught.value)
@@ -821,13 +757,13 @@ def answering(subject, answer):
 
 
 @pytest.mark.parametrize("answer", [b"+ACK", b"", b'{"ok":1}', b"[]", b'{"stream":"other","seq":1}', b"[" * 99_999])
-def test_a_subscriber_that_answers(server, stream, answer):
+def test_a_subscriber_that_answers(nats_server, nats_stream, answer):
     """The stream is gone: nobody else answers."""
     sent = [sample_release(i) for i in range(5)]
-    with sink(stream, patience_s=30.0) as out, answering(stream, answer):
+    with sink(nats_stream, patience_s=30.0) as out, answering(nats_stream, answer):
         out.write(sent)
-        assert server.held(stream) == [release.to_bytes() for release in sent]
-        server.js("delete_stream", stream)
+        assert nats_server.held(nats_stream) == [release.to_bytes() for release in sent]
+        nats_server.js("delete_stream", nats_stream)
         with contextlib.closing(out), pytest.raises(SinkError, match="a subscriber of the subject answers"):
             out._wire.do(lambda: out._post(b"x"), 0.1)
 
@@ -837,26 +773,26 @@ def forget_at_once(server, stream, **options):
     server.js("update_stream", name=stream, subjects=[stream, f"{stream}.*"], duplicate_window=0.1, **options)
 
 
-def test_a_group_that_got_stuck_goes_on_where_it_was(server, stream):
+def test_a_group_that_got_stuck_goes_on_where_it_was(nats_server, nats_stream):
     small, big = sample_release(1), sample_release(2)
     object.__setattr__(big, "value", [0.125] * 400)
-    forget_at_once(server, stream, max_msg_size=1500)
-    with sink(stream) as out:
+    forget_at_once(nats_server, nats_stream, max_msg_size=1500)
+    with sink(nats_stream) as out:
         for _ in range(3):
             with pytest.raises(SinkError, match="refuses: message size exceeds"):
                 out.write([small, big])
             with pytest.raises(SinkError, match="refuses: message size exceeds"):
                 out.send([b"letter", bytes(2000)])
             time.sleep(0.3)
-        assert server.held(stream) == [small.to_bytes(), b"letter"]
-        forget_at_once(server, stream, max_msg_size=-1)
+        assert nats_server.held(nats_stream) == [small.to_bytes(), b"letter"]
+        forget_at_once(nats_server, nats_stream, max_msg_size=-1)
         out.write([small, big])
         out.send([b"letter", bytes(2000)])
-    assert server.held(stream) == [small.to_bytes(), b"letter", big.to_bytes(), bytes(2000)]
+    assert nats_server.held(nats_stream) == [small.to_bytes(), b"letter", big.to_bytes(), bytes(2000)]
 
 
-def test_an_answer_that_came_too_late(server, stream, monkeypatch):
-    forget_at_once(server, stream)
+def test_an_answer_that_came_too_late(nats_server, nats_stream, monkeypatch):
+    forget_at_once(nats_server, nats_stream)
     sent = [sample_release(i) for i in range(3)]
     post, lost = NatsSink._post, []
 
@@ -869,10 +805,10 @@ def test_an_answer_that_came_too_late(server, stream, monkeypatch):
         return ack
 
     monkeypatch.setattr(NatsSink, "_post", lose)
-    with sink(stream) as out:
+    with sink(nats_stream) as out:
         out.write(sent)
     assert lost
-    assert server.held(stream) == [release.to_bytes() for release in sent]
+    assert nats_server.held(nats_stream) == [release.to_bytes() for release in sent]
 
 
 def test_silence_is_not_the_end(private, monkeypatch):
@@ -914,44 +850,47 @@ def take_one(server, stream):
 
 
 @pytest.fixture
-def queue(server, stream):
-    server.js("delete_stream", stream)
-    server.js("add_stream", name=stream, subjects=[stream, f"{stream}.*"], retention="workqueue")
-    return stream
+def queue(nats_server, nats_stream):
+    nats_server.js("delete_stream", nats_stream)
+    nats_server.js("add_stream", name=nats_stream, subjects=[nats_stream, f"{nats_stream}.*"], retention="workqueue")
+    return nats_stream
 
 
-def test_a_repetition_of_what_a_worker_took(server, queue):
+def test_a_repetition_of_what_a_worker_took(nats_server, queue):
     with sink(queue) as out:
         out.write([sample_release(1)])
-        take_one(server, queue)
+        take_one(nats_server, queue)
         out.write([sample_release(1)])
         assert out.last() is None
-    assert server.js("stream_info", queue).state.messages == 0
+    assert nats_server.js("stream_info", queue).state.messages == 0
 
 
-def test_a_work_queue_with_a_backlog(server, queue):
+def test_a_work_queue_with_a_backlog(nats_server, queue):
     sent = [sample_release(i) for i in range(4)]
     with sink(queue) as out:
         out.write(sent[:3])
-        take_one(server, queue)
-        server.add(f"{queue}.other", [b"other"] * 3)
+        take_one(nats_server, queue)
+        nats_server.add(f"{queue}.other", [b"other"] * 3)
         assert out.missing(sent) == [sent[0], sent[3]]
-        take_one(server, queue)
-    assert server.js("stream_info", queue).state.messages == 4
-    assert server.js("consumers_info", queue) == []
+        take_one(nats_server, queue)
+    assert nats_server.js("stream_info", queue).state.messages == 4
+    assert nats_server.js("consumers_info", queue) == []
 
 
 @pytest.mark.parametrize("policy", ["workqueue", "interest"])
-def test_a_stream_that_drops_what_was_read_is_no_source(server, stream, policy):
-    server.js("delete_stream", stream)
-    server.js("add_stream", name=stream, subjects=[stream], retention=policy)
-    with pytest.raises(SourceError, match=f"must have the retention policy 'limits', not '{policy}'"), source(stream):
+def test_a_stream_that_drops_what_was_read_is_no_source(nats_server, nats_stream, policy):
+    nats_server.js("delete_stream", nats_stream)
+    nats_server.js("add_stream", name=nats_stream, subjects=[nats_stream], retention=policy)
+    with (
+        pytest.raises(SourceError, match=f"must have the retention policy 'limits', not '{policy}'"),
+        source(nats_stream),
+    ):
         pass
 
 
-def test_other_subjects_do_not_hide_what_is_there(server, stream, monkeypatch):
+def test_other_subjects_do_not_hide_what_is_there(nats_server, nats_stream, monkeypatch):
     monkeypatch.setattr("fcstream.connectors.nats.source._LOOK_BACK", 10)
-    forget_at_once(server, stream)
+    forget_at_once(nats_server, nats_stream)
     sent, looks = [sample_release(i) for i in range(3)], []
     among = NatsSink._among
 
@@ -960,9 +899,9 @@ def test_other_subjects_do_not_hide_what_is_there(server, stream, monkeypatch):
         return await among(self, wanted, start, end)
 
     monkeypatch.setattr(NatsSink, "_among", look)
-    with sink(stream) as out:
+    with sink(nats_stream) as out:
         out.write(sent[:1])
-        server.add(f"{stream}.other", [b"other"] * 100)
+        nats_server.add(f"{nats_stream}.other", [b"other"] * 100)
         out.write(sent[1:2])
         assert out.missing(sent[:2]) == []
         assert looks == [(93, 103), (73, 93), (33, 73), (1, 33)]
@@ -974,10 +913,10 @@ def test_other_subjects_do_not_hide_what_is_there(server, stream, monkeypatch):
         assert looks == [(93, 103)]  # it cannot have been there before its window closed
 
 
-def test_memory_of_missing_is_bounded(server, stream, monkeypatch):
+def test_memory_of_missing_is_bounded(nats_server, nats_stream, monkeypatch):
     monkeypatch.setattr("fcstream.connectors.nats.reader.POLL_BYTES", 1 << 20)
-    server.add(stream, [bytes([i]) * 900_000 for i in range(60)])
-    with sink(stream) as out:
+    nats_server.add(nats_stream, [bytes([i]) * 900_000 for i in range(60)])
+    with sink(nats_stream) as out:
         out.write([sample_release(1)])
         tracemalloc.start()
         try:
@@ -987,13 +926,13 @@ def test_memory_of_missing_is_bounded(server, stream, monkeypatch):
             tracemalloc.stop()
 
 
-def test_two_subjects_of_a_stream_take_the_same_release(server, stream):
+def test_two_subjects_of_a_stream_take_the_same_release(nats_server, nats_stream):
     for subject in ("a", "b", "a"):
-        address = parse(f"nats://{HOST}/{stream}?subject={stream}.{subject}", "sink.url")
+        address = parse(f"nats://{HOST}/{nats_stream}?subject={nats_stream}.{subject}", "sink.url")
         with contextlib.closing(NatsSink(address, 5.0)) as out:
             out.write([sample_release(1)])
             assert out.last() == sample_release(1)
-    assert len(server.held(stream)) == 2
+    assert len(nats_server.held(nats_stream)) == 2
 
 
 def test_a_message_longer_than_a_poll(private, monkeypatch):
@@ -1010,20 +949,20 @@ def test_a_message_longer_than_a_poll(private, monkeypatch):
 
 
 @pytest.mark.parametrize("odd", ["größe", "a+b", "or:ders", "a=b"])
-def test_odd_names_of_streams(server, stream, odd):
-    name = f"{stream}{odd}"
-    server.js("add_stream", name=name, subjects=[f"{stream}_odd"])
+def test_odd_names_of_streams(nats_server, nats_stream, odd):
+    name = f"{nats_stream}{odd}"
+    nats_server.js("add_stream", name=name, subjects=[f"{nats_stream}_odd"])
     try:
-        server.add(f"{stream}_odd", [b"1", b"2"])
+        nats_server.add(f"{nats_stream}_odd", [b"1", b"2"])
         for wanted in (2, 1):
             with contextlib.closing(
-                NatsSource(parse(f"nats://{HOST}/{name}?bucket={stream}", "source.url"), "n")
+                NatsSource(parse(f"nats://{HOST}/{name}?bucket={nats_stream}", "source.url"), "n")
             ) as opened:
                 assert len(drain(opened, wanted)) == wanted
                 opened.commit({name: 2})
         assert opened._key == {"a=b": f"{name}.n"}.get(odd, opened._key)
     finally:
-        server.js("delete_stream", name)
+        nats_server.js("delete_stream", name)
 
 
 def test_names_that_cannot_work():
@@ -1040,26 +979,26 @@ def test_names_that_cannot_work():
         open_sink(f"nats://{HOST}/s?subject={'g' * 2001}")
 
 
-def test_a_key_that_the_library_refuses_is_told_at_once(server, stream):
-    with source(stream, patience_s=60.0) as opened:
+def test_a_key_that_the_library_refuses_is_told_at_once(nats_server, nats_stream):
+    with source(nats_stream, patience_s=60.0) as opened:
         opened._key = "a b"
         started = time.monotonic()
         with pytest.raises(SourceError, match="refuses: invalidkey"):
-            opened.commit({stream: 2})
+            opened.commit({nats_stream: 2})
         assert time.monotonic() - started < 30
 
 
-def test_readers_that_were_replaced_are_gone(server, stream):
-    server.add(stream, [b"%d" % i for i in range(20)])
-    with source(stream) as opened:
+def test_readers_that_were_replaced_are_gone(nats_server, nats_stream):
+    nats_server.add(nats_stream, [b"%d" % i for i in range(20)])
+    with source(nats_stream) as opened:
         assert len(opened.poll(1, 60.0)) == 1
         before = len(opened._wire.client._subs)
         for _ in range(5):
-            opened.seek({stream: 1})
+            opened.seek({nats_stream: 1})
             assert [chunk.bodies for chunk in opened.poll(1, 60.0)] == [[b"0"]]
         assert len(opened._wire.client._subs) == before
-        assert len(server.js("consumers_info", stream)) == 1
-    with sink(stream) as out:
+        assert len(nats_server.js("consumers_info", nats_stream)) == 1
+    with sink(nats_stream) as out:
         for _ in range(5):
             out.missing([sample_release(1)])
         assert len(out._wire.client._subs) == 1  # of the answers
@@ -1081,9 +1020,9 @@ def test_close_is_quick_when_the_server_is_silent(private, monkeypatch):
             server.signal(signal.SIGCONT)
 
 
-def test_close_does_not_connect_again(server, stream):
+def test_close_does_not_connect_again(nats_server, nats_stream):
     proxy = Proxy(int(HOST.partition(":")[2]))
-    with contextlib.closing(proxy), source(stream, host=proxy.host) as opened:
+    with contextlib.closing(proxy), source(nats_stream, host=proxy.host) as opened:
         opened.poll(1, 0.1)
         proxy.cut()
         assert wait_until(lambda: opened._wire.client.is_closed)
@@ -1092,8 +1031,8 @@ def test_close_does_not_connect_again(server, stream):
         assert proxy._pairs == []
 
 
-def test_a_reader_that_is_broken_stays_so(server, stream):
-    with source(stream) as opened:
+def test_a_reader_that_is_broken_stays_so(nats_server, nats_stream):
+    with source(nats_stream) as opened:
         opened.poll(1, 0.1)
 
         async def take():
@@ -1107,16 +1046,16 @@ def test_a_reader_that_is_broken_stays_so(server, stream):
             opened._wire.once(take)
 
 
-def test_throughput(server, stream, capsys):
+def test_throughput(nats_server, nats_stream, capsys):
     """Tells, and asserts nothing."""
     block = np.zeros(256, [("time", "<i8"), ("values", "<f8", 16)]).tobytes()
     for what, body, count in (
         ("JSON d=4", b'{"ts_ms":1790000000000,"a":20.5,"b":49.1,"c":1,"d":2}', 200_000),
         ("blocks of 256, d=16", block, 2_000),
     ):
-        server.js("purge_stream", stream)
-        server.add(stream, [body] * count)
-        with source(stream) as opened:
+        nats_server.js("purge_stream", nats_stream)
+        nats_server.add(nats_stream, [body] * count)
+        with source(nats_stream) as opened:
             started, got = time.perf_counter(), 0
             while got < count:
                 got += sum(len(chunk.bodies) for chunk in opened.poll(4096, 1.0))
@@ -1125,29 +1064,29 @@ def test_throughput(server, stream, capsys):
             print(f"\n  JetStream, {what}: {rate:,.0f} messages/s")
 
 
-def test_the_servers_clock(server, stream):
+def test_the_servers_clock(nats_server, nats_stream):
     """Windows close by it; the newest stamp is never ahead of it here."""
-    with source(stream) as it:
+    with source(nats_stream) as it:
         before = time.time_ns() // 10**6
         empty = it.clock()
         assert before - 50 <= empty.now_ms <= time.time_ns() // 10**6 + 50
         assert empty.newest_ms <= 0
-        server.add(stream, [b"1"])
+        nats_server.add(nats_stream, [b"1"])
         told = it.clock()
         assert before - 50 <= told.newest_ms <= told.now_ms
 
 
-def test_a_purge_between_two_polls_is_told(server, stream):
+def test_a_purge_between_two_polls_is_told(nats_server, nats_stream):
     """Messages that came after it were read, and nothing told that some before it might not have been."""
-    options = f"&subject={stream}"  # sequences of other subjects are skipped: holes tell nothing
-    server.add(stream, [b"read"] * 3)
-    with source(stream, options) as opened:
+    options = f"&subject={nats_stream}"  # sequences of other subjects are skipped: holes tell nothing
+    nats_server.add(nats_stream, [b"read"] * 3)
+    with source(nats_stream, options) as opened:
         assert len(drain(opened, 3)) == 3
         opened.ends()
         assert opened.gaps() == []
-        server.add(stream, [b"unread"] * 3)
-        server.js("purge_stream", stream)
-        server.add(stream, [b"new"] * 2)
+        nats_server.add(nats_stream, [b"unread"] * 3)
+        nats_server.js("purge_stream", nats_stream)
+        nats_server.add(nats_stream, [b"new"] * 2)
         assert bodies(drain(opened, 5))[-2:] == [b"new"] * 2
         opened.ends()
         [gap, *_] = opened.gaps()

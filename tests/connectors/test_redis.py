@@ -7,7 +7,6 @@ import os
 import random
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -17,8 +16,8 @@ import traceback
 
 import numpy as np
 import pytest
-from support.cuts import Proxy
-from support.helpers import service
+from support.proxy import Proxy
+from support.redis_server import HOST
 
 from fcstream.connectors import is_live, open_live, open_sink
 from fcstream.connectors.redis.source import RedisSink, RedisSource, of_offset, parse_id, to_offset, write_id
@@ -26,35 +25,17 @@ from fcstream.connectors.urls import parse
 from fcstream.errors import ConfigError, FcstreamError, SinkError, SourceError
 from fcstream.testing import SinkContract, SourceContract, sample_release
 
-HOST = os.environ.get("FCSTREAM_REDIS", "127.0.0.1:6379")
 NAMES = itertools.count()
 SECRET = "s3cretWord"
 CONTENT = b"sentinelContent"
 
 
-@pytest.fixture(scope="session")
-def server():
-    """A client of the server that is there."""
-
-    def probe():
-        import redis
-
-        host, _, port = HOST.partition(":")
-        client = redis.Redis(host, int(port), protocol=2, socket_connect_timeout=3)
-        client.ping()
-        return client
-
-    client = service("Redis (FCSTREAM_REDIS names another host:port)", probe)
-    yield client
-    client.close()
-
-
 @pytest.fixture
-def key(server):
+def key(redis_client):
     """A stream of its own, and afterwards nothing of it."""
     name = f"fcstream-test-{os.getpid()}-{next(NAMES)}"
     yield name
-    server.delete(name, f"fcstream:{name}:positions", *server.keys(f"{name}:*"))
+    redis_client.delete(name, f"fcstream:{name}:positions", *redis_client.keys(f"{name}:*"))
 
 
 def source(key, options="", host=HOST, name=None, patience_s=5.0):
@@ -83,8 +64,8 @@ def bodies(rows):
 
 class TestRedisSource(SourceContract):
     @pytest.fixture(autouse=True)
-    def place(self, server, key):
-        self.server, self.key = server, key
+    def place(self, redis_client, key):
+        self.server, self.key = redis_client, key
 
     def make(self, tmp_path):
         return RedisSource(parse(f"redis://{HOST}/0?stream={self.key}", "source.url"), self.key, 5.0)
@@ -97,8 +78,8 @@ class TestTwoRedisStreams(SourceContract):
     """Two streams of one source are two partitions."""
 
     @pytest.fixture(autouse=True)
-    def place(self, server, key):
-        self.server, self.key, self.turn = server, key, itertools.count()
+    def place(self, redis_client, key):
+        self.server, self.key, self.turn = redis_client, key, itertools.count()
 
     def make(self, tmp_path):
         address = parse(f"redis://{HOST}?stream={self.key}:a,{self.key}:b&group={self.key}", "source.url")
@@ -111,8 +92,8 @@ class TestTwoRedisStreams(SourceContract):
 
 class TestRedisSink(SinkContract):
     @pytest.fixture(autouse=True)
-    def place(self, server, key):
-        self.server, self.key = server, key
+    def place(self, redis_client, key):
+        self.server, self.key = redis_client, key
 
     def make(self, tmp_path):
         return RedisSink(parse(f"redis://{HOST}/0?stream={self.key}", "sink.url"), 5.0)
@@ -121,49 +102,6 @@ class TestRedisSink(SinkContract):
         from fcstream.releases.base import Release
 
         return [Release.from_bytes(fields[b"data"]) for _, fields in self.server.xrange(self.key)]
-
-
-class Private:
-    """A server of a test's own, which may be killed."""
-
-    def __init__(self, folder, *options):
-        with socket.create_server(("127.0.0.1", 0)) as place:
-            self.port = place.getsockname()[1]
-        self.host = f"127.0.0.1:{self.port}"
-        self._folder, self._options = folder, options
-        self._process = None
-
-    def start(self):
-        keeps_nothing = ["--save", "", "--appendonly", "no", "--dir", str(self._folder), "--bind", "127.0.0.1"]
-        port = [] if "--tls-port" in self._options else ["--port", str(self.port)]
-        options = [option.replace("PORT", str(self.port)) for option in self._options]
-        command = ["redis-server", *keeps_nothing, *port, *options]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        for _ in range(1200):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return self
-            time.sleep(0.05)
-        raise TimeoutError("it does not start")
-
-    def stop(self):
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    @contextlib.contextmanager
-    def frozen(self):
-        os.kill(self._process.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)  # it goes on for a moment
-        try:
-            yield
-        finally:
-            os.kill(self._process.pid, signal.SIGCONT)
-
-    def client(self, **options):
-        import redis
-
-        return contextlib.closing(redis.Redis("127.0.0.1", self.port, protocol=2, **options))
 
 
 @contextlib.contextmanager
@@ -224,20 +162,6 @@ def refusing(answer):
     return listening(serve)
 
 
-@pytest.fixture
-def private(server, tmp_path):
-    """Makes private servers."""
-    made = []
-
-    def make(*options):
-        made.append(Private(tmp_path, *options))
-        return service("a private redis-server", made[-1].start)
-
-    yield make
-    for one in made:
-        one.stop()
-
-
 def offset(entry_id):
     return to_offset(parse_id(entry_id))
 
@@ -260,11 +184,11 @@ def test_ids_and_offsets():
 
 
 @pytest.mark.parametrize("chosen", ["5-1048576", "8796093022208-0", "9999999999999-0", f"{2**63}-{2**63}"])
-def test_an_id_that_somebody_chose_stops_nothing(server, key, chosen):
+def test_an_id_that_somebody_chose_stops_nothing(redis_client, key, chosen):
     """One entry, by whoever may add some, ended the stream for good: its id fits no offset of 64 bits."""
-    server.xadd(key, {"data": b"1"}, id="4-0")
-    server.xadd(key, {"data": b"2"}, id=chosen)
-    ids = [server.xadd(key, {"data": b"%d" % i}) for i in range(3, 9)]
+    redis_client.xadd(key, {"data": b"1"}, id="4-0")
+    redis_client.xadd(key, {"data": b"2"}, id=chosen)
+    ids = [redis_client.xadd(key, {"data": b"%d" % i}) for i in range(3, 9)]
     with source(key) as opened:
         ends = opened.ends()
         assert opened.behind(ends)
@@ -275,23 +199,23 @@ def test_an_id_that_somebody_chose_stops_nothing(server, key, chosen):
         assert numbers == sorted(set(numbers))
         assert [entry_id(number).encode() for number in numbers[2:]] == ids
         opened.commit({key: numbers[5]})
-    assert server.hget(f"fcstream:{key}:positions", key) == ids[3]
+    assert redis_client.hget(f"fcstream:{key}:positions", key) == ids[3]
     with source(key) as opened:
         assert bodies(drain(opened, 3)) == [b"6", b"7", b"8"]
         told = opened.clock()
         assert (told.newest_ms > told.now_ms) == (int(chosen.split("-")[0]) > told.now_ms)
 
 
-def test_who_keeps_positions_himself_is_told_of_ids_that_fit_none(server, key):
-    server.xadd(key, {"data": b"1"}, id="9999999999999-0")
+def test_who_keeps_positions_himself_is_told_of_ids_that_fit_none(redis_client, key):
+    redis_client.xadd(key, {"data": b"1"}, id="9999999999999-0")
     with source(key) as opened:
         opened.seek({key: 0})
         with pytest.raises(SourceError, match="let the server choose them, and make the stream anew"):
             opened.poll(10, 0.1)
 
 
-def test_a_login_that_may_not_ask_for_the_time(private):
-    server = private()
+def test_a_login_that_may_not_ask_for_the_time(private_redis):
+    server = private_redis()
     with server.client() as client:
         add(client, "s", [b"1"])
         client.execute_command("ACL", "SETUSER", "other", "on", f">{SECRET}", "~*", "+@all", "-time")
@@ -299,30 +223,30 @@ def test_a_login_that_may_not_ask_for_the_time(private):
         assert opened.clock() is None
 
 
-def test_any_body_comes_whole(server, key):
+def test_any_body_comes_whole(redis_client, key):
     sent = [b"", b"\0", b"\r\n$-1\r\n", os.urandom(3 << 20), bytes(range(256)) * 3, "é".encode()]
-    add(server, key, sent)
+    add(redis_client, key, sent)
     with source(key) as opened:
         rows = drain(opened, len(sent))
     assert bodies(rows) == sent
     assert [stamp for _, _, stamp, _ in rows] == [offset >> 20 for _, offset, *_ in rows]
 
 
-def test_entries_without_the_field_are_empty(server, key):
-    server.xadd(key, {"other": "x", "data": "y"})
-    server.xadd(key, {"data": "first", "other": "data"})
-    server.xadd(key, {"other": "data"})
-    server.xadd(key, {"other": "data", "more": "z"})
+def test_entries_without_the_field_are_empty(redis_client, key):
+    redis_client.xadd(key, {"other": "x", "data": "y"})
+    redis_client.xadd(key, {"data": "first", "other": "data"})
+    redis_client.xadd(key, {"other": "data"})
+    redis_client.xadd(key, {"other": "data", "more": "z"})
     with source(key) as opened:
         assert bodies(drain(opened, 4)) == [b"y", b"first", b"", b""]
     with source(key, "&field=other") as opened:
         assert bodies(drain(opened, 4)) == [b"x", b"data", b"data", b"data"]
 
 
-def test_memory_of_a_poll_is_bounded(server, key, monkeypatch):
+def test_memory_of_a_poll_is_bounded(redis_client, key, monkeypatch):
     monkeypatch.setattr("fcstream.connectors.redis.source.POLL_BYTES", 1 << 20)
-    add(server, key, [bytes(20)] * 3000)
-    add(server, key, [bytes(1 << 16)] * 400)
+    add(redis_client, key, [bytes(20)] * 3000)
+    add(redis_client, key, [bytes(1 << 16)] * 400)
     with source(key) as opened:
         sizes = [sum(len(body) for chunk in opened.poll(1000, 0.1) for body in chunk.bodies) for _ in range(16)]
         assert opened.poll(10, 0.1) == []
@@ -332,18 +256,18 @@ def test_memory_of_a_poll_is_bounded(server, key, monkeypatch):
     assert max(sizes[4:]) <= (1 << 20) + (1 << 16)
 
 
-def test_the_first_reading_is_small(server, key, monkeypatch):
+def test_the_first_reading_is_small(redis_client, key, monkeypatch):
     """How large the entries are, it shows."""
     monkeypatch.setattr("fcstream.connectors.redis.source.POLL_BYTES", 1 << 20)
-    add(server, key, [bytes(1 << 16)] * 100)
+    add(redis_client, key, [bytes(1 << 16)] * 100)
     with source(key) as opened:
         assert sum(len(chunk.bodies) for chunk in opened.poll(1000, 0.1)) == 16
         assert sum(len(chunk.bodies) for chunk in opened.poll(1000, 0.1)) <= 18
 
 
-def test_a_poll_returns_as_soon_as_something_is_there(server, key):
+def test_a_poll_returns_as_soon_as_something_is_there(redis_client, key):
     with source(key) as opened:
-        threading.Timer(0.3, add, (server, key, [b"1"])).start()
+        threading.Timer(0.3, add, (redis_client, key, [b"1"])).start()
         started = time.monotonic()
         assert [chunk.bodies for chunk in opened.poll(10, 60.0)] == [[b"1"]]
         assert opened.poll(10, 0.0) == []
@@ -351,13 +275,13 @@ def test_a_poll_returns_as_soon_as_something_is_there(server, key):
         assert time.monotonic() - started < 30
 
 
-def test_a_commit_never_goes_back(server, key):
-    add(server, key, [b"%d" % i for i in range(10)])
+def test_a_commit_never_goes_back(redis_client, key):
+    add(redis_client, key, [b"%d" % i for i in range(10)])
     with source(key) as opened:
         offsets = [offset for _, offset, *_ in drain(opened, 10)]
         opened.commit({key: offsets[7]})
         opened.commit({key: offsets[3]})
-    assert server.hgetall(f"fcstream:{key}:positions") == {key.encode(): entry_id(offsets[7]).encode()}
+    assert redis_client.hgetall(f"fcstream:{key}:positions") == {key.encode(): entry_id(offsets[7]).encode()}
     with source(key) as opened:
         opened.commit({key: offsets[4]})
         assert bodies(drain(opened, 3)) == [b"7", b"8", b"9"]
@@ -365,30 +289,30 @@ def test_a_commit_never_goes_back(server, key):
         assert len(drain(opened, 10)) == 10
 
 
-def test_deleted_entries_do_not_count_as_behind(server, key):
-    ids = add(server, key, [b"%d" % i for i in range(5)])
+def test_deleted_entries_do_not_count_as_behind(redis_client, key):
+    ids = add(redis_client, key, [b"%d" % i for i in range(5)])
     with source(key) as opened:
         ends = opened.ends()
         assert ends == {key: offset(ids[-1]) + 1}
         assert [chunk.bodies for chunk in opened.poll(3, 1.0)] == [[b"0", b"1", b"2"]]
         assert opened.behind(ends)
-        server.xdel(key, *ids[3:])
+        redis_client.xdel(key, *ids[3:])
         assert not opened.behind(ends)
         assert opened.poll(10, 0.05) == []
-        add(server, key, [b"later"])
+        add(redis_client, key, [b"later"])
         assert not opened.behind(ends)
         assert opened.behind(opened.ends())
 
 
-def test_trimmed_entries_are_told(server, key, caplog):
-    add(server, key, [CONTENT + b"%d" % i for i in range(10)])
+def test_trimmed_entries_are_told(redis_client, key, caplog):
+    add(redis_client, key, [CONTENT + b"%d" % i for i in range(10)])
     with source(key) as opened:
         opened.commit({key: drain(opened, 10)[2][1]})
-    server.xtrim(key, maxlen=8, approximate=False)
+    redis_client.xtrim(key, maxlen=8, approximate=False)
     with caplog.at_level(logging.WARNING), source(key) as opened:
         assert len(drain(opened, 8)) == 8
     assert caplog.messages == []  # nothing but what was committed is gone
-    server.xtrim(key, maxlen=2, approximate=False)
+    redis_client.xtrim(key, maxlen=2, approximate=False)
     with caplog.at_level(logging.WARNING), source(key) as opened:
         assert bodies(drain(opened, 2)) == [CONTENT + b"8", CONTENT + b"9"]
         opened.ends()
@@ -397,27 +321,27 @@ def test_trimmed_entries_are_told(server, key, caplog):
     assert CONTENT.decode() not in caplog.text
 
 
-def test_entries_trimmed_between_two_polls_are_told(server, key, caplog):
+def test_entries_trimmed_between_two_polls_are_told(redis_client, key, caplog):
     """Although the stream begins behind the position no more when it is asked."""
     with caplog.at_level(logging.WARNING):
-        add(server, key, [CONTENT + b"%d" % i for i in range(20)])
+        add(redis_client, key, [CONTENT + b"%d" % i for i in range(20)])
         with source(key) as opened:
             assert len(opened.poll(5, 0.1)) == 1
-            server.xtrim(key, maxlen=6, approximate=False)
+            redis_client.xtrim(key, maxlen=6, approximate=False)
             assert len(opened.poll(2, 0.1)) == 1
-            add(server, key, [b"w"])
+            add(redis_client, key, [b"w"])
             opened.ends()
             assert len(drain(opened, 5)) == 5
             assert len(caplog.messages) == 1
-            server.xtrim(key, maxlen=1, approximate=False)
-            add(server, key, [b"x", b"y"])
+            redis_client.xtrim(key, maxlen=1, approximate=False)
+            add(redis_client, key, [b"x", b"y"])
             opened.ends()
             assert len(drain(opened, 2)) == 2
-            server.xtrim(key, maxlen=0, approximate=False)
+            redis_client.xtrim(key, maxlen=0, approximate=False)
             opened.ends()
             assert len(caplog.messages) == 1  # what was trimmed since had been read
-            ids = add(server, key, [b"1", b"2", b"3"])
-            server.xdel(key, ids[1])
+            ids = add(redis_client, key, [b"1", b"2", b"3"])
+            redis_client.xdel(key, ids[1])
             assert len(drain(opened, 2)) == 2
             opened.ends()
             opened.ends()
@@ -428,9 +352,9 @@ def test_entries_trimmed_between_two_polls_are_told(server, key, caplog):
     assert CONTENT.decode() not in caplog.text
 
 
-def test_entries_trimmed_while_a_backlog_is_read_are_told(server, key, caplog):
+def test_entries_trimmed_while_a_backlog_is_read_are_told(redis_client, key, caplog):
     """How many there were up to a stored position, nobody knows."""
-    add(server, key, [b"%d" % i for i in range(30)])
+    add(redis_client, key, [b"%d" % i for i in range(30)])
     with source(key) as opened:
         opened.commit({key: drain(opened, 30)[10][1]})
     with caplog.at_level(logging.WARNING), source(key) as opened:
@@ -438,7 +362,7 @@ def test_entries_trimmed_while_a_backlog_is_read_are_told(server, key, caplog):
         assert caplog.messages == []
     with caplog.at_level(logging.WARNING), source(key) as opened:
         [chunk] = opened.poll(5, 0.1)
-        server.xtrim(key, maxlen=3, approximate=False)
+        redis_client.xtrim(key, maxlen=3, approximate=False)
         [chunk] = opened.poll(2, 0.1)
         assert chunk.bodies == [b"27", b"28"]
         opened.poll(2, 0.1)
@@ -447,29 +371,29 @@ def test_entries_trimmed_while_a_backlog_is_read_are_told(server, key, caplog):
     assert "may have been trimmed unread" in caplog.text
 
 
-def test_ids_that_go_back_are_told_when_the_stream_has_grown_past_them(server, key):
+def test_ids_that_go_back_are_told_when_the_stream_has_grown_past_them(redis_client, key):
     for entry_id in ("1000-0", "2000-0", "3000-0"):
-        server.xadd(key, {"data": "old"}, id=entry_id)
+        redis_client.xadd(key, {"data": "old"}, id=entry_id)
     with source(key) as opened:
         drain(opened, 3)
-        server.xdel(key, "3000-0")
+        redis_client.xdel(key, "3000-0")
         opened.ends()  # deleted, but the stream is the same
-        server.xtrim(key, maxlen=0, approximate=False)
-        server.xadd(key, {"data": "old"}, id="4000-0")
+        redis_client.xtrim(key, maxlen=0, approximate=False)
+        redis_client.xadd(key, {"data": "old"}, id="4000-0")
         drain(opened, 1)
         opened.ends()
-        server.delete(key)
+        redis_client.delete(key)
         for entry_id in ("500-0", "5000-0"):
-            server.xadd(key, {"data": "new"}, id=entry_id)
+            redis_client.xadd(key, {"data": "new"}, id=entry_id)
         opened.gaps()
         opened.ends()
         assert [gap.what for gap in opened.gaps()] == [f"stream {key} was made anew"]
         assert bodies(drain(opened, 2)) == [b"new"] * 2
 
 
-def test_a_stored_position_that_is_no_id(server, key):
+def test_a_stored_position_that_is_no_id(redis_client, key):
     for stored in ("garbage", "5", "5-", b"\xff-\xff"):
-        server.hset(f"fcstream:{key}:positions", key, stored)
+        redis_client.hset(f"fcstream:{key}:positions", key, stored)
         with pytest.raises(SourceError, match=r"MILLISECONDS-COUNTER, got .*positions"), source(key):
             pass
 
@@ -491,8 +415,8 @@ def test_a_server_that_will_change_its_mind_is_waited_for():
         source("s", host=host)
 
 
-def test_a_poll_outlives_that_its_server_is_demoted(private):
-    server = private()
+def test_a_poll_outlives_that_its_server_is_demoted(private_redis):
+    server = private_redis()
     with server.client() as client, source("s", host=server.host) as opened:
         demotion = threading.Timer(0.3, client.replicaof, ("127.0.0.1", 1))
         demotion.start()
@@ -500,8 +424,8 @@ def test_a_poll_outlives_that_its_server_is_demoted(private):
         demotion.join()
 
 
-def test_reach_without_scripts(private, monkeypatch):
-    server = private()
+def test_reach_without_scripts(private_redis, monkeypatch):
+    server = private_redis()
     with server.client() as client:
         ids = add(client, "s", [b"1", b"2", b"3"])
         client.execute_command("ACL", "SETUSER", "other", "on", f">{SECRET}", "~*", "+@all", "-eval")
@@ -512,14 +436,14 @@ def test_reach_without_scripts(private, monkeypatch):
         opened.reach("s", 0, 2)
 
 
-def test_a_stream_made_anew_with_older_ids(server, key, caplog):
-    add(server, key, [b"old"])
+def test_a_stream_made_anew_with_older_ids(redis_client, key, caplog):
+    add(redis_client, key, [b"old"])
     opened = RedisSource(parse(f"redis://{HOST}?stream={key}", "source.url"), key, 1.0)
     [(_, number, _, _)] = drain(opened, 1)
     opened.commit({key: number + 1})
-    server.delete(key)
+    redis_client.delete(key)
     assert opened.ends() == {key: number + 1}
-    server.xadd(key, {"data": "new"}, id="1000-0")
+    redis_client.xadd(key, {"data": "new"}, id="1000-0")
     [anew] = opened.ends()
     assert anew != key  # ids begin anew: what was read of the old stream and of the new one are told apart
     [chunk] = opened.poll(10, 1.0)
@@ -534,7 +458,7 @@ def test_a_stream_made_anew_with_older_ids(server, key, caplog):
         assert bodies(drain(opened, 1)) == [b"new"]
         opened.commit({key: offset(b"1000-1")})
     assert "made anew" in caplog.text
-    assert server.hget(f"fcstream:{key}:positions", key) == b"1000-1"
+    assert redis_client.hget(f"fcstream:{key}:positions", key) == b"1000-1"
 
 
 def cuttable(server):
@@ -542,9 +466,9 @@ def cuttable(server):
     return contextlib.closing(Proxy(server.port))
 
 
-def test_a_cut_connection_is_mended(private):
+def test_a_cut_connection_is_mended(private_redis):
     """Again and again while it reads: nothing is lost, nothing comes twice."""
-    server, count, found, places = private(), 40_000, [], random.Random(1)
+    server, count, found, places = private_redis(), 40_000, [], random.Random(1)
     with server.client() as client:
         add(client, "s", [b"%d" % i for i in range(count)])
     with cuttable(server) as proxy, source("s", host=proxy.host, patience_s=30.0) as opened:
@@ -561,9 +485,9 @@ def test_a_cut_connection_is_mended(private):
     assert found == [b"%d" % i for i in range(count)]
 
 
-def test_a_restarted_server_that_kept_nothing(private):
+def test_a_restarted_server_that_kept_nothing(private_redis):
     """Streams and positions are gone; what is added then is read."""
-    server = private()
+    server = private_redis()
     with source("s", host=server.host, patience_s=60.0) as opened:
         with server.client() as client:
             add(client, "s", [b"before"])
@@ -587,8 +511,8 @@ def test_a_restarted_server_that_kept_nothing(private):
             assert client.hget("fcstream:s:positions", "s") == entry_id(int(found[0].offsets[0]) + 1).encode()
 
 
-def test_patience_ends(private):
-    server = private()
+def test_patience_ends(private_redis):
+    server = private_redis()
     with source("s", "&patience=0.5", host=server.host) as opened, sink("r", "&patience=0.5", server.host) as out:
         server.stop()
         for call, error in (
@@ -621,9 +545,9 @@ def everything(error):
     return "".join(traceback.format_exception(error)) + repr(error.__cause__)
 
 
-def test_no_secret_and_no_content_in_any_error(private, caplog, monkeypatch):
+def test_no_secret_and_no_content_in_any_error(private_redis, caplog, monkeypatch):
     caplog.set_level(0)
-    server = private("--requirepass", SECRET)
+    server = private_redis("--requirepass", SECRET)
     right, wrong = f"{SECRET}", f"{SECRET}Wrong"
     monkeypatch.setenv("FCSTREAM_TEST_PASSWORD", wrong)
     seen = []
@@ -681,7 +605,7 @@ def test_no_secret_and_no_content_in_any_error(private, caplog, monkeypatch):
         assert CONTENT.decode() not in text
 
 
-def test_tls(private, tmp_path):
+def test_tls(private_redis, tmp_path):
     if shutil.which("openssl") is None:
         pytest.skip("openssl makes the certificate")
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
@@ -689,7 +613,7 @@ def test_tls(private, tmp_path):
     files = ["-keyout", f"{tmp_path}/key.pem", "-out", f"{tmp_path}/cert.pem"]
     subprocess.run([*command, *names, *files], check=True, capture_output=True)
     cert, key = f"{tmp_path}/cert.pem", f"{tmp_path}/key.pem"
-    server = private(
+    server = private_redis(
         *["--port", "0", "--tls-port", "PORT", "--tls-cert-file", cert, "--tls-key-file", key],
         *["--tls-ca-cert-file", cert],
     )
@@ -709,7 +633,7 @@ def test_tls(private, tmp_path):
             open_live(url, "n")
 
 
-def test_tls_trusts_the_named_authority_alone(private, tmp_path, monkeypatch):
+def test_tls_trusts_the_named_authority_alone(private_redis, tmp_path, monkeypatch):
     """Not the system's besides."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl makes the certificates")
@@ -718,7 +642,7 @@ def test_tls_trusts_the_named_authority_alone(private, tmp_path, monkeypatch):
         files = ["-keyout", f"{tmp_path}/{name}.key", "-out", f"{tmp_path}/{name}.pem"]
         subprocess.run([*command, "-addext", "subjectAltName=DNS:localhost", *files], check=True, capture_output=True)
     cert, other = f"{tmp_path}/server.pem", f"{tmp_path}/other.pem"
-    server = private(
+    server = private_redis(
         *["--port", "0", "--tls-port", "PORT", "--tls-cert-file", cert, "--tls-key-file", f"{tmp_path}/server.key"],
         *["--tls-ca-cert-file", cert, "--tls-auth-clients", "no"],
     )
@@ -744,7 +668,7 @@ def test_addresses():
         open_sink("redis://localhost")
 
 
-def test_a_release_written_again_is_there_once(server, key):
+def test_a_release_written_again_is_there_once(redis_client, key):
     sent = [sample_release(i) for i in range(6)]
     with sink(key) as out:
         assert out.last() is None
@@ -757,67 +681,67 @@ def test_a_release_written_again_is_there_once(server, key):
         out.write(sent)
         out.write([])
         assert out.last() == sent[-1]
-    entries = server.xrange(key)
+    entries = redis_client.xrange(key)
     assert [entry_id for entry_id, _ in entries] == [b"%d-0" % release.window_close_ms for release in sent]
     assert [fields[b"data"] for _, fields in entries] == [release.to_bytes() for release in sent]
     assert entries[1][1] | {b"data": b""} == {b"data": b"", b"stream": b"sample", b"window": b"60000"}
 
 
-def test_a_trimmed_stream_of_releases_goes_on(server, key):
+def test_a_trimmed_stream_of_releases_goes_on(redis_client, key):
     sent = [sample_release(i) for i in range(6)]
     with sink(key) as out:
         out.write(sent[:4])
-        server.xtrim(key, maxlen=1, approximate=False)
+        redis_client.xtrim(key, maxlen=1, approximate=False)
         out.write(sent[1:5])
-        assert len(server.xrange(key)) == 2
-        server.xtrim(key, maxlen=0, approximate=False)
+        assert len(redis_client.xrange(key)) == 2
+        redis_client.xtrim(key, maxlen=0, approximate=False)
         with pytest.raises(SinkError, match="a key of its own"):  # whose it was cannot be told any more
             out.write(sent[3:4])
         out.write(sent[4:5])  # the last that ever was
         out.write(sent[3:5])  # so those before it were too
-        assert server.xlen(key) == 0
+        assert redis_client.xlen(key) == 0
         out.write(sent[5:])
         out.write(sent)
         assert out.missing(sent) == sent[:5]
 
 
-def test_a_sink_refuses_a_stream_of_others(server, key):
-    server.xadd(key, {"data": CONTENT})
+def test_a_sink_refuses_a_stream_of_others(redis_client, key):
+    redis_client.xadd(key, {"data": CONTENT})
     with sink(key) as out:
         with pytest.raises(SinkError, match="a key of its own"):
             out.write([sample_release(1)])
         with pytest.raises(SinkError, match="holds something else than releases"):
             out.last()
-        server.delete(key)
+        redis_client.delete(key)
         out.write([sample_release(1)])
         other = sample_release(1)
         object.__setattr__(other, "stream", "other")
         with pytest.raises(SinkError, match="a key of its own") as caught:
             out.write([sample_release(2), other])
         assert CONTENT.decode() not in str(caught.value)
-        assert server.xlen(key) == 2
+        assert redis_client.xlen(key) == 2
 
 
-def test_replicas_that_are_not_there(server, key, monkeypatch):
+def test_replicas_that_are_not_there(redis_client, key, monkeypatch):
     monkeypatch.setattr("fcstream.connectors.redis.source._WAIT_S", 0.1)
     with sink(key, "&replicas=1") as out, pytest.raises(SinkError, match="must reach 1 replicas"):
         out.write([sample_release(1)])
 
 
-def test_letters_are_there_once_although_replicas_are_not(server, key, monkeypatch):
+def test_letters_are_there_once_although_replicas_are_not(redis_client, key, monkeypatch):
     monkeypatch.setattr("fcstream.connectors.redis.source._WAIT_S", 0.05)
     with sink(key, "&replicas=1") as out:
         for letters in ([b"a", b"b"], [b"a", b"b"], [b"a", b"b"], [b"c"]):
             with pytest.raises(SinkError, match="must reach 1 replicas"):
                 out.send(letters)
         out.send([])
-    assert [fields[b"data"] for _, fields in server.xrange(key)] == [b"a", b"b", b"c"]
-    assert server.xinfo_groups(key) == []
+    assert [fields[b"data"] for _, fields in redis_client.xrange(key)] == [b"a", b"b", b"c"]
+    assert redis_client.xinfo_groups(key) == []
 
 
-def test_replicas_have_what_counts_as_written(private, monkeypatch):
+def test_replicas_have_what_counts_as_written(private_redis, monkeypatch):
     """Also if the connection is lost between the answer and the wait for them."""
-    master, replica = private("--repl-diskless-sync-delay", "0"), private()
+    master, replica = private_redis("--repl-diskless-sync-delay", "0"), private_redis()
     relay = Relay(master.port)
     with master.client() as client, replica.client() as other, listening(relay.serve) as host:
         other.replicaof("127.0.0.1", master.port)
@@ -848,9 +772,9 @@ def test_replicas_have_what_counts_as_written(private, monkeypatch):
         assert other.xlen("l") == client.xlen("l")
 
 
-def test_a_demoted_master_is_left(private):
+def test_a_demoted_master_is_left(private_redis):
     """Its name leads to the new one, its connections do not."""
-    old, new = private(), private()
+    old, new = private_redis(), private_redis()
     relay = Relay(old.port)
     with old.client() as client, new.client() as other, listening(relay.serve) as host:
         with sink("r", host=host) as out, source("s", host=host) as opened:
@@ -877,9 +801,9 @@ class Sized:
         return b"x" * self._size
 
 
-def test_releases_are_added_together_or_not_at_all(private):
+def test_releases_are_added_together_or_not_at_all(private_redis):
     """A server that is nearly full has no room for a large one, but for the small one after it."""
-    server, large, small, refused = private(), Sized(1, 1_000_000), Sized(2, 10), 0
+    server, large, small, refused = private_redis(), Sized(1, 1_000_000), Sized(2, 10), 0
     with server.client() as client, sink("r", host=server.host, patience_s=1.0) as out:
         out.last()
         client.config_set("maxmemory-policy", "noeviction")
@@ -896,39 +820,39 @@ def test_releases_are_added_together_or_not_at_all(private):
     assert refused
 
 
-def test_a_removed_release_is_taken_as_written(server, key):
+def test_a_removed_release_is_taken_as_written(redis_client, key):
     """After a crash before it was noted, and a consumer that has removed it."""
     sent = [sample_release(i) for i in range(4)]
     with sink(key) as out:
         out.write(sent[:3])
-        server.xdel(key, server.xrange(key)[-1][0])
+        redis_client.xdel(key, redis_client.xrange(key)[-1][0])
         out.write(sent[2:3])
-        assert server.xlen(key) == 2
-        server.xtrim(key, maxlen=0, approximate=False)
+        assert redis_client.xlen(key) == 2
+        redis_client.xtrim(key, maxlen=0, approximate=False)
         out.write(out.missing(sent[:3]))
-        assert server.xlen(key) == 0
+        assert redis_client.xlen(key) == 0
         out.write(sent[3:])
-        server.xdel(key, server.xrange(key)[-1][0])
+        redis_client.xdel(key, redis_client.xrange(key)[-1][0])
         out.write(sent[1:2])  # something later was deleted
-        assert server.xlen(key) == 0
+        assert redis_client.xlen(key) == 0
 
 
-def test_a_stream_of_others_that_was_deleted_from_is_refused(server, key):
-    server.xadd(key, {"data": CONTENT})
-    server.xdel(key, server.xadd(key, {"data": CONTENT}))
+def test_a_stream_of_others_that_was_deleted_from_is_refused(redis_client, key):
+    redis_client.xadd(key, {"data": CONTENT})
+    redis_client.xdel(key, redis_client.xadd(key, {"data": CONTENT}))
     with sink(key) as out, pytest.raises(SinkError, match="a key of its own"):
         out.write([sample_release(1)])
 
 
-def test_a_full_server_refuses(private):
-    server = private("--maxmemory", "1", "--maxmemory-policy", "noeviction")
+def test_a_full_server_refuses(private_redis):
+    server = private_redis("--maxmemory", "1", "--maxmemory-policy", "noeviction")
     with sink("r", host=server.host) as out, pytest.raises(SinkError, match="refuses: O"):
         out.write([sample_release(1)])
 
 
-def test_a_cut_connection_writes_once(private):
+def test_a_cut_connection_writes_once(private_redis):
     """Wherever it is cut: before the server has the releases, or before its answer is here."""
-    server = private()
+    server = private_redis()
     sent, places = [sample_release(i) for i in range(120)], random.Random(1)
     with cuttable(server) as proxy, sink("r", host=proxy.host, patience_s=30.0) as out:
         for i in range(0, 120, 3):
@@ -940,15 +864,15 @@ def test_a_cut_connection_writes_once(private):
         assert [fields[b"data"] for _, fields in client.xrange("r")] == [release.to_bytes() for release in sent]
 
 
-def test_throughput(server, key, capsys):
+def test_throughput(redis_client, key, capsys):
     """Tells, and asserts nothing."""
     block = np.zeros(256, [("time", "<i8"), ("values", "<f8", 16)]).tobytes()
     for what, body, count in (("JSON d=4", b'{"ts_ms":1790000000000,"a":20.5,"b":49.1,"c":1,"d":2}', 200_000), (
         "blocks of 256, d=16", block, 2_000
     )):  # fmt: skip
-        server.delete(key)
+        redis_client.delete(key)
         for _ in range(0, count, 1000):
-            add(server, key, [body] * 1000)
+            add(redis_client, key, [body] * 1000)
         with source(key) as opened:
             started, got = time.perf_counter(), 0
             while got < count:

@@ -15,8 +15,8 @@ import warnings
 
 import pytest
 from support.certificates import certificates
-from support.helpers import service
-from test_mqtt import Proxy, free_port
+from support.helpers import free_port, service
+from support.proxy import Proxy
 
 from fcstream.connectors import open_live, open_sink
 from fcstream.connectors.spool import Spool

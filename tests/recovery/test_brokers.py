@@ -12,13 +12,12 @@ from functools import partial
 
 import pytest
 from support import kafka_mock
-from test_mqtt import HOST as MQTT
-from test_mqtt import forget, free_port, server, topic  # noqa: F401
-from test_nats import HOST as NATS
-from test_nats import server as nats_server  # noqa: F401
-from test_rabbitmq import HOST as RABBIT
-from test_rabbitmq import STREAMS, amqp, broker, declared, streams  # noqa: F401
-from test_service import redis  # noqa: F401
+from support.helpers import free_port
+from support.mqtt import HOST as MQTT
+from support.mqtt import forget
+from support.nats_server import HOST as NATS
+from support.rabbitmq import HOST as RABBIT
+from support.rabbitmq import STREAMS, amqp, declared
 
 from fcstream import Release
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
@@ -70,17 +69,17 @@ class Places:
 
 
 @pytest.fixture
-def places(redis, topic, server, streams, request, tmp_path):  # noqa: F811
+def places(redis_client, mqtt_topic, mqtt_client, rabbitmq_streams, request, tmp_path):
     import confluent_kafka
     import pika
     from paho.mqtt.packettypes import PacketTypes
     from paho.mqtt.properties import Properties
 
     with contextlib.ExitStack() as stack:
-        found, key = Places(), topic.replace("/", "-")
+        found, key = Places(), mqtt_topic.replace("/", "-")
         found.key = key
-        found.add("redis", f"redis://127.0.0.1/0?stream={key}", lambda _, body: redis.xadd(key, {"data": body}))
-        stack.callback(redis.delete, key, f"fcstream:{key}:positions")
+        found.add("redis", f"redis://127.0.0.1/0?stream={key}", lambda _, body: redis_client.xadd(key, {"data": body}))
+        stack.callback(redis_client.delete, key, f"fcstream:{key}:positions")
 
         nats = request.getfixturevalue("nats_server")
         nats.js("add_stream", name=key, subjects=[key])
@@ -115,9 +114,9 @@ def places(redis, topic, server, streams, request, tmp_path):  # noqa: F811
         def to_mqtt(identity, body):
             properties = Properties(PacketTypes.PUBLISH)
             properties.UserProperty = [("id", identity)]
-            server.client.publish(topic, body, qos=1, properties=properties).wait_for_publish(20)
+            mqtt_client.client.publish(mqtt_topic, body, qos=1, properties=properties).wait_for_publish(20)
 
-        found.add("mqtt", f"mqtt://{MQTT}/{topic}?delivery_id=id&client_id={key}", to_mqtt, forgetful=True)
+        found.add("mqtt", f"mqtt://{MQTT}/{mqtt_topic}?delivery_id=id&client_id={key}", to_mqtt, forgetful=True)
         stack.callback(forget, MQTT, key)
         yield found
 

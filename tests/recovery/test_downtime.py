@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 from support.helpers import sample
 from support.live import Live
+from support.mqtt import Mosquitto
 from support.queues import MIB, Queue, drain
-from test_mqtt import Broker
-from test_rabbitmq import HOST, amqp, broker, declared  # noqa: F401
+from support.rabbitmq import HOST, amqp, declared
 
 from fcstream.config import Config
 from fcstream.connectors import open_live
@@ -136,7 +136,7 @@ class Publisher:
 def place(request, tmp_path):
     """Kind, name, host and URL of a queue."""
     if request.param == "amqp":
-        request.getfixturevalue("broker")
+        request.getfixturevalue("rabbitmq")
         with declared("classic") as name:
             yield "amqp", name, HOST, f"amqp://{HOST}/?queue={name}"
         return
@@ -144,7 +144,7 @@ def place(request, tmp_path):
         pytest.skip("mosquitto is not installed")
     folder = tmp_path / "broker"
     folder.mkdir()
-    mosquitto = Broker(folder, "allow_anonymous true\nmax_queued_messages 0")  # 1000 by default, the rest is dropped
+    mosquitto = Mosquitto(folder, "allow_anonymous true\nmax_queued_messages 0")  # 1000 by default, the rest is dropped
     yield "mqtt", "records", mosquitto.host, f"mqtt://{mosquitto.host}/records?client_id=fcstream"
     mosquitto.stop()
 

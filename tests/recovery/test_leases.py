@@ -8,7 +8,7 @@ import time
 
 import pytest
 from support.helpers import service
-from support.silence import Proxy
+from support.proxy import Proxy
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import LedgerError

@@ -17,7 +17,7 @@ from functools import partial
 
 import pytest
 from support.helpers import service
-from support.silence import Proxy
+from support.proxy import Proxy
 
 psycopg = pytest.importorskip("psycopg")
 redis = pytest.importorskip("redis")
@@ -128,7 +128,7 @@ class Stand:
             self.process.kill()
             self.process.wait()
         for proxy in self.proxies.values():
-            proxy.__exit__()
+            proxy.close()
         self.db.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE %s", (f"%{self.name}%",)
         )
@@ -210,7 +210,7 @@ BROKERS = {
 def test_a_broker_that_hangs_in_the_middle_of_a_long_window_shows_within_five_seconds(stand, broker):
     """Its client waits for messages in silence, and no window closes for an hour."""
     port, url, spool, make = BROKERS[broker]
-    stand.proxies["source"].__exit__()
+    stand.proxies["source"].close()
     stand.proxies["source"] = Proxy(port)
     drop = make(stand.name)
     try:
@@ -232,7 +232,7 @@ def test_one_that_is_away_does_not_keep_the_process_from_ending(stand, part, how
     if how == "silent":
         stand.proxies[part].is_silent = True
     else:
-        stand.proxies[part].refuse()
+        stand.proxies[part].close()
     assert stand.wait(lambda: part in stand.ready()[1] and stand.ready()[0] == 503) < SHOWS_S + 1
     stand.wait(lambda: part in stand.log())
     assert stand.ends() < ENDS_S, stand.log()
@@ -240,7 +240,7 @@ def test_one_that_is_away_does_not_keep_the_process_from_ending(stand, part, how
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_start_that_fails_says_which_part(stand, part):
-    stand.proxies[part].refuse()
+    stand.proxies[part].close()
     stand.start()
     stand.wait(lambda: part in stand.ready()[1] and "refused" in stand.ready()[1])
     stand.wait(lambda: part in stand.log() and "refused" in stand.log())

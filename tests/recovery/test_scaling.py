@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 import pytest
 from support import kafka_mock
 from support.helpers import service
-from support.silence import Proxy
+from support.proxy import Proxy
 
 from fcstream import Release
 from fcstream.connectors.partitioners import place

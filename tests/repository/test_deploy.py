@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from support import REPOSITORY
-from support.helpers import sample
-from support.status import free_port, watched
+from support.helpers import free_port, sample
+from support.status import watched
 
 import fcstream
 from fcstream import errors

@@ -3,15 +3,14 @@
 import multiprocessing
 
 from support.two_draws import FIRST, REFUSAL, REST, TERMS, WINDOWS, answer_all
-from test_postgres import place, server  # noqa: F401
 
 
-def test_refusals_are_as_frequent_as_they_are_drawn(place):  # noqa: F811
+def test_refusals_are_as_frequent_as_they_are_drawn(postgres):
     """Turning an answer away for its refund made 0.478 of refusals 0.245."""
-    ledger = place.open(TERMS)
+    ledger = postgres.open(TERMS)
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(2)
-    children = [context.Process(target=answer_all, args=(place.url, seed, barrier)) for seed in range(2)]
+    children = [context.Process(target=answer_all, args=(postgres.url, seed, barrier)) for seed in range(2)]
     for child in children:
         child.start()
     for child in children:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import socket
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -107,3 +108,9 @@ class Paid:
 
     def start(self, stage: Any) -> None:
         self.stages.append(stage)
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]

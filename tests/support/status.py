@@ -1,6 +1,5 @@
 """A stream with counters to show, and a client that asks for a page."""
 
-import socket
 import urllib.error
 import urllib.request
 
@@ -25,9 +24,3 @@ def ask(port, path, host="127.0.0.1", accept=""):
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]

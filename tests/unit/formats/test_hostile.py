@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 from support.payloads import arrow, packed
-from test_service import CONFIG, Running, redis  # noqa: F401
+from support.running import CONFIG, Running
 
 from fcstream import Engine
 from fcstream.formats.batch import LONGEST_LABEL, Schema
@@ -62,9 +62,9 @@ def at_rest(process):
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
 
 
-def test_a_stream_full_of_them(tmp_path, redis):  # noqa: F811
+def test_a_stream_full_of_them(tmp_path, redis_client):
     """Through a real broker: with 100 MB in one message, a flood of late records, and stamps of the far future."""
-    it = Running(tmp_path, redis)
+    it = Running(tmp_path, redis_client)
     it.start_ms -= 20_000
     start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(it.start_ms // 1000))
     text = CONFIG.format(start=start, key=it.key, port=it.port).replace('lateness = "300ms"', 'lateness = "2s"')
@@ -73,7 +73,7 @@ def test_a_stream_full_of_them(tmp_path, redis):  # noqa: F811
     rng = np.random.default_rng(0)
 
     def send(bodies):
-        pipe = redis.pipeline(transaction=False)
+        pipe = redis_client.pipeline(transaction=False)
         for body in bodies:
             pipe.xadd(it.key, {"data": body})
         return [int(entry.split(b"-")[0]) for entry in pipe.execute()]
@@ -109,7 +109,7 @@ def test_a_stream_full_of_them(tmp_path, redis):  # noqa: F811
         if it.process is not None and it.process.poll() is None:
             it.process.kill()
             it.process.communicate()
-        redis.delete(it.key, f"fcstream:{it.key}:positions")
+        redis_client.delete(it.key, f"fcstream:{it.key}:positions")
     assert code == 0, errors
     right = Counter(at // 1000 * 1000 for at, stamp in stamps if stamp <= at // 1000 * 1000 + 3000)
     assert sum(right.values()) > 0.9 * len(stamps)

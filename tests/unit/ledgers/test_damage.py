@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from support.filled_ledgers import LOSS, STREAMS, fill
-from test_postgres import place, server  # noqa: F401
 
 from fcstream.cli import main
 from fcstream.errors import LedgerDamaged
@@ -199,15 +198,15 @@ def flipped(draw, value):
     return value[:at] + bytes([(value[at] if value else 0) ^ 1 << draw.randrange(8)]) + value[at + 1 :]
 
 
-def test_every_flipped_value_on_a_server_is_found(place):  # noqa: F811
-    ledgers = [place.open(terms) for terms in STREAMS]
+def test_every_flipped_value_on_a_server_is_found(postgres):
+    ledgers = [postgres.open(terms) for terms in STREAMS]
     for ledger in ledgers:
         fill(ledger, 4)
         ledger.close()
-    listed = place.sql(
+    listed = postgres.sql(
         "SELECT table_name, column_name, data_type FROM information_schema.columns "
         "WHERE table_schema = %s AND table_name NOT IN ('leases', 'meta') AND column_name <> 'attempt'",
-        place.schema,
+        postgres.schema,
     )
     assert len(listed) > 40
     flips = {
@@ -219,37 +218,37 @@ def test_every_flipped_value_on_a_server_is_found(place):  # noqa: F811
     }
     for table, column, kind in listed:
         change = flips[kind].format(c=column)
-        place.sql(f"CREATE TABLE {{s}}.kept AS TABLE {{s}}.{table}")
+        postgres.sql(f"CREATE TABLE {{s}}.kept AS TABLE {{s}}.{table}")
         which = "WHERE ctid = (SELECT min(ctid) FROM {s}.%s WHERE stream <> 'rooms/b')" % table  # noqa: UP031
-        place.sql(f"UPDATE {{s}}.{table} SET {column} = {change} {which}")
+        postgres.sql(f"UPDATE {{s}}.{table} SET {column} = {change} {which}")
         with pytest.raises(LedgerDamaged):  # noqa: PT012
             for terms in STREAMS:
-                ledger = place.open(terms)
+                ledger = postgres.open(terms)
                 try:
                     told(ledger)
                 finally:
                     ledger.close()
-        place.sql(f"DELETE FROM {{s}}.{table}")
-        place.sql(f"INSERT INTO {{s}}.{table} TABLE {{s}}.kept")
-        place.sql("DROP TABLE {s}.kept")
+        postgres.sql(f"DELETE FROM {{s}}.{table}")
+        postgres.sql(f"INSERT INTO {{s}}.{table} TABLE {{s}}.kept")
+        postgres.sql("DROP TABLE {s}.kept")
     for terms in STREAMS:
-        ledger = place.open(terms)
+        ledger = postgres.open(terms)
         ledger.verify()
         ledger.close()
 
 
 @pytest.mark.parametrize("edit", ["rho = rho - 1", "draws = draws - 1", "blocks = ''"])
-def test_a_row_that_changes_while_a_server_is_used_is_found_when_it_is_read(place, edit):  # noqa: F811
+def test_a_row_that_changes_while_a_server_is_used_is_found_when_it_is_read(postgres, edit):
     terms = STREAMS[0]
-    ledger = place.open(terms)
+    ledger = postgres.open(terms)
     fill(ledger, 4)
-    place.sql(f"UPDATE {{s}}.windows SET {edit} WHERE state = 'charged'")
+    postgres.sql(f"UPDATE {{s}}.windows SET {edit} WHERE state = 'charged'")
     with pytest.raises(LedgerDamaged, match="window 240000 disagrees with the mark"):
         ledger.charge([Request(window(4), LOSS, ("x",))])
-    place.sql("UPDATE {s}.blocks SET rho = 0 WHERE block = 'x'")
+    postgres.sql("UPDATE {s}.blocks SET rho = 0 WHERE block = 'x'")
     with pytest.raises(LedgerDamaged, match="block x disagrees"):
         ledger.charge([Request(window(9), LOSS, ("x",))])
-    place.sql("UPDATE {s}.streams SET capacity_rho = capacity_rho * 2")
+    postgres.sql("UPDATE {s}.streams SET capacity_rho = capacity_rho * 2")
     with pytest.raises(LedgerDamaged, match="head disagrees"):
         ledger.seal([Answer(window(4), b"answer")])
     ledger.close()

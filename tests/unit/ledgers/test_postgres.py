@@ -17,6 +17,7 @@ import traceback
 import numpy as np
 import pytest
 from support.helpers import rows, sample
+from support.postgres import PostgresSchema
 from support.postgres_node import PostgresNode
 
 from fcstream import Engine
@@ -31,72 +32,13 @@ from fcstream.testing import LedgerContract, window
 TERMS = LedgerContract.terms
 LOSS = LedgerContract.loss
 USERS = LedgerContract.users_terms
-PLACES = ["postgresql://127.0.0.1:5432/test", "postgresql:///test?host=/var/run/postgresql"]
-NAMES = itertools.count()
 SECRET = "s3cretWord"
-
-
-@pytest.fixture(scope="session")
-def server():
-    """URL of a server that answers."""
-    required = os.environ.get("FCSTREAM_REQUIRE_SERVICES") == "1"
-    reason = "psycopg is not installed"
-    with contextlib.suppress(ImportError):
-        import psycopg
-
-        for url in [os.environ["FCSTREAM_POSTGRESQL"]] if "FCSTREAM_POSTGRESQL" in os.environ else PLACES:
-            try:
-                psycopg.connect(url, connect_timeout=30).close()
-            except psycopg.OperationalError as error:
-                reason = f"no PostgreSQL server answers (FCSTREAM_POSTGRESQL names one): {error}"
-            else:
-                return url
-    if required:
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-class Place:
-    """A schema of its own, and a connection beside the ledger's."""
-
-    def __init__(self, server):
-        import psycopg
-
-        self.server = server
-        self.schema = f"fcstream_test_{os.getpid()}_{next(NAMES)}"
-        self.url = f"{server}{'&' if '?' in server else '?'}schema={self.schema}&application_name={self.schema}"
-        self.db = psycopg.connect(server, autocommit=True)
-
-    def sql(self, text, *values):
-        """Rows of a statement on the schema's tables; none if it returns none."""
-        cursor = self.db.execute(text.replace("{s}", self.schema), values or None)
-        return cursor.fetchall() if cursor.description else []
-
-    def open(self, terms=TERMS, **options):
-        from fcstream.ledgers.postgres.ledger import PostgresLedger
-
-        return PostgresLedger(self.url + "".join(f"&{name}={value}" for name, value in options.items()), terms)
-
-    def cut_sessions(self):
-        self.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", self.schema)
-
-    def draws(self):
-        return self.sql("SELECT stream, open_ms, draws FROM {s}.windows ORDER BY 1, 2")
-
-
-@pytest.fixture
-def place(server):
-    place = Place(server)
-    yield place
-    place.cut_sessions()
-    place.sql("DROP SCHEMA IF EXISTS {s} CASCADE")
-    place.db.close()
 
 
 class TestPostgres(LedgerContract):
     @pytest.fixture(autouse=True)
-    def _place(self, place):
-        self.place = place
+    def _place(self, postgres):
+        self.place = postgres
 
     def make(self, terms, tmp_path):
         return open_ledger(self.place.url, terms)
@@ -116,8 +58,8 @@ def filled(place, n=4, terms=TERMS):
 # -- what it holds -----------------------------------------------------------------------------------------------------
 
 
-def test_modes_of_the_session(place):
-    ledger = place.open(options="-csynchronous_commit%3Doff%20-cdefault_transaction_isolation%3Dserializable")
+def test_modes_of_the_session(postgres):
+    ledger = postgres.open(options="-csynchronous_commit%3Doff%20-cdefault_transaction_isolation%3Dserializable")
     db = ledger._session.db
     assert db.execute("SHOW synchronous_commit").fetchone() == ("on",)
     assert db.execute("SHOW transaction_isolation").fetchone() == ("read committed",)
@@ -131,9 +73,9 @@ def test_modes_of_the_session(place):
         ledger.spent()
 
 
-def test_verify_of_a_sound_ledger(place):
-    filled(place)
-    ledger = place.open(None)
+def test_verify_of_a_sound_ledger(postgres):
+    filled(postgres)
+    ledger = postgres.open(None)
     assert ledger.verify() == 8
     assert ledger.summary() == {"charged": 1, "sealed": 2, "acknowledged": 1, "blocks": 5, "users": 0}
     assert ledger.terms == TERMS
@@ -164,12 +106,12 @@ def attempt(ledger, call, *values):
 
 @pytest.mark.parametrize("unit", ["event", "stream", "user"])
 @pytest.mark.parametrize("has_total", [False, True])
-def test_the_journal_is_the_embedded_ledgers_byte_for_byte(place, tmp_path, unit, has_total):
+def test_the_journal_is_the_embedded_ledgers_byte_for_byte(postgres, tmp_path, unit, has_total):
     """Any sequence of calls gives both the same verdicts, the same errors, the same rows."""
     draw = random.Random(f"{unit}{has_total}")
     total = PrivacyLoss.cap("5.1", "9e-6") if has_total else None
     terms = Terms("stream", unit, PrivacyLoss.cap("2.5", "5e-6"), "specification", total)
-    ours, twin = place.open(terms), SQLiteLedger(str(tmp_path / "l.db"), terms)
+    ours, twin = postgres.open(terms), SQLiteLedger(str(tmp_path / "l.db"), terms)
     keys = np.array(sorted(user_key(b"salt", str(i)) for i in range(40)), "S16")
 
     def request(index):
@@ -201,14 +143,14 @@ def test_the_journal_is_the_embedded_ledgers_byte_for_byte(place, tmp_path, unit
     for look in ("summary", "charges", "releases"):
         assert getattr(ours, look)() == getattr(twin, look)()
     head = twin._tables.head  # links hang on each one's salt
-    assert place.sql("SELECT seq, digest, users FROM {s}.streams") == [(head.seq, head.digest, head.users)]
+    assert postgres.sql("SELECT seq, digest, users FROM {s}.streams") == [(head.seq, head.digest, head.users)]
     ours.close()
     twin.close()
 
 
-def test_two_streams_do_not_disturb_each_other(place):
+def test_two_streams_do_not_disturb_each_other(postgres):
     other = Terms("other", "stream", PrivacyLoss.cap("0.5", "1e-6"), "another")
-    with contextlib.closing(place.open(TERMS)) as first, contextlib.closing(place.open(other)) as second:
+    with contextlib.closing(postgres.open(TERMS)) as first, contextlib.closing(postgres.open(other)) as second:
         assert charged(first, 0, "stream")
         assert charged(second, 0, "stream")
         assert not charged(second, 1, "stream")
@@ -222,18 +164,18 @@ def test_two_streams_do_not_disturb_each_other(place):
         assert (first.verify(), second.verify()) == (3, 2)
         assert first.salt != second.salt
     with pytest.raises(LedgerMismatch, match=r"2 streams: name one with &stream=NAME: 'other', 'stream'"):
-        place.open(None)
-    with contextlib.closing(place.open(None, stream="other")) as book:
+        postgres.open(None)
+    with contextlib.closing(postgres.open(None, stream="other")) as book:
         assert book.terms == other
     with pytest.raises(LedgerMismatch, match="no such stream"):
-        place.open(None, stream="third")
+        postgres.open(None, stream="third")
     with pytest.raises(LedgerMismatch, match="names stream 'other'"):
-        place.open(TERMS, stream="other")
+        postgres.open(TERMS, stream="other")
 
 
-def test_a_stream_that_was_made_by_many_at_once_is_one(place):
+def test_a_stream_that_was_made_by_many_at_once_is_one(postgres):
     with multiprocessing.get_context("fork").Pool(8) as pool:
-        salts = pool.map(salt_of, [place.url] * 8, 1)
+        salts = pool.map(salt_of, [postgres.url] * 8, 1)
     assert len(set(salts)) == 1
 
 
@@ -258,12 +200,12 @@ def salt_of(url):
         ("UPDATE {s}.journal SET body = replace(convert_from(body, 'UTF8'), 'event', 'user')::bytea", "row 0"),
     ],
 )
-def test_edited_ledgers_are_found_out(place, edit, what):
-    filled(place)
-    place.sql(edit)
+def test_edited_ledgers_are_found_out(postgres, edit, what):
+    filled(postgres)
+    postgres.sql(edit)
     for terms in (None, TERMS):
         with pytest.raises(LedgerDamaged, match=what):
-            place.open(terms)
+            postgres.open(terms)
 
 
 @pytest.mark.parametrize(
@@ -283,11 +225,11 @@ def test_edited_ledgers_are_found_out(place, edit, what):
         ("DROP SCHEMA {s} CASCADE; CREATE TABLE {s}.mine (x int)", LedgerMismatch, "another program"),
     ],
 )
-def test_ledgers_that_cannot_be_opened(place, edit, error, what):
-    filled(place)
-    place.sql(edit.replace("CASCADE;", "CASCADE; CREATE SCHEMA {s};"))
+def test_ledgers_that_cannot_be_opened(postgres, edit, error, what):
+    filled(postgres)
+    postgres.sql(edit.replace("CASCADE;", "CASCADE; CREATE SCHEMA {s};"))
     with pytest.raises(error, match=what):
-        place.open(TERMS)
+        postgres.open(TERMS)
 
 
 @pytest.mark.parametrize(
@@ -299,44 +241,44 @@ def test_ledgers_that_cannot_be_opened(place, edit, error, what):
         (Terms("stream", "event", TERMS.capacity, "changed"), "another specification"),
     ],
 )
-def test_ledger_of_another_stream(place, terms, what):
-    filled(place)
+def test_ledger_of_another_stream(postgres, terms, what):
+    filled(postgres)
     with pytest.raises(LedgerMismatch, match=what):
-        place.open(terms)
-    place.open(TERMS).close()  # and nothing was harmed
+        postgres.open(terms)
+    postgres.open(TERMS).close()  # and nothing was harmed
 
 
-def test_places_that_cannot_hold_a_ledger(place, monkeypatch):
+def test_places_that_cannot_hold_a_ledger(postgres, monkeypatch):
     with pytest.raises(LedgerError, match="does not exist: there is no ledger"):
-        place.open(None)
+        postgres.open(None)
     with pytest.raises(LedgerError, match="may not be used by this login"):
-        place.open(TERMS, options="-crole%3Dpg_monitor")
-    assert place.sql("SELECT count(*) FROM pg_namespace WHERE nspname = %s", place.schema) == [(0,)]
+        postgres.open(TERMS, options="-crole%3Dpg_monitor")
+    assert postgres.sql("SELECT count(*) FROM pg_namespace WHERE nspname = %s", postgres.schema) == [(0,)]
     from fcstream.ledgers.postgres import connection
 
     monkeypatch.setattr(connection, "_SETTINGS", connection._SETTINGS.replace("current_setting('fsync')", "'off'"))
     with pytest.raises(LedgerError, match="fsync = off: switch it on"):
-        place.open(TERMS)
-    place.open(TERMS, unsafe="yes").close()
+        postgres.open(TERMS)
+    postgres.open(TERMS, unsafe="yes").close()
 
 
-def test_edited_users_are_found_out(place):
-    ledger = place.open(USERS)
+def test_edited_users_are_found_out(postgres):
+    ledger = postgres.open(USERS)
     keys = np.array(sorted(user_key(ledger.salt, f"user {i}") for i in range(50)), "S16")
     for i, refund in enumerate([PrivacyLoss(), PrivacyLoss.charge("0.1"), PrivacyLoss()]):
         ledger.charge([Request(window(i), LOSS, (), keys[i:])])
         ledger.seal([Answer(window(i), b"answer", refund)])
     assert ledger.verify() == 6
     assert ledger.summary()["users"] == 50
-    place.sql("DELETE FROM {s}.users WHERE bucket = (SELECT max(bucket) FROM {s}.users)")
+    postgres.sql("DELETE FROM {s}.users WHERE bucket = (SELECT max(bucket) FROM {s}.users)")
     with pytest.raises(LedgerDamaged, match="users' budgets"):
         ledger.verify()
     ledger.close()
 
 
-def test_users_of_many_buckets(place):
+def test_users_of_many_buckets(postgres):
     """More of them than one statement writes, twice."""
-    ledger = place.open(USERS)
+    ledger = postgres.open(USERS)
     keys = np.unique(np.random.default_rng(0).integers(1, 256, (9000, 16), np.uint8).view("S16").ravel())
     for index, refund in enumerate(["0.1", "0", "0"]):
         verdict = ledger.charge([Request(window(index), LOSS, (), keys)])[0]
@@ -347,10 +289,10 @@ def test_users_of_many_buckets(place):
     ledger.close()
 
 
-def test_users_who_were_charged_again_get_nothing_back(place):
+def test_users_who_were_charged_again_get_nothing_back(postgres):
     """They know their last window only; to give back for an earlier one would tell of less than somebody spent."""
     keys = np.array([b"k" * 16])
-    with contextlib.closing(place.open(USERS)) as one, contextlib.closing(place.open(USERS)) as two:
+    with contextlib.closing(postgres.open(USERS)) as one, contextlib.closing(postgres.open(USERS)) as two:
         one.charge([Request(window(0), LOSS, (), keys)])
         two.charge([Request(window(1), LOSS, (), keys)])
         one.seal([Answer(window(0), b"answer", LOSS)])  # it stands: its value does not decide
@@ -382,7 +324,7 @@ def test_users_who_were_charged_again_get_nothing_back(place):
         f"postgre://me:{SECRET}@127.0.0.1:1/test",
     ],
 )
-def test_no_error_tells_a_password(server, url):
+def test_no_error_tells_a_password(postgres_url, url):
     with pytest.raises((ConfigError, LedgerError)) as caught:
         open_ledger(url, TERMS)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
@@ -390,7 +332,7 @@ def test_no_error_tells_a_password(server, url):
     assert "ledger.url" in str(caught.value)
 
 
-def test_addresses(server):
+def test_addresses(postgres_url):
     from fcstream.ledgers.postgres.connection import Address
 
     address = Address.of("postgresql://me:p%40ss@db1:5433,db2/telemetry?schema=a&stream=b%20c&sslmode=require")
@@ -439,9 +381,9 @@ def exhaust(url, k):
     return granted
 
 
-def test_processes_on_one_budget_grant_exactly_what_it_holds(place):
-    assert sum(together(exhaust, place.url)) == 150
-    with contextlib.closing(place.open(None)) as ledger:
+def test_processes_on_one_budget_grant_exactly_what_it_holds(postgres):
+    assert sum(together(exhaust, postgres.url)) == 150
+    with contextlib.closing(postgres.open(None)) as ledger:
         assert ledger.spent("left") == LOSS * 100
         assert ledger.spent("right") == LOSS * 50
         assert ledger.spent("total") == LOSS * 150
@@ -471,10 +413,10 @@ def race(url, k):
     return taken
 
 
-def test_processes_racing_for_the_same_windows_publish_each_once(place):
-    answers = together(race, place.url)
+def test_processes_racing_for_the_same_windows_publish_each_once(postgres):
+    answers = together(race, postgres.url)
     assert sorted(index for taken in answers for index in taken) == list(range(RACED))
-    with contextlib.closing(place.open(None)) as ledger:
+    with contextlib.closing(postgres.open(None)) as ledger:
         kinds = [row.kind for row in ledger.rows()]
         assert [kinds.count(kind) for kind in ("charge", "seal", "acknowledge")] == [RACED] * 3
         assert kinds.count("again") <= RACED
@@ -484,8 +426,8 @@ def test_processes_racing_for_the_same_windows_publish_each_once(place):
         ledger.verify()
 
 
-def test_the_second_of_two_draws_is_refused_before_it_leaves(place):
-    with contextlib.closing(place.open()) as one, contextlib.closing(place.open()) as two:
+def test_the_second_of_two_draws_is_refused_before_it_leaves(postgres):
+    with contextlib.closing(postgres.open()) as one, contextlib.closing(postgres.open()) as two:
         assert charged(one, 0)
         assert charged(two, 0).again
         two.seal([Answer(window(0), b"two")])
@@ -496,18 +438,18 @@ def test_the_second_of_two_draws_is_refused_before_it_leaves(place):
         assert one.verify() == 4
 
 
-def test_a_stream_that_somebody_keeps_locked(place):
-    with contextlib.closing(place.open()) as ledger, place.db.transaction():
-        place.sql("SELECT FROM {s}.streams FOR UPDATE")
+def test_a_stream_that_somebody_keeps_locked(postgres):
+    with contextlib.closing(postgres.open()) as ledger, postgres.db.transaction():
+        postgres.sql("SELECT FROM {s}.streams FOR UPDATE")
         ledger._session.db.execute("SET lock_timeout = '50ms'")
         with pytest.raises(LedgerInUse, match="kept the stream locked"):
             charged(ledger, 0)
-    with contextlib.closing(place.open()) as ledger:
+    with contextlib.closing(postgres.open()) as ledger:
         assert charged(ledger, 0)
 
 
-def test_a_fork_may_not_use_its_parents_ledger(place):
-    ledger = place.open()
+def test_a_fork_may_not_use_its_parents_ledger(postgres):
+    ledger = postgres.open()
     pid = os.fork()
     if pid == 0:
         try:
@@ -525,7 +467,7 @@ def test_a_fork_may_not_use_its_parents_ledger(place):
     ledger.close()
 
 
-def test_a_child_that_ends_takes_nothing_from_its_parent(place):
+def test_a_child_that_ends_takes_nothing_from_its_parent(postgres):
     code = """
 import os, sys, warnings
 from fcstream.ledgers import open_ledger
@@ -539,7 +481,7 @@ os.wait()
 ledger.spent()
 assert ledger._session.db.info.backend_pid == backend
 """
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code, place.url], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code, postgres.url], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -614,33 +556,33 @@ def lay_fuse(place):
     [(TERMS, "cut"), (USERS, "cut"), (TERMS, "40001"), (USERS, "40P01")],
     ids=lambda value: getattr(value, "unit", value),
 )
-def test_a_fault_at_any_statement_changes_nothing(place, terms, fault):
+def test_a_fault_at_any_statement_changes_nothing(postgres, terms, fault):
     """The server ends the session, or a conflict is found: the call is done again, and its outcome is the same."""
-    said, journal = expected(place, terms)
-    lay_fuse(place)
+    said, journal = expected(postgres, terms)
+    lay_fuse(postgres)
     burns = 0
     for at in itertools.count(1):
-        ledger = place.open(Terms(f"stream {at}", terms.unit, terms.capacity, terms.specification))
-        place.sql("SELECT setval('{s}.fuse', 1, false)")
-        place.sql("UPDATE {s}.fuse_burns SET at = %s, fault = %s", at, fault)
+        ledger = postgres.open(Terms(f"stream {at}", terms.unit, terms.capacity, terms.specification))
+        postgres.sql("SELECT setval('{s}.fuse', 1, false)")
+        postgres.sql("UPDATE {s}.fuse_burns SET at = %s, fault = %s", at, fault)
         assert story(ledger) == said, at
-        place.sql("UPDATE {s}.fuse_burns SET at = 0")
+        postgres.sql("UPDATE {s}.fuse_burns SET at = 0")
         assert ledger.rows() == journal, at
         assert ledger.verify() == len(journal)
         ledger.close()
-        if place.sql("SELECT last_value FROM {s}.fuse")[0][0] < at:
+        if postgres.sql("SELECT last_value FROM {s}.fuse")[0][0] < at:
             break
         burns = at
     assert burns > 50
 
 
-def test_a_conflict_that_does_not_end(place):
-    ledger = place.open()
-    lay_fuse(place)
-    place.sql("UPDATE {s}.fuse_burns SET at = -1, fault = '40001'")
+def test_a_conflict_that_does_not_end(postgres):
+    ledger = postgres.open()
+    lay_fuse(postgres)
+    postgres.sql("UPDATE {s}.fuse_burns SET at = -1, fault = '40001'")
     with pytest.raises(LedgerError, match="cannot be used: injected"):
         charged(ledger, 0)
-    place.sql("UPDATE {s}.fuse_burns SET at = 0")
+    postgres.sql("UPDATE {s}.fuse_burns SET at = 0")
     assert charged(ledger, 0).again is False
     ledger.close()
 
@@ -725,16 +667,19 @@ def end(*sockets):
 
 @pytest.mark.parametrize("terms", [TERMS, USERS], ids=lambda terms: terms.unit)
 @pytest.mark.parametrize("how", ["lost", "done", "silent"])
-def test_a_connection_cut_at_any_message_changes_nothing(place, terms, how, monkeypatch):
+def test_a_connection_cut_at_any_message_changes_nothing(postgres, terms, how, monkeypatch):
     """Among others after the commit, before the client hears of it: the call must know its own work again."""
     monkeypatch.setattr("fcstream.ledgers.postgres.connection._ANSWER_S", 0.3 if how == "silent" else 60)
-    said, journal = expected(place, terms)
-    proxy = Proxy(place.server)
+    said, journal = expected(postgres, terms)
+    proxy = Proxy(postgres.server)
     proxy.arm(0, how)
-    url, place.url = place.url, f"{proxy.url}?schema={place.schema}&application_name={place.schema}&sslmode=disable"
+    url, postgres.url = (
+        postgres.url,
+        f"{proxy.url}?schema={postgres.schema}&application_name={postgres.schema}&sslmode=disable",
+    )
     try:
         for at in itertools.count(1):
-            ledger = place.open(Terms(f"stream {at}", terms.unit, terms.capacity, terms.specification))
+            ledger = postgres.open(Terms(f"stream {at}", terms.unit, terms.capacity, terms.specification))
             proxy.arm(at, how)
             assert story(ledger) == said, at
             left = proxy.left
@@ -747,7 +692,7 @@ def test_a_connection_cut_at_any_message_changes_nothing(place, terms, how, monk
         assert at > 5
     finally:
         proxy.close()
-        place.url = url
+        postgres.url = url
 
 
 LIFE = 3
@@ -800,14 +745,14 @@ def in_child(work, *values):
     return os.waitpid(pid, 0)[1]
 
 
-def test_kill_at_every_statement(place, tmp_path):
+def test_kill_at_every_statement(postgres, tmp_path):
     """kill -9, start again: each window charged once, one answer each, whatever was published is in the ledger."""
     for burn_at in itertools.count(1):
         out = tmp_path / f"{burn_at}.jsonl"
-        place.sql("DROP SCHEMA IF EXISTS {s} CASCADE")
-        status = in_child(live, place.url, out, burn_at)
-        assert in_child(live, place.url, out, None) == 0, burn_at
-        with contextlib.closing(place.open(None)) as ledger:
+        postgres.sql("DROP SCHEMA IF EXISTS {s} CASCADE")
+        status = in_child(live, postgres.url, out, burn_at)
+        assert in_child(live, postgres.url, out, None) == 0, burn_at
+        with contextlib.closing(postgres.open(None)) as ledger:
             ledger.verify()
             assert ledger.spent() == LOSS + LOSS
             assert ledger.unacknowledged() == []
@@ -823,7 +768,7 @@ def test_kill_at_every_statement(place, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_server_restarted_in_mid_charge(server, mode):
+def test_a_server_restarted_in_mid_charge(postgres_url, mode):
     """``immediate`` is a crash: what was said to be charged must come back from its log."""
     try:
         node = PostgresNode()
@@ -832,7 +777,7 @@ def test_a_server_restarted_in_mid_charge(server, mode):
             pytest.fail(str(why))
         pytest.skip(str(why))
     with contextlib.closing(node):
-        place = Place(node.url)
+        place = PostgresSchema(node.url)
         place.db.close()
         ledger, granted, stop = place.open(), [], threading.Event()
 
@@ -861,14 +806,14 @@ def test_a_server_restarted_in_mid_charge(server, mode):
         ledger.close()
 
 
-def test_a_server_that_stays_away(place, monkeypatch):
-    ledger = place.open()
+def test_a_server_that_stays_away(postgres, monkeypatch):
+    ledger = postgres.open()
     monkeypatch.setattr(ledger._session, "patience", 0.3)
-    proxy = Proxy(place.server)
+    proxy = Proxy(postgres.server)
     proxy.close()
     monkeypatch.setitem(ledger._session._address.parameters, "port", proxy.url.rpartition(":")[2].partition("/")[0])
     monkeypatch.setitem(ledger._session._address.parameters, "host", "127.0.0.1")
-    place.cut_sessions()
+    postgres.cut_sessions()
     started = time.monotonic()
     with pytest.raises(LedgerError, match=r"cannot be reached: .*; check `ledger.url`"):
         charged(ledger, 0)
@@ -878,8 +823,8 @@ def test_a_server_that_stays_away(place, monkeypatch):
     ledger.close()
 
 
-def test_an_interrupted_call_leaves_a_usable_ledger(place, monkeypatch):
-    ledger = place.open()
+def test_an_interrupted_call_leaves_a_usable_ledger(postgres, monkeypatch):
+    ledger = postgres.open()
 
     def interrupt(*values, **options):
         monkeypatch.undo()
@@ -894,17 +839,17 @@ def test_an_interrupted_call_leaves_a_usable_ledger(place, monkeypatch):
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
-def test_an_older_copy_restored_under_an_open_ledger(place, goes_on):
-    filled(place)
+def test_an_older_copy_restored_under_an_open_ledger(postgres, goes_on):
+    filled(postgres)
     tables = ("streams", "journal", "windows", "blocks", "users")
     for table in tables:
-        place.sql(f"CREATE TABLE {{s}}.old_{table} AS TABLE {{s}}.{table}")
-    ledger = place.open()
+        postgres.sql(f"CREATE TABLE {{s}}.old_{table} AS TABLE {{s}}.{table}")
+    ledger = postgres.open()
     assert charged(ledger, 9)
     for table in tables:
-        place.sql(f"TRUNCATE {{s}}.{table}; INSERT INTO {{s}}.{table} TABLE {{s}}.old_{table}")
+        postgres.sql(f"TRUNCATE {{s}}.{table}; INSERT INTO {{s}}.{table} TABLE {{s}}.old_{table}")
     if goes_on:  # the copy has rows of its own by now
-        with contextlib.closing(place.open()) as other:
+        with contextlib.closing(postgres.open()) as other:
             assert charged(other, 10)
             assert charged(other, 11)
     for call in (
@@ -919,9 +864,9 @@ def test_an_older_copy_restored_under_an_open_ledger(place, goes_on):
     ledger.close()
 
 
-def test_two_engines_share_a_stream(place):
+def test_two_engines_share_a_stream(postgres):
     """The second finds what the first has answered, and nothing is charged twice."""
-    config = sample(ledger={"url": place.url}, release={"size_hint": 100})
+    config = sample(ledger={"url": postgres.url}, release={"size_hint": 100})
     answers = []
     for _ in range(2):
         engine = Engine(config)
@@ -930,7 +875,7 @@ def test_two_engines_share_a_stream(place):
         answers.append(engine.close())
         engine.acknowledge()
     assert [len(releases) for releases in answers] == [6, 0]
-    with contextlib.closing(place.open(None)) as ledger:
+    with contextlib.closing(postgres.open(None)) as ledger:
         ledger.verify()
         assert ledger.summary()["acknowledged"] == 6
         assert ledger.releases() == [release.to_bytes() for release in answers[0]]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from support.helpers import rows, sample
-from test_postgres import place, server  # noqa: F401
 
 from fcstream import Engine, KeyedEngine
 from fcstream.cli import main
@@ -29,7 +28,7 @@ COUNT = {"kind": "count", "method": None, "spread": None, "radius": None, "delta
 def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:{tmp_path / 'l.db'}"
-    return request.getfixturevalue("place").url
+    return request.getfixturevalue("postgres").url
 
 
 def keyed(url, unit="event", keys=("paris", "rome"), **changed):
@@ -118,10 +117,10 @@ def test_a_stream_that_begins_anew_is_not_told_of_its_retired_books(tmp_path, ca
 
 
 @pytest.mark.parametrize(("edit", "changed", "message"), EDITS[:3], ids=[edit[0] for edit in EDITS[:3]])
-def test_no_edit_starts_fresh_filters_on_a_server(place, edit, changed, message):  # noqa: F811
-    run(keyed(place.url))
+def test_no_edit_starts_fresh_filters_on_a_server(postgres, edit, changed, message):
+    run(keyed(postgres.url))
     with pytest.raises(LedgerMismatch) as refused:
-        run(keyed(place.url, **copy.deepcopy(changed)))
+        run(keyed(postgres.url, **copy.deepcopy(changed)))
     assert message in str(refused.value)
     assert "fcstream budget retire LEDGER t" in str(refused.value)
 
@@ -154,26 +153,26 @@ def test_what_stays_possible(url, caplog):
 
 
 @pytest.mark.parametrize("unit", ["event", "stream", "user"])
-def test_a_running_process_stops_when_another_one_lowers_the_cap(place, unit):  # noqa: F811
+def test_a_running_process_stops_when_another_one_lowers_the_cap(postgres, unit):
     """It would go by the larger one, and tell it as its guarantee."""
-    engine = KeyedEngine(Config.from_mapping(keyed(place.url, unit)))
+    engine = KeyedEngine(Config.from_mapping(keyed(postgres.url, unit)))
     engine.push([5], rows(1), ["paris"], **({"ids": ["ann"]} if unit == "user" else {}))
-    lower = Config.from_mapping(keyed(place.url, unit, budget={"rho": 3.0}))
+    lower = Config.from_mapping(keyed(postgres.url, unit, budget={"rho": 3.0}))
     KeyedEngine(lower, keys=["rome"]).abort()
     with pytest.raises(LedgerMismatch, match="another process has lowered the caps for ever"):
         engine.close()
     engine.abort()
-    books = open_books(place.url, "t/paris")
+    books = open_books(postgres.url, "t/paris")
     assert books.terms.capacity.rho == (3.0 if unit == "event" else 1.5)
     assert books.spent().rho == 0
     assert books.verify() == 1
 
 
 @pytest.mark.parametrize("beyond", [-1, 1], ids=["within", "flooded"])
-def test_a_cap_lowered_meanwhile_refuses_windows_of_few_and_of_too_many_users_alike(place, beyond):  # noqa: F811
+def test_a_cap_lowered_meanwhile_refuses_windows_of_few_and_of_too_many_users_alike(postgres, beyond):
     """Who has room was asked by the former cap, and who is charged by the lower one: the number of users could tell."""
     window = {"clock": "broker", "lateness": None, "max_records": 60}
-    made = {"stream": {"unit": "user", "user": "who"}, "window": window, "ledger": {"url": place.url}}
+    made = {"stream": {"unit": "user", "user": "who"}, "window": window, "ledger": {"url": postgres.url}}
     engine = Engine(Config.from_mapping(sample(**made)))
     engine.begin(0)
     n = engine.job.gate.held + beyond
@@ -182,25 +181,26 @@ def test_a_cap_lowered_meanwhile_refuses_windows_of_few_and_of_too_many_users_al
     with pytest.raises(LedgerMismatch, match="another process has lowered the caps for ever"):
         engine.advance(25_000)
     engine.abort()
-    books = open_books(place.url, "t")
+    books = open_books(postgres.url, "t")
     assert (books.spent().rho, books.releases(), books.charges()) == (0, [], [])
 
 
-def test_a_cap_lowered_while_a_ledger_is_opened_is_not_overlooked(place, monkeypatch):  # noqa: F811
+def test_a_cap_lowered_while_a_ledger_is_opened_is_not_overlooked(postgres, monkeypatch):
     """Between joining and looking: its process would go on with the caps of one and tell those of the other."""
     looser, stricter = (
-        Job.of(Config.from_mapping(sample(budget={"rho": rho}, ledger={"url": place.url}))).terms for rho in (4.0, 3.0)
+        Job.of(Config.from_mapping(sample(budget={"rho": rho}, ledger={"url": postgres.url}))).terms
+        for rho in (4.0, 3.0)
     )
     look = PostgresLedger._check
 
     def lowered_first(self, db):
         monkeypatch.setattr(PostgresLedger, "_check", look)
-        open_ledger(place.url, stricter).close()
+        open_ledger(postgres.url, stricter).close()
         return look(self, db)
 
     monkeypatch.setattr(PostgresLedger, "_check", lowered_first)
     with pytest.raises(LedgerMismatch, match="another process has lowered the caps for ever"):
-        open_ledger(place.url, looser)
+        open_ledger(postgres.url, looser)
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])
@@ -228,15 +228,15 @@ def test_a_stream_is_retired_by_a_command_that_says_what_is_given_up(url, answer
         retire(url, "u")
 
 
-def test_nothing_is_written_to_a_retired_stream(place):  # noqa: F811
-    config = Config.from_mapping(sample(release=COUNT, ledger={"url": place.url}))
+def test_nothing_is_written_to_a_retired_stream(postgres):
+    config = Config.from_mapping(sample(release=COUNT, ledger={"url": postgres.url}))
     engine = Engine(config)
     engine.push(np.array([5]), rows(1))
-    retire(place.url, "t")
+    retire(postgres.url, "t")
     for call in (lambda: engine.spent, engine.close):
         with pytest.raises(LedgerError, match="was retired"):
             call()
-    renamed = sample(stream={"name": "t (retired 1)"}, release=COUNT, ledger={"url": place.url})
+    renamed = sample(stream={"name": "t (retired 1)"}, release=COUNT, ledger={"url": postgres.url})
     with pytest.raises(LedgerMismatch, match="was retired: choose another"):
         Engine(Config.from_mapping(renamed))
 

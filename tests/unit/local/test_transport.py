@@ -15,8 +15,7 @@ import urllib.request
 import numpy as np
 import pytest
 from support.devices import PLANE, Direct, devices
-from support.helpers import service
-from support.status import free_port
+from support.helpers import free_port, service
 
 from fcstream.accounting.filters import BudgetSchedule
 from fcstream.errors import ConfigError, LedgerError, SourceError

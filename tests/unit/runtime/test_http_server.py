@@ -10,7 +10,8 @@ import time
 from dataclasses import replace
 
 import pytest
-from support.status import ask, free_port, watched
+from support.helpers import free_port
+from support.status import ask, watched
 
 from fcstream.errors import ConfigError
 from fcstream.runtime.http_server import Limits, Server

@@ -1,11 +1,7 @@
 """Windows close by the broker's clock where it tells one, and not at all while this machine's is too far from it."""
 
-import os
-import secrets
-
 import numpy as np
 import pytest
-from support.helpers import service
 from support.live import Live
 from support.memory_log import LogSource, Rig, near
 
@@ -130,19 +126,8 @@ def test_few_odd_stamps_hold_nothing_back():
 # -- real brokers ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def redis():
-    module = pytest.importorskip("redis")
-    client = module.Redis(port=int(os.environ.get("FCSTREAM_REDIS_PORT", "6379")))
-    service("Redis", client.ping)
-    key = f"test-{secrets.token_hex(6)}"
-    yield client, key, f"redis://127.0.0.1:{client.connection_pool.connection_kwargs['port']}/0?stream={key}"
-    client.delete(key)
-    client.close()
-
-
-def test_redis_a_reader_ahead_closes_by_the_servers_clock(tmp_path, redis):
-    client, key, url = redis
+def test_redis_a_reader_ahead_closes_by_the_servers_clock(tmp_path, redis_stream):
+    client, key, url = redis_stream
     live = Live(tmp_path, url, 1_800)
     live.feed(lambda body: client.xadd(key, {"data": body}), 6)
     live.end()
@@ -150,9 +135,9 @@ def test_redis_a_reader_ahead_closes_by_the_servers_clock(tmp_path, redis):
     assert "1.8 s" in live.service.warnings["clock"]
 
 
-def test_redis_a_reader_five_seconds_ahead_releases_nothing(tmp_path, redis):
+def test_redis_a_reader_five_seconds_ahead_releases_nothing(tmp_path, redis_stream):
     """98% of the records were dropped as `window_closed`, and nearly empty windows released and charged."""
-    client, key, url = redis
+    client, key, url = redis_stream
     live = Live(tmp_path, url, 5_000)
     live.feed(lambda body: client.xadd(key, {"data": body}), 4)
     code, _, text = answer([Watched("s", live.service)], "/ready")
@@ -163,9 +148,9 @@ def test_redis_a_reader_five_seconds_ahead_releases_nothing(tmp_path, redis):
     assert live.service.counters.rejected == {}
 
 
-def test_redis_one_id_in_the_future_empties_no_window(tmp_path, redis):
+def test_redis_one_id_in_the_future_empties_no_window(tmp_path, redis_stream):
     """`XADD k 9999999999999-0`, by anybody who may add: ids that the server chooses follow it from then on."""
-    client, key, url = redis
+    client, key, url = redis_stream
     live = Live(tmp_path, url, 0)
     sent = []
 

@@ -14,10 +14,9 @@ import warnings
 from functools import partialmethod
 
 import pytest
-from support.helpers import sample
-from support.status import ask, free_port, watched
-from test_redis import private, server  # noqa: F401
-from test_service import Running, redis, running  # noqa: F401
+from support.helpers import free_port, sample
+from support.running import Running
+from support.status import ask, watched
 
 from fcstream import ConfigError, FcstreamError
 from fcstream.cli import base as cli_base
@@ -462,21 +461,21 @@ def test_a_new_sink_that_is_away_is_taken_back_and_an_old_source_that_is_away_is
     assert (len(tries) == 1) is is_taken_back
 
 
-def test_a_reload_with_a_sink_that_cannot_be_reached_leaves_the_stream_as_it_was(running, manager):  # noqa: F811
-    path = running.folder / "c.toml"
+def test_a_reload_with_a_sink_that_cannot_be_reached_leaves_the_stream_as_it_was(running_service, manager):
+    path = running_service.folder / "c.toml"
     good = path.read_text()
-    running.start()
+    running_service.start()
     manager.wait_for("READY=1")
-    until(lambda: running.get("/ready")[0] == 200)
+    until(lambda: running_service.get("/ready")[0] == 200)
     path.write_text(good.replace("jsonl:out.jsonl", "postgresql://nobody@127.0.0.1:1/nothing"))
-    running.process.send_signal(signal.SIGHUP)
-    until(lambda: 'fcstream_reloads_total{result="undone",stream="live"} 1.0' in running.get("/metrics")[1])
-    running.send(20)
-    running.wait_for(max(running.sent))
-    code, errors = running.end(signal.SIGTERM)
+    running_service.process.send_signal(signal.SIGHUP)
+    until(lambda: 'fcstream_reloads_total{result="undone",stream="live"} 1.0' in running_service.get("/metrics")[1])
+    running_service.send(20)
+    running_service.wait_for(max(running_service.sent))
+    code, errors = running_service.end(signal.SIGTERM)
     assert code == 0
     assert "going on with the former one: " in errors
-    running.check()
+    running_service.check()
 
 
 class Manager:
@@ -516,50 +515,50 @@ def until(true):
         time.sleep(0.05)
 
 
-def test_a_service_that_is_reloaded_while_it_runs(running, manager):  # noqa: F811
+def test_a_service_that_is_reloaded_while_it_runs(running_service, manager):
     """Under a sink that refuses; with a broken file; with another budget; with a URL that cannot be opened; with
     another sink and port. Nothing is lost or counted twice, systemd is told, and every line of the log is JSON."""
-    path, folder = running.folder / "c.toml", running.folder
+    path, folder = running_service.folder / "c.toml", running_service.folder
     good = path.read_text()
     bad_sink = good.replace("jsonl:out.jsonl", "http://127.0.0.1:1/hook?fcstream.patience=0.1")
     path.write_text(bad_sink)
 
     def hup(text, result, count):
         path.write_text(text)
-        running.process.send_signal(signal.SIGHUP)
+        running_service.process.send_signal(signal.SIGHUP)
         line = f'fcstream_reloads_total{{result="{result}",stream="live"}} {count}.0'
-        until(lambda: line in running.get("/metrics")[1])
+        until(lambda: line in running_service.get("/metrics")[1])
 
-    running.start()
+    running_service.start()
     manager.wait_for("READY=1")
-    running.send(50)
-    until(lambda: running.get("/ready")[0] == 503)
-    assert "did not take a release" in running.get("/ready")[1]
-    assert running.get("/live")[0] == 200
+    running_service.send(50)
+    until(lambda: running_service.get("/ready")[0] == 503)
+    assert "did not take a release" in running_service.get("/ready")[1]
+    assert running_service.get("/live")[0] == 200
     hup(good, "taken", 1)
     manager.wait_for("RELOADING=1\nMONOTONIC_USEC=")
-    running.send(50)
-    running.wait_for(max(running.sent))
-    assert running.get("/ready") == (200, "ready\n")
+    running_service.send(50)
+    running_service.wait_for(max(running_service.sent))
+    assert running_service.get("/ready") == (200, "ready\n")
     hup(good + "\n[broken", "refused", 1)
     hup(good.replace("rho = 50.0", "rho = 60.0"), "refused", 2)
     restarts = 'fcstream_restarts_total{stream="live"} '
-    before = running.get("/metrics")[1].partition(restarts)[2].partition("\n")[0]
+    before = running_service.get("/metrics")[1].partition(restarts)[2].partition("\n")[0]
     hup(good.replace("&patience=2", f"&password={SENTINEL}&nonsense=1"), "taken", 2)
-    until(lambda: running.get("/metrics")[1].partition(restarts)[2].partition("\n")[0] != before)
-    running.send(50)
-    running.wait_for(max(running.sent))
+    until(lambda: running_service.get("/metrics")[1].partition(restarts)[2].partition("\n")[0] != before)
+    running_service.send(50)
+    running_service.wait_for(max(running_service.sent))
     port = free_port()
-    moved = good.replace("jsonl:out.jsonl", "jsonl:out2.jsonl").replace(f":{running.port}", f":{port}")
+    moved = good.replace("jsonl:out.jsonl", "jsonl:out2.jsonl").replace(f":{running_service.port}", f":{port}")
     path.write_text(moved.replace("counters = true", "counters = false"))
-    running.process.send_signal(signal.SIGHUP)
-    running.send(50)
+    running_service.process.send_signal(signal.SIGHUP)
+    running_service.send(50)
     until(lambda: (folder / "out2.jsonl").exists() and (folder / "out2.jsonl").stat().st_size)
     code, text = ask(port, "/metrics")
     assert code == 200
     assert "fcstream_messages" not in text
     time.sleep(1.0)
-    code, errors = running.end(signal.SIGTERM)
+    code, errors = running_service.end(signal.SIGTERM)
     assert code == 0, errors
     manager.wait_for("STOPPING=1")
     assert manager.said.count("WATCHDOG=1") >= 3
@@ -574,14 +573,14 @@ def test_a_service_that_is_reloaded_while_it_runs(running, manager):  # noqa: F8
     assert SENTINEL not in errors
     windows = [event["window"] for event in events if event["event"] == "window answered"]
     (folder / "out.jsonl").write_bytes((folder / "out.jsonl").read_bytes() + (folder / "out2.jsonl").read_bytes())
-    assert windows == [release.window_open_ms for release in running.released()]
-    running.check()
+    assert windows == [release.window_open_ms for release in running_service.released()]
+    running_service.check()
 
 
-def test_a_password_that_changes(tmp_path, private, monkeypatch):  # noqa: F811
+def test_a_password_that_changes(tmp_path, private_redis, monkeypatch):
     """The server gets a new one and cuts the connection; the service waits, whatever it is told too early, and goes
     on with the new one."""
-    it = private("--requirepass", "first")
+    it = private_redis("--requirepass", "first")
     (tmp_path / "password").write_text("first\n")
     with it.client(password="first") as client:
         service = Running(tmp_path, client)

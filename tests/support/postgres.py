@@ -1,0 +1,69 @@
+"""The PostgreSQL server of this machine."""
+
+import contextlib
+import itertools
+import os
+
+import pytest
+
+from fcstream.testing import LedgerContract
+
+PLACES = ["postgresql://127.0.0.1:5432/test", "postgresql:///test?host=/var/run/postgresql"]
+NAMES = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def postgres_url():
+    """URL of a server that answers."""
+    required = os.environ.get("FCSTREAM_REQUIRE_SERVICES") == "1"
+    reason = "psycopg is not installed"
+    with contextlib.suppress(ImportError):
+        import psycopg
+
+        for url in [os.environ["FCSTREAM_POSTGRESQL"]] if "FCSTREAM_POSTGRESQL" in os.environ else PLACES:
+            try:
+                psycopg.connect(url, connect_timeout=30).close()
+            except psycopg.OperationalError as error:
+                reason = f"no PostgreSQL server answers (FCSTREAM_POSTGRESQL names one): {error}"
+            else:
+                return url
+    if required:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class PostgresSchema:
+    """A schema of its own, and a connection beside the ledger's."""
+
+    def __init__(self, server):
+        import psycopg
+
+        self.server = server
+        self.schema = f"fcstream_test_{os.getpid()}_{next(NAMES)}"
+        self.url = f"{server}{'&' if '?' in server else '?'}schema={self.schema}&application_name={self.schema}"
+        self.db = psycopg.connect(server, autocommit=True)
+
+    def sql(self, text, *values):
+        """Rows of a statement on the schema's tables; none if it returns none."""
+        cursor = self.db.execute(text.replace("{s}", self.schema), values or None)
+        return cursor.fetchall() if cursor.description else []
+
+    def open(self, terms=LedgerContract.terms, **options):
+        from fcstream.ledgers.postgres.ledger import PostgresLedger
+
+        return PostgresLedger(self.url + "".join(f"&{name}={value}" for name, value in options.items()), terms)
+
+    def cut_sessions(self):
+        self.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", self.schema)
+
+    def draws(self):
+        return self.sql("SELECT stream, open_ms, draws FROM {s}.windows ORDER BY 1, 2")
+
+
+@pytest.fixture
+def postgres(postgres_url):
+    schema = PostgresSchema(postgres_url)
+    yield schema
+    schema.cut_sessions()
+    schema.sql("DROP SCHEMA IF EXISTS {s} CASCADE")
+    schema.db.close()
