@@ -34,7 +34,7 @@ from fcstream.accounting.filters import AdvancedDPFilter, PrivacyFilter, Privacy
 from fcstream.accounting.losses import DPLoss, Loss, PrivacyLoss, epsilon_simple
 from fcstream.errors import BudgetExhausted
 from fcstream.ledgers import Ledger, open_ledger
-from fcstream.ledgers.base import STREAM_BLOCK, Answer, Request, Terms, WindowKey
+from fcstream.ledgers.base import STREAM_BLOCK, Request, SealedRelease, Terms, WindowKey
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 
 RUNS = 7
@@ -227,7 +227,7 @@ def terms(unit: str) -> Terms:
 def one_window(ledger: Ledger, index: int, block: str) -> None:
     key = WindowKey(index, index + 1)
     assert ledger.charge([Request(key, LOSS, (block,))])[0].charge is not None
-    ledger.seal([Answer(key, BODY)])
+    ledger.seal([SealedRelease(key, BODY)])
     ledger.acknowledge([key])
 
 
@@ -269,7 +269,7 @@ def users() -> None:
             seconds.append(time.perf_counter() - started)
             assert verdict.admitted is not None
             assert verdict.admitted.all()
-            ledger.seal([Answer(WindowKey(index, index + 1), BODY)])
+            ledger.seal([SealedRelease(WindowKey(index, index + 1), BODY)])
         ledger.close()
         size = os.path.getsize(path) / many
     print(
@@ -287,7 +287,7 @@ def _charger(url: str, number: int, count: int, is_whole: bool, gate: object) ->
         key = WindowKey(number * 10**6 + i, number * 10**6 + i + 1)
         assert ledger.charge([Request(key, LOSS, (STREAM_BLOCK,))])[0].charge is not None
         if is_whole:
-            ledger.seal([Answer(key, body)])
+            ledger.seal([SealedRelease(key, body)])
             ledger.acknowledge([key])
     gate.wait()  # type: ignore[attr-defined]
     ledger.close()

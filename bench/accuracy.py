@@ -41,7 +41,7 @@ JOBS = [  # n, d, largest allowed ratio to the ideal
 FRIENDLY = {(800, 1000): 3.25, (800, 100): 0.508}  # FC_Avg as the reference implementation measured it
 OUTLIERS = {0.0: 1.0, 0.01: 1.12, 0.05: 1.12, 0.2: 1.4}  # share, largest allowed ratio to the error without
 SEARCH = [(800, 100), (800, 1000)]
-MOST_SEARCH, MOST_FIGURE, MOST_FIND_MS = 1.15, 1.05, 5.0
+MAX_SEARCH, MAX_FIGURE, MAX_FIND_MS = 1.15, 1.05, 5.0
 FIGURE = [  # n, d, R
     *((800, 1000, reach) for reach in (1e3, 1e5, 1e7, 1e9)),
     *((800, d, 10 * math.sqrt(d)) for d in (100, 500, 2000, 4000, 8000, 16000)),
@@ -99,9 +99,9 @@ def against_known_radius(reps: int, rng: np.random.Generator) -> int:
             trimmed([private(rows, **options) for rows in data])
             for options in ({}, {"spread": "histogram"}, search, {**search, "method": "friendly"})
         )
-        missed += found / known > MOST_SEARCH
+        missed += found / known > MAX_SEARCH
         print(
-            f"{n:5} {d:5} {known:7.3f} {found:8.3f} {found / known:6.3f} {MOST_SEARCH:5.2f}  known radius, unknown "
+            f"{n:5} {d:5} {known:7.3f} {found:8.3f} {found / known:6.3f} {MAX_SEARCH:5.2f}  known radius, unknown "
             f"spread {blind:.3f}; FC_Avg_UnknownDiam {printed:.3f}",
             flush=True,
         )
@@ -148,9 +148,9 @@ def against_coinpress(reps: int, rng: np.random.Generator) -> int:
                 errors.append(float(np.linalg.norm(coinpress(rows, reach, 1, steps, rng) - center)))
         best, steps = min((trimmed(errors), steps) for steps, errors in rivals.items())
         ratio = trimmed(mine) / best
-        missed += ratio > MOST_FIGURE
+        missed += ratio > MAX_FIGURE
         print(
-            f"{n:5} {d:5} {reach:7.0e} {trimmed(mine):10.3f} {best:9.3f} {steps:5} {ratio:6.3f} {MOST_FIGURE:5.2f}",
+            f"{n:5} {d:5} {reach:7.0e} {trimmed(mine):10.3f} {best:9.3f} {steps:5} {ratio:6.3f} {MAX_FIGURE:5.2f}",
             flush=True,
         )
     return missed
@@ -169,8 +169,8 @@ def speed_of_search(reps: int, rng: np.random.Generator) -> int:
         mechanism.search.find(view.pairs.tolist().__getitem__, view.size, noise)
         times.append(1000 * (time.perf_counter() - start))
     median = float(np.median(times[1:]))
-    print(f"\nFindDiam at n = {n}: {median:.2f} ms (limit {MOST_FIND_MS} ms)")
-    return int(median > MOST_FIND_MS)
+    print(f"\nFindDiam at n = {n}: {median:.2f} ms (limit {MAX_FIND_MS} ms)")
+    return int(median > MAX_FIND_MS)
 
 
 PARTS = {

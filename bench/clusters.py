@@ -34,7 +34,7 @@ from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.releases.clusters.agreement import plan_gaussian
 from fcstream.releases.clusters.ktuples import BallCenters
-from fcstream.releases.clusters.mixtures import PrivateMixture
+from fcstream.releases.clusters.mixtures import MixtureAlgorithm
 from fcstream.releases.clusters.plan import ClusterJob
 from fcstream.releases.clusters.tuples import TupleAverage, ladder
 from fcstream.stream.lattice import Lattice
@@ -153,7 +153,7 @@ def mixtures(arguments: argparse.Namespace) -> bool:
     for d, n in ((2, 20_000), (2, 100_000), (8, 100_000)):
         lattice, found, own = Lattice(1e-5), [], []
         job = ClusterJob(3, (0.0,) * d, 1.2, n // 2, spread=0.04 * 1.5 * d**0.5 + 0.06, lloyd=False)
-        made = PrivateMixture.of(job, LOSS, lattice)
+        made = MixtureAlgorithm.of(job, LOSS, lattice)
         for seed in range(arguments.seeds):
             rng = np.random.default_rng(seed)
             centers = np.linalg.qr(rng.normal(size=(max(3, d), 3)))[0].T[:, :d] if d > 2 else turned(rng)

@@ -29,9 +29,9 @@ from kernels import machine
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.connectors.spool import Spool
-from fcstream.ledgers.base import Answer, Request, Terms, WindowKey
+from fcstream.ledgers.base import Request, SealedRelease, Terms, WindowKey
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
-from fcstream.local.device.accounts import Charge, Reply
+from fcstream.local.device.accounts import DeviceCharge, Reply
 from fcstream.local.device.journal import FileJournal
 
 TURNS = 7
@@ -145,7 +145,7 @@ def device() -> None:
 
             def one(ours=ours, names=names, numbers=numbers) -> None:  # type: ignore[no-untyped-def]
                 query = f"range-{next(numbers):06d}"
-                ours.charge([Charge(query, 1, "0" * 32, False, name, 1000, 1000) for name in names], [])
+                ours.charge([DeviceCharge(query, 1, "0" * 32, False, name, 1000, 1000) for name in names], [])
                 ours.seal([Reply(query, 1, name, REPLY) for name in names])
 
             def other(db=db, names=names) -> None:  # type: ignore[no-untyped-def]
@@ -176,7 +176,7 @@ def ledger() -> None:
                 for start in range(0, windows, 500):
                     keys = [WindowKey(i, i + 1) for i in range(start, start + 500)]
                     kept.charge([Request(key, LOSS, (str(key.open_ms),)) for key in keys])
-                    kept.seal([Answer(key, body) for key in keys])
+                    kept.seal([SealedRelease(key, body) for key in keys])
                     kept.acknowledge(keys)
                 kept.close()
             ours = seconds(lambda: SQLiteLedger(path, terms).close())  # noqa: B023

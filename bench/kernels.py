@@ -283,7 +283,7 @@ def peaks() -> None:
     from numba import njit
 
     from fcstream._kernels import pairs
-    from fcstream.counting.tiles import LANES, Frame, Pane
+    from fcstream.counting.tiles import LANES, Frame, TilePane
 
     @njit
     def all_exactly(rows, m, tiles, radius2, row_counts, lane_counts):  # type: ignore[no-untyped-def]
@@ -300,7 +300,7 @@ def peaks() -> None:
     for d, n, m in ((2, 8192, 512), (16, 8192, 512), (64, 8192, 512), (256, 4096, 512), (1000, 2048, 256)):
         points, radius_squared = lattice(n + m, d)
         frame = Frame(points, float(radius_squared), pairs.SCREENS and d >= 12)
-        pane, batch = Pane(d, frame, 1, []), frame.encode(points[n:])
+        pane, batch = TilePane(d, frame, 1, []), frame.encode(points[n:])
         pane.insert(frame.encode(points[:n]))
         chunk = pane.chunks[0]
         chunk.tiles, chunk.codes, chunk.starts = chunk.tiles[: n // LANES], chunk.codes[: n // LANES], chunk.starts

@@ -45,7 +45,7 @@ BLOCKS = {"redis": 10_000, "nats": 5_000, "kafka": 4_000, "mqtt": 4_000, "rabbit
 MUST = {"json": 0.6, "blocks": 0.7}
 MUST_POINTS = 2e6  # of Redis, a second
 RATE, LENGTH_S = 20_000, 1
-MOST_AT_ONCE = 2_000  # records of one burst: what is handed over late bears its own stamp
+MAX_WINDOWS_AT_ONCE = 2_000  # records of one burst: what is handed over late bears its own stamp
 MUST_MEDIAN_MS, MUST_P99_MS = 50, 250
 
 
@@ -128,13 +128,13 @@ def read_bare(broker: Broker, case: str, n: int) -> None:
 def read_source(broker: Broker, case: str, n: int) -> None:
     from fcstream.config import Config, Job
     from fcstream.formats.payloads import decoder_for
-    from fcstream.runtime.garbage import set_aside
+    from fcstream.runtime.garbage import without_garbage_collection
     from fcstream.service.session import POLL_MESSAGES
 
     d, form = (D, "json") if case == "json" else (WIDE, "floats")
     decoder = decoder_for(form, Job.of(Config.from_mapping(config(d))).schema)
     clock, commit_at = Clock(n), time.monotonic() + 1
-    with set_aside(), opened(broker) as source:  # as in the service
+    with without_garbage_collection(), opened(broker) as source:  # as in the service
         more = True
         while more:
             chunks = source.poll(POLL_MESSAGES, 1.0)
@@ -155,15 +155,15 @@ def read_whole(broker: Broker, case: str, n: int) -> None:
     from fcstream.connectors.sinks import ListSink
     from fcstream.formats.payloads import decoder_for
     from fcstream.planning.warmup import warm_up
-    from fcstream.service.session import Setting
-    from fcstream.service.supervisor import Service
+    from fcstream.service.session import SessionContext
+    from fcstream.service.supervisor import Supervisor
 
     warm_up()
     made, form = (config(D), "json") if case == "json" else (config(WIDE), "floats")
     checked = Config.from_mapping(made)
     clock, seen = Clock(n), [0]
 
-    def on_step(service: Service) -> None:
+    def on_step(service: Supervisor) -> None:
         count = service.counters.messages - seen[0]
         seen[0] += count
         if not clock.took(count):
@@ -171,8 +171,8 @@ def read_whole(broker: Broker, case: str, n: int) -> None:
 
     with opened(broker) as source:
         decoder = decoder_for(form, Job.of(checked).schema)
-        setting = Setting(decoder, lambda: time.time_ns() // 10**6)
-        service = Service(lambda *_: Engine(checked), lambda: source, ListSink, setting)
+        setting = SessionContext(decoder, lambda: time.time_ns() // 10**6)
+        service = Supervisor(lambda *_: Engine(checked), lambda: source, ListSink, setting)
         service.run(on_step)
         points = 1 if case == "json" else BLOCK
         assert service.counters.records >= n * points, service.counters
@@ -283,7 +283,7 @@ def flow(name: str, place: str, rate: int, seconds: float) -> None:
     began = time.time()
     sent = 0
     while (now := time.time()) < began + seconds:
-        due = min(int((now - began) * rate) - sent, MOST_AT_ONCE)
+        due = min(int((now - began) * rate) - sent, MAX_WINDOWS_AT_ONCE)
         if due > 0:
             stamp = int(now * 1000)
             head = b'{"ts_ms":%d,' % stamp
@@ -291,7 +291,7 @@ def flow(name: str, place: str, rate: int, seconds: float) -> None:
             counts[stamp // 1000] = counts.get(stamp // 1000, 0) + due
             send([head + tails[(sent + i) % len(tails)] for i in range(due)])
             sent += due
-        if due < MOST_AT_ONCE:
+        if due < MAX_WINDOWS_AT_ONCE:
             time.sleep(max(0.0, 0.005 - (time.time() - now)))
     tell(last=last, counts=counts, sent=sent, began=began, behind_s=time.time() - began - seconds)
 
@@ -380,7 +380,7 @@ def serve_latency(name: str, place: str, kind: str, seconds: float) -> None:
 
     lateness_ms, at, counts = 100, {}, {}
 
-    class Watched:
+    class StreamStatus:
         def __init__(self, sink: Any) -> None:
             self.sink = sink
 
@@ -395,7 +395,7 @@ def serve_latency(name: str, place: str, kind: str, seconds: float) -> None:
                 counts[release.window_open_ms // 1000] = release.count
 
     real = service_module.open_sink
-    service_module.open_sink = lambda url: Watched(real(url))  # type: ignore[assignment, return-value]
+    service_module.open_sink = lambda url: StreamStatus(real(url))  # type: ignore[assignment, return-value]
     warm_up()
     broker = BROKERS[name](place)
     with tempfile.TemporaryDirectory(dir=os.environ.get("FCSTREAM_BENCH_DIR")) as folder:
@@ -455,7 +455,7 @@ def serve_soak(name: str, place: str, rate: int, seconds: float) -> None:
     newest, samples = [0.0], []
     real = service_module.open_live
 
-    class Watched:
+    class StreamStatus:
         def __init__(self, source: Any) -> None:
             self.source = source
 
@@ -465,10 +465,10 @@ def serve_soak(name: str, place: str, rate: int, seconds: float) -> None:
         def poll(self, *given: Any) -> Any:
             chunks = self.source.poll(*given)
             for chunk in chunks:
-                newest[0] = time.time() * 1000 - chunk.stamps_ms[-1]
+                newest[0] = time.time() * 1000 - chunk.timestamps_ms[-1]
             return chunks
 
-    service_module.open_live = lambda *given: Watched(real(*given))  # type: ignore[assignment]
+    service_module.open_live = lambda *given: StreamStatus(real(*given))  # type: ignore[assignment]
     with tempfile.TemporaryDirectory(dir=os.environ.get("FCSTREAM_BENCH_DIR")) as folder:
         service = service_module.build(live_config(folder, broker, 10, 500, "count"))
         thread = threading.Thread(target=service.run)

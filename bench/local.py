@@ -389,7 +389,7 @@ def _gateway(url: str, ready: Event, stop: Event, used: Queue) -> None:
     from fcstream.local import Component, FileJournal, LocalBudget, LocalFilter
     from fcstream.local.transport.gateway import Gateway
     from fcstream.local.transport.mqtt import MqttGateway
-    from fcstream.runtime.garbage import set_aside
+    from fcstream.runtime.garbage import without_garbage_collection
 
     places = np.random.default_rng(1).normal(500, 150, (BEHIND, 2)).tolist()
     with tempfile.TemporaryDirectory() as folder:
@@ -398,7 +398,7 @@ def _gateway(url: str, ready: Event, stop: Event, used: Queue) -> None:
             LocalFilter(budget, {"place": Component(PLACE, place)}, journal, name=str(i))
             for i, place in enumerate(places)
         ]
-        with set_aside():  # as `fcstream local device` does
+        with without_garbage_collection():  # as `fcstream local device` does
             gateway = MqttGateway(url, "g", Gateway(devices))
             started = time.process_time()
             ready.set()

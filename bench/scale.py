@@ -177,8 +177,8 @@ def measure() -> Constants:
     from fcstream.counting.threads import set_threads
     from fcstream.planning.speeds import measured_costs
     from fcstream.spark.blocks import gather
-    from fcstream.spark.stores import Feed, stores
-    from fcstream.spark.tasks import Admission, Messages, count_window
+    from fcstream.spark.stores import WindowFeed, stores
+    from fcstream.spark.tasks import Admission, MessageReader, count_window
 
     set_threads(1)
     warm_up()
@@ -202,8 +202,8 @@ def measure() -> Constants:
             }
         )
         job = Job.of(config)
-        reader = Messages("json")(job)
-        admission = Admission(job, {"": 0}, Messages("json"))
+        reader = MessageReader("json")(job)
+        admission = Admission(job, {"": 0}, MessageReader("json"))
         offsets, stamps = np.arange(n), np.zeros(n, np.int64)
 
         def blocks() -> list[bytes]:
@@ -218,7 +218,7 @@ def measure() -> Constants:
         rows, gathered = _timed(lambda: gather(packed, d))
         _, counted = _timed(lambda: count_window(job, packed, 0))
         body = count_window(job, packed, 0)
-        feed = Feed()
+        feed = WindowFeed()
         feed.offer({("", 0): len(body)}, [""], lambda places: {("", 0): body})
         _, view = _timed(lambda: feed.get(("", 0)))
         engine = Engine(config, noise=Noise(), stores=stores(feed))

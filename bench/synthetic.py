@@ -34,12 +34,12 @@ from fcstream.accounting.losses import PrivacyLoss, rho_for_epsilon
 from fcstream.arrays.statistics import _coded
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
-from fcstream.releases.options import Setting
+from fcstream.releases.options import BuildContext
 from fcstream.releases.tables.documents import synthetic_codes
 from fcstream.releases.tables.synthetic import SyntheticOptions
 
 DELTA = 1e-6
-MOST_TRIPLES = 60
+MAX_TRIPLES = 60
 PROMISES = {"zcdp": (0.006, 0.005), "pure": (0.0071, 0.0063)}
 
 
@@ -70,8 +70,8 @@ class Judge:
         self.sets = []
         for order in (1, 2, 3):
             sets = list(itertools.combinations(range(len(sizes)), order))
-            if order == 3 and len(sets) > 10 * MOST_TRIPLES:
-                sets = [sets[i] for i in rng.choice(len(sets), MOST_TRIPLES, replace=False)]
+            if order == 3 and len(sets) > 10 * MAX_TRIPLES:
+                sets = [sets[i] for i in rng.choice(len(sets), MAX_TRIPLES, replace=False)]
             self.sets.append(sets)
         self.real = [[self.table(rows, one) for one in sets] for sets in self.sets]
 
@@ -176,7 +176,7 @@ def speed() -> None:
         hidden, weights = rng.normal(size=(n, 3)).astype(np.float32), rng.normal(size=(3, p)).astype(np.float32)
         rows = (hidden @ weights + rng.normal(size=(n, p)).astype(np.float32) > 0.3).astype(np.float64)
         grid = _coded(np.zeros((1, p)), None)[1]
-        mechanism = SyntheticOptions(kind="synthetic", rho=0.1, size_hint=8 * n, **options).build(Setting(grid))
+        mechanism = SyntheticOptions(kind="synthetic", rho=0.1, size_hint=8 * n, **options).build(BuildContext(grid))
         counter, updates, closes = mechanism.counter(p, 1, Noise()), [], []
         for window in range(5):  # the first one compiles, and starts cold
             seconds = 0.0

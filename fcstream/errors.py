@@ -50,10 +50,10 @@ class ConfigError(FcstreamError, ValueError):
 
     exit_code = 2
 
-    def __init__(self, message: str, place: str = "") -> None:
-        super().__init__(f"{place}: {message}" if place else message)
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(f"{key}: {message}" if key else message)
         self.message = message
-        self.place = place
+        self.key = key
 
 
 class UnusablePlan(ConfigError):
@@ -122,10 +122,10 @@ class BudgetExhausted(FcstreamError):
 
     def __init__(self, requested: Any, remaining: Any, capacity: Any, block: str, window: Any = None) -> None:
         missing = requested.missing(remaining)
-        place = "" if window is None else f" for window {_utc(window.open_ms)}"
+        suffix = "" if window is None else f" for window {_utc(window.open_ms)}"
         is_pane = block.removeprefix("-").isdigit()
         super().__init__(
-            f"block {_utc(int(block)) if is_pane else block} refuses the charge{place}: requested {requested}, "
+            f"block {_utc(int(block)) if is_pane else block} refuses the charge{suffix}: requested {requested}, "
             f"remaining {remaining} of {capacity}, difference {missing}: "
             f"{'wait for a new block, ' if is_pane else ''}lower `release.rho`, or use longer windows"
         )

@@ -19,7 +19,7 @@ import numpy as np
 
 from .accounting.losses import PrivacyLoss
 from .connectors.sinks import Sink
-from .ledgers.base import TOTAL_BLOCK, USER_BLOCK, Answer, Ledger, Request, Terms, WindowKey
+from .ledgers.base import TOTAL_BLOCK, USER_BLOCK, Ledger, Request, SealedRelease, Terms, WindowKey
 from .releases.base import Release
 from .stream.contributions import user_key
 
@@ -62,7 +62,7 @@ class LedgerContract:
         verdict = ledger.charge([self.request(0)])[0]
         assert verdict.charge is not None
         assert verdict.charge.loss == self.loss == verdict.spent == ledger.spent()
-        ledger.seal([Answer(window(0), b"answer")])
+        ledger.seal([SealedRelease(window(0), b"answer")])
         assert ledger.unacknowledged() == [(window(0), b"answer")]
         assert ledger.last_sealed() == (window(0), b"answer")
         ledger.acknowledge([window(0)])
@@ -73,7 +73,7 @@ class LedgerContract:
     def test_sealed_window_is_done(self, tmp_path: Path) -> None:
         ledger = self.make(self.terms, tmp_path)
         ledger.charge([self.request(0)])
-        ledger.seal([Answer(window(0), b"answer")])
+        ledger.seal([SealedRelease(window(0), b"answer")])
         verdict = ledger.charge([self.request(0)])[0]
         assert verdict.charge is None
         assert verdict.refusal is None
@@ -88,9 +88,9 @@ class LedgerContract:
 
         ledger = self.make(self.terms, tmp_path)
         ledger.charge([self.request(0)])
-        ledger.seal([Answer(window(0), b"answer")])
+        ledger.seal([SealedRelease(window(0), b"answer")])
         with pytest.raises(LedgerError, match="final"):
-            ledger.seal([Answer(window(0), b"another")])
+            ledger.seal([SealedRelease(window(0), b"another")])
         assert ledger.unacknowledged() == [(window(0), b"answer")]
         ledger.close()
 
@@ -135,7 +135,7 @@ class LedgerContract:
 
     def test_refusals_can_be_sealed_without_a_charge(self, tmp_path: Path) -> None:
         ledger = self.make(self.terms, tmp_path)
-        ledger.seal([Answer(window(0), b"refused")])
+        ledger.seal([SealedRelease(window(0), b"refused")])
         assert ledger.unacknowledged() == [(window(0), b"refused")]
         ledger.close()
 
@@ -147,7 +147,7 @@ class LedgerContract:
         verdict.charge.open(first + second)
         verdict.charge.start(first)
         assert verdict.charge.unused == second
-        ledger.seal([Answer(window(0), b"too few", verdict.charge.unused)])
+        ledger.seal([SealedRelease(window(0), b"too few", verdict.charge.unused)])
         assert ledger.spent("a") == ledger.spent("b") == ledger.spent() == first
         ledger.close()
 
@@ -159,8 +159,8 @@ class LedgerContract:
         ledger = self.make(self.terms, tmp_path)
         ledger.charge([self.request(0)])
         for answer in (
-            Answer(window(0), b"more than all", self.loss + self.loss),
-            Answer(window(1), b"nothing was charged", self.loss),
+            SealedRelease(window(0), b"more than all", self.loss + self.loss),
+            SealedRelease(window(1), b"nothing was charged", self.loss),
         ):
             with pytest.raises(LedgerError, match="cannot be refunded"):
                 ledger.seal([answer])
@@ -174,7 +174,7 @@ class LedgerContract:
         assert first is not None
         assert again is not None
         assert again.unused == PrivacyLoss()  # what the first draw started is not known
-        ledger.seal([Answer(window(0), b"too few", PrivacyLoss.charge("0.1"))])
+        ledger.seal([SealedRelease(window(0), b"too few", PrivacyLoss.charge("0.1"))])
         assert ledger.last_sealed() == (window(0), b"too few")
         assert ledger.spent() == self.loss
         ledger.close()
@@ -227,7 +227,7 @@ class LedgerContract:
             [("abc", "abc"), ("acd", "acd"), ("abcd", "bd"), ("ab", ""), ("", "")]
         ):
             assert self.admitted(ledger, index, present) == taken
-            ledger.seal([Answer(window(index), b"answer")])
+            ledger.seal([SealedRelease(window(index), b"answer")])
         ledger.close()
 
     def test_spent_tells_nothing_of_who_was_there(self, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ class LedgerContract:
         for index, expected in enumerate([1, 2, 2, 2]):
             verdict = ledger.charge([self.user_request(ledger, index, "")])[0]
             assert verdict.spent == ledger.spent() == self.loss * expected
-            ledger.seal([Answer(window(index), b"too few")])
+            ledger.seal([SealedRelease(window(index), b"too few")])
         ledger.close()
 
     def test_a_second_draw_takes_those_who_were_charged(self, tmp_path: Path) -> None:
@@ -244,29 +244,29 @@ class LedgerContract:
         assert self.admitted(ledger, 0, "abc") == "abc"
         assert self.admitted(ledger, 0, "bcd") == "bc"  # d was not charged for this window
         assert ledger.charge([self.user_request(ledger, 0, "bcd")])[0].interrupted == self.loss
-        ledger.seal([Answer(window(0), b"interrupted")])
+        ledger.seal([SealedRelease(window(0), b"interrupted")])
         assert self.admitted(ledger, 1, "abcd") == "abcd"  # they paid once
         ledger.close()
 
     def test_whether_users_have_room_is_known_before_they_are_charged(self, tmp_path: Path) -> None:
         ledger = self.make(self.users_terms, tmp_path)
         assert self.admitted(ledger, 0, "ab") == "ab"
-        ledger.seal([Answer(window(0), b"answer")])
+        ledger.seal([SealedRelease(window(0), b"answer")])
         assert self.admitted(ledger, 1, "bc") == "bc"
-        ledger.seal([Answer(window(1), b"too few", PrivacyLoss.charge("0.3"))])
+        ledger.seal([SealedRelease(window(1), b"too few", PrivacyLoss.charge("0.3"))])
         keys = sorted((user_key(ledger.salt, name), name) for name in "abcd")
         for loss, expected in (("0.5", "abcd"), ("0.6", "acd"), ("0.9", "cd"), ("1.0", "d"), ("1.1", "")):
-            found = ledger.room(np.array([key for key, _ in keys], "S16"), PrivacyLoss.charge(loss))
+            found = ledger.has_room(np.array([key for key, _ in keys], "S16"), PrivacyLoss.charge(loss))
             room = "".join(sorted(name for (_, name), has in zip(keys, found, strict=True) if has))
             assert room == expected, loss
-        assert ledger.room(np.empty(0, "S16"), self.loss).tolist() == []
+        assert ledger.has_room(np.empty(0, "S16"), self.loss).tolist() == []
         ledger.close()
 
     def test_users_get_back_what_was_not_used(self, tmp_path: Path) -> None:
         ledger = self.make(self.users_terms, tmp_path)
         for index in range(5):
             assert self.admitted(ledger, index, "ab") == "ab"
-            ledger.seal([Answer(window(index), b"too few", PrivacyLoss.charge("0.3"))])
+            ledger.seal([SealedRelease(window(index), b"too few", PrivacyLoss.charge("0.3"))])
         assert ledger.spent() == PrivacyLoss.charge("0.5", "5e-9")
         ledger.close()
 
@@ -275,7 +275,7 @@ class LedgerContract:
         for index in range(4):
             ledger.charge([self.user_request(ledger, index, "")])
             assert ledger.charged_blocks(window(index)) == ((USER_BLOCK,) if index < 2 else ())
-            ledger.seal([Answer(window(index), b"too few")])
+            ledger.seal([SealedRelease(window(index), b"too few")])
         assert ledger.charged_blocks(window(4)) == ()
         ledger.close()
 
@@ -287,7 +287,7 @@ class LedgerContract:
             assert (verdict.charge is not None) == is_charged
             assert verdict.refusal is None or verdict.refusal.block == USER_BLOCK
             assert ledger.charged_blocks(window(index)) == ((USER_BLOCK,) if is_charged else ())
-            ledger.seal([Answer(window(index), b"answer")])
+            ledger.seal([SealedRelease(window(index), b"answer")])
         assert ledger.spent(USER_BLOCK) == self.loss + self.loss
         assert self.admitted(ledger, 4, "a") == "a"  # a refused window cost nobody anything
         ledger.close()
@@ -298,7 +298,7 @@ class LedgerContract:
         for index, taken in enumerate(["ab", "ab", "", ""]):
             ledger = self.make(self.users_terms, tmp_path)
             assert self.admitted(ledger, index, "ab") == taken
-            ledger.seal([Answer(window(index), b"answer")])
+            ledger.seal([SealedRelease(window(index), b"answer")])
             ledger.close()
 
     def test_state_survives_reopening(self, tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ class LedgerContract:
             return
         ledger = self.make(self.terms, tmp_path)
         ledger.charge([self.request(i) for i in range(3)])
-        ledger.seal([Answer(window(0), b"one"), Answer(window(1), b"two")])
+        ledger.seal([SealedRelease(window(0), b"one"), SealedRelease(window(1), b"two")])
         ledger.acknowledge([window(0)])
         ledger.close()
         ledger = self.make(self.terms, tmp_path)
@@ -389,9 +389,9 @@ class SourceContract:
         until = time.monotonic() + seconds
         while len(found) < wanted and time.monotonic() < until:
             for chunk in source.poll(100, 0.5):
-                assert len(chunk.offsets) == len(chunk.stamps_ms) == len(chunk.bodies)
+                assert len(chunk.offsets) == len(chunk.timestamps_ms) == len(chunk.bodies)
                 assert (np.diff(chunk.offsets) > 0).all()
-                rows = zip(chunk.offsets.tolist(), chunk.stamps_ms.tolist(), chunk.bodies, strict=True)
+                rows = zip(chunk.offsets.tolist(), chunk.timestamps_ms.tolist(), chunk.bodies, strict=True)
                 found += [(chunk.partition, *row) for row in rows]
         return found
 
@@ -406,7 +406,7 @@ class SourceContract:
         for _, group in itertools.groupby(sorted(found), key=lambda row: row[0]):
             bodies = [body for *_, body in group]
             assert bodies == [body for body in sent if body in set(bodies)]
-        assert all(before - 60_000 <= stamp <= time.time_ns() // 1_000_000 + 60_000 for _, _, stamp, _ in found)
+        assert all(before - 60_000 <= timestamp <= time.time_ns() // 1_000_000 + 60_000 for _, _, timestamp, _ in found)
         assert source.poll(10, 0.05) == []
         source.close()
         source.close()
@@ -481,7 +481,7 @@ class SourceContract:
             until = time.monotonic() + 60
             while source.behind({partition: end}) and time.monotonic() < until:
                 for chunk in source.poll(3, 0.5):
-                    rows = zip(chunk.offsets.tolist(), chunk.stamps_ms.tolist(), chunk.bodies, strict=True)
+                    rows = zip(chunk.offsets.tolist(), chunk.timestamps_ms.tolist(), chunk.bodies, strict=True)
                     found += [(chunk.partition, *row) for row in rows]
             assert [row for row in found if row[1] < end] == mine[first:last]
         source.close()

@@ -26,7 +26,7 @@ CONFIG = {
     "budget": {"rho": 1.0, "delta": 0.0},
     "ledger": {"url": "memory:"},  # "sqlite:gateway.db" for anything real
 }
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 
 
 async def read(lines: asyncio.Queue, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,7 +75,7 @@ async def send(port: int, seconds: float) -> None:
 
 
 async def main(seconds: float) -> None:
-    lines: asyncio.Queue = asyncio.Queue(MOST_WAITING)
+    lines: asyncio.Queue = asyncio.Queue(MAX_WAITING)
     with ThreadPoolExecutor(1) as worker, Engine(CONFIG) as engine:
         server = await asyncio.start_server(lambda *streams: read(lines, *streams), "127.0.0.1", 0)
         feeding = asyncio.create_task(feed(engine, worker, lines))

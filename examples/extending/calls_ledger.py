@@ -9,7 +9,7 @@ from dataclasses import astuple, is_dataclass, replace
 import numpy as np
 
 from fcstream import LedgerError, LedgerMismatch, PrivacyLoss
-from fcstream.ledgers import Answer, Request, WindowKey
+from fcstream.ledgers import Request, SealedRelease, WindowKey
 from fcstream.ledgers.memory import MemoryLedger
 
 
@@ -23,7 +23,7 @@ def _request(window, loss, blocks, users):
 
 
 def _answer(window, body, refund):
-    return Answer(WindowKey(*window), bytes.fromhex(body), PrivacyLoss(*refund))
+    return SealedRelease(WindowKey(*window), bytes.fromhex(body), PrivacyLoss(*refund))
 
 
 READ = {"charge": _request, "seal": _answer, "acknowledge": WindowKey}
@@ -43,7 +43,7 @@ class CallsLedger(MemoryLedger):
             with suppress(LedgerError):  # what was refused then is refused again
                 arguments = [[READ[call](*row) for row in rows]] if call in READ else rows
                 getattr(super(), call)(*arguments)
-        bound = repr(replace(terms, among=None))
+        bound = repr(replace(terms, shared_keys=None))
         if self.keep_setting("terms", bound) != bound:
             self.close()
             raise LedgerMismatch(f"{path} belongs to another stream, unit, budget or specification")

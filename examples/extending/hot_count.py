@@ -9,7 +9,7 @@ import fcstream
 from fcstream.releases.averages import gaussian_variance
 from fcstream.releases.base import Forecast, MechanismBase, Outcome
 from fcstream.releases.options import Options
-from fcstream.releases.statistics.count import Sizes
+from fcstream.releases.statistics.count import SizeCounter
 
 
 class HotOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -26,7 +26,7 @@ class HotOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return HotCount(self.pure_loss(), int(grid.lattice.coordinates(grid.features[0].scaled(self.above))))
 
 
-class HotSizes(Sizes):
+class HotSizes(SizeCounter):
     """Keeps one number per open pane, not the pane's records."""
 
     def __init__(self, limit):

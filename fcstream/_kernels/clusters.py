@@ -66,17 +66,17 @@ def nearest(point, centers):
 
 
 @njit(cache=True, nogil=True)
-def number(lead, tuples, out):
+def number(pivot, tuples, out):
     """Number the points of tuples (t, k, d) like those of lead (k, d), each by its nearest: out (t, k, d).
 
     A tuple of which two points are nearest to one stays as it is: nothing may be promised of it, and nothing fails.
     """
-    k = len(lead)
+    k = len(pivot)
     place = np.empty(k, np.int64)
     for i in range(len(tuples)):
         taken, clear = np.zeros(k, np.bool_), True
         for j in range(k):
-            place[j] = nearest(tuples[i, j], lead)
+            place[j] = nearest(tuples[i, j], pivot)
             clear = clear and not taken[place[j]]
             taken[place[j]] = True
         for j in range(k):

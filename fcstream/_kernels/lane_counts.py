@@ -16,7 +16,7 @@ LANES = 64
 
 
 @intrinsic
-def _book_tile(typing_context, masks, tile, first, used, row_counts, lane_counts):
+def _add_tile(typing_context, masks, tile, first, used, row_counts, lane_counts):
     """Add the bits of one tile to both sides: the loop over rows keeps the counts of all 64 lanes in registers.
 
     Arguments: masks (tiles, m) uint64, tile, first, used, row_counts (m,) int32, lane_counts (tiles * LANES,) int32.
@@ -71,14 +71,14 @@ def _book_tile(typing_context, masks, tile, first, used, row_counts, lane_counts
 
 
 @njit(cache=True, nogil=True)
-def book(masks, tiles, first, used, row_counts, lane_counts):
+def add_bits(masks, tiles, first, used, row_counts, lane_counts):
     """Add the hits of new rows against a run of lanes to both sides.
 
     masks (tiles, m) uint64; row i is compared with the lanes below min(used, first + i), so rows that lie in this run
     from lane `first` on meet each other once. row_counts (m,) and lane_counts (tiles * LANES,) int32 are changed.
     """
     for t in range(tiles):
-        _book_tile(masks, t, first, used, row_counts, lane_counts)
+        _add_tile(masks, t, first, used, row_counts, lane_counts)
 
 
 @njit(cache=True, nogil=True)

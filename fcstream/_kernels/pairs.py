@@ -408,7 +408,7 @@ def sort_rows(distances, wide, radius, gap, order, positions, ranks, classes):
 
 
 @njit(cache=True, nogil=True)
-def _ask(
+def _decide_pairs(
     rows, codes, bars, start, stop, hard, tiles, tile_codes, starts, tile, screened, radius2, row_counts, lane_counts,
     target, state,
 ):  # fmt: skip
@@ -436,7 +436,7 @@ def _ask(
 
 
 @njit(cache=True, nogil=True)
-def _hide(tiles, starts, tile, kept, hidden, hidden_starts):
+def _mask_lanes(tiles, starts, tile, kept, hidden, hidden_starts):
     """Copy a tile without its lanes from `kept` on."""
     for k in range(tiles.shape[1]):
         for j in range(kept):
@@ -450,8 +450,8 @@ def _hide(tiles, starts, tile, kept, hidden, hidden_starts):
 
 @njit(cache=True, nogil=True)
 def sweep(
-    rows, codes, bars, classes, ranks, tiles, tile_codes, starts, spans, shape, own, limits, row_counts, row_sure,
-    lane_counts, sure, state,
+    rows, codes, bars, classes, ranks, tiles, tile_codes, starts, spans, shape, self_rows, limits, row_counts, row_sure,
+    lane_counts, certain_counts, state,
 ):  # fmt: skip
     """Compare a batch of rows with tiles; every pair is decided, by distances from a pivot, by 8 bits or exactly.
 
@@ -488,8 +488,8 @@ def sweep(
                 continue
             screened = may_screen and c == 0
             surely, first, last = ranks[c, cells[0]], ranks[c, cells[1]], ranks[c, beyond]
-            if own[t, 0] >= 0:
-                mine, later = own[t, 0], own[t, 1]
+            if self_rows[t, 0] >= 0:
+                mine, later = self_rows[t, 0], self_rows[t, 1]
                 kept = used - (later - mine)
                 end = min(stop, mine)
                 if kept > 0 and start < end:  # earlier rows meet the tile's old lanes; its new ones meet them as rows
@@ -502,8 +502,8 @@ def sweep(
                             lane_counts[t * LANES + j] += friends - start
                     if max(friends, first) < min(last, end):
                         state[2] += (min(last, end) - max(friends, first)) * kept
-                        _hide(tiles, starts, t, kept, hidden, hidden_starts)
-                        _ask(
+                        _mask_lanes(tiles, starts, t, kept, hidden, hidden_starts)
+                        _decide_pairs(
                             rows, codes, bars, max(friends, first), min(last, end), True, hidden, tile_codes[t : t + 1],
                             hidden_starts, 0, screened, radius2, row_counts, lane_counts[t * LANES :], 0, state,
                         )  # fmt: skip
@@ -520,11 +520,11 @@ def sweep(
             if friends > start:
                 row_sure[start] += used
                 row_sure[friends] -= used
-                sure[t] += friends - start
+                certain_counts[t] += friends - start
             first = max(friends, first)
             if first < last:
                 state[2] += (last - first) * used
-                _ask(
+                _decide_pairs(
                     rows, codes, bars, first, last, False, tiles, tile_codes, starts, t, screened, radius2, row_counts,
                     lane_counts, t, state,
                 )  # fmt: skip
@@ -586,7 +586,7 @@ def _add_rungs(sums, start, stop, used, radii2, row_rungs, lane_rungs, found, la
 
 
 @njit(cache=True, nogil=True)
-def sweep_ladder(rows, stop, tiles, shape, own, radii2, row_rungs, lane_rungs):
+def sweep_ladder(rows, stop, tiles, shape, self_rows, radii2, row_rungs, lane_rungs):
     """Compare the first `stop` rows of a batch with tiles, for many radii at once.
 
     rows, tiles, shape, own: see `sweep`; rows that are stored in a tile are its last, and none of the batch's rows
@@ -599,8 +599,8 @@ def sweep_ladder(rows, stop, tiles, shape, own, radii2, row_rungs, lane_rungs):
     unused = np.empty((len(radii2), LANES), np.int32)
     for t in range(len(shape)):
         used = shape[t, 0]
-        i = max(0, own[t, 0])
-        later = own[t, 1] if own[t, 0] >= 0 else i
+        i = max(0, self_rows[t, 0])
+        later = self_rows[t, 1] if self_rows[t, 0] >= 0 else i
         kept = used - (later - i)
         while i < stop:
             end = min(i + _ROWS, later if i < later else stop)

@@ -22,7 +22,7 @@ def sort_by_block(row_blocks, order, row_starts):
 
 
 @njit(cache=True, nogil=True)
-def place(row_starts, open_tile, next_tile, used, tile_blocks, slots):
+def assign_slots(row_starts, open_tile, next_tile, used, tile_blocks, slots):
     """Give every row of a sorted batch a lane in a tile of its block: slots (m,) = tile * LANES + lane."""
     for b in range(len(row_starts) - 1):
         for i in range(row_starts[b], row_starts[b + 1]):

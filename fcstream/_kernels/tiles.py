@@ -86,7 +86,7 @@ def arrange_codes(codes, order, positions, count, low, high, out, bars, starts):
 
 
 @njit(cache=True, nogil=True)
-def place(distances, classes, edges, open_tile, next_tile, shape, spans, own, slots):
+def assign_slots(distances, classes, edges, open_tile, next_tile, shape, spans, self_rows, slots):
     """Give every row a lane: slots (m,) int64 = tile * LANES + lane. Rows are about sorted by distance within a class.
 
     Row i of class c goes to the tile that bucket b fills, about the first with distances[i] <= edges[b]:
@@ -112,21 +112,21 @@ def place(distances, classes, edges, open_tile, next_tile, shape, spans, own, sl
             shape[t, 0] += 1
             spans[t, 0] = min(spans[t, 0], distance)
             spans[t, 1] = max(spans[t, 1], distance)
-            if own[t, 0] < 0:
-                own[t, 0] = i
-            own[t, 1] = i + 1
+            if self_rows[t, 0] < 0:
+                self_rows[t, 0] = i
+            self_rows[t, 1] = i + 1
     return next_tile
 
 
 @njit(cache=True, nogil=True)
-def store(rows, slots, shape, own, first_tile, tiles):
+def store(rows, slots, shape, self_rows, first_tile, tiles):
     """Copy rows to their lanes in a tile array that starts at tile first_tile; own says which rows a tile gets.
 
     A tile that is new gets +inf in its free lanes.
     """
     d = rows.shape[1]
-    for t in range(len(own)):
-        first, last = own[t, 0], own[t, 1]
+    for t in range(len(self_rows)):
+        first, last = self_rows[t, 0], self_rows[t, 1]
         if first < 0:
             continue
         tile = tiles[t]
@@ -147,12 +147,12 @@ def store(rows, slots, shape, own, first_tile, tiles):
 
 
 @njit(cache=True, nogil=True)
-def store_codes(words, row_starts, slots, shape, own, first_tile, tile_codes, starts):
+def store_codes(words, row_starts, slots, shape, self_rows, first_tile, tile_codes, starts):
     """Copy rows of unsigned bytes, int32 words (m, w), to their lanes as signed bytes; starts: see `arrange_codes`."""
     width = words.shape[1]
     flip = np.int32(-2139062144)  # 0x80808080: unsigned to signed
-    for t in range(len(own)):
-        first, last = own[t, 0], own[t, 1]
+    for t in range(len(self_rows)):
+        first, last = self_rows[t, 0], self_rows[t, 1]
         if first < 0 or shape[t, 1] != 0:
             continue
         lane = slots[first] - (first_tile + t) * LANES
@@ -169,19 +169,19 @@ def store_codes(words, row_starts, slots, shape, own, first_tile, tile_codes, st
 
 
 @njit(cache=True, nogil=True)
-def open_lanes(slots, sure, counts):
+def open_lanes(slots, certain_counts, counts):
     """Let the counts of new lanes make up for what their tiles have been surely given so far."""
     for i in range(len(slots)):
         if slots[i] >= 0:
-            counts[slots[i]] = -sure[slots[i] // LANES]
+            counts[slots[i]] = -certain_counts[slots[i] // LANES]
 
 
 @njit(cache=True, nogil=True)
-def settle(slots, row_counts, row_sure, counts):
+def settle(slots, row_counts, row_certain, counts):
     """Add what a batch's rows found to their lanes."""
     surely = 0
     for i in range(len(slots)):
-        surely += row_sure[i]
+        surely += row_certain[i]
         if slots[i] >= 0:
             counts[slots[i]] += row_counts[i] + surely
 
@@ -207,10 +207,10 @@ def load(tiles, lanes, rows):
 
 
 @njit(cache=True, nogil=True)
-def totals(shape, counts, sure, out):
+def totals(shape, counts, certain_counts, out):
     """Add counts (t * LANES,) and sure (t,) of the used lanes to out (n,) int64, in the order of the lanes."""
     at = 0
     for t in range(len(shape)):
         for j in range(shape[t, 0]):
-            out[at] += counts[t * LANES + j] + sure[t]
+            out[at] += counts[t * LANES + j] + certain_counts[t]
             at += 1

@@ -11,10 +11,10 @@ from ..accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
 from ..counting.exact import FriendCounts
 from ..errors import ConfigError
 from ..noise.samplers import Noise
-from ..releases.base import Answer, Release
+from ..releases.base import Release, ReleaseValues
 from ..releases.means.approximate_dp import BasicOptions, EstimatedAverage, Regime, paid_by
 from ..releases.statistics.covariance import LIMIT, CovarianceOptions
-from .statistics import _answer, _checked, _grid, _told
+from .statistics import _answer, _checked, _grid, _to_release
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -191,15 +191,15 @@ def estimate_average(
     try:
         mechanism = EstimatedAverage(total, len(rows), radius_squared, float(beta), int(outliers), regime)
     except ConfigError as error:
-        raise ConfigError(error.message, error.place.removeprefix("release.")) from None
+        raise ConfigError(error.message, error.key.removeprefix("release.")) from None
     noise = noise or Noise()
     friends = FriendCounts(grid.dimension, radius_squared)
     friends.add(0, grid.points(rows))
     _, outcome = mechanism.release(friends.view([0]), noise)
     value = None if outcome.value is None else grid.values(outcome.value)
     sigma = None if outcome.sigma is None else grid.widths(outcome.sigma)
-    answer = Answer(value, sigma, parts=outcome.parts)
-    return _told("mean", replace(outcome, count=len(rows)), answer, zcdp_of_dp(mechanism.cost), charged, noise)
+    answer = ReleaseValues(value, sigma, parts=outcome.parts)
+    return _to_release("mean", replace(outcome, count=len(rows)), answer, zcdp_of_dp(mechanism.cost), charged, noise)
 
 
 def _paying(total: DPLoss) -> PrivacyLoss:

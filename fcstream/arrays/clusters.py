@@ -11,7 +11,7 @@ from ..accounting.losses import PrivacyLoss
 from ..counting.exact import FriendCounts
 from ..errors import ConfigError
 from ..noise.samplers import Noise
-from ..releases.clusters.mixtures import PrivateMixture as Learned
+from ..releases.clusters.mixtures import MixtureAlgorithm as Learned
 from ..releases.clusters.plan import ClusterJob
 from ..stream.lattice import Lattice
 from .statistics import _charge, _loss, _rows

@@ -11,9 +11,9 @@ from ..errors import ConfigError
 from ..ledgers import Request, Terms, WindowKey, open_ledger
 from ..ledgers.base import STREAM_BLOCK, Charge
 from ..noise.samplers import Noise
-from ..releases.base import Answer, Mechanism, Outcome, Release
+from ..releases.base import Mechanism, Outcome, Release, ReleaseValues
 from ..releases.means.searched import SearchOptions
-from ..releases.options import Options, Setting
+from ..releases.options import BuildContext, Options
 from ..releases.statistics.histogram import HistogramOptions
 from ..releases.statistics.quantiles import QuantilesOptions
 from ..releases.statistics.variance import VarianceOptions
@@ -521,11 +521,11 @@ def _grid(rows: NDArray[np.float64], low: float, high: float, step: float) -> Gr
 def _answer(options: Options, rows: NDArray[np.float64], grid: Grid, noise: Noise | None) -> Release:
     """What a kind of release says of rows as they were one window of a stream; rows out of range are left out."""
     try:
-        mechanism: Mechanism = options.build(Setting(grid, unit="stream"))
+        mechanism: Mechanism = options.build(BuildContext(grid, unit="stream"))
     except ConfigError as error:
-        if not error.place.startswith("release."):
+        if not error.key.startswith("release."):
             raise
-        raise ConfigError(error.message, error.place.removeprefix("release.")) from None
+        raise ConfigError(error.message, error.key.removeprefix("release.")) from None
     low = np.array([feature.minimum for feature in grid.features])
     high = np.array([feature.maximum for feature in grid.features])
     inside = ((rows >= low) & (rows <= high)).all(axis=1)
@@ -534,11 +534,13 @@ def _answer(options: Options, rows: NDArray[np.float64], grid: Grid, noise: Nois
     counter.add(0, grid.points(rows[inside]))
     charge = _charge(mechanism.loss)
     outcome = mechanism.release(counter.view([0]), charge, noise)
-    answer, spent = mechanism.answer(outcome, grid), mechanism.loss - charge.unused
-    return _told(mechanism.kind, outcome, answer, spent, mechanism.loss, noise)
+    answer, spent = mechanism.to_user_units(outcome, grid), mechanism.loss - charge.unused
+    return _to_release(mechanism.kind, outcome, answer, spent, mechanism.loss, noise)
 
 
-def _told(kind: str, outcome: Outcome, answer: Answer, spent: PrivacyLoss, most: PrivacyLoss, noise: Noise) -> Release:
+def _to_release(
+    kind: str, outcome: Outcome, answer: ReleaseValues, spent: PrivacyLoss, capacity: PrivacyLoss, noise: Noise
+) -> Release:
     """What was answered about an array, and what it cost of what it could."""
     return Release(
         stream="array",
@@ -553,7 +555,7 @@ def _told(kind: str, outcome: Outcome, answer: Answer, spent: PrivacyLoss, most:
         core_count=outcome.core_count,
         rho=spent.rho,
         delta=spent.delta,
-        guarantee=most.as_dict(),
+        guarantee=capacity.as_dict(),
         spent=spent.as_dict(),
         private=noise.private,
         parts=answer.parts,

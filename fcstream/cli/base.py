@@ -18,7 +18,7 @@ from ..errors import ConfigError, FcstreamError
 
 if TYPE_CHECKING:
     from ..config import Config
-    from ..ledgers import Books
+    from ..ledgers import LedgerReader
 
 
 def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,24 +121,24 @@ def ending_like_an_interrupt() -> Iterator[None]:
 
 
 @contextmanager
-def shelf(ledger: str, stream: str | None) -> Iterator[Iterator[Books]]:
+def ledger_readers(ledger: str, stream: str | None) -> Iterator[Iterator[LedgerReader]]:
     """The streams of a ledger to look at; nothing is changed, whoever holds it. No copy stays behind if this process is
     terminated."""
-    from ..ledgers import each_book, open_books
-    from ..local.device.journal_reader import DeviceBooks, is_journal
+    from ..ledgers import each_reader, open_reader
+    from ..local.device.journal_reader import DeviceJournalReader, is_journal
 
     if is_journal(ledger_path(ledger)):
-        yield iter([DeviceBooks(ledger_path(ledger), stream)])
+        yield iter([DeviceJournalReader(ledger_path(ledger), stream)])
         return
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)) if is_main else None
     try:
         with ExitStack() as stack:
             if stream is None:
-                shelf = each_book(ledger)
+                shelf = each_reader(ledger)
                 yield stack.enter_context(closing(shelf))
             else:
-                yield iter([stack.enter_context(closing(open_books(ledger, stream)))])
+                yield iter([stack.enter_context(closing(open_reader(ledger, stream)))])
     finally:
         if is_main:
             signal.signal(signal.SIGTERM, before)
@@ -148,9 +148,9 @@ def public(ledger: str) -> str:
     """A ledger's place without secrets."""
     if "://" not in ledger:
         return ledger_path(ledger)
-    from ..ledgers.postgres.connection import Address
+    from ..ledgers.postgres.connection import ServerAddress
 
-    return Address.of(ledger).place(None)
+    return ServerAddress.of(ledger).location(None)
 
 
 def read_lines(path: str, out: str) -> Iterator[bytes]:
@@ -164,12 +164,12 @@ def read_lines(path: str, out: str) -> Iterator[bytes]:
     return read_lines(path)
 
 
-def spare(ledger: str, out: str, place: str) -> None:
+def refuse_overwriting_ledger(ledger: str, out: str, key: str) -> None:
     """Refuse to write over a ledger."""
     path = ledger_path(ledger)
     real = os.path.realpath(path)
     if os.path.realpath(out) in (real, f"{real}-wal") or os.path.realpath(out).startswith(f"{real}-witness"):
-        raise ConfigError(f"must not be a file of the ledger: {out}", place)
+        raise ConfigError(f"must not be a file of the ledger: {out}", key)
 
 
 def ledger_path(text: str) -> str:

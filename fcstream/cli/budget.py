@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..errors import ConfigError, FcstreamError
-from .base import guarded, ledger_path, main, public, shelf, spare
+from .base import guarded, ledger_path, ledger_readers, main, public, refuse_overwriting_ledger
 
 
 @main.group()
@@ -46,15 +46,15 @@ def show(
     """
     from ..reporting.budget import Report
 
-    with shelf(ledger, stream) as streams:
-        reports = [Report.of(books, delta, failure, odometer) for books in streams]
+    with ledger_readers(ledger, stream) as streams:
+        reports = [Report.of(reader, delta, failure, odometer) for reader in streams]
     if picture is not None:
         from ..plots import plot as draw
 
         if len(reports) > 1:
             names = [repr(report.terms.stream) for report in reports]
             raise ConfigError(f"is required with --plot: the ledger holds {', '.join(names)}", "--stream")
-        spare(ledger, picture, "--plot")
+        refuse_overwriting_ledger(ledger, picture, "--plot")
         draw(reports[0], picture)
     if as_json:
         told = [report.as_dict() for report in reports]
@@ -69,8 +69,8 @@ def show(
 @guarded
 def verify(ledger: str, stream: str | None) -> None:
     """Check a ledger against itself; exit 4 and the first bad row if it is damaged."""
-    with shelf(ledger, stream) as streams:
-        rows = [books.verify() for books in streams]
+    with ledger_readers(ledger, stream) as streams:
+        rows = [reader.verify() for reader in streams]
     of = f" of {len(rows)} streams" if len(rows) != 1 else ""
     click.echo(f"{public(ledger)}: {sum(rows)} journal rows{of}, all in order")
 
@@ -81,9 +81,9 @@ def verify(ledger: str, stream: str | None) -> None:
 @guarded
 def releases(ledger: str, stream: str | None) -> None:
     """Print every release that was sealed, byte for byte as it was published; costs nothing."""
-    with shelf(ledger, stream) as streams:
-        for books in streams:
-            for line in books.releases():
+    with ledger_readers(ledger, stream) as streams:
+        for reader in streams:
+            for line in reader.releases():
                 click.echo(line)
 
 
@@ -111,11 +111,13 @@ def export(ledger: str, stream: str | None, form: str, out: str, delta: float | 
     from ..reporting.budget import Report, events_document, journal_document, to_json
 
     if out != "-":
-        spare(ledger, out, "--out")
-    with shelf(ledger, stream) as streams:
+        refuse_overwriting_ledger(ledger, out, "--out")
+    with ledger_readers(ledger, stream) as streams:
         documents = [
-            journal_document(books, Report.of(books, delta)) if form == "json" else events_document(books, delta, block)
-            for books in streams
+            journal_document(reader, Report.of(reader, delta))
+            if form == "json"
+            else events_document(reader, delta, block)
+            for reader in streams
         ]
     if len(documents) > 1:
         names = [repr(document["stream"]) for document in documents]
@@ -148,8 +150,8 @@ def retire(ledger: str, stream: str, yes: bool) -> None:
 
     if is_journal(ledger_path(ledger)):
         raise ConfigError("must be an engine's ledger: a journal of devices has no streams", "LEDGER")
-    with shelf(ledger, None) as streams:
-        lines = [line for books in streams if (line := _to_give_up(books, stream))]
+    with ledger_readers(ledger, None) as streams:
+        lines = [line for reader in streams if (line := _forfeited(reader, stream))]
     for line in lines:
         click.echo(line, err=True)
     if lines:
@@ -164,11 +166,11 @@ def retire(ledger: str, stream: str, yes: bool) -> None:
         click.echo(name)
 
 
-def _to_give_up(books: Any, stream: str) -> str | None:
+def _forfeited(reader: Any, stream: str) -> str | None:
     """What retiring gives up of one part; None of another stream."""
-    terms = books.terms
-    if terms.root != stream or books.is_retired:
+    terms = reader.terms
+    if terms.root != stream or reader.is_retired:
         return None
-    waiting = len(books.unacknowledged())
+    waiting = len(reader.unacknowledged())
     undelivered = f"; {waiting} sealed releases were not delivered and will not be" if waiting else ""
-    return f"stream {terms.stream!r}: spent {books.spent()} of {terms.capacity}, for ever{undelivered}"
+    return f"stream {terms.stream!r}: spent {reader.spent()} of {terms.capacity}, for ever{undelivered}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..formats.batch import Rejection
     from ..service.batch import Summary
-    from ..service.checking import Check
+    from ..service.checking import InputCheck
 
 
 @main.command()
@@ -57,8 +57,8 @@ def run(
     from ..config import Job
     from ..connectors import check_file, is_live, open_dead_letter, open_sink, open_source
     from ..engine.keyed import open_engine
-    from ..planning.plan import doubts
-    from ..service.batch import Progress
+    from ..planning.plan import quick_warnings
+    from ..service.batch import ProgressLine
     from ..service.batch import run as run_job
     from ..service.checking import LINES, SampledSource
 
@@ -74,9 +74,9 @@ def run(
     if master is not None and runner != "spark":
         raise ConfigError("belongs to --runner spark", "--master")
     if all(live):
-        from ..service.app import Served, serve
+        from ..service.app import StreamSpec, serve
 
-        streams = [Served(job, partial(read, path)) for job, path in zip(jobs, configs, strict=True)]
+        streams = [StreamSpec(job, partial(read, path)) for job, path in zip(jobs, configs, strict=True)]
         if runner == "spark":
             from ..spark.service import serve_on_spark
 
@@ -93,7 +93,7 @@ def run(
     job = jobs[0]
     assert job.source is not None
     assert job.sink is not None
-    warnings = doubts(job)
+    warnings = quick_warnings(job)
     if not as_json:
         for text in warnings:
             click.echo(f"warning: {text}", err=True)
@@ -103,7 +103,7 @@ def run(
     if job.window.clock != "eof":
         raise ConfigError(f"must be 'eof' for files and pipes, got {job.window.clock!r}", "window.clock")
     is_new = job.ledger is not None and _is_new_file(job.ledger.url)
-    progress = Progress()
+    progress = ProgressLine()
     with ExitStack() as stack:
         stack.enter_context(ending_like_an_interrupt())
         stack.enter_context(watching_compilation(progress.compiling))
@@ -112,7 +112,7 @@ def run(
 
             if not unchecked and os.path.isfile(job.source.url.partition(":")[2]):  # a folder or a pattern is Spark's
                 _look(_check(job, LINES), warnings, as_json)
-            _tell(job, run_files(job, master), _Told(is_new, as_json, warnings))
+            _tell(job, run_files(job, master), _RunReport(is_new, as_json, warnings))
             return
         rejections: list[Callable[[Sequence[Rejection]], object]] = []
         meaning = Job.of(job)
@@ -127,29 +127,29 @@ def run(
         stack.callback(engine.abort)
         writer = open_sink(job.sink.url)
         stack.callback(writer.close)
-        letters = None
+        dead_letters = None
         if job.dead_letter:
-            letters = open_dead_letter(job.dead_letter.url, job.dead_letter.max_bytes)
-            stack.callback(letters.close)
-            rejections.append(letters.write)
+            dead_letters = open_dead_letter(job.dead_letter.url, job.dead_letter.max_bytes)
+            stack.callback(dead_letters.close)
+            rejections.append(dead_letters.write)
         summary = run_job(engine, reader, writer, progress=progress)
-    if letters is not None and letters.lost:
-        warnings.append(f"{letters.lost} rejections could not be written to the dead letters")
+    if dead_letters is not None and dead_letters.lost:
+        warnings.append(f"{dead_letters.lost} rejections could not be written to the dead letters")
         if not as_json:
             click.echo(f"warning: {warnings[-1]}", err=True)
-    _tell(job, summary, _Told(is_new, as_json, warnings))
+    _tell(job, summary, _RunReport(is_new, as_json, warnings))
 
 
-def _look(found: Check, warnings: list[str], as_json: bool) -> None:
+def _look(found: InputCheck, warnings: list[str], as_json: bool) -> None:
     """Stop a run that could use nothing, and warn of one that might not be meant."""
-    found.must_be_usable()
+    found.check_usable()
     for text in found.warnings():
         warnings.append(text)
         if not as_json:
             click.echo(f"warning: {text}", err=True)
 
 
-class _Told(NamedTuple):
+class _RunReport(NamedTuple):
     """How a run is summed up, and what else is to be said of it."""
 
     is_new: bool
@@ -157,7 +157,7 @@ class _Told(NamedTuple):
     warnings: list[str]
 
 
-def _tell(job: Config, summary: Summary, told: _Told) -> None:
+def _tell(job: Config, summary: Summary, told: _RunReport) -> None:
     """What a run has done, and exit code 3 if the budget is exhausted."""
     is_exhausted = bool(summary.stopped or summary.refused.get("budget_exhausted"))
     if told.as_json:
@@ -193,7 +193,7 @@ def check(config: str, source: str | None, lines: int, as_json: bool) -> None:
     if none of the lines can be used.
     """
     found = _check(load(config, source=source), lines)
-    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(found.told()))
+    click.echo(json.dumps(found.as_dict(), indent=2) if as_json else "\n".join(found.text()))
     if found.lines and not found.usable:
         sys.exit(ConfigError.exit_code)
 
@@ -209,9 +209,9 @@ def plan(config: str, delta: float | None, as_json: bool) -> None:
     Refuses (exit 2) a configuration that would release with a probability below 1%.
     """
     from ..planning.plan import plan as forecast
-    from ..service.batch import Progress
+    from ..service.batch import ProgressLine
 
-    job, progress = load(config), Progress()
+    job, progress = load(config), ProgressLine()
     with watching_compilation(progress.compiling):
         found = forecast(job, at_delta(delta, job.budget.delta))
     progress.clear()
@@ -241,7 +241,7 @@ def doctor(config: str, as_json: bool) -> None:
         sys.exit(ConfigError.exit_code)
 
 
-def _check(config: Config, lines: int) -> Check:
+def _check(config: Config, lines: int) -> InputCheck:
     from ..config import Job
     from ..connectors import is_live, open_source
     from ..service.checking import SampledSource
@@ -264,9 +264,9 @@ def _keep_apart(config: Config) -> None:
     roles: dict[str, str] = {}
     for role in ("source", "sink", "ledger", "dead_letter"):
         section = getattr(config, role)
-        place = section.url.partition(":")[2] if section else ""
-        if place and place != "-":
-            for name in (place, f"{place}-wal") if role == "ledger" else (place,):
+        path = section.url.partition(":")[2] if section else ""
+        if path and path != "-":
+            for name in (path, f"{path}-wal") if role == "ledger" else (path,):
                 other = roles.setdefault(os.path.realpath(name), role)
                 if other != role:
                     raise ConfigError(f"must not be the file of `{other}`: {mask(section.url)}", f"{role}.url")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import ConfigError, FcstreamError
-from .base import guarded, main, read_lines, shelf, spare
+from .base import guarded, ledger_readers, main, read_lines, refuse_overwriting_ledger
 
 if TYPE_CHECKING:
-    from ..ledgers import Books
+    from ..ledgers import LedgerReader
 
 
 @main.command("plot")
@@ -31,8 +31,8 @@ def plot_command(releases: str, truth: str | None, out: str, stream: str | None)
     from ..reporting.series import read_series, read_truth
 
     if releases.partition(":")[0] in ("sqlite", "postgresql", "postgres"):
-        spare(releases, out, "--out")
-        with shelf(releases, stream) as streams:
+        refuse_overwriting_ledger(releases, out, "--out")
+        with ledger_readers(releases, stream) as streams:
             series = read_series(_in_force(streams, stream))
     else:
         series = read_series(read_lines(releases.removeprefix("jsonl:"), out), stream)
@@ -42,15 +42,15 @@ def plot_command(releases: str, truth: str | None, out: str, stream: str | None)
     click.echo(f"wrote {out}", err=True)
 
 
-def _in_force(streams: Iterable[Books], stream: str | None) -> list[bytes]:
+def _in_force(streams: Iterable[LedgerReader], stream: str | None) -> list[bytes]:
     """Releases of a ledger; those of retired books, which have a budget of their own, only where they are named."""
     lines: list[bytes] = []
     retired: list[str] = []
-    for books in streams:
-        if stream is None and getattr(books, "is_retired", False):
-            retired.append(books.terms.stream)
+    for reader in streams:
+        if stream is None and getattr(reader, "is_retired", False):
+            retired.append(reader.terms.stream)
         else:
-            lines += books.releases()
+            lines += reader.releases()
     if retired and not lines:
         raise ConfigError(f"is required: all that was released is of {', '.join(map(repr, retired))}", "--stream")
     return lines

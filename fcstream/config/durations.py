@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from ..errors import ConfigError
-from ..formats.batch import Refused, parse_iso8601
+from ..formats.batch import UnusableRecord, parse_iso8601
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _MILLIS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -15,7 +15,7 @@ NOW = "now"
 """As ``window.start``: the first run's first window; windows open at multiples of their slide since 1970."""
 
 
-def duration_ms(text: str, place: str) -> int:
+def duration_ms(text: str, key: str) -> int:
     """``500ms``, ``30s``, ``10m``, ``1h``, ``7d`` -> milliseconds.
 
     Raises
@@ -25,14 +25,14 @@ def duration_ms(text: str, place: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     millis = float(match[1]) * _MILLIS[match[2]] if match else 0.5
     if millis > 2**52 or millis != int(millis):
-        raise ConfigError(f"must be a number with a unit ms, s, m, h or d (like '10m'), got {text!r}", place)
+        raise ConfigError(f"must be a number with a unit ms, s, m, h or d (like '10m'), got {text!r}", key)
     return int(millis)
 
 
-def instant_ms(text: str, place: str) -> int:
+def instant_ms(text: str, key: str) -> int:
     try:
         millis = parse_iso8601(text)
         datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=millis)  # a zone may carry it out of all years
         return millis
-    except (ValueError, OverflowError, Refused):
-        raise ConfigError(f"must be ISO 8601 (like '2016-03-15T00:00:00Z'), got {text!r}", place) from None
+    except (ValueError, OverflowError, UnusableRecord):
+        raise ConfigError(f"must be ISO 8601 (like '2016-03-15T00:00:00Z'), got {text!r}", key) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..errors import ConfigError
-from ..formats.batch import Refused, Schema, parse_number
+from ..formats.batch import Schema, UnusableRecord, parse_number
 from ..stream.lattice import Grid, Lattice
 from .sections import FeatureSection, Sections, StreamSection
 
@@ -34,9 +34,9 @@ def schema_of(config: Sections) -> Schema:
     )
     if stream.time in schema.features:
         raise ConfigError(f"must not be the time field {stream.time!r}", "features")
-    for place, name in (("user", schema.user), ("key", schema.key)):
+    for key, name in (("user", schema.user), ("key", schema.key)):
         if name is not None and name in (stream.time, *schema.features):
-            raise ConfigError(f"must be a field of its own, {name!r} is the time or a feature", f"stream.{place}")
+            raise ConfigError(f"must be a field of its own, {name!r} is the time or a feature", f"stream.{key}")
     return schema
 
 
@@ -66,7 +66,7 @@ def grid_of(config: Sections) -> Grid:
     return grid
 
 
-def must_answer_without_optional(config: Sections) -> None:
+def check_optional_features(config: Sections) -> None:
     """Refuse optional features that the stream's one answer is about: a record without one could not enter it.
 
     Raises
@@ -85,28 +85,28 @@ def must_answer_without_optional(config: Sections) -> None:
 
 def _missing_texts(feature: FeatureSection) -> frozenset[str]:
     """The texts that stand for no value; of a Boolean or a category also whole numbers, as their text."""
-    place, texts = f"features.{feature.name}.missing", set()
+    key, texts = f"features.{feature.name}.missing", set()
     for value in feature.missing:
         if isinstance(value, str):
             texts.add(value.strip())
         elif not math.isfinite(value):
-            raise ConfigError(f"must hold texts and finite numbers, got {value!r}", place)
+            raise ConfigError(f"must hold texts and finite numbers, got {value!r}", key)
         elif feature.type != "number":
             if not value.is_integer():
-                raise ConfigError(f"must hold texts and whole numbers with type = {feature.type!r}", place)
+                raise ConfigError(f"must hold texts and whole numbers with type = {feature.type!r}", key)
             texts.add(str(int(value)))
     for text in texts:
         if feature.type == "number" and _is_number(text):
-            raise ConfigError(f"must have the number {text} without quotes: quoted ones are texts", place)
+            raise ConfigError(f"must have the number {text} without quotes: quoted ones are texts", key)
         if feature.type != "number" and text in feature.codes():
-            raise ConfigError(f"must not name {text!r}, which is one of the levels", place)
+            raise ConfigError(f"must not name {text!r}, which is one of the levels", key)
     return frozenset(texts)
 
 
 def _is_number(text: str) -> bool:
     try:
         parse_number(text)
-    except Refused:
+    except UnusableRecord:
         return False
     return True
 

@@ -10,13 +10,13 @@ from ..errors import ConfigError
 from ..formats.batch import Schema
 from ..ledgers.base import Terms, part_name
 from ..releases.base import Mechanism
-from ..releases.options import Setting, must_be_rho
+from ..releases.options import BuildContext, check_rho
 from ..releases.record_gate import GatedMechanism, RecordGate, build_gated
 from ..releases.spending import Spending
 from ..stream.lattice import Grid
 from ..stream.windows import Schedule
 from .durations import NOW, duration_ms, instant_ms
-from .fields import grid_of, must_answer_without_optional, schema_of
+from .fields import check_optional_features, grid_of, schema_of
 from .sections import BudgetSection, Sections, WindowSection
 from .specification import promise, specification
 
@@ -90,8 +90,8 @@ class Job:
         keys, shares = _keys(config)
         grid = grid_of(config)
         schedule = _schedule(window)
-        mechanism = build_gated(config.release, Setting(grid, schedule.reach, stream.unit), window.max_records)
-        must_answer_without_optional(config)
+        mechanism = build_gated(config.release, BuildContext(grid, schedule.reach, stream.unit), window.max_records)
+        check_optional_features(config)
         if schedule.reach > 1 and stream.unit == "user":
             raise ConfigError(
                 "must be left out with unit = 'user': a user could have a point in each of several windows at once",
@@ -154,14 +154,14 @@ def _total(budget: BudgetSection, mechanism: Mechanism, shares: int) -> PrivacyL
         if budget.total_delta is not None:
             raise ConfigError("is required beside `total_delta`", "budget.total_rho")
         return None
-    must_be_rho(budget.total_rho, "budget.total_rho")
+    check_rho(budget.total_rho, "budget.total_rho")
     delta = 0.0 if budget.total_delta is None else budget.total_delta
     if not 0 <= delta < 1:
         raise ConfigError(f"must be in [0, 1), got {delta!r}", "budget.total_delta")
     total = _share(PrivacyLoss.cap(budget.total_rho, delta), shares)
     if not mechanism.loss.fits(total):
-        place = "budget.total_rho" if mechanism.loss.rho_nano > total.rho_nano else "budget.total_delta"
-        raise ConfigError(f"must hold one window at {mechanism.loss}, got {total}", place)
+        key = "budget.total_rho" if mechanism.loss.rho_nano > total.rho_nano else "budget.total_delta"
+        raise ConfigError(f"must hold one window at {mechanism.loss}, got {total}", key)
     return total
 
 
@@ -227,7 +227,7 @@ def _share(capacity: PrivacyLoss, shares: int) -> PrivacyLoss:
 
 
 def _capacity(budget: BudgetSection, shares: int) -> PrivacyLoss:
-    must_be_rho(budget.rho, "budget.rho")
+    check_rho(budget.rho, "budget.rho")
     if not 0 <= budget.delta < 1:
         raise ConfigError(f"must be in [0, 1), got {budget.delta!r}", "budget.delta")
     return _share(PrivacyLoss.cap(budget.rho, budget.delta), shares)

@@ -68,7 +68,7 @@ class Config(Sections, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise ConfigError("is nested too deeply: no section has more than three levels") from None
 
 
-def _converted(values: Any, section: type[Section], place: str = "") -> Section:
+def _converted(values: Any, section: type[Section], key: str = "") -> Section:
     """A checked section; errors name the key."""
     try:
         return msgspec.convert(values, section)
@@ -76,7 +76,7 @@ def _converted(values: Any, section: type[Section], place: str = "") -> Section:
         if isinstance(error.__cause__, ConfigError):
             raise error.__cause__ from None
         message, _, inner = str(error).partition(" - at `$.")
-        where = ".".join(filter(None, (place, inner.rstrip("`"))))
+        where = ".".join(filter(None, (key, inner.rstrip("`"))))
         if message.startswith("Invalid enum value"):
             message = f"must be {_choices(section, inner.rstrip('`'))}, got {message.split(maxsplit=3)[3]}"
         elif message in ("Expected `str`, got `int`", "Expected `str`, got `float`"):
@@ -118,13 +118,13 @@ def _dates_as_text(values: Any) -> Any:
     return values.isoformat() if isinstance(values, (datetime.date, datetime.time)) else values
 
 
-def _check_keys(section: type[msgspec.Struct], values: Any, place: str) -> None:
+def _check_keys(section: type[msgspec.Struct], values: Any, prefix: str) -> None:
     """Unknown keys are errors that name the nearest known one."""
     if not isinstance(values, Mapping):
         return
     fields = {field.encode_name: field.type for field in msgspec.structs.fields(section)}
     for key, value in values.items():
-        where = f"{place}.{key}" if place else str(key)
+        where = f"{prefix}.{key}" if prefix else str(key)
         if key not in fields:
             near = difflib.get_close_matches(str(key), fields, n=1, cutoff=0.4)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(fields)}"

@@ -51,13 +51,13 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     def feature(self) -> Feature:
         """Checked."""
-        place = f"features.{self.name}"
+        key = f"features.{self.name}"
         if (self.levels is None) != (self.type != "category"):
-            raise ConfigError("must be given for type = 'category', and for no other", f"{place}.levels")
+            raise ConfigError("must be given for type = 'category', and for no other", f"{key}.levels")
         if self.type == "number":
             for name, bound in (("min", self.min), ("max", self.max)):
                 if bound is None:
-                    raise ConfigError("is required for a number: its public range", f"{place}.{name}")
+                    raise ConfigError("is required for a number: its public range", f"{key}.{name}")
             assert self.min is not None
             assert self.max is not None
             numbers = tuple(float(value) for value in self.missing if not isinstance(value, str))
@@ -67,10 +67,10 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             )
         for name, default in (("min", None), ("max", None), ("scale", 1.0), ("origin", 0.0), ("transform", "none")):
             if getattr(self, name) != default:
-                raise ConfigError(f"must be left out with type = {self.type!r}", f"{place}.{name}")
+                raise ConfigError(f"must be left out with type = {self.type!r}", f"{key}.{name}")
         levels = tuple(self.levels or ("false", "true"))
         if len(levels) < 2 or len(set(levels)) < len(levels):
-            raise ConfigError("must be at least two different texts", f"{place}.levels")
+            raise ConfigError("must be at least two different texts", f"{key}.levels")
         return Feature(self.name, 0.0, float(len(levels) - 1), levels=levels, optional=self.optional)
 
     def codes(self) -> dict[Any, int]:

@@ -138,8 +138,8 @@ def open_source(url: str, schema: Schema) -> Source:
     """
     from . import files
 
-    scheme, place = check_file(url)
-    return files.LineSource.jsonl(place, schema) if scheme == "jsonl" else files.LineSource.csv(place, schema)
+    scheme, path = check_file(url)
+    return files.LineSource.jsonl(path, schema) if scheme == "jsonl" else files.LineSource.csv(path, schema)
 
 
 def check_file(url: str) -> tuple[str, str]:
@@ -150,15 +150,15 @@ def check_file(url: str) -> tuple[str, str]:
     ConfigError
         Another scheme, or a place that is a URL.
     """
-    scheme, _, place = url.partition(":")
-    if scheme not in ("jsonl", "csv") or not place or is_url(place):
+    scheme, _, path = url.partition(":")
+    if scheme not in ("jsonl", "csv") or not path or is_url(path):
         known = ", ".join(sorted([*_SOURCES, *_QUEUES]))
         raise ConfigError(
             "must be 'jsonl:PATH' or 'csv:PATH' (or '-' for standard input), or of a live stream begin with one of "
             f"{known}, got {mask(url)!r}",
             "source.url",
         )
-    return scheme, place
+    return scheme, path
 
 
 def open_sink(url: str) -> Sink:
@@ -172,14 +172,14 @@ def open_sink(url: str) -> Sink:
     from . import files
 
     found = check_sink(url)
-    scheme, _, place = url.partition(":")
+    scheme, _, path = url.partition(":")
     if found:
         return found(parse(url, "sink.url"))  # type: ignore[no-any-return]
     if scheme == "jsonl":
-        return files.StandardOutput() if place == "-" else files.JsonlSink(place)
+        return files.StandardOutput() if path == "-" else files.JsonlSink(path)
     from .csv_tables import TableFolder
 
-    return TableFolder(place, scheme.partition("-")[0])
+    return TableFolder(path, scheme.partition("-")[0])
 
 
 def check_sink(url: str) -> Any:
@@ -190,9 +190,9 @@ def check_sink(url: str) -> Any:
     ConfigError
         There is none, or the path of a file is a URL.
     """
-    scheme, _, place = url.partition(":")
+    scheme, _, path = url.partition(":")
     if scheme in ("jsonl", "csv-tables", "jsonl-tables", "parquet-tables"):
-        if place and not is_url(place):
+        if path and not is_url(path):
             return None
         raise ConfigError(f"must be '{scheme}:PATH', got {mask(url)!r}", "sink.url")
     found = _find(scheme, _SINKS, "sinks")
@@ -219,8 +219,8 @@ def open_dead_letter(url: str, max_bytes: int | None = None) -> DeadLetters | Qu
 
     found = check_dead_letter(url)
     if found is None:
-        place = url.partition(":")[2]
-        return files.DeadLetters(place, files.LETTER_BYTES if max_bytes is None else max_bytes)
+        path = url.partition(":")[2]
+        return files.DeadLetters(path, files.LETTER_BYTES if max_bytes is None else max_bytes)
     from .dead_letters import QueuedDeadLetters
 
     return QueuedDeadLetters(lambda: found(parse(url, "dead_letter.url")))
@@ -234,10 +234,10 @@ def check_dead_letter(url: str) -> Any:
     ConfigError
         There is none, or the path of the file is a URL.
     """
-    scheme, _, place = url.partition(":")
-    if scheme == "jsonl" and is_url(place):
+    scheme, _, path = url.partition(":")
+    if scheme == "jsonl" and is_url(path):
         raise ConfigError(f"must be 'jsonl:PATH', got {mask(url)!r}", "dead_letter.url")
-    if scheme == "jsonl" and place and place != "-":
+    if scheme == "jsonl" and path and path != "-":
         return None
     found = _find(scheme, _SINKS, "sinks")
     if hasattr(found, "send"):

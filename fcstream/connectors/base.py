@@ -28,7 +28,7 @@ class Chunk:
     offsets : int64 (n,)
         The identity of each message in its partition: a message that is delivered again has the same one. Ascending.
         Of Python's integers where a broker's ids do not fit.
-    stamps_ms : int64 (n,)
+    timestamps_ms : int64 (n,)
         When each message arrived, Unix milliseconds, by the broker's clock (of a spool: its durable receipt time). The
         same for every delivery.
     bodies : list of bytes
@@ -38,18 +38,18 @@ class Chunk:
 
     partition: str
     offsets: NDArray[np.int64]
-    stamps_ms: NDArray[np.int64]
+    timestamps_ms: NDArray[np.int64]
     bodies: list[bytes]
     receipts_ms: NDArray[np.int64] | None = None
 
     @property
     def latest_ms(self) -> NDArray[np.int64]:
         """No message arrived later."""
-        return self.stamps_ms if self.receipts_ms is None else self.receipts_ms
+        return self.timestamps_ms if self.receipts_ms is None else self.receipts_ms
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PartitionAssignment:
     """What a consumer group has given this consumer.
 
     Attributes
@@ -70,8 +70,8 @@ class Share:
 class LiveSource(Protocol):
     """Messages of a broker, at least once each, in the order of their offsets within a partition.
 
-    A source whose partitions a group divides among its members has a property ``share`` too: a `Share`, None while the
-    group has not said; other sources give everything to everybody.
+    A source whose partitions a group divides among its members has a property ``share`` too: a `PartitionAssignment`,
+    None while the group has not said; other sources give everything to everybody.
 
     A method that meets a lost connection reconnects by itself, with jittered back-off, for at most `patience_s`
     seconds, and raises `SourceError` then; calling it again tries again. Nothing that it raises or logs holds a
@@ -79,7 +79,7 @@ class LiveSource(Protocol):
     """
 
     receipt_is_durable: bool
-    """Whether `Chunk.stamps_ms` are receipt times that survive a restart (a spool), as clock ``wall`` needs."""
+    """Whether `Chunk.timestamps_ms` are receipt times that survive a restart (a spool), as clock ``wall`` needs."""
 
     @property
     def generation(self) -> int:
@@ -153,11 +153,11 @@ class ClockedSource(Protocol):
 
 
 @runtime_checkable
-class StampedSource(Protocol):
+class TimestampedSource(Protocol):
     """What a `LiveSource` can tell besides whose broker stamps messages by a clock that cannot be asked."""
 
     @property
-    def stamps_are_brokers(self) -> bool:
+    def timestamps_are_brokers(self) -> bool:
         """Whether no publisher chose the stamps of what was polled."""
 
 
@@ -189,7 +189,7 @@ class GappySource(Protocol):
 
 
 @runtime_checkable
-class KeepingSource(Protocol):
+class PrefetchingSource(Protocol):
     """What a `LiveSource` with a store of its own (a spool) can do besides, while the ledger or the sink is away: take
     what its broker might not hold for long.
 
@@ -209,19 +209,19 @@ class KeepingSource(Protocol):
     def is_catching_up(self) -> bool:
         """Whether windows are to wait, after a pause, for what the broker held meanwhile."""
 
-    def keep(self, timeout_s: float) -> None:
+    def prefetch(self, timeout_s: float) -> None:
         """Receive for about `timeout_s`, and hand out nothing; `poll` does that later."""
 
     def rewind(self) -> None:
         """Hand out everything from the committed position on once more."""
 
 
-def shortened(name: str, most: int) -> str:
-    """A name, or a hash of it if it has more than `most` bytes (64 at least), which a protocol cannot carry."""
-    return name if len(name.encode()) <= most else hashlib.blake2b(name.encode(), digest_size=32).hexdigest()
+def shortened(name: str, max_bytes: int) -> str:
+    """A name, or a hash of it if it has more than `max_bytes` bytes (64 at least), which a protocol cannot carry."""
+    return name if len(name.encode()) <= max_bytes else hashlib.blake2b(name.encode(), digest_size=32).hexdigest()
 
 
-class Received(NamedTuple):
+class ReceivedMessage(NamedTuple):
     """A message of an ack-only source, what it is acknowledged by, and when it arrived, if it says so (Unix
     milliseconds)."""
 
@@ -230,7 +230,7 @@ class Received(NamedTuple):
     arrival_ms: int | None = None
 
 
-class Messenger(Protocol):
+class MessageSender(Protocol):
     """What a broker's sink can do besides: send messages that are no releases."""
 
     def send(self, bodies: Sequence[bytes]) -> None:
@@ -243,11 +243,11 @@ class Messenger(Protocol):
 class AckSource(Protocol):
     """Messages that the broker holds until they are acknowledged, and then forgets."""
 
-    def receive(self, max_messages: int, timeout_s: float) -> list[Received]:
+    def receive(self, max_messages: int, timeout_s: float) -> list[ReceivedMessage]:
         """The next messages, waiting for the first of them for `timeout_s` at most. Unacknowledged ones come again
         after a reconnection."""
 
-    def acknowledge(self, received: Sequence[Received]) -> None:
+    def acknowledge(self, received: Sequence[ReceivedMessage]) -> None:
         """The broker may forget them. Tokens of a connection that was lost since are ignored: the broker sends those
         messages again."""
 

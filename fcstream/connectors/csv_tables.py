@@ -49,13 +49,13 @@ class TableFolder:
 
     def write(self, releases: Sequence[Release]) -> None:
         for release in releases:
-            place = self._place(release)
+            place = self._path(release)
             if release.value is not None and release.kind == "synthetic":
                 self._put(f"{place}.{self._suffix}", self._write_rows(synthetic_rows(release)))
             self._put(f"{place}.json", release.to_bytes() + b"\n")
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
-        return [release for release in releases if self._held(f"{self._place(release)}.json") != release.to_bytes()]
+        return [release for release in releases if self._held(f"{self._path(release)}.json") != release.to_bytes()]
 
     def last(self) -> Release | None:
         """The release of the last window that the folder holds."""
@@ -73,7 +73,7 @@ class TableFolder:
     def close(self) -> None:
         pass
 
-    def _place(self, release: Release) -> str:
+    def _path(self, release: Release) -> str:
         return f"{quote(release.stream, safe='')}.{release.window_open_ms}"
 
     def _held(self, name: str) -> bytes | None:

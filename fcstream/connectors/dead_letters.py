@@ -15,12 +15,12 @@ from ..errors import FcstreamError, SinkError
 
 if TYPE_CHECKING:
     from ..formats.batch import Rejection
-    from .base import Messenger
+    from .base import MessageSender
 
 LOG = logging.getLogger("fcstream.connectors.dead_letters")
 MESSAGE_BYTES = 1 << 15
 """A message holds as many lines as fit: a flood of rejections must not hold up the stream."""
-MOST_WAITING = 1 << 16
+MAX_WAITING = 1 << 16
 """Rejections that wait for a broker; more of them are lost, and counted."""
 _TOGETHER = 4096
 _PAUSE_S, _CLOSE_S, _TELL_S = 1.0, 5.0, 60.0
@@ -30,7 +30,7 @@ class QueuedDeadLetters:
     """Rejections as messages of JSON lines ``{"reason", "position", "field"}``: where and why, never what.
 
     A thread of its own sends them, so that a broker which is away or slow never holds up the stream that they are
-    about. They are sent at least once as long as `MOST_WAITING` suffice until it takes them; a process that is killed
+    about. They are sent at least once as long as `MAX_WAITING` suffice until it takes them; a process that is killed
     loses those which wait.
 
     Parameters
@@ -49,9 +49,9 @@ class QueuedDeadLetters:
         From the first try to connect, which is made at once.
     """
 
-    def __init__(self, open_sink: Callable[[], Messenger]) -> None:
+    def __init__(self, open_sink: Callable[[], MessageSender]) -> None:
         self._open = open_sink
-        self._messenger: Messenger | None = None
+        self._messenger: MessageSender | None = None
         self._told = -_TELL_S
         try:
             self._messenger = open_sink()
@@ -67,7 +67,7 @@ class QueuedDeadLetters:
     def write(self, rejections: Sequence[Rejection]) -> None:
         """Hand them over; returns at once and never raises."""
         with self._changed:
-            room = 0 if self._is_ending else MOST_WAITING - len(self._waiting)
+            room = 0 if self._is_ending else MAX_WAITING - len(self._waiting)
             self._waiting.extend(rejections[:room])
             self.lost += max(0, len(rejections) - room)
             self._changed.notify_all()

@@ -29,7 +29,7 @@ from ..runtime.disk import sync_folder, write_all
 LOG = logging.getLogger("fcstream.connectors.files")
 BLOCK_BYTES = 1 << 20
 LONGEST_LINE = 1 << 20
-LETTER_BYTES, LEAST_LETTER_BYTES = 1 << 26, 1 << 20
+LETTER_BYTES, MIN_LETTER_BYTES = 1 << 26, 1 << 20
 """Of dead letters in files: by default, and at least."""
 _LETTERS_TOGETHER, _TELL_S = 1024, 60.0
 _NO_RECORD = b"\0"  # stands for a line that is too long to look at
@@ -323,8 +323,8 @@ class DeadLetters:
     """
 
     def __init__(self, path: str, max_bytes: int = LETTER_BYTES) -> None:
-        if max_bytes < LEAST_LETTER_BYTES:
-            raise ConfigError(f"must be at least {LEAST_LETTER_BYTES}, got {max_bytes}", "dead_letter.max_bytes")
+        if max_bytes < MIN_LETTER_BYTES:
+            raise ConfigError(f"must be at least {MIN_LETTER_BYTES}, got {max_bytes}", "dead_letter.max_bytes")
         self.lost = 0
         self._path, self._max_bytes = path, max_bytes
         self._told = -_TELL_S

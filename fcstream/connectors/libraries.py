@@ -8,13 +8,13 @@ import re
 from ..errors import ConfigError
 
 
-def unfit(package: str, place: str) -> ConfigError:
+def unsupported_version(package: str, key: str) -> ConfigError:
     """The error for an installed version whose insides are not as they were."""
     wanted = _wanted(package)
     return ConfigError(
         f"needs {wanted}: version {importlib.metadata.version(package)} is installed, whose insides have changed; run "
         f"pip install '{wanted}'",
-        place,
+        key,
     )
 
 

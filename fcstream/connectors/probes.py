@@ -50,7 +50,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ClockOffset:
     """Another machine's clock: how far it is ahead of ours, and by how much that may be wrong."""
 
     whose: str
@@ -58,7 +58,7 @@ class Clock:
     doubt_ms: float
 
     @classmethod
-    def read(cls, whose: str, ask: Callable[[], float]) -> Clock:
+    def read(cls, whose: str, ask: Callable[[], float]) -> ClockOffset:
         """`ask` returns Unix milliseconds; the shorter it takes, the less doubt."""
         before = time.time_ns() / 1e6
         theirs = ask()
@@ -78,7 +78,7 @@ class Checkup:
 
     need_ms: int
     findings: list[Finding] = field(default_factory=list)
-    clocks: list[Clock] = field(default_factory=list)
+    clocks: list[ClockOffset] = field(default_factory=list)
 
     def ok(self, check: str, what: str) -> None:
         self.findings.append(Finding(check, "ok", what))
@@ -101,128 +101,128 @@ class Checkup:
             self.ok("source", keeps)
 
 
-def probe_source(found: Checkup, url: str, name: str) -> None:
+def probe_source(checkup: Checkup, url: str, name: str) -> None:
     """Look at a live source.
 
     Raises
     ------
     FcstreamError
-        It cannot be used; what was found before stands in `found`.
+        It cannot be used; what was found before stands in `checkup`.
     """
     address = _address(url, "source.url")
     probes = {"redis": _redis_source, "rediss": _redis_source, "kafka": _kafka_source, "nats": _nats_source}
     probes |= {"mqtt": _mqtt_source, "mqtts": _mqtt_source, "amqp": _amqp_source, "amqps": _amqp_source}
     probes |= {"rabbitmq-stream": _rabbit_stream_source, "rabbitmq-stream+tls": _rabbit_stream_source}
     if address.scheme in probes:
-        probes[address.scheme](found, address, name)
+        probes[address.scheme](checkup, address, name)
     else:
-        _reach(found, "source", address)
+        _reach(checkup, "source", address)
 
 
-def probe_sink(found: Checkup, url: str) -> None:
+def probe_sink(checkup: Checkup, url: str) -> None:
     """Look at a sink; see `probe_source`."""
     scheme, _, place = url.partition(":")
     if scheme == "jsonl":
         if place != "-":
-            probe_file(found, "sink", place)
+            probe_file(checkup, "sink", place)
         return
     if scheme in ("csv-tables", "jsonl-tables", "parquet-tables"):
-        probe_folder(found, "sink", place)
+        probe_folder(checkup, "sink", place)
         return
-    _probe_sink(found, _address(url, "sink.url"))
+    _probe_sink(checkup, _address(url, "sink.url"))
 
 
-def probe_letters(found: Checkup, url: str) -> None:
+def probe_dead_letters(checkup: Checkup, url: str) -> None:
     """Look at a broker that gets dead letters; see `probe_source`."""
     address = _address(url, "dead_letter.url")
-    inner = Checkup(found.need_ms)
+    inner = Checkup(checkup.need_ms)
     _probe_sink(inner, address)
-    found.findings += [replace(finding, check="dead letters") for finding in inner.findings]
+    checkup.findings += [replace(finding, check="dead letters") for finding in inner.findings]
 
 
-def _probe_sink(found: Checkup, address: Address) -> None:
+def _probe_sink(checkup: Checkup, address: Address) -> None:
     probes = {"redis": _redis_sink, "rediss": _redis_sink, "kafka": _kafka_sink, "nats": _nats_sink}
     probes |= {"mqtt": _mqtt_sink, "mqtts": _mqtt_sink, "http": _webhook, "https": _webhook}
     probes |= {"amqp": _amqp_sink, "amqps": _amqp_sink, "postgresql": _postgres_sink}
     probes |= {"rabbitmq-stream": _rabbit_stream_sink, "rabbitmq-stream+tls": _rabbit_stream_sink}
     if address.scheme in probes:
-        probes[address.scheme](found, address)
+        probes[address.scheme](checkup, address)
     else:
-        _reach(found, "sink", address)
+        _reach(checkup, "sink", address)
 
 
-def probe_file(found: Checkup, check: str, place: str) -> None:
+def probe_file(checkup: Checkup, check: str, target: str) -> None:
     """A file that is appended to."""
-    path = Path(place)
+    path = Path(target)
     folder = path.absolute().parent
     if not folder.is_dir():
-        found.problem(check, f"the folder of {place} does not exist", f"make {folder}")
+        checkup.problem(check, f"the folder of {target} does not exist", f"make {folder}")
     elif not os.access(folder, os.W_OK | os.X_OK):
-        found.problem(check, f"{folder} may not be written by this user", "change its owner or mode")
+        checkup.problem(check, f"{folder} may not be written by this user", "change its owner or mode")
     elif path.exists() and not (path.is_file() and os.access(path, os.R_OK | os.W_OK)):
-        found.problem(check, f"{place} cannot be read and written", "change its owner or mode, or name another file")
+        checkup.problem(check, f"{target} cannot be read and written", "change its owner or mode, or name another file")
     else:
-        found.ok(check, f"{place} can be {'appended to' if path.exists() else 'made'}; no line was written")
+        checkup.ok(check, f"{target} can be {'appended to' if path.exists() else 'made'}; no line was written")
 
 
-def probe_folder(found: Checkup, check: str, place: str) -> None:
+def probe_folder(checkup: Checkup, check: str, target: str) -> None:
     """A folder that files are put into."""
-    folder = Path(place)
+    folder = Path(target)
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-        found.problem(check, f"{folder} may not be written by this user", "change its owner or mode")
+        checkup.problem(check, f"{folder} may not be written by this user", "change its owner or mode")
     else:
-        found.ok(check, f"tables can be put into {place}; none was written")
+        checkup.ok(check, f"tables can be put into {target}; none was written")
 
 
-def _address(url: str, place: str) -> Address:
-    address = parse(url, place)
+def _address(url: str, key: str) -> Address:
+    address = parse(url, key)
     option = "fcstream.patience" if address.scheme.startswith("http") else "patience"
     address.options[option] = str(PATIENCE_S)
     return address
 
 
-def _reach(found: Checkup, check: str, address: Address) -> None:
+def _reach(checkup: Checkup, check: str, address: Address) -> None:
     """What has no probe of its own: whether something listens there."""
     host, port = address.host(0)
     try:
         socket.create_connection((host, port), PATIENCE_S).close()
     except OSError as error:
         why = error.strerror or type(error).__name__
-        found.problem(check, f"{address.masked} cannot be reached: {why}", "start the server, or correct the address")
+        checkup.problem(check, f"{address.masked} cannot be reached: {why}", "start the server, or correct the address")
         return
-    found.ok(check, f"something listens at {host}:{port}; not tried: login, permission, existence")
+    checkup.ok(check, f"something listens at {host}:{port}; not tried: login, permission, existence")
 
 
 # -- Redis -------------------------------------------------------------------------------------------------------------
 
 
-def _redis_source(found: Checkup, address: Address, name: str) -> None:
+def _redis_source(checkup: Checkup, address: Address, name: str) -> None:
     from .redis.source import RedisSource
 
     with closing(RedisSource(address, name)) as source:
         link = source._link
-        found.clocks.append(Clock.read("Redis", lambda: link.do(_redis_time)))
+        checkup.clocks.append(ClockOffset.read("Redis", lambda: link.run(_redis_time)))
         told = source.clock()
         ahead_s = 0 if told is None else (told.newest_ms - told.now_ms) / 1000
         if ahead_s > _AHEAD_S:
-            found.problem(
+            checkup.problem(
                 "clock",
                 f"the broker's stamps run {ahead_s:.0f} s ahead of its clock: somebody chose an "
                 "id, all later ones follow it, and nobody can tell when they came",
                 "let the server choose ids (XADD KEY *), and make the stream anew",
             )
         for key in source.ends():
-            if link.do(partial(_redis_type, key=key)) == "none":
-                found.warn("source", f"stream {key} does not exist yet", "check its name, or start what writes to it")
+            if link.run(partial(_redis_type, key=key)) == "none":
+                checkup.warn("source", f"stream {key} does not exist yet", "check its name, or start what writes to it")
                 continue
-            found.ok("source", f"stream {key} can be read up to id {link.do(partial(_last_id, key=key))}")
-            _redis_trimming(found, link.do(partial(_redis_info, key=key)), key)
+            checkup.ok("source", f"stream {key} can be read up to id {link.run(partial(_last_id, key=key))}")
+            _redis_trimming(checkup, link.run(partial(_redis_info, key=key)), key)
         # Taking a field away that is not there changes nothing, and is refused to those who may not write.
-        link.do(lambda client: client.hdel(source._positions_key, "fcstream doctor"))
-        found.ok("source", f"the consumer is {name!r}; its positions can be written")
-        _redis_durability(found, link, "source")
+        link.run(lambda client: client.hdel(source._positions_key, "fcstream doctor"))
+        checkup.ok("source", f"the consumer is {name!r}; its positions can be written")
+        _redis_durability(checkup, link, "source")
 
 
 def _last_id(client: Any, key: str) -> str:
@@ -243,34 +243,34 @@ def _redis_time(client: Any) -> float:
     return int(seconds) * 1000 + int(micros) / 1000
 
 
-def _redis_trimming(found: Checkup, info: dict[str, Any], key: str) -> None:
+def _redis_trimming(checkup: Checkup, info: dict[str, Any], key: str) -> None:
     """Trimming is decided by those who add; its traces can be seen."""
     first, added = info.get("first-entry"), info.get("entries-added")
     if added is None or not first or added <= info["length"]:
         return
     kept_ms = time.time_ns() // 1_000_000 - int(first[0].partition(b"-")[0])
-    if kept_ms < found.need_ms:
-        found.warn(
+    if kept_ms < checkup.need_ms:
+        checkup.warn(
             "source",
             f"entries of stream {key} were removed, and the oldest left is {kept_ms / 1000:.0f} s old, while a window "
-            f"and its lateness take {found.need_ms / 1000:.0f} s",
+            f"and its lateness take {checkup.need_ms / 1000:.0f} s",
             "trim it later (MAXLEN, MINID): a restart could not read the open window again",
         )
 
 
-def _redis_durability(found: Checkup, link: Any, check: str) -> None:
+def _redis_durability(checkup: Checkup, link: Any, check: str) -> None:
     try:
-        info = link.do(lambda client: client.info("persistence"))
+        info = link.run(lambda client: client.info("persistence"))
     except (SourceError, SinkError):
         return  # this login may not ask
     if not info.get("aof_enabled"):
-        found.warn(
+        checkup.warn(
             check, "the server writes nothing to disk at once (appendonly no)", "switch it on, or lose what came last"
         )
 
 
-def _redis_sink(found: Checkup, address: Address) -> None:
-    from .redis.connection import error_kind
+def _redis_sink(checkup: Checkup, address: Address) -> None:
+    from .redis.connection import error_text
     from .redis.source import RedisSink
 
     where = address.masked
@@ -280,106 +280,108 @@ def _redis_sink(found: Checkup, address: Address) -> None:
         try:
             client.execute_command("XADD", sink._key, "0-0", "data", "")
         except Exception as error:
-            return "" if "greater than 0-0" in str(error) else error_kind(error)
+            return "" if "greater than 0-0" in str(error) else error_text(error)
         return "it takes what it should not"
 
     with closing(RedisSink(address)) as sink:
-        found.clocks.append(Clock.read("the sink's Redis", lambda: sink._link.do(_redis_time)))
-        refusal = sink._link.do(add)
-        kind = sink._link.do(partial(_redis_type, key=sink._key))
+        checkup.clocks.append(ClockOffset.read("the sink's Redis", lambda: sink._link.run(_redis_time)))
+        refusal = sink._link.run(add)
+        kind = sink._link.run(partial(_redis_type, key=sink._key))
         if refusal and kind in ("none", "stream"):
-            found.problem(
+            checkup.problem(
                 "sink",
                 f"{where} does not take entries: {refusal}",
                 "correct the login's rights, or the server's memory and replication",
             )
         elif kind not in ("none", "stream"):
-            found.problem("sink", f"{where}: its key holds a {kind}", "name another key as `stream`")
+            checkup.problem("sink", f"{where}: its key holds a {kind}", "name another key as `stream`")
         else:
-            if address.place == "sink.url":
+            if address.key == "sink.url":
                 sink.last()
-            found.ok("sink", f"{where} takes entries; none was added")
+            checkup.ok("sink", f"{where} takes entries; none was added")
 
 
 # -- Kafka -------------------------------------------------------------------------------------------------------------
 
 
-def _kafka_source(found: Checkup, address: Address, name: str) -> None:
-    from .kafka.connection import Cluster
+def _kafka_source(checkup: Checkup, address: Address, name: str) -> None:
+    from .kafka.connection import KafkaConnection
 
     for option, default in (("session_s", 45.0), ("max_poll_s", 300.0)):
         address.take_number(option, default)
     group = address.take("group", name)
     address.take("instance", "")
-    cluster = Cluster(address, name, PATIENCE_S, SourceError)
+    cluster = KafkaConnection(address, name, PATIENCE_S, SourceError)
     address.finish()
     kafka = cluster.kafka
     # Never subscribed, so no member of the group, and nobody is disturbed; a producer could make topics by asking.
     consumer = cluster.make(kafka.Consumer, {"group.id": group, "allow.auto.create.topics": False})
     try:
-        topics = cluster.meet(consumer)
+        topics = cluster.partitions_of_topics(consumer)
         partitions = [(topic, number) for topic, numbers in topics.items() for number in numbers]
-        cluster.patiently(lambda: cluster.spans(partitions))
+        cluster.retry(lambda: cluster.spans(partitions))
         asked = [kafka.TopicPartition(*partition) for partition in partitions]
-        cluster.patiently(lambda: consumer.committed(asked, timeout=PATIENCE_S))
+        cluster.retry(lambda: consumer.committed(asked, timeout=PATIENCE_S))
     finally:
         close_quietly(consumer.close)
     for topic, numbers in topics.items():
-        found.ok("source", f"topic {topic} has {len(numbers)} partitions, and their ends can be asked for")
-        _kafka_settings(found, cluster, topic)
-    found.ok("source", f"the group is {group!r}, and its positions can be read; not tried: reading, writing positions")
+        checkup.ok("source", f"topic {topic} has {len(numbers)} partitions, and their ends can be asked for")
+        _kafka_settings(checkup, cluster, topic)
+    checkup.ok(
+        "source", f"the group is {group!r}, and its positions can be read; not tried: reading, writing positions"
+    )
 
 
-def _kafka_settings(found: Checkup, cluster: Any, topic: str) -> None:
+def _kafka_settings(checkup: Checkup, cluster: Any, topic: str) -> None:
     resource = cluster.kafka.admin.ConfigResource(cluster.kafka.admin.ConfigResource.Type.TOPIC, topic)
     try:
         answer = cluster.admin.describe_configs([resource], request_timeout=_SETTINGS_S)[resource].result(
             _SETTINGS_S + 1
         )
         values = {name: entry.value for name, entry in answer.items()}
-        keeps, stamps = float(values["retention.ms"]), values["message.timestamp.type"]
+        keeps, timestamps = float(values["retention.ms"]), values["message.timestamp.type"]
     except Exception as error:
-        found.warn(
+        checkup.warn(
             "source",
             f"topic {topic} does not tell its settings ({type(error).__name__})",
             "see yourself that retention.ms is long enough, and message.timestamp.type is LogAppendTime",
         )
         return
     if keeps >= 0:
-        found.retention(keeps)
-    if stamps == "LogAppendTime":
-        found.ok("source", f"topic {topic} stamps messages by the brokers' clock")
+        checkup.retention(keeps)
+    if timestamps == "LogAppendTime":
+        checkup.ok("source", f"topic {topic} stamps messages by the brokers' clock")
     else:
-        found.warn(
+        checkup.warn(
             "source",
-            f"topic {topic} has message.timestamp.type = {stamps}: producers choose when their messages arrived",
+            f"topic {topic} has message.timestamp.type = {timestamps}: producers choose when their messages arrived",
             "set it to LogAppendTime",
         )
 
 
-def _kafka_sink(found: Checkup, address: Address) -> None:
-    from .kafka.connection import Cluster
+def _kafka_sink(checkup: Checkup, address: Address) -> None:
+    from .kafka.connection import KafkaConnection
 
-    cluster = Cluster(address, "fcstream-doctor", PATIENCE_S, SinkError)
+    cluster = KafkaConnection(address, "fcstream-doctor", PATIENCE_S, SinkError)
     settings = {"group.id": "fcstream-doctor", "allow.auto.create.topics": False}
     consumer = cluster.make(cluster.kafka.Consumer, settings)
     try:
-        topics = cluster.meet(consumer)
+        topics = cluster.partitions_of_topics(consumer)
     finally:
         close_quietly(consumer.close)
-    found.ok("sink", f"topic {', '.join(topics)} exists; not tried: writing")
+    checkup.ok("sink", f"topic {', '.join(topics)} exists; not tried: writing")
 
 
 # -- NATS --------------------------------------------------------------------------------------------------------------
 
 
-def _nats_source(found: Checkup, address: Address, name: str) -> None:
-    from .nats.connection import Wire, stream_of
+def _nats_source(checkup: Checkup, address: Address, name: str) -> None:
+    from .nats.connection import NatsConnection, stream_of
 
     stream, bucket = stream_of(address), address.take("bucket", "fcstream_positions")
     address.take("subject", ">")
     group = address.take("group", name)
-    wire = Wire(address, PATIENCE_S, SourceError)
+    wire = NatsConnection(address, PATIENCE_S, SourceError)
 
     async def info() -> Any:
         return await wire._api(f"STREAM.INFO.{stream}")
@@ -396,19 +398,21 @@ def _nats_source(found: Checkup, address: Address, name: str) -> None:
     with closing(wire):
         answer = wire.first(info)
         if "ts" in answer:  # servers tell their time since 2.10
-            found.clocks.append(Clock.read("NATS", lambda: _nats_time(wire.do(info)["ts"])))
+            checkup.clocks.append(ClockOffset.read("NATS", lambda: _nats_time(wire.run(info)["ts"])))
         state, config = answer["state"], answer["config"]
-        found.ok("source", f"stream {stream} holds messages {state['first_seq']} to {state['last_seq']}")
+        checkup.ok("source", f"stream {stream} holds messages {state['first_seq']} to {state['last_seq']}")
         if config.get("retention", "limits") != "limits":
-            found.problem(
+            checkup.problem(
                 "source",
                 f"stream {stream} drops messages that are acknowledged or that nobody is interested in",
                 "give it the retention policy 'limits': open windows are read again after a restart",
             )
         if config.get("max_age"):
-            found.retention(config["max_age"] / 1e6)
-        where = f"bucket {bucket}" if wire.do(positions) else f"bucket {bucket}, which will be made"
-        found.ok("source", f"the consumer is {group!r}, its positions are kept in {where}; not tried: reading, writing")
+            checkup.retention(config["max_age"] / 1e6)
+        where = f"bucket {bucket}" if wire.run(positions) else f"bucket {bucket}, which will be made"
+        checkup.ok(
+            "source", f"the consumer is {group!r}, its positions are kept in {where}; not tried: reading, writing"
+        )
 
 
 def _nats_time(text: str) -> float:
@@ -416,50 +420,50 @@ def _nats_time(text: str) -> float:
     return datetime.datetime.fromisoformat(text[:26].rstrip("Z") + "+00:00").timestamp() * 1000
 
 
-def _nats_sink(found: Checkup, address: Address) -> None:
+def _nats_sink(checkup: Checkup, address: Address) -> None:
     from .nats.source import NatsSink
 
     with closing(NatsSink(address)) as sink:
-        if address.place == "sink.url":
+        if address.key == "sink.url":
             sink.last()
-        found.ok("sink", f"stream {sink._stream} takes subject {sink._subject}; not tried: publishing")
+        checkup.ok("sink", f"stream {sink._stream} takes subject {sink._subject}; not tried: publishing")
 
 
 # -- MQTT --------------------------------------------------------------------------------------------------------------
 
 
-def _mqtt_source(found: Checkup, address: Address, name: str) -> None:
-    from .mqtt.source import _Connection, _Link, _topic
+def _mqtt_source(checkup: Checkup, address: Address, name: str) -> None:
+    from .mqtt.source import _MqttConnection, _MqttSession, _topic
 
     topic, client_id = _topic(address), address.take("client_id", name)
     for option, default in (("inflight", 1000), ("session", 604800)):
         address.take_number(option, default)
     is_shared = topic.startswith("$share/")
 
-    def prepare(connection: _Connection, host: str, port: int) -> None:
+    def prepare(connection: _MqttConnection, host: str, port: int) -> None:
         connection.open(host, port)
         if not is_shared:  # a copy goes to each client: nothing is taken from the one that runs
             connection.subscribe(topic, retained=False)
 
-    _Link(address, PATIENCE_S, SourceError, prepare).close()
+    _MqttSession(address, PATIENCE_S, SourceError, prepare).close()
     said = "not tried: subscribing, which would take messages of a shared subscription" if is_shared else "with QoS 1"
-    found.ok("source", f"{address.masked} answers and may be subscribed to, {said}; the client is {client_id!r}")
+    checkup.ok("source", f"{address.masked} answers and may be subscribed to, {said}; the client is {client_id!r}")
 
 
-def _mqtt_sink(found: Checkup, address: Address) -> None:
+def _mqtt_sink(checkup: Checkup, address: Address) -> None:
     from .mqtt.source import MqttSink
 
     address.options.pop("client_id", None)  # one that runs would be sent away
     with closing(MqttSink(address)) as sink:
-        if address.place == "sink.url":
+        if address.key == "sink.url":
             sink.last()
-    found.ok("sink", f"{address.masked} answers; not tried: publishing")
+    checkup.ok("sink", f"{address.masked} answers; not tried: publishing")
 
 
 # -- RabbitMQ ----------------------------------------------------------------------------------------------------------
 
 
-def _amqp_source(found: Checkup, address: Address, name: str) -> None:
+def _amqp_source(checkup: Checkup, address: Address, name: str) -> None:
     from .rabbitmq.queues import AmqpQueue
 
     class Look(AmqpQueue):
@@ -470,19 +474,19 @@ def _amqp_source(found: Checkup, address: Address, name: str) -> None:
                 raise self._is_stream
             answer = channel.queue_declare(self._queue, passive=True).method
             said = f"{answer.message_count} messages and {answer.consumer_count} consumers"
-            found.ok("source", f"queue {self._queue} has {said}; not tried: consuming")
+            checkup.ok("source", f"queue {self._queue} has {said}; not tried: consuming")
 
     Look(address, name).close()
 
 
-def _amqp_sink(found: Checkup, address: Address) -> None:
+def _amqp_sink(checkup: Checkup, address: Address) -> None:
     from .rabbitmq.queues import AmqpSink
 
     AmqpSink(address).close()
-    found.ok("sink", f"{address.masked}: it exists; not tried: publishing")
+    checkup.ok("sink", f"{address.masked}: it exists; not tried: publishing")
 
 
-def _rabbit_stream_source(found: Checkup, address: Address, name: str) -> None:
+def _rabbit_stream_source(checkup: Checkup, address: Address, name: str) -> None:
     from .rabbitmq.streams import RabbitStreamSource
 
     class Look(RabbitStreamSource):
@@ -491,22 +495,22 @@ def _rabbit_stream_source(found: Checkup, address: Address, name: str) -> None:
         async def _begin(self, client: Any) -> None:
             end = await self._end(client)
             where = f"stream {self._stream} ends at offset {max(0, end)}"
-            found.ok("source", f"{where}; the consumer is {self._name!r}; not tried: reading, writing positions")
+            checkup.ok("source", f"{where}; the consumer is {self._name!r}; not tried: reading, writing positions")
 
     Look(address, name).close()
 
 
-def _rabbit_stream_sink(found: Checkup, address: Address) -> None:
+def _rabbit_stream_sink(checkup: Checkup, address: Address) -> None:
     from .rabbitmq.streams import RabbitStreamSink
 
     RabbitStreamSink(address).close()
-    found.ok("sink", f"{address.masked}: it exists; not tried: publishing")
+    checkup.ok("sink", f"{address.masked}: it exists; not tried: publishing")
 
 
 # -- a database, a web server ------------------------------------------------------------------------------------------
 
 
-def _postgres_sink(found: Checkup, address: Address) -> None:
+def _postgres_sink(checkup: Checkup, address: Address) -> None:
     from .postgres.sink import PostgresSink
 
     class Look(PostgresSink):
@@ -517,38 +521,40 @@ def _postgres_sink(found: Checkup, address: Address) -> None:
                 return (db.execute(query.encode(), values or None).fetchone() or [None])[0]
 
             clock = "SELECT extract(epoch FROM clock_timestamp())::float8 * 1000"
-            found.clocks.append(Clock.read("the sink's PostgreSQL", lambda: float(ask(clock))))
+            checkup.clocks.append(ClockOffset.read("the sink's PostgreSQL", lambda: float(ask(clock))))
             named = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
             if ask("SELECT pg_is_in_recovery()"):
-                found.problem("sink", f"{self._place} is a standby, which takes no rows", "name the primary")
+                checkup.problem("sink", f"{self._location} is a standby, which takes no rows", "name the primary")
             elif self._schema and ask(named, self._schema) is False:
-                found.problem("sink", f"this login may not use schema {self._schema}", "grant it USAGE")
+                checkup.problem("sink", f"this login may not use schema {self._schema}", "grant it USAGE")
             elif self._exists(db):
                 super()._prepare(db)
                 rights = "SELECT has_table_privilege(%s, 'INSERT') AND has_table_privilege(%s, 'SELECT')"
                 if ask(rights, self._table, self._table):
-                    found.ok("sink", f"{self._place}: table {self._name} takes rows; none was written")
+                    checkup.ok("sink", f"{self._location}: table {self._name} takes rows; none was written")
                 else:
-                    found.problem("sink", f"this login may not use table {self._name}", "grant it INSERT and SELECT")
+                    checkup.problem("sink", f"this login may not use table {self._name}", "grant it INSERT and SELECT")
             elif ask(
                 "SELECT coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = "
                 "coalesce(nullif(%s, ''), current_schema())), has_database_privilege(current_database(), 'CREATE'))",
                 self._schema,
             ):
-                found.ok("sink", f"{self._place}: table {self._name} will be made")
+                checkup.ok("sink", f"{self._location}: table {self._name} will be made")
             else:
-                found.problem("sink", f"this login may not make table {self._name}", "make it, or grant CREATE")
+                checkup.problem("sink", f"this login may not make table {self._name}", "make it, or grant CREATE")
 
     Look(address).close()
 
 
-def _webhook(found: Checkup, address: Address) -> None:
-    from .http.sink import WebhookSink, _what
+def _webhook(checkup: Checkup, address: Address) -> None:
+    from .http.sink import WebhookSink, _error_text
 
     with closing(WebhookSink(address)) as sink:
         try:
             sink._connection.connect()
         except OSError as error:
-            found.problem("sink", f"{sink._place} cannot be reached: {_what(error)}", "start the server, or correct it")
+            checkup.problem(
+                "sink", f"{sink._location} cannot be reached: {_error_text(error)}", "start the server, or correct it"
+            )
             return
-        found.ok("sink", f"{sink._place} answers; not tried: a request, because any POST would be a release")
+        checkup.ok("sink", f"{sink._location} answers; not tried: a request, because any POST would be a release")

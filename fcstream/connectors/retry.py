@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 from ..errors import FcstreamError
-from ..runtime.waiting import is_over, pause, tried
+from ..runtime.waiting import is_over, note_failure, pause
 
 T = TypeVar("T")
-_FIRST_S, _MOST_S = 0.05, 5.0
+_FIRST_S, _MAX_S = 0.05, 5.0
 
 
 def pauses() -> Iterator[float]:
@@ -24,7 +24,7 @@ def pauses() -> Iterator[float]:
     while True:
         # The clock's last digits are jitter enough: this decides nothing but a waiting time.
         yield pause * (0.5 + 0.5 * (time.perf_counter_ns() % 1009) / 1009)
-        pause = min(2 * pause, _MOST_S)
+        pause = min(2 * pause, _MAX_S)
 
 
 def with_patience(
@@ -56,7 +56,7 @@ def with_patience(
     except lost as first:
         last: BaseException = first
     while True:
-        tried(str(last))
+        note_failure(str(last))
         wait = next(waits)
         if time.monotonic() + wait > until or is_over():
             raise error(last) from None
@@ -69,7 +69,7 @@ def with_patience(
 
 
 @contextmanager
-def cut_after(descriptor: int, seconds: float) -> Iterator[threading.Event]:
+def deadline(descriptor: int, seconds: float) -> Iterator[threading.Event]:
     """Shut a connection down if the block takes longer, whatever its client waits for; a client's own limit begins
     anew with every byte that comes, and a server's does not help if its answers are lost.
 
@@ -98,7 +98,7 @@ def cut_after(descriptor: int, seconds: float) -> Iterator[threading.Event]:
             timer.join()
 
 
-class Remainder(Generic[T]):
+class PendingMessages(Generic[T]):
     """What of a group of messages a broker does not have yet. A group that got stuck and is tried again goes on there:
     what was confirmed before is not sent again."""
 

@@ -38,11 +38,11 @@ from ..runtime.disk import sync_folder
 LOG = logging.getLogger("fcstream.connectors.spool")
 MEMORY = 4096
 """Messages whose identities are remembered: no source with identities may have more of them unacknowledged."""
-LEAST_BYTES = 1 << 20
+MIN_BYTES = 1 << 20
 UNREADABLE = b"\xc1"
 """Stands for a message that is too large: no text, and what MessagePack never uses."""
 _LARGE = 2048  # bytes: below, one copy costs less than many pieces
-_PIECE, _MOST_PARTS = 1 << 18, 1000  # bytes that a processor's cache holds; parts that a system writes at once
+_PIECE, _MAX_PARTS = 1 << 18, 1000  # bytes that a processor's cache holds; parts that a system writes at once
 ID_BYTES = 16
 NO_ID = bytes(ID_BYTES)
 _STAMP_BYTES = 8
@@ -52,24 +52,26 @@ _END = b"\n"  # not zero: a hole in a file does not look like an end
 _NAME = re.compile(r"(\d{20})\.rows")
 
 
-class Rows(NamedTuple):
-    """Records that came together, numbered from `first` on; `ids` has one for each, or none, and so has `stamps`: when
-    each arrived, if that is not the time of receipt."""
+class SpooledRecords(NamedTuple):
+    """Records that came together, numbered from `first` on; `ids` has one for each, or none, and so has `timestamps`:
+    when each arrived, if that is not the time of receipt."""
 
     first: int
     receipt_ms: int
     bodies: list[bytes]
     ids: list[bytes]
-    stamps: Sequence[int] = ()
+    timestamps: Sequence[int] = ()
 
-    def part(self, start: int, stop: int | None = None) -> Rows:
+    def part(self, start: int, stop: int | None = None) -> SpooledRecords:
         """Some of them."""
         cut = slice(start, stop)
-        return Rows(self.first + start, self.receipt_ms, self.bodies[cut], self.ids[cut], self.stamps[cut])
+        return SpooledRecords(
+            self.first + start, self.receipt_ms, self.bodies[cut], self.ids[cut], self.timestamps[cut]
+        )
 
     @property
     def arrivals_ms(self) -> Sequence[int]:
-        return self.stamps or [self.receipt_ms] * len(self.bodies)
+        return self.timestamps or [self.receipt_ms] * len(self.bodies)
 
 
 class Spool:
@@ -108,8 +110,8 @@ class Spool:
         segment_bytes: int | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        if max_bytes < LEAST_BYTES:
-            raise ConfigError(f"must be at least {LEAST_BYTES}, got {max_bytes}", "source.spool_bytes")
+        if max_bytes < MIN_BYTES:
+            raise ConfigError(f"must be at least {MIN_BYTES}, got {max_bytes}", "source.spool_bytes")
         self.folder, self.max_bytes = Path(folder), max_bytes
         self.position = self.end = 0
         self.is_full = False
@@ -119,8 +121,11 @@ class Spool:
         self.alive_ms: int | None = None
         self._ids: dict[bytes, None] = {}
         self._sizes: dict[int, int] = {}  # first record of a segment -> bytes, ascending
-        self._recent = Rows(0, 0, [], [])  # what was appended last need not be read again
-        self._next_frame: tuple[int, Iterator[tuple[int, Rows]]] = (-1, iter(()))  # and the record it begins with
+        self._recent = SpooledRecords(0, 0, [], [])  # what was appended last need not be read again
+        self._next_frame: tuple[int, Iterator[tuple[int, SpooledRecords]]] = (
+            -1,
+            iter(()),
+        )  # and the record it begins with
         self._fds: dict[str, int] = {}
         try:
             with self._telling("opened"):
@@ -153,7 +158,7 @@ class Spool:
         bodies: Sequence[bytes],
         ids: Sequence[bytes] = (),
         sync: Callable[[int], object] | None = None,
-        stamps: Sequence[int | None] = (),
+        timestamps: Sequence[int | None] = (),
     ) -> int:
         """Put records on disk (one fsync) and say how many: less than all, from the front, if there is no room.
 
@@ -164,7 +169,7 @@ class Spool:
             One identity of 16 bytes for each (zeros: none), or nothing.
         sync : callable, optional
             Puts a file on disk; `os.fsync` by default.
-        stamps : sequence of int or None
+        timestamps : sequence of int or None
             When each arrived, or nothing; one that is missing or lies ahead of the clock is the time of receipt.
 
         Raises
@@ -179,7 +184,7 @@ class Spool:
         """
         if any(len(body) > self.max_bytes // 2 for body in bodies):
             bodies = [body if len(body) <= self.max_bytes // 2 else UNREADABLE for body in bodies]
-        each = 4 + (ID_BYTES if ids else 0) + (_STAMP_BYTES if stamps else 0)
+        each = 4 + (ID_BYTES if ids else 0) + (_STAMP_BYTES if timestamps else 0)
         frames = 2 * (_HEAD + _TAIL) + ID_BYTES * MEMORY  # a new segment may have to be begun
         room = self.max_bytes - self.stored_bytes - frames
         count = sum(total <= room for total in accumulate(len(body) + each for body in bodies))
@@ -192,13 +197,15 @@ class Spool:
         self.is_full = count < len(bodies)
         if count:
             receipt = max(self._receipt_ms, self._clock())
-            arrivals = [receipt if stamp is None else max(0, min(stamp, receipt)) for stamp in stamps[:count]]
-            rows = Rows(self.end, receipt, list(bodies[:count]), list(ids[:count]), arrivals)
+            arrivals = [
+                receipt if timestamp is None else max(0, min(timestamp, receipt)) for timestamp in timestamps[:count]
+            ]
+            rows = SpooledRecords(self.end, receipt, list(bodies[:count]), list(ids[:count]), arrivals)
             with self._telling("written"):
                 self._write(rows, sync)
         return count
 
-    def read(self, number: int) -> Rows:
+    def read(self, number: int) -> SpooledRecords:
         """The records from `number` on of the frame that holds it; `number` must be before `end`.
 
         Raises
@@ -330,7 +337,7 @@ class Spool:
             f"{self._path(segment)} is damaged: restore it; or move the folder away to begin anew, without its records"
         )
 
-    def _frames(self, start: int) -> Iterator[tuple[int, Rows]]:
+    def _frames(self, start: int) -> Iterator[tuple[int, SpooledRecords]]:
         """Frames from the one that holds a record on, with the number of the record after each."""
         segment = number = max((first for first in self._sizes if first <= start), default=0)
         while True:
@@ -355,7 +362,7 @@ class Spool:
 
     def _start(self) -> None:
         """Begin a segment; it carries what must outlive those before it: the receipt time and the ids."""
-        path, rows = self._path(self.end), Rows(self.end, self._receipt_ms, [], list(self._ids))
+        path, rows = self._path(self.end), SpooledRecords(self.end, self._receipt_ms, [], list(self._ids))
         try:
             file = _new_file(path, _frame(rows))
             os.fsync(self._fds["folder"])
@@ -367,7 +374,7 @@ class Spool:
         self._fds["last"] = file
         self._sizes[self.end] = _frame_size(rows)
 
-    def _write(self, rows: Rows, sync: Callable[[int], object] | None) -> None:
+    def _write(self, rows: SpooledRecords, sync: Callable[[int], object] | None) -> None:
         size = _frame_size(rows)
         last = next(reversed(self._sizes))
         if self.end > last and self._sizes[last] + size > self._segment_bytes:
@@ -399,18 +406,18 @@ class _Broken(Exception):
         self.torn = torn
 
 
-def _frame(rows: Rows) -> Iterator[list[bytes]]:
+def _frame(rows: SpooledRecords) -> Iterator[list[bytes]]:
     """Its parts, in pieces that a processor's cache keeps from checksum to write; large bodies are among them as they
     are, not copied."""
     lengths = np.fromiter(map(len, rows.bodies), "<u4", len(rows.bodies))
-    start = b"".join([lengths.tobytes(), np.array(rows.stamps, "<i8").tobytes(), *rows.ids])
+    start = b"".join([lengths.tobytes(), np.array(rows.timestamps, "<i8").tobytes(), *rows.ids])
     bodies = rows.bodies if len(lengths) and lengths.mean() > _LARGE else [b"".join(rows.bodies)]
     count, named, size = len(rows.bodies), len(rows.ids), _payload_size(rows)
-    head = _FRAME.pack(_MAGIC, rows.first, count, named, len(rows.stamps), rows.receipt_ms, size)
+    head = _FRAME.pack(_MAGIC, rows.first, count, named, len(rows.timestamps), rows.receipt_ms, size)
     piece, crc = [head, _CRC.pack(zlib.crc32(head)), start], zlib.crc32(start)
     size = len(start)
     for body in bodies:
-        if size + len(body) > _PIECE or len(piece) > _MOST_PARTS:
+        if size + len(body) > _PIECE or len(piece) > _MAX_PARTS:
             yield piece
             piece, size = [], 0
         piece.append(body)
@@ -418,16 +425,16 @@ def _frame(rows: Rows) -> Iterator[list[bytes]]:
     yield [*piece, _CRC.pack(crc), _END]
 
 
-def _payload_size(rows: Rows) -> int:
-    labels = _STAMP_BYTES * len(rows.stamps) + ID_BYTES * len(rows.ids)
+def _payload_size(rows: SpooledRecords) -> int:
+    labels = _STAMP_BYTES * len(rows.timestamps) + ID_BYTES * len(rows.ids)
     return 4 * len(rows.bodies) + labels + sum(map(len, rows.bodies))
 
 
-def _frame_size(rows: Rows) -> int:
+def _frame_size(rows: SpooledRecords) -> int:
     return _HEAD + _payload_size(rows) + _TAIL
 
 
-def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, Rows]:
+def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, SpooledRecords]:
     """The next frame, which must begin with record `number`, and the number after it; records before `start` are passed
     over."""
     head = file.read(_HEAD)
@@ -438,19 +445,24 @@ def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, Rows]:
         raise _Broken(torn=False)
     if 0 < first + count <= start:
         file.seek(size + _TAIL, os.SEEK_CUR)
-        return first + count, Rows(first, receipt_ms, [], [])
+        return first + count, SpooledRecords(first, receipt_ms, [], [])
     payload = file.read(size + _TAIL)
     if len(payload) < size + _TAIL:
         raise _Broken(torn=True)
     if zlib.crc32(memoryview(payload)[:size]) != _CRC.unpack_from(payload, size)[0]:
         raise _Broken(torn=payload[-1] == 0 and not file.read().strip(b"\0"))
-    lengths, stamps = np.frombuffer(payload, "<u4", count), np.frombuffer(payload, "<i8", stamped, 4 * count).tolist()
+    lengths, timestamps = (
+        np.frombuffer(payload, "<u4", count),
+        np.frombuffer(payload, "<i8", stamped, 4 * count).tolist(),
+    )
     at = 4 * count + _STAMP_BYTES * stamped
     ids = [payload[i : i + ID_BYTES] for i in range(at, at + ID_BYTES * named, ID_BYTES)]
     bounds = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]) + (at + ID_BYTES * named)
     if bounds[-1] != size or payload[-1:] not in (_END, b"\0"):
         raise _Broken(torn=False)
-    return first + count, Rows(first, receipt_ms, [payload[i:j] for i, j in pairwise(bounds.tolist())], ids, stamps)
+    return first + count, SpooledRecords(
+        first, receipt_ms, [payload[i:j] for i, j in pairwise(bounds.tolist())], ids, timestamps
+    )
 
 
 def _new_file(path: Path, pieces: Iterable[list[bytes]]) -> int:

@@ -15,17 +15,17 @@ import numpy as np
 from ..errors import SourceError
 from .base import Chunk
 from .retry import close_quietly
-from .spool import ID_BYTES, NO_ID, Rows
+from .spool import ID_BYTES, NO_ID, SpooledRecords
 
 if TYPE_CHECKING:
-    from .base import AckSource, Received
+    from .base import AckSource, ReceivedMessage
     from .spool import Spool
 
 POLL_BYTES = 1 << 26
 """A poll stops gathering here; it exceeds it by one frame at most."""
 _ENDS_S, _STEP, _SERVE_S = 5.0, 4096, 5.0
 _DRAIN_S = 600.0
-_LEAST_PAUSE_MS = 5000
+_MIN_PAUSE_MS = 5000
 _MUCH = 1 << 20  # bytes: below, the disk is not worth a thread
 
 
@@ -49,7 +49,7 @@ class CatchUp:
         pause was, but 5 seconds at least, and the allowance at most."""
         now = self._clock()
         self._arrival_ms = now - self._allowance_ms if alive_ms is None else min(alive_ms, now)
-        pause_ms = _LEAST_PAUSE_MS if alive_ms is None else max(_LEAST_PAUSE_MS, now - alive_ms)
+        pause_ms = _MIN_PAUSE_MS if alive_ms is None else max(_MIN_PAUSE_MS, now - alive_ms)
         self._until_ms = now + min(self._allowance_ms, pause_ms)
 
     @property
@@ -63,7 +63,8 @@ class CatchUp:
 
 
 class SpooledSource:
-    """A queue that forgets, read through a spool; a `LiveSource` of one partition, ``spool``, and a `KeepingSource`.
+    """A queue that forgets, read through a spool; a `LiveSource` of one partition, ``spool``, and a
+    `PrefetchingSource`.
 
     Parameters
     ----------
@@ -108,18 +109,18 @@ class SpooledSource:
         self._next = spool.position
         self._pulled = time.monotonic()
         self.duplicates = 0
-        self._held: list[Received] = []  # received, not in the spool yet, as it is full
-        self._ahead: list[Received] = []  # received while those before them were put on disk
+        self._held: list[ReceivedMessage] = []  # received, not in the spool yet, as it is full
+        self._ahead: list[ReceivedMessage] = []  # received while those before them were put on disk
         self._disk = ThreadPoolExecutor(1, "fcstream-spool")
-        self._identify: Callable[[Received], bytes | None] | None = getattr(queue, "delivery_id", None)
-        self._is_current: Callable[[Received], bool] = getattr(queue, "is_current", lambda _: True)
+        self._identify: Callable[[ReceivedMessage], bytes | None] | None = getattr(queue, "delivery_id", None)
+        self._is_current: Callable[[ReceivedMessage], bool] = getattr(queue, "is_current", lambda _: True)
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
         if self._next == self._spool.end:
             self._pull(max_messages, timeout_s)
         elif time.monotonic() > self._pulled + _SERVE_S:  # a long way to the end: the queue must not go away meanwhile
             self._pull(max_messages, 0.0)
-        pieces: list[Rows] = []
+        pieces: list[SpooledRecords] = []
         room, size, start = max_messages, 0, self._next
         while room > 0 and size < POLL_BYTES and self._next < self._spool.end:
             rows = self._spool.read(self._next)
@@ -128,12 +129,12 @@ class SpooledSource:
             self._next, room, size = self._next + count, room - count, size + sum(map(len, pieces[-1].bodies))
         if not pieces:
             return []
-        stamps = np.concatenate([np.array(rows.arrivals_ms, np.int64) for rows in pieces])
+        timestamps = np.concatenate([np.array(rows.arrivals_ms, np.int64) for rows in pieces])
         bodies = [body for rows in pieces for body in rows.bodies]
         receipts = None
-        if any(rows.stamps for rows in pieces):
+        if any(rows.timestamps for rows in pieces):
             receipts = np.repeat(np.array([rows.receipt_ms for rows in pieces]), [len(rows.bodies) for rows in pieces])
-        return [Chunk("spool", np.arange(start, self._next), stamps, bodies, receipts)]
+        return [Chunk("spool", np.arange(start, self._next), timestamps, bodies, receipts)]
 
     @property
     def stored_bytes(self) -> int:
@@ -173,7 +174,7 @@ class SpooledSource:
         if "spool" in positions:
             self._spool.commit(positions["spool"])
 
-    def keep(self, timeout_s: float) -> None:
+    def prefetch(self, timeout_s: float) -> None:
         self._pull(_STEP, timeout_s)
 
     def rewind(self) -> None:
@@ -221,9 +222,9 @@ class SpooledSource:
         much = not self._ahead and sum(map(len, bodies)) > _MUCH
         floor = self._catch_up.arrival_ms
         given = [held[i].arrival_ms for i in fresh] if self._gives_arrivals or floor is not None else []
-        stamps = [floor if arrival is None else arrival for arrival in given]
+        timestamps = [floor if arrival is None else arrival for arrival in given]
         sync = self._sync if much else None
-        count = self._spool.append(bodies, ids, sync, stamps)
+        count = self._spool.append(bodies, ids, sync, timestamps)
         done = len(held) if count == len(fresh) else fresh[count]
         self.duplicates += done - count
         self._held = held[done:]

@@ -29,12 +29,12 @@ def tls_context(address: Address) -> ssl.SSLContext:
     except OSError as error:
         raise ConfigError(
             f"names files `ca`, `cert` or `key` that cannot be used: {error.strerror or 'no certificates'}",
-            address.place,
+            address.key,
         ) from None
     return context
 
 
-def distrust(error: BaseException) -> str | None:
+def tls_failure(error: BaseException) -> str | None:
     """Why TLS failed, and the remedy, if certificates are the cause of an error; holds no secrets.
 
     Parameters

@@ -8,7 +8,7 @@ import urllib.parse
 from dataclasses import dataclass, field
 
 from ..errors import ConfigError, extra_missing
-from ..runtime.interpolation import PLACEHOLDER, fill, is_url
+from ..runtime.interpolation import PLACEHOLDER, interpolate, is_url
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]@/?#=]*)(?::(\d{1,5}))?")
@@ -57,7 +57,7 @@ class Address:
     password: str | None = field(repr=False)
     target: str = field(repr=False)
     masked: str
-    place: str
+    key: str
 
     def take(self, name: str, default: str | None = None) -> str:
         """Remove and return an option.
@@ -69,7 +69,7 @@ class Address:
         """
         value = self.options.pop(name, default)
         if value is None:
-            raise ConfigError(f"must name `{name}` (as ...?{name}=...), got {self.masked}", self.place)
+            raise ConfigError(f"must name `{name}` (as ...?{name}=...), got {self.masked}", self.key)
         return value
 
     def take_number(self, name: str, default: float) -> float:
@@ -80,7 +80,7 @@ class Address:
         except ValueError:
             value = -1.0
         if not 0 < value < 1e12:
-            raise ConfigError(f"must have a positive number as `{name}`, got {text!r}", self.place)
+            raise ConfigError(f"must have a positive number as `{name}`, got {text!r}", self.key)
         return value
 
     def finish(self) -> None:
@@ -88,7 +88,7 @@ class Address:
         if self.options:
             # What follows a secret with an '&' in it looks like an option: only what the mask shows is named.
             names = [repr(name) for name in sorted(self.options) if f"{name}=" in self.masked]
-            raise ConfigError(f"has an unknown option {''.join(names[:1]) or '***'}: {self.masked}", self.place)
+            raise ConfigError(f"has an unknown option {''.join(names[:1]) or '***'}: {self.masked}", self.key)
 
     def host(self, port: int) -> tuple[str, int]:
         """The first host."""
@@ -100,7 +100,7 @@ class Address:
         return ",".join(f"{name}:{given or port}" for name, given in self.hosts)
 
 
-def parse(url: str, place: str) -> Address:
+def parse(url: str, key: str) -> Address:
     """Parse a URL whose ``${NAME}`` come from the environment and ``${file:PATH}`` from files.
 
     Raises
@@ -109,9 +109,9 @@ def parse(url: str, place: str) -> Address:
         A variable or file that is not there, or no URL. Never quotes what a placeholder stood for.
     """
     masked = mask(url)
-    scheme, _, rest = fill(url, place).partition("://")
+    scheme, _, rest = interpolate(url, key).partition("://")
     if "#" in rest:
-        raise ConfigError(f"must have special characters percent-encoded: write %23 for #, got {masked}", place)
+        raise ConfigError(f"must have special characters percent-encoded: write %23 for #, got {masked}", key)
     base, _, query = rest.partition("?")
     netloc, _, path = base.partition("/")
     credentials, _, listing = netloc.rpartition("@")
@@ -120,7 +120,7 @@ def parse(url: str, place: str) -> Address:
     for entry in listing.split(","):
         found = _HOST.fullmatch(entry)
         if found is None or not _is_name(found[1]):
-            raise ConfigError(f"must have a host, got {masked}", place)
+            raise ConfigError(f"must have a host, got {masked}", key)
         hosts.append((found[1].strip("[]"), int(found[2]) if found[2] else None))
     unquote = urllib.parse.unquote
     return Address(
@@ -130,9 +130,9 @@ def parse(url: str, place: str) -> Address:
         options=dict(urllib.parse.parse_qsl(query, keep_blank_values=True)),
         user=unquote(user) or None,
         password=unquote(password) or None,
-        target=_target(url, place) + (f"?{query}" if query else ""),
+        target=_target(url, key) + (f"?{query}" if query else ""),
         masked=masked,
-        place=place,
+        key=key,
     )
 
 
@@ -183,12 +183,12 @@ def mask(url: str) -> str:
     return _with_placeholders(told + (question + "&".join(options) if options else ""), rest)
 
 
-def _target(url: str, place: str) -> str:
+def _target(url: str, key: str) -> str:
     """The path as it was given; a placeholder in it may stand for several steps."""
     rest = url.partition("://")[2]
     base = _without_placeholders(rest).partition("?")[0]
     _, slash, path = base.partition("/")
-    return slash + fill(_with_placeholders(path, rest), place, kept="/")
+    return slash + interpolate(_with_placeholders(path, rest), key, kept="/")
 
 
 _KEPT = re.compile(r"\x00(\d+)\x00")
@@ -205,9 +205,9 @@ def _with_placeholders(text: str, original: str) -> str:
     return _KEPT.sub(lambda found: "${" + "".join(given[int(found[1])]) + "}", text)
 
 
-def need(module: str, extra: str, place: str) -> ConfigError:
+def missing_library(module: str, extra: str, key: str) -> ConfigError:
     """The error for a client library that is not installed."""
-    return ConfigError(f"needs the package {module}: {extra_missing(extra)}", place)
+    return ConfigError(f"needs the package {module}: {extra_missing(extra)}", key)
 
 
 def scheme_of(url: str) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BIT_DELTA = PrivacyLoss(0, 1)
 """What the finite precision of all keep bits of one core costs: 1e-15 of delta."""
-_MOST_EXPONENT = 600.0
+_MAX_EXPONENT = 600.0
 """Beyond it every delta of 1e-15 and more has grown to 1: no need to tell more, and doubles end soon after."""
 ROUND_UP = 1 + 1e-12
 """Factor that makes a float computed in a few steps an upper bound of the real number it stands for."""
@@ -48,7 +48,7 @@ class Core:
     count: int | None
 
 
-class Counted(Protocol):
+class FriendCountView(Protocol):
     """What filters read of a window: exact counts, or scores of sampled partners."""
 
     @property
@@ -152,8 +152,8 @@ class ReplacementFilter:
 
 
 def _group_total(gamma: float, epsilon: float, delta: float) -> tuple[float, float]:
-    grown = gamma * math.expm1(min(epsilon, _MOST_EXPONENT)) * ROUND_UP
-    return grown, gamma * delta * math.exp(min(epsilon + grown, _MOST_EXPONENT)) * ROUND_UP
+    grown = gamma * math.expm1(min(epsilon, _MAX_EXPONENT)) * ROUND_UP
+    return grown, gamma * delta * math.exp(min(epsilon + grown, _MAX_EXPONENT)) * ROUND_UP
 
 
 def _group_part(gamma: float, total: DPLoss) -> DPLoss:
@@ -161,7 +161,7 @@ def _group_part(gamma: float, total: DPLoss) -> DPLoss:
     while epsilon > 0 and not DPLoss.charge(_group_total(gamma, epsilon / EPSILON_UNIT, 0)[0]).fits(total):
         epsilon -= 1
     grown = epsilon / EPSILON_UNIT + total.epsilon
-    factor = gamma * math.exp(min(grown, _MOST_EXPONENT)) * ROUND_UP
+    factor = gamma * math.exp(min(grown, _MAX_EXPONENT)) * ROUND_UP
     part = DPLoss(max(0, epsilon), math.floor(total.delta_femto / factor))
     if part.epsilon_nano < 1 or part.delta_femto < 1:
         raise ConfigError(f"must leave more for what follows on the core, got {total}", "release")
@@ -278,7 +278,7 @@ class ThresholdFilter:
         first = PrivacyLoss(self.size.first_nano, self.loss.delta_femto)
         return first, self.loss - first
 
-    def select_from(self, view: Counted, noise: Noise) -> Core:
+    def select_from(self, view: FriendCountView, noise: Noise) -> Core:
         """Draw a core from a window."""
         return self.select_core(self.read(view), noise)
 
@@ -286,7 +286,7 @@ class ThresholdFilter:
         """Draw a core from what `read` gives of a window: both stages, one after the other."""
         return self.keep(counts, self.size.draw(len(counts), noise), noise)
 
-    def read(self, view: Counted) -> NDArray[np.int64]:
+    def read(self, view: FriendCountView) -> NDArray[np.int64]:
         """What this filter goes by: counts or scores of the right kind."""
         raise NotImplementedError
 
@@ -344,7 +344,7 @@ class ZCDPFilter(ThresholdFilter):
         """Mean and variance of count - n/2 of a point befriended by all n."""
         return n / 2, 0.0
 
-    def read(self, view: Counted) -> NDArray[np.int64]:
+    def read(self, view: FriendCountView) -> NDArray[np.int64]:
         """A window's exact counts."""
         if view.scores is not None:
             raise ConfigError(f"must hold exact counts, got scores sampled by {view.sampling}", "view")
@@ -359,7 +359,7 @@ class ZCDPFilter(ThresholdFilter):
         return Core(noise.threshold_bits(counts, n, threshold, sigma), n_hat - self.offset)
 
 
-def smallest_rho(size: int, delta: PrivacyLoss, margin: float, most: int, strangers: float = 0.0) -> int:
+def smallest_rho(size: int, delta: PrivacyLoss, margin: float, max_rho: int, strangers: float = 0.0) -> int:
     """Smallest rho (nano) with which a point befriended by all `size` clears the bar by `margin` deviations.
 
     Parameters
@@ -369,7 +369,7 @@ def smallest_rho(size: int, delta: PrivacyLoss, margin: float, most: int, strang
     delta : PrivacyLoss
         Whose delta the filter gets.
     margin : float
-    most : int
+    max_rho : int
         Returned if even that rho (nano) does not suffice.
     strangers : float
         How many of `size` are expected not to be friends of the point.
@@ -382,7 +382,7 @@ def smallest_rho(size: int, delta: PrivacyLoss, margin: float, most: int, strang
     ------
     Specification 4.2; ours: the fixed 0.1 rho of the paper leaves no core below n of about 500 and wastes budget above.
     """
-    low, high = min(100, most), most
+    low, high = min(100, max_rho), max_rho
     while high - low > max(1, low // 1000):
         middle = (low + high) // 2
         enough = ZCDPFilter(PrivacyLoss(middle, delta.delta_femto)).margin(size, strangers) >= margin

@@ -21,7 +21,7 @@ _WHOLE = 2**52  # keep probabilities are multiples of 2**-52
 _ROUNDING = 2.0**-44  # what rounding a probability may add to the difference of two
 _FINE = 2**16  # the statistic of the success bit is rounded to multiples of 2**-16
 _SENSITIVITY = _FINE + 4  # of that statistic: 1, its grid, and the rounding of up to 2**27 probabilities
-MOST_ITEMS = 2**27
+MAX_ITEMS = 2**27
 _UP = 1 + 1e-9
 
 
@@ -83,7 +83,7 @@ class FriendlyGenerator:
     growth: float = 10.0
 
     def __post_init__(self) -> None:
-        if not 3 <= self.size <= MOST_ITEMS:
+        if not 3 <= self.size <= MAX_ITEMS:
             raise ConfigError(f"must be in [3, 2**27], got {self.size}", "size")
         if not 1 <= self.ramp <= self.size / 2:
             raise ConfigError(f"must be in [1, n/2 = {self.size / 2:g}], got {self.ramp!r}", "ramp")

@@ -19,8 +19,8 @@ import numpy as np
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
-from ..noise.samplers import MOST_BLOCKS
-from .filters import ROUND_UP, Core, Counted, ThresholdFilter, ZCDPFilter
+from ..noise.samplers import MAX_BLOCKS
+from .filters import ROUND_UP, Core, FriendCountView, ThresholdFilter, ZCDPFilter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,7 +78,7 @@ class _Sampled(ThresholdFilter, ABC):
         others = max(n - 1, 0)
         return (1 + others * self._rate) / 2, others * self._coin_variance / 4
 
-    def read(self, view: Counted) -> NDArray[np.int64]:
+    def read(self, view: FriendCountView) -> NDArray[np.int64]:
         """A window's scores, which must have been sampled with this filter's rate."""
         wanted = (self.sampled_by, self.rate)
         if view.scores is None or view.sampling != wanted:
@@ -230,8 +230,9 @@ class HiddenCoinFilter(_Sampled):
         sigma = self._amplified_sigma(n_hat, self._plain_sigma(n_hat))
         return self._tight_threshold(n_hat, sigma), sigma
 
-    def _amplified_sigma(self, n_hat: float, most: float) -> float:
-        """Smallest sigma in [1, most] with n-hat q**2 exp(2a(X+a)) / (8 sigma**2) <= rho2, or `most`; rounded up."""
+    def _amplified_sigma(self, n_hat: float, max_sigma: float) -> float:
+        """Smallest sigma in [1, max_sigma] with n-hat q**2 exp(2a(X+a)) / (8 sigma**2) <= rho2, or `max_sigma`; rounded
+        up."""
         root = math.sqrt(2 * self._log_tail(n_hat))
 
         def enough(sigma: float) -> bool:
@@ -241,7 +242,7 @@ class HiddenCoinFilter(_Sampled):
 
         if enough(1.0):
             return 1.0
-        low, high = 1.0, most
+        low, high = 1.0, max_sigma
         if not enough(high):
             return high
         while high - low > 1e-12 * high:
@@ -251,7 +252,7 @@ class HiddenCoinFilter(_Sampled):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PairSampling:
     """How the pairs of a window are to be compared; a function of public numbers.
 
     Attributes
@@ -280,7 +281,7 @@ class Choice:
         return SparseZCDPFilter(loss, self.rate) if self.kind == "blocks" else HiddenCoinFilter(loss, self.rate)
 
 
-EXACT = Choice("exact", Fraction(1), 0, 0, 0.0)
+EXACT = PairSampling("exact", Fraction(1), 0, 0, 0.0)
 """All pairs."""
 
 
@@ -328,7 +329,9 @@ def smallest_rate(kind: Kind, size: int, loss: PrivacyLoss, margin: float = 3.0)
     return Fraction(high, RATE_PARTS)
 
 
-def choose(size: int, dimension: int, loss: PrivacyLoss, costs: Mapping[str, float], tumbling: bool = True) -> Choice:
+def choose(
+    size: int, dimension: int, loss: PrivacyLoss, costs: Mapping[str, float], tumbling: bool = True
+) -> PairSampling:
     """The cheapest way to count friends that still finds a core, in favor of exact counts.
 
     Parameters
@@ -365,7 +368,7 @@ def choose(size: int, dimension: int, loss: PrivacyLoss, costs: Mapping[str, flo
             raise ConfigError(f"must have keys 'exact', 'blocks' and 'hidden', got {name!r}", "costs")
         if not 0 < costs.get(name, 0) < math.inf:
             raise ConfigError(f"must be seconds per pair above 0, got {costs.get(name)}", f"costs.{name}")
-    exact = Choice("exact", Fraction(1), 0, 0, size * size / 2 * costs["exact"])
+    exact = PairSampling("exact", Fraction(1), 0, 0, size * size / 2 * costs["exact"])
     if not tumbling:
         return exact
     found = [exact]
@@ -379,7 +382,7 @@ def choose(size: int, dimension: int, loss: PrivacyLoss, costs: Mapping[str, flo
     return min(found, key=lambda choice: choice.seconds)
 
 
-def design_pairs(kind: Kind, size: int, loss: PrivacyLoss) -> Choice | None:
+def design_pairs(kind: Kind, size: int, loss: PrivacyLoss) -> PairSampling | None:
     """How pairs of a kind are to be sampled: with the smallest rate that finds a core (see `smallest_rate`).
 
     Parameters
@@ -406,7 +409,7 @@ def design_pairs(kind: Kind, size: int, loss: PrivacyLoss) -> Choice | None:
     """
     rate = smallest_rate(kind, size, loss)
     if rate is None or kind == "hidden":
-        return None if rate is None else Choice("hidden", rate, 0, 0, 0.0)
-    blocks = min(MOST_BLOCKS, max(2, 1 << max(size // _POINTS_PER_BLOCK, 1).bit_length() - 1))
+        return None if rate is None else PairSampling("hidden", rate, 0, 0, 0.0)
+    blocks = min(MAX_BLOCKS, max(2, 1 << max(size // _POINTS_PER_BLOCK, 1).bit_length() - 1))
     partners = min(math.ceil(rate * blocks) | 1, blocks)
-    return Choice("blocks", Fraction(partners, blocks), blocks, partners, 0.0)
+    return PairSampling("blocks", Fraction(partners, blocks), blocks, partners, 0.0)

@@ -14,16 +14,16 @@ import numpy as np
 from ..errors import ConfigError, CounterBroken
 from ..stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from . import threads
-from .tiles import LANES, Batch, Chunk, Frame, Pane, Stage, may_screen
+from .tiles import LANES, Frame, SortedRows, StagedPoints, TileBlock, TilePane, may_screen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 STAGED = 6144
 """Most points of a pane that wait to be counted together."""
-MOST_POINTS = 2**31 - 1
+MAX_POINTS = 2**31 - 1
 """Most points of a pane: counts of one pane with another are 32-bit integers."""
-_LEAST_STAGED = 16
+_MIN_STAGED = 16
 _QUICK = 16  # coordinates up to which a close is to take less than a millisecond: fewer points wait
 _QUICK_VALUES = 3 * 2**14
 _WORK = 800_000_000  # coordinates that staged points may need compared: about 2 ms with 8-bit products
@@ -97,26 +97,26 @@ class WindowView:
             parts.append((tiles, inside))
         return Selection(tuple(parts), int(np.count_nonzero(mask)), self.dimension)
 
-    def places(self) -> NDArray[np.int64] | None:
+    def arrival_order(self) -> NDArray[np.int64] | None:
         """When the point of each count came, from 0 (n,): the order that does not depend on how points were batched.
 
         None of sampled counts: their coins are not the same in two counters anyway.
         """
         if self.scores is not None or len(self.arrivals) != len(self.tiles):
             return None
-        places, start = np.empty(self.size, np.int64), 0
+        order, start = np.empty(self.size, np.int64), 0
         for arrivals, lanes in zip(self.arrivals, self.lanes, strict=True):
-            places[start : start + len(lanes)] = arrivals[lanes]
+            order[start : start + len(lanes)] = arrivals[lanes]
             start += len(lanes)
-        return places
+        return order
 
     def in_order(self) -> NDArray[np.int64]:
         """The counts in the order in which the points came."""
-        places = self.places()
-        if places is None:
+        arrival_order = self.arrival_order()
+        if arrival_order is None:
             raise ConfigError("must come from exact counts: sampled ones have no order", "view")
         ordered = np.empty_like(self.counts)
-        ordered[places] = self.counts
+        ordered[arrival_order] = self.counts
         return ordered
 
     def points(self) -> NDArray[np.float64]:
@@ -145,9 +145,9 @@ class PointCounts:
         self._radius_squared = None if radius_squared is None else float(radius_squared)
         self._reach = reach
         self._width = width
-        self._panes: dict[int, Pane] = {}
-        self._staged: dict[int, Stage] = {}
-        self._spare: list[Chunk] = []  # of the pane dropped last: memory that is in place already
+        self._panes: dict[int, TilePane] = {}
+        self._staged: dict[int, StagedPoints] = {}
+        self._spare: list[TileBlock] = []  # of the pane dropped last: memory that is in place already
         self._broken = False
 
     @property
@@ -198,7 +198,7 @@ class PointCounts:
         """Stage points, and count what is staged whenever it is enough."""
         stage = self._staged.get(pane)
         if stage is None:
-            stage = self._staged[pane] = Stage(self.dimension, self._room(pane))
+            stage = self._staged[pane] = StagedPoints(self.dimension, self._max_staged(pane))
         end = stage.size + len(points)
         if end < stage.limit and end <= len(stage.points):
             stage.points[stage.size : end] = points
@@ -212,7 +212,7 @@ class PointCounts:
             else:
                 start += stage.take(points[start:])
                 self._flush(pane)
-            stage.limit = self._room(pane)
+            stage.limit = self._max_staged(pane)
         stage.take(points[start:])
 
     def drop(self, pane: int) -> None:
@@ -224,7 +224,7 @@ class PointCounts:
                 return
             for other in self._neighbors(pane):
                 self._panes[other].counts.pop(pane, None)
-                self._panes[other].sure.pop(pane, None)
+                self._panes[other].certain_counts.pop(pane, None)
             self._spare[:] = dropped.chunks
 
     def free_spare(self) -> None:
@@ -243,7 +243,7 @@ class PointCounts:
         """Panes with counted points that may share a window with one."""
         return [other for other in range(pane - self._reach + 1, pane + self._reach) if other in self._panes]
 
-    def _room(self, pane: int) -> int:
+    def _max_staged(self, pane: int) -> int:
         """How many points of a pane may wait, so that counting them does not take long."""
         raise NotImplementedError
 
@@ -257,11 +257,11 @@ class PointCounts:
     def _count(self, pane: int, points: NDArray[np.float64]) -> None:
         """Store points and compare them with all in reach."""
         held = self._panes.get(pane)
-        if held is not None and held.size + len(points) > MOST_POINTS:
+        if held is not None and held.size + len(points) > MAX_POINTS:
             raise ConfigError("holds too many points: at most 2**31 - 1 can be counted together", "pane")
         if held is None:
             frame = None if self._radius_squared is None else self._frame(pane, points)
-            held = self._panes[pane] = Pane(self.dimension, frame, self._width, self._spare)
+            held = self._panes[pane] = TilePane(self.dimension, frame, self._width, self._spare)
         if held.frame is None:
             held.append(points)
             return
@@ -277,12 +277,12 @@ class PointCounts:
                 rows = batches[id(neighbor.frame)] = neighbor.frame.encode(points)
                 rows.take_slots(batch)
             self._compare(pane, held, other, neighbor, rows)
-        held.settle()
+        held.forget_batch()
 
-    def _split(self, held: Pane, coming: int) -> None:
+    def _split(self, held: TilePane, coming: int) -> None:
         """A pane may sort its points more finely."""
 
-    def _compare(self, pane: int, held: Pane, other: int, neighbor: Pane, batch: Batch) -> None:
+    def _compare(self, pane: int, held: TilePane, other: int, neighbor: TilePane, batch: SortedRows) -> None:
         """Count a batch of one pane against the tiles of another or the same."""
         raise NotImplementedError
 
@@ -357,13 +357,13 @@ class FriendCounts(PointCounts):
             self.dimension,
         )
 
-    def _room(self, pane: int) -> int:
+    def _max_staged(self, pane: int) -> int:
         if self._radius_squared is None:
             return STAGED
         held = sum(self._panes[other].size for other in self._neighbors(pane))
         fair = (_WORK if self._screens() else _SLOW_WORK) / (max(0.01, self._asked()) * self.dimension)
         most = min(STAGED, _QUICK_VALUES // self.dimension) if self.dimension <= _QUICK else STAGED
-        return int(max(_LEAST_STAGED, min(most, fair / max(held, 1), fair**0.5)))
+        return int(max(_MIN_STAGED, min(most, fair / max(held, 1), fair**0.5)))
 
     def _screens(self) -> bool:
         if self._screened is None:
@@ -374,20 +374,20 @@ class FriendCounts(PointCounts):
         """The share of pairs that distances from a pivot do not decide, so far."""
         return float(self._state[2] / self._state[3]) if self._state[3] else 1.0
 
-    def _split(self, held: Pane, coming: int) -> None:
+    def _split(self, held: TilePane, coming: int) -> None:
         if self._asked() < _WORTH:
             held.split_buckets(coming)
 
-    def _compare(self, pane: int, held: Pane, other: int, neighbor: Pane, batch: Batch) -> None:
+    def _compare(self, pane: int, held: TilePane, other: int, neighbor: TilePane, batch: SortedRows) -> None:
         from .._kernels import tiles as kernels
 
-        counts, sure = held.counts_with(other)
-        kernels.open_lanes(batch.slots, sure, counts)
+        counts, certain_counts = held.counts_with(other)
+        kernels.open_lanes(batch.slots, certain_counts, counts)
         row_counts, row_sure = self._sweep(batch, neighbor, *neighbor.counts_with(pane))
         kernels.settle(batch.slots, row_counts, row_sure, counts)
 
     def _sweep(
-        self, batch: Batch, neighbor: Pane, lane_counts: NDArray[np.int32], sure: NDArray[np.int32]
+        self, batch: SortedRows, neighbor: TilePane, lane_counts: NDArray[np.int32], certain_counts: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Compare a batch with all tiles of a pane, by several threads if that takes long: counts of its rows."""
         from .._kernels import pairs
@@ -399,7 +399,7 @@ class FriendCounts(PointCounts):
         state = self._state
 
         def sweep(
-            parts: list[tuple[Chunk, slice]], row_counts: NDArray[np.int32], row_sure: NDArray[np.int32],
+            parts: list[tuple[TileBlock, slice]], row_counts: NDArray[np.int32], row_sure: NDArray[np.int32],
             state: NDArray[np.int64],
         ) -> None:  # fmt: skip
             for chunk, here in parts:
@@ -407,8 +407,8 @@ class FriendCounts(PointCounts):
                 pairs.sweep(
                     batch.rows, batch.codes, batch.bars, batch.classes, batch.ranks,
                     chunk.tiles[inside], chunk.codes[inside], chunk.starts[inside],
-                    columns.spans[here], columns.shape[here], columns.own[here], limits, row_counts, row_sure,
-                    lane_counts[here.start * LANES : here.stop * LANES], sure[here], state,
+                    columns.spans[here], columns.shape[here], columns.self_rows[here], limits, row_counts, row_sure,
+                    lane_counts[here.start * LANES : here.stop * LANES], certain_counts[here], state,
                 )  # fmt: skip
 
         parts = list(neighbor.parts())
@@ -419,7 +419,9 @@ class FriendCounts(PointCounts):
         else:
             found = [(np.zeros_like(row_counts), np.zeros_like(row_sure), state.copy()) for _ in range(helpers + 1)]
             shares = _deal(parts, helpers + 1)
-            threads.run([functools.partial(sweep, share, *own) for share, own in zip(shares, found, strict=True)])
+            threads.run(
+                [functools.partial(sweep, share, *self_rows) for share, self_rows in zip(shares, found, strict=True)]
+            )
             before = state.copy()
             for counts_of_one, sure_of_one, seen in found:
                 row_counts += counts_of_one
@@ -444,10 +446,10 @@ def numbered(came: NDArray[np.int32], before: int, size: int) -> NDArray[np.int3
     """When the points of a pane of `size` came, counted from a window's first; its earlier panes hold `before`."""
     if before == 0:
         return came
-    return came + np.int32(before) if before + size <= MOST_POINTS else came.astype(np.int64) + before
+    return came + np.int32(before) if before + size <= MAX_POINTS else came.astype(np.int64) + before
 
 
-def _totals(held: Pane, here: slice, size: int, panes: list[int]) -> NDArray[np.int64]:
+def _totals(held: TilePane, here: slice, size: int, panes: list[int]) -> NDArray[np.int64]:
     """Counts of some tiles' points, summed over panes."""
     from .._kernels import tiles as kernels
 
@@ -455,13 +457,13 @@ def _totals(held: Pane, here: slice, size: int, panes: list[int]) -> NDArray[np.
     for other in panes:
         if other in held.counts:
             lanes = slice(here.start * LANES, here.stop * LANES)
-            kernels.totals(held.columns.shape[here], held.counts[other][lanes], held.sure[other][here], total)
+            kernels.totals(held.columns.shape[here], held.counts[other][lanes], held.certain_counts[other][here], total)
     return total
 
 
-def _deal(parts: list[tuple[Chunk, slice]], hands: int) -> list[list[tuple[Chunk, slice]]]:
+def _deal(parts: list[tuple[TileBlock, slice]], hands: int) -> list[list[tuple[TileBlock, slice]]]:
     """Deal out the tiles of all chunks: every hand gets an equal run of each."""
-    dealt: list[list[tuple[Chunk, slice]]] = [[] for _ in range(hands)]
+    dealt: list[list[tuple[TileBlock, slice]]] = [[] for _ in range(hands)]
     for chunk, here in parts:
         cuts = [here.start + (here.stop - here.start) * i // hands for i in range(hands + 1)]
         for hand, first, last in zip(dealt, cuts, cuts[1:], strict=False):

@@ -12,18 +12,18 @@ import numpy as np
 from ..errors import ConfigError
 from ..stream.lattice import MAX_RADIUS_SQUARED
 from .exact import PointCounts, WindowView, numbered
-from .tiles import LANES, Batch, Pane
+from .tiles import LANES, SortedRows, TilePane
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MOST_RADII = 256
+MAX_RADII = 256
 _WORK = 20_000_000  # pairs that staged points may need compared: some ten milliseconds
-_MOST_STAGED, _LEAST_STAGED = 2048, 32
+_MAX_STAGED, _MIN_STAGED = 2048, 32
 
 
 @dataclass(frozen=True, slots=True)
-class LadderView:
+class MultiRadiusView:
     """The friend counts of a window for every radius of a ladder; private. Valid until the next `add` or `drop`.
 
     Attributes
@@ -118,8 +118,8 @@ class LadderCounts(PointCounts):
 
     def __init__(self, dimension: int, radii_squared: Sequence[int], reach: int = 1) -> None:
         radii = [int(radius) for radius in radii_squared]
-        if not 1 <= len(radii) <= MOST_RADII:
-            raise ConfigError(f"must hold 1 to {MOST_RADII} squared radii, got {len(radii)}", "radii_squared")
+        if not 1 <= len(radii) <= MAX_RADII:
+            raise ConfigError(f"must hold 1 to {MAX_RADII} squared radii, got {len(radii)}", "radii_squared")
         if any(b <= a for a, b in itertools.pairwise(radii)):
             raise ConfigError("must be strictly ascending", "radii_squared")
         if radii[0] < 1 or radii[-1] > MAX_RADIUS_SQUARED:
@@ -127,7 +127,7 @@ class LadderCounts(PointCounts):
         super().__init__(dimension, radii[-1], reach, width=len(radii))
         self._radii = np.array(radii, np.float64)
 
-    def view(self, panes: Iterable[int]) -> LadderView:
+    def view(self, panes: Iterable[int]) -> MultiRadiusView:
         """The window made of `panes` (present or not), with counts summed over them."""
         wanted = self._counted(panes)
         parts, arrivals, before = [], [], 0
@@ -138,17 +138,17 @@ class LadderCounts(PointCounts):
                 parts.append((chunk.tiles[: here.stop - here.start], held.lanes(here), rungs))
                 arrivals.append(numbered(held.columns.arrivals[here].reshape(-1), before, held.size))
             before += held.size
-        return LadderView(tuple(parts), len(self._radii), self.dimension, tuple(arrivals))
+        return MultiRadiusView(tuple(parts), len(self._radii), self.dimension, tuple(arrivals))
 
     def _rungs(self, counts: NDArray[np.int32]) -> NDArray[np.int32]:
         """Pairs per tile, radius and lane: those that no smaller radius reaches."""
         return counts.reshape(-1, len(self._radii), LANES)
 
-    def _room(self, pane: int) -> int:
+    def _max_staged(self, pane: int) -> int:
         held = sum(self._panes[other].size for other in self._neighbors(pane))
-        return int(max(_LEAST_STAGED, min(_MOST_STAGED, _WORK / max(held, 1))))
+        return int(max(_MIN_STAGED, min(_MAX_STAGED, _WORK / max(held, 1))))
 
-    def _compare(self, pane: int, held: Pane, other: int, neighbor: Pane, batch: Batch) -> None:
+    def _compare(self, pane: int, held: TilePane, other: int, neighbor: TilePane, batch: SortedRows) -> None:
         from .._kernels import pairs
 
         mine = self._rungs(held.counts_with(other)[0])
@@ -158,7 +158,14 @@ class LadderCounts(PointCounts):
         for chunk, here in neighbor.parts():
             tiles = chunk.tiles[: here.stop - here.start]
             pairs.sweep_ladder(
-                batch.rows, batch.size, tiles, columns.shape[here], columns.own[here], self._radii, found, theirs[here]
+                batch.rows,
+                batch.size,
+                tiles,
+                columns.shape[here],
+                columns.self_rows[here],
+                self._radii,
+                found,
+                theirs[here],
             )
         slots = batch.slots[: batch.size]
         mine[slots // LANES, :, slots % LANES] += found[: batch.size]

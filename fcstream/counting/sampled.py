@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ConfigError, CounterBroken
-from ..noise.samplers import MOST_BLOCKS, SMALLEST_RATE
+from ..noise.samplers import MAX_BLOCKS, SMALLEST_RATE
 from ..stream.lattice import MAX_RADIUS_SQUARED
-from .exact import MOST_POINTS, WindowView
-from .tiles import LANES, Stage, aligned
+from .exact import MAX_POINTS, WindowView
+from .tiles import LANES, StagedPoints, aligned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ..noise.samplers import Noise
 
 _WORK = 1_000_000_000  # coordinates that staged points may need compared
-_LEAST_STAGED, _MOST_STAGED = 256, 65536
-_FIRST_TILES, _MOST_TILES = 4, 4096
+_MIN_STAGED, _MAX_STAGED = 256, 65536
+_FIRST_TILES, _MAX_TILES = 4, 4096
 _GAP = 8
 _WORDS = 2**16  # gaps drawn at once
 
@@ -47,7 +47,7 @@ class SampledCounts(ABC):
         self.rate = rate
         self._radius_squared = float(radius_squared)
         self._noise = noise
-        self._panes: dict[int, _Pane] = {}
+        self._panes: dict[int, _SampledPane] = {}
         self._broken = False
 
     @property
@@ -73,7 +73,7 @@ class SampledCounts(ABC):
             held = self._panes[pane] = self._new_pane()
         if held.seen is not None:
             raise ConfigError("its window was read: coins serve one release", "pane")
-        if held.size + held.stage.size + len(points) > MOST_POINTS:
+        if held.size + held.stage.size + len(points) > MAX_POINTS:
             raise ConfigError("holds too many points: at most 2**31 - 1 can be counted together", "pane")
         self._broken = True  # until all is counted: after an error some pairs may have got their coins, others not
         start = 0
@@ -105,25 +105,25 @@ class SampledCounts(ABC):
         """Forget a pane, its points and its coins."""
         self._panes.pop(pane, None)
 
-    def _flush(self, held: _Pane) -> None:
+    def _flush(self, held: _SampledPane) -> None:
         stage = held.stage
         if stage.size:
             held.count(stage.points[: stage.size], self._radius_squared, self._noise)
             stage.size = 0
         partners = max(1.0, float(self.rate) * held.size)
-        stage.limit = int(max(_LEAST_STAGED, min(_MOST_STAGED, _WORK / (partners * self.dimension))))
+        stage.limit = int(max(_MIN_STAGED, min(_MAX_STAGED, _WORK / (partners * self.dimension))))
 
     @abstractmethod
-    def _new_pane(self) -> _Pane: ...
+    def _new_pane(self) -> _SampledPane: ...
 
 
-class _Pane(ABC):
+class _SampledPane(ABC):
     """Points of one window."""
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
         self.size = 0
-        self.stage = Stage(dimension, _LEAST_STAGED)
+        self.stage = StagedPoints(dimension, _MIN_STAGED)
         self.seen: WindowView | None = None
 
     @abstractmethod
@@ -167,18 +167,18 @@ class BlockCounts(SampledCounts):
     kind = "blocks"
 
     def __init__(self, dimension: int, radius_squared: int, blocks: int, partners: int, noise: Noise) -> None:
-        if not 1 <= blocks <= MOST_BLOCKS or blocks & (blocks - 1):
+        if not 1 <= blocks <= MAX_BLOCKS or blocks & (blocks - 1):
             raise ConfigError(f"must be a power of two up to 2**24, got {blocks}", "blocks")
         if not 1 <= partners <= blocks or (partners % 2 == 0 and partners != blocks):
             raise ConfigError(f"must be odd and at most `blocks`={blocks}, or equal to it, got {partners}", "partners")
         super().__init__(dimension, radius_squared, Fraction(partners, blocks), noise)
         self._blocks, self._block_reach = blocks, partners // 2
 
-    def _new_pane(self) -> _Pane:
+    def _new_pane(self) -> _SampledPane:
         return _BlockPane(self.dimension, self._blocks, self._block_reach)
 
 
-class _BlockPane(_Pane):
+class _BlockPane(_SampledPane):
     def __init__(self, dimension: int, blocks: int, reach: int) -> None:
         super().__init__(dimension)
         self._blocks, self._reach = blocks, reach
@@ -219,7 +219,7 @@ class _BlockPane(_Pane):
         most = before + int(np.minimum(np.diff(row_starts), m).clip(0, 1).sum()) + m // LANES + 1
         self._make_room(most)
         slots = np.empty(m, np.int64)
-        self._tiles = samples.place(row_starts, self._open, before, self._used, self._tile_blocks, slots)
+        self._tiles = samples.assign_slots(row_starts, self._open, before, self._used, self._tile_blocks, slots)
         for first, tiles in self._chunks:
             tiles[max(0, before - first) : max(0, self._tiles - first)] = np.inf  # free lanes are nobody's friends
             samples.store(rows, slots, first, tiles)
@@ -235,7 +235,7 @@ class _BlockPane(_Pane):
             self._counts = np.append(self._counts, np.zeros(grow * LANES, np.int32))
         held = self._chunks[-1][0] + len(self._chunks[-1][1]) if self._chunks else 0
         if tiles > held:
-            more = max(tiles - held, min(max(_FIRST_TILES, held), _MOST_TILES))
+            more = max(tiles - held, min(max(_FIRST_TILES, held), _MAX_TILES))
             self._chunks.append((held, aligned((more, self.dimension, LANES), np.float64)))  # type: ignore[arg-type]
 
     def view(self, sampling: tuple[str, Fraction]) -> WindowView:
@@ -285,16 +285,16 @@ class HiddenCounts(SampledCounts):
 
     kind = "hidden"
 
-    def _new_pane(self) -> _Pane:
+    def _new_pane(self) -> _SampledPane:
         return _HiddenPane(self.dimension, self.rate)
 
 
-class _HiddenPane(_Pane):
+class _HiddenPane(_SampledPane):
     def __init__(self, dimension: int, rate: Fraction) -> None:
         super().__init__(dimension)
         self._rate = rate
-        self._points: NDArray[np.float64] = np.empty((_LEAST_STAGED, dimension))
-        self._scores = np.zeros(_LEAST_STAGED, np.int64)
+        self._points: NDArray[np.float64] = np.empty((_MIN_STAGED, dimension))
+        self._scores = np.zeros(_MIN_STAGED, np.int64)
 
     def count(self, points: NDArray[np.float64], radius_squared: float, noise: Noise) -> None:
         from .._kernels import samples

@@ -19,11 +19,11 @@ LANES = 32
 """Points per tile."""
 SCREEN_FROM = 12
 """Fewest coordinates for which screening with 8-bit codes pays."""
-_MOST_SCREENED = 2**14  # coordinates: product sums stay below 2**31
+_MAX_SCREENED = 2**14  # coordinates: product sums stay below 2**31
 _GAP = 8  # neutral rows behind each class
 _NEVER = 2**31 - 1
-_FIRST_TILES, _MOST_TILES = 4, 2048
-_MOST_BUCKETS = 128
+_FIRST_TILES, _MAX_TILES = 4, 2048
+_MAX_BUCKETS = 128
 _POINTS_PER_BUCKET, _COMING_PER_BUCKET = 256, 16
 _SAMPLE = 512
 _SLACK = 1e-9
@@ -62,15 +62,15 @@ class Frame:
         if screened:
             near = few[distances <= max(self.radius, 1.5 * float(in_order[len(few) // 2]))]
             self.scale = max(1.0, 1.25 * float(np.abs(near - self.pivot).max()) / 127)
-        self._quantiles = in_order[(len(few) - 1) * np.arange(1, _MOST_BUCKETS) // _MOST_BUCKETS]
+        self._quantiles = in_order[(len(few) - 1) * np.arange(1, _MAX_BUCKETS) // _MAX_BUCKETS]
         self._worst = 0.0
 
-    def encode(self, rows: NDArray[np.float64]) -> Batch:
+    def encode(self, rows: NDArray[np.float64]) -> SortedRows:
         """Measure and sort some rows."""
         from .._kernels import tiles
 
         m, d = rows.shape
-        batch = Batch(m, d, self.scale > 0)
+        batch = SortedRows(m, d, self.scale > 0)
         distances, wide = np.empty(m), np.zeros(m, np.bool_)
         tiles.distances_from(rows, self.pivot, distances)
         if self.scale:
@@ -94,12 +94,12 @@ class Frame:
         few = rows[:: max(1, len(rows) // 64)]
         distances = np.empty(len(few))
         tiles.distances_from(few, self.pivot, distances)
-        typical = float(self._quantiles[_MOST_BUCKETS // 2])
+        typical = float(self._quantiles[_MAX_BUCKETS // 2])
         return float(np.median(distances)) <= 2 * typical + self.radius / 4
 
     def edges(self, buckets: int) -> NDArray[np.float64]:
         """Distances that cut the points into some buckets, a power of two."""
-        return self._quantiles[_MOST_BUCKETS // buckets - 1 :: _MOST_BUCKETS // buckets]
+        return self._quantiles[_MAX_BUCKETS // buckets - 1 :: _MAX_BUCKETS // buckets]
 
     def _code_bars(self, dimension: int) -> tuple[int, int]:
         """Squared distances of codes: at most the first is surely a friend, above the second surely a stranger."""
@@ -110,7 +110,7 @@ class Frame:
         return friend, math.ceil(min(high * high * (1 + 1e-12), most))
 
 
-class Batch:
+class SortedRows:
     """Rows sorted by distance from a pivot, those with codes first, neutral ones behind either class.
 
     Attributes
@@ -154,7 +154,7 @@ class Batch:
         for c in range(2):
             self.rows[self.classes[c, 1] : self.classes[c, 1] + _GAP] = np.inf
 
-    def take_slots(self, other: Batch) -> None:
+    def take_slots(self, other: SortedRows) -> None:
         """The lanes of the same rows, from a batch in another order."""
         by_row = np.empty(self.size, np.int64)
         by_row[other.order] = other.slots[other.positions]
@@ -162,7 +162,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Chunk:
+class TileBlock:
     """A run of tiles with fixed capacity, from tile `first` of its pane on."""
 
     first: int
@@ -172,17 +172,17 @@ class Chunk:
 
 
 @dataclass(slots=True)
-class _Columns:
+class _TileColumns:
     """Per tile: used lanes and class, distances, rows of the batch at hand. Grown together."""
 
     shape: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 2), np.int32))
     spans: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
-    own: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 2), np.int32))
+    self_rows: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 2), np.int32))
     arrivals: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, LANES), np.int32))
 
     def grow(self, tiles: int) -> None:
         grown = []
-        for name, empty in (("shape", 0), ("spans", 0), ("own", -1), ("arrivals", 0)):
+        for name, empty in (("shape", 0), ("spans", 0), ("self_rows", -1), ("arrivals", 0)):
             old = getattr(self, name)
             new = np.full((tiles, *old.shape[1:]), empty, old.dtype)
             new[: len(old)] = old
@@ -191,27 +191,27 @@ class _Columns:
             setattr(self, name, new)
 
 
-class Pane:
+class TilePane:
     """Points of one pane in tiles, and their counts with every pane in reach.
 
     Attributes
     ----------
     counts : dict of pane -> int32 (tiles * width * LANES,)
         Friends counted one by one; `width` numbers per lane.
-    sure : dict of pane -> int32 (tiles,)
+    certain_counts : dict of pane -> int32 (tiles,)
         Friends that all lanes of a tile have.
     """
 
-    def __init__(self, dimension: int, frame: Frame | None, width: int, spare: list[Chunk]) -> None:
+    def __init__(self, dimension: int, frame: Frame | None, width: int, spare: list[TileBlock]) -> None:
         self.frame = frame
         self._spare = spare
         self.width = width
         self.tiles = 0
         self.size = 0
-        self.chunks: list[Chunk] = []
-        self.columns = _Columns()
+        self.chunks: list[TileBlock] = []
+        self.columns = _TileColumns()
         self.counts: dict[int, NDArray[np.int32]] = {}
-        self.sure: dict[int, NDArray[np.int32]] = {}
+        self.certain_counts: dict[int, NDArray[np.int32]] = {}
         self._dimension = dimension
         self._screened = frame is not None and frame.scale > 0
         self._open = np.full((2, 1), -1, np.int64)
@@ -219,24 +219,24 @@ class Pane:
     def counts_with(self, pane: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Counts with one pane, numbers per lane and one per tile; made when first asked for."""
         tiles = len(self.columns.shape)
-        for table, length in ((self.counts, tiles * self.width * LANES), (self.sure, tiles)):
+        for table, length in ((self.counts, tiles * self.width * LANES), (self.certain_counts, tiles)):
             found = table.get(pane)
             if found is None or len(found) < length:
                 table[pane] = np.zeros(length, np.int32)
                 if found is not None:
                     table[pane][: len(found)] = found
-        return self.counts[pane], self.sure[pane]
+        return self.counts[pane], self.certain_counts[pane]
 
-    def insert(self, batch: Batch) -> None:
-        """Store a batch's rows and note their lanes in it; `own` names them until `settle`."""
+    def insert(self, batch: SortedRows) -> None:
+        """Store a batch's rows and note their lanes in it; `self_rows` names them until `forget_batch`."""
         from .._kernels import tiles
 
         buckets = self._open.shape[1]
         self._make_room(self.tiles + -(-batch.size // LANES) + 2 * buckets)
         columns, before = self.columns, self.tiles
         edges = self.frame.edges(buckets) if self.frame else np.empty(0)
-        self.tiles = tiles.place(
-            batch.distances, batch.classes, edges, self._open, before, columns.shape, columns.spans, columns.own,
+        self.tiles = tiles.assign_slots(
+            batch.distances, batch.classes, edges, self._open, before, columns.shape, columns.spans, columns.self_rows,
             batch.slots,
         )  # fmt: skip
         arrivals = columns.arrivals.reshape(-1)
@@ -244,30 +244,30 @@ class Pane:
         self.size += batch.size
         for chunk in self.chunks:
             here = slice(chunk.first, min(self.tiles, chunk.first + len(chunk.tiles)))
-            part = batch.slots, columns.shape[here], columns.own[here], chunk.first
+            part = batch.slots, columns.shape[here], columns.self_rows[here], chunk.first
             tiles.store(batch.rows, *part, chunk.tiles)
             if self._screened:
                 tiles.store_codes(batch.codes, batch.starts, *part, chunk.codes, chunk.starts)
 
     def append(self, rows: NDArray[np.float64]) -> None:
         """Store rows in the order of their arrival, without a frame."""
-        batch = Batch(len(rows), self._dimension)
+        batch = SortedRows(len(rows), self._dimension)
         batch.rows[: len(rows)] = rows
         self.insert(batch)
-        self.settle()
+        self.forget_batch()
 
-    def settle(self) -> None:
+    def forget_batch(self) -> None:
         """The batch at hand is done."""
-        self.columns.own[: self.tiles] = -1
+        self.columns.self_rows[: self.tiles] = -1
 
     def split_buckets(self, coming: int) -> None:
         """Twice as many buckets, if there are points enough, held and coming, that half-filled tiles do not matter."""
         buckets = self._open.shape[1]
         enough = self.size >= 2 * buckets * _POINTS_PER_BUCKET and coming >= 2 * buckets * _COMING_PER_BUCKET
-        if self.frame and buckets < _MOST_BUCKETS and enough:
+        if self.frame and buckets < _MAX_BUCKETS and enough:
             self._open = np.stack([self._open, np.full_like(self._open, -1)], axis=2).reshape(2, -1)
 
-    def parts(self) -> Iterator[tuple[Chunk, slice]]:
+    def parts(self) -> Iterator[tuple[TileBlock, slice]]:
         """Chunks in use, with their tiles of the pane."""
         for chunk in self.chunks:
             last = min(self.tiles, chunk.first + len(chunk.tiles))
@@ -288,17 +288,17 @@ class Pane:
         held = self.chunks[-1].first + len(self.chunks[-1].tiles) if self.chunks else 0
         if tiles > held:
             # Chunks grow, so there are few; tiles that are not used yet are not touched and cost no memory.
-            more = max(tiles - held, min(max(_FIRST_TILES, 3 * held), _MOST_TILES))
+            more = max(tiles - held, min(max(_FIRST_TILES, 3 * held), _MAX_TILES))
             self.chunks.append(self._chunk(held, 1 << (more - 1).bit_length()))
 
-    def _chunk(self, first: int, tiles: int) -> Chunk:
+    def _chunk(self, first: int, tiles: int) -> TileBlock:
         """A chunk that another pane left, or a new one."""
         for i, spare in enumerate(self._spare):
             if len(spare.tiles) == tiles and (len(spare.codes) > 0) == self._screened:
                 self._spare.pop(i)
-                return Chunk(first, spare.tiles, spare.codes, spare.starts)
+                return TileBlock(first, spare.tiles, spare.codes, spare.starts)
         coded = tiles if self._screened else 0
-        return Chunk(
+        return TileBlock(
             first,
             aligned((tiles, self._dimension, LANES), np.float64),  # type: ignore[arg-type]
             aligned((coded, -(-self._dimension // 4), LANES), np.int32),  # type: ignore[arg-type]
@@ -310,10 +310,10 @@ def may_screen(dimension: int) -> bool:
     """Whether points of so many coordinates get 8-bit codes on this processor."""
     from .._kernels import pairs
 
-    return pairs.SCREENS and SCREEN_FROM <= dimension <= _MOST_SCREENED
+    return pairs.SCREENS and SCREEN_FROM <= dimension <= _MAX_SCREENED
 
 
-class Stage:
+class StagedPoints:
     """Points that wait to be counted together."""
 
     __slots__ = ("limit", "points", "size")

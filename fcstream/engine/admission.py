@@ -45,7 +45,7 @@ class Admitted:
 
 
 def admit(
-    job: Job, batch: Batch, arrivals: NDArray[np.int64] | None, again: NDArray[np.bool_] | None = None
+    job: Job, batch: Batch, arrivals: NDArray[np.int64] | None, is_duplicate: NDArray[np.bool_] | None = None
 ) -> Admitted:
     """Check values, schedule and lateness.
 
@@ -55,14 +55,14 @@ def admit(
     batch : Batch
     arrivals : int64 (n,) or None
         When each row arrived; None with clock ``eof``: nothing is late.
-    again : bool (n,), optional
+    is_duplicate : bool (n,), optional
         Rows that were taken before.
     """
     rejections = list(batch.rejections)
     points, bad = _check_values(job, batch, rejections)
-    if again is not None:
-        reject(rejections, again & ~bad, batch, "duplicate")
-        bad = bad | again
+    if is_duplicate is not None:
+        reject(rejections, is_duplicate & ~bad, batch, "duplicate")
+        bad = bad | is_duplicate
     panes, covering, last = job.schedule.locate(batch.times_ms)
     outside = covering > last
     if arrivals is not None:

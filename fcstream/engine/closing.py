@@ -41,7 +41,7 @@ def as_release(
     job: Job, window: Window, outcome: Outcome, cost: Cost, *, private: bool, participation: str | None
 ) -> Release:
     """An outcome in the user's units, with what it cost."""
-    answer = job.mechanism.answer(outcome, job.grid)
+    answer = job.mechanism.to_user_units(outcome, job.grid)
     return Release(
         stream=job.terms.stream,
         window_open_ms=window.open_ms,

@@ -16,7 +16,7 @@ from ..config import Config, Job
 from ..errors import ConfigError, EngineClosed
 from ..formats.batch import Batch, SeenPositions
 from ..formats.rows import read_moment
-from ..ledgers import Answer, Ledger, Verdict, WindowKey, open_ledger
+from ..ledgers import ChargeResult, Ledger, SealedRelease, WindowKey, open_ledger
 from ..ledgers.base import STREAM_BLOCK, TOTAL_BLOCK, USER_BLOCK
 from ..noise.samplers import Noise
 from ..releases.base import Counter, Mechanism, Outcome, Release
@@ -26,7 +26,7 @@ from ..stream.windows import Window, group_by_pane
 from .admission import admit, reject
 from .closing import Cost, as_release, request
 from .exhaustion import Participation
-from .first_window import FirstRun
+from .first_window import FirstWindow
 from .intake import OnRejection, Rejections, clock_ms, read_pushed
 
 if TYPE_CHECKING:
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("fcstream.engine")
 _DAY_MS = 86_400_000
-MOST_AT_ONCE = 1000
+MAX_WINDOWS_AT_ONCE = 1000
 """Windows from which on one call of `Engine.advance` or `push` leaves the others to the next one."""
 _NOTHING = PrivacyLoss()
-People = tuple["NDArray[np.bytes_]", "NDArray[np.float64] | None"]
+ChargedUsers = tuple["NDArray[np.bytes_]", "NDArray[np.float64] | None"]
 """Keys of a window's users and one point for each, if the window was not flooded."""
-Stores = Callable[[Job, Mechanism, Noise], tuple[Counter, "UserPoints | None"]]
+CounterFactory = Callable[[Job, Mechanism, Noise], tuple[Counter, "UserPoints | None"]]
 """Makes what holds the records of a job's open windows, for the mechanism of the next one: all of them, and of the unit
 ``user`` one point a user."""
 
 
-def own_stores(job: Job, mechanism: Mechanism, noise: Noise) -> tuple[Counter, UserPoints | None]:
+def default_counters(job: Job, mechanism: Mechanism, noise: Noise) -> tuple[Counter, UserPoints | None]:
     """Those of an engine that counts by itself."""
     users = UserPoints(job.grid.dimension, job.per_user) if job.terms.unit == "user" else None
     return mechanism.counter(job.grid.dimension, job.schedule.reach, noise), users
@@ -68,7 +68,8 @@ class Engine:
         Gets every rejected record as a sequence of `Rejection` (reason, position, field). Without it they are counted
         in `rejected`, and the log has a warning for each new reason.
     stores : callable, optional
-        Where the records of open windows are, if others count them; they are not pushed here then. See `Stores`.
+        Where the records of open windows are, if others count them; they are not pushed here then. See
+        `CounterFactory`.
 
     Raises
     ------
@@ -109,7 +110,7 @@ class Engine:
         ledger: Ledger | None = None,
         noise: Noise | None = None,
         on_rejection: OnRejection | None = None,
-        stores: Stores = own_stores,
+        stores: CounterFactory = default_counters,
     ) -> None:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
         job = self.job = Job.answering(self.config, key)
@@ -127,12 +128,12 @@ class Engine:
         self._track = before.track if before is not None and job.spending.tracks else None
         self._participation = Participation(job, self._ledger, before)
         first = job.mechanism.after(self._track) if job.spending.tracks else job.mechanism
-        self._friends, self._users = stores(job, first, self._noise)
-        self._start = FirstRun(job, self._ledger, last is not None)
+        self._counter, self._users = stores(job, first, self._noise)
+        self._first_window = FirstWindow(job, self._ledger, last is not None)
         answered = 0 if last is None else job.schedule.index_after(last[0].open_ms)
-        self._first = self._next = max(answered, self._start.index or 0)
-        self._held = LateRecords(job.grid.dimension, None if job.gate is None else job.gate.held)
-        self._next_look: dict[int, int] = {}  # by window: at how many users
+        self._first = self._next = max(answered, self._first_window.index or 0)
+        self._late_records = LateRecords(job.grid.dimension, None if job.gate is None else job.gate.max_held)
+        self._next_user_check: dict[int, int] = {}  # by window: at how many users
         self._seen = SeenPositions()
         self._outbox: list[Release] = []
         self._returned: dict[int, list[WindowKey]] = {}  # by thread: one cannot speak for another
@@ -168,7 +169,7 @@ class Engine:
     @property
     def answered(self) -> int:
         """How many windows of the schedule were answered before this engine started."""
-        return self._first - (self._start.index or 0)
+        return self._first - (self._first_window.index or 0)
 
     @property
     def next_open_ms(self) -> int:
@@ -187,7 +188,7 @@ class Engine:
     def has_sealed(self, open_ms: int) -> bool:
         """Whether a window has its answer, which another process may have given since this engine started."""
         if open_ms < self.next_open_ms:
-            return not self._start.skips(open_ms)
+            return not self._first_window.skips(open_ms)
         last = self._ledger.last_sealed()
         return last is not None and last[0].open_ms >= open_ms
 
@@ -260,19 +261,19 @@ class Engine:
         record must not decide where answers begin.
         """
         with self._lock:
-            self._must_be_open()
-            if self._start.begin(read_moment(now_ms, "now_ms")):
-                self._first = self._next = self._start.index or 0
+            self._check_open()
+            if self._first_window.begin(read_moment(now_ms, "now_ms")):
+                self._first = self._next = self._first_window.index or 0
                 self._forget()
 
     def tick(self) -> list[Release]:
         """Acknowledge what was returned before, and with clock ``wall`` close what is due by now: `push` without
         records."""
         with self._lock:
-            self._settle()
+            self._acknowledge_returned()
             if self.job.clock == "wall":
-                self._close_due(clock_ms(), MOST_AT_ONCE)
-            return self._hand_out()
+                self._close_due(clock_ms(), MAX_WINDOWS_AT_ONCE)
+            return self._take_outbox()
 
     def take(self, batch: Batch, arrivals: NDArray[np.int64] | None = None, *, identified: bool = False) -> None:
         """Add one batch of decoded records and report its rejections; for runners and sources.
@@ -291,13 +292,13 @@ class Engine:
         what of the batch was counted is not known, and counting a record twice would break the guarantee.
         """
         with self._lock:
-            self._must_be_open()
+            self._check_open()
             if (batch.users is None) == (self._users is not None):
                 raise ConfigError(f"does not suit the unit {self.job.terms.unit!r}: it has no users, or some", "batch")
-            again = ~self._seen.fresh(batch.positions) if identified else None
-            found = admit(self.job, batch, arrivals, again)
+            is_duplicate = ~self._seen.fresh(batch.positions) if identified else None
+            found = admit(self.job, batch, arrivals, is_duplicate)
             first, last, fine, rejections = found.first, found.last, found.fine, found.rejections
-            skipped = fine & (last < (self._start.index or 0))
+            skipped = fine & (last < (self._first_window.index or 0))
             reject(rejections, skipped, batch, "time_out_of_range")
             fine = fine & ~skipped
             answered = fine & (last < self._next)
@@ -311,7 +312,7 @@ class Engine:
             try:
                 if identified:
                     self._seen.add(batch.positions)
-                self._held.add(first[held], found.panes[held], found.points[held])
+                self._late_records.add(first[held], found.panes[held], found.points[held])
                 self._count(fine & ~held, found.panes, found.points, batch)
             except BaseException:
                 self.abort()
@@ -322,19 +323,19 @@ class Engine:
     def advance(self, now_ms: int) -> list[Release]:
         """Close every window whose close + lateness lies before the public time `now_ms`; returns their releases.
 
-        The caller says with it that no record that arrived before `now_ms` is still to come. The first call of a new
-        stream says where it begins, see `begin`. After a pause a call answers about `MOST_AT_ONCE` windows: call again
-        while `windows_due` tells more. With clock ``eof`` time does not close windows, and nothing happens.
+        The caller says with it that no record that arrived before `now_ms` is still to come. The first call of a
+        new stream says where it begins, see `begin`. After a pause a call answers about `MAX_WINDOWS_AT_ONCE` windows:
+        call again while `windows_due` tells more. With clock ``eof`` time does not close windows, and nothing happens.
         """
         with self._lock:
             now = read_moment(now_ms, "now_ms")
             if self.job.clock == "wall" and now > clock_ms() + _DAY_MS:
                 raise ConfigError("must not lie a day ahead of this machine's clock with clock = 'wall'", "now_ms")
-            self._settle()
+            self._acknowledge_returned()
             if self.job.clock != "eof":
                 self.begin(now)
-                self._close_due(now, MOST_AT_ONCE)
-            return self._hand_out()
+                self._close_due(now, MAX_WINDOWS_AT_ONCE)
+            return self._take_outbox()
 
     def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
         """Close the windows due at `now_ms` (None: all of a schedule with an end), one group of releases at a time."""
@@ -343,7 +344,7 @@ class Engine:
         while True:
             with self._lock:
                 closed = self._close_next(now_ms)
-                group = self._hand_out()
+                group = self._take_outbox()
             if group:
                 yield group
             if not closed:
@@ -357,7 +358,7 @@ class Engine:
             self._returned = {threading.get_ident(): [window for window, _ in waiting]}
             return [Release.from_bytes(body) for _, body in waiting]
 
-    def take_back(self, releases: list[Release]) -> None:
+    def requeue(self, releases: list[Release]) -> None:
         """What this thread was just returned reached nobody: the next call returns it again."""
         with self._lock:
             self._outbox[:0] = releases
@@ -366,7 +367,7 @@ class Engine:
     def acknowledge(self) -> None:
         """Say that all releases returned to this thread are published. `push`, `advance` and `close` say it too."""
         with self._lock:
-            self._settle()
+            self._acknowledge_returned()
 
     def close(self) -> list[Release]:
         """End the stream. With clock ``eof`` this closes every window; returns the last releases.
@@ -377,13 +378,13 @@ class Engine:
         """
         with self._lock:
             if not self._closed:
-                self._settle()
+                self._acknowledge_returned()
                 if self.job.clock == "eof":
                     self._close_due(None)
                 else:
                     self._warn_of_loss()
                 self._closed = True
-            releases = self._hand_out()
+            releases = self._take_outbox()
             if not self._returned:
                 self._ledger.close()
             return releases
@@ -404,7 +405,7 @@ class Engine:
         try:
             if kind is None:
                 for thread in list(self._returned):
-                    self._settle(thread)
+                    self._acknowledge_returned(thread)
         finally:
             self.abort()
 
@@ -415,12 +416,12 @@ class Engine:
 
         After an error the windows stay open: another try is charged nothing more and may draw once more.
         """
-        self._must_be_open()
+        self._check_open()
         schedule = self.job.schedule
         due = schedule.count if now_ms is None else schedule.due(now_ms)
         if due is None or self._next >= due:
             return False
-        self._enter_held(self._next)
+        self._enter_late_records(self._next)
         spending = self.job.spending
         # Where records can be held back, windows go one by one: a group that ends before the next of them would tell.
         group = spending.group if self.job.clock == "eof" or schedule.reach == 1 else 1
@@ -442,7 +443,7 @@ class Engine:
             for window, verdict, who in zip(windows, verdicts, people, strict=True)
             if verdict.charge or verdict.refusal or verdict.interrupted
         ]
-        self._ledger.seal([Answer(_key(release), release.to_bytes(), refund) for release, refund in answers])
+        self._ledger.seal([SealedRelease(_key(release), release.to_bytes(), refund) for release, refund in answers])
         self._outbox += [release for release, _ in answers]
         if answers:
             self._track = answers[-1][0].track
@@ -450,27 +451,29 @@ class Engine:
         self._forget()
         return True
 
-    def _close_due(self, now_ms: int | None, most: int | None = None) -> None:
+    def _close_due(self, now_ms: int | None, max_windows: int | None = None) -> None:
         first = self._next
         while self._close_next(now_ms):
-            if most is not None and self._next - first >= most:
+            if max_windows is not None and self._next - first >= max_windows:
                 break
 
-    def _hand_out(self) -> list[Release]:
+    def _take_outbox(self) -> list[Release]:
         """What was sealed and not returned yet; from now on it is the caller's, and acknowledged with the next call."""
         releases, self._outbox = self._outbox, []
         if releases:
             self._returned.setdefault(threading.get_ident(), []).extend(map(_key, releases))
         return releases
 
-    def _must_be_open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise EngineClosed("the engine is closed: make a new one to go on")
 
-    def _release(self, window: Window, verdict: Verdict, people: People | None) -> tuple[Release, PrivacyLoss]:
+    def _release(
+        self, window: Window, verdict: ChargeResult, people: ChargedUsers | None
+    ) -> tuple[Release, PrivacyLoss]:
         """The answer for one window, and what it did not use of its charge."""
         charge, is_paid_by_all = verdict.charge, self._participation.note(verdict)
-        if charge is not None and charge.again and people is not None and self.job.gate is not None:
+        if charge is not None and charge.is_redraw and people is not None and self.job.gate is not None:
             # Whether there are too many users was looked at before the draw. Those who came since are not charged, and
             # must not decide it: there is no second draw.
             return self._answer(window, Outcome("interrupted"), charge.loss, verdict.spent), _NOTHING
@@ -483,13 +486,13 @@ class Engine:
         panes = self.job.schedule.panes(window)
         try:
             if people is not None and verdict.admitted is not None:
-                self._friends.drop(panes[0])  # of an earlier try
-                self._friends.add(panes[0], self._points_of(people, verdict.admitted))
-            view = self._friends.view(panes)
+                self._counter.drop(panes[0])  # of an earlier try
+                self._counter.add(panes[0], self._points_of(people, verdict.admitted))
+            view = self._counter.view(panes)
         except BaseException:
             self.abort()  # what was counted is not known
             raise
-        outcome = self.job.spending.at(charge.loss.rho_nano, self._track).release(view, charge, self._noise)
+        outcome = self.job.spending.mechanism_at(charge.loss.rho_nano, self._track).release(view, charge, self._noise)
         refund, spent = charge.unused, verdict.spent
         if is_paid_by_all:
             spent -= refund
@@ -499,18 +502,18 @@ class Engine:
         is_private, people = self._noise.private, self._participation.state
         return as_release(self.job, window, outcome, Cost(loss, spent), private=is_private, participation=people)
 
-    def _points_of(self, people: People, admitted: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def _points_of(self, people: ChargedUsers, admitted: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Points of those who take part. Of a flooded window only their number is right, and it is too large."""
         if people[1] is not None:
             return people[1][admitted]
         assert self.job.gate is not None
         # The ledger has admitted all who were sure to have room; whatever becomes of that, the window is refused.
-        size = max(int(np.count_nonzero(admitted)), self.job.gate.held + 1)
+        size = max(int(np.count_nonzero(admitted)), self.job.gate.max_held + 1)
         return np.broadcast_to(0.0, (size, self.job.grid.dimension))
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _settle(self, thread: int | None = None) -> None:
+    def _acknowledge_returned(self, thread: int | None = None) -> None:
         """Acknowledge what a thread (this one) was given; a closed engine whose last release is settled lets go."""
         returned = self._returned.pop(thread or threading.get_ident(), None)
         if returned:
@@ -534,7 +537,7 @@ class Engine:
                 self._users.add(pane, users[part], times[part], points[part])
                 self._limit_users(pane)
             else:
-                self._friends.add(pane, points[part])
+                self._counter.add(pane, points[part])
 
     def _limit_users(self, window: int) -> None:
         """Let go of the points of a window that is sure to have too many users when it closes.
@@ -543,27 +546,27 @@ class Engine:
         answer. Who is not sure counts when the window closes, as every user does.
         """
         gate, held = self.job.gate, self._users
-        if gate is None or held is None or held.size(window) < self._next_look.get(window, gate.held + 1):
+        if gate is None or held is None or held.size(window) < self._next_user_check.get(window, gate.max_held + 1):
             return
         keys, _ = held.read(window, self._ledger.salt)
         if self.job.spending.savings is None:
             most = self.job.mechanism.loss * (window - self._next + 1)
-            if np.count_nonzero(self._ledger.room(keys, most)) > gate.held:
+            if np.count_nonzero(self._ledger.has_room(keys, most)) > gate.max_held:
                 held.flood(window, self._ledger.salt)
-        self._next_look[window] = 2 * len(keys)
+        self._next_user_check[window] = 2 * len(keys)
 
-    def _enter_held(self, index: int) -> None:
+    def _enter_late_records(self, index: int) -> None:
         """Count the held records that are in time for window `index`."""
         try:
-            for pane, points in self._held.take(index):
-                self._friends.add(pane, points)
+            for pane, points in self._late_records.take(index):
+                self._counter.add(pane, points)
         except BaseException:
             self.abort()  # which of them were counted is not known
             raise
 
     def _warn_of_loss(self) -> None:
         """Say whether records of open windows are let go of; not how many, nor when theirs were."""
-        if self._friends.panes or not self._held.is_empty or not (self._users is None or self._users.is_empty):
+        if self._counter.panes or not self._late_records.is_empty or not (self._users is None or self._users.is_empty):
             LOG.warning(
                 "stream %r: closed before all windows were over: the records of those that are open are lost, unless a "
                 "new engine is given them again: push what lies at event time %d (`replay_from`) or later",
@@ -574,12 +577,14 @@ class Engine:
     def _forget(self) -> None:
         """Drop panes that no later window covers."""
         schedule = self.job.schedule
-        for pane in self._friends.panes:
+        for pane in self._counter.panes:
             if schedule.last_window_of_pane(pane) < self._next:
-                self._friends.drop(pane)
+                self._counter.drop(pane)
         if self._users is not None:
             self._users.forget_before(self._next)
-            self._next_look = {index: size for index, size in self._next_look.items() if index >= self._next}
+            self._next_user_check = {
+                index: size for index, size in self._next_user_check.items() if index >= self._next
+            }
 
 
 def _key(release: Release) -> WindowKey:

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..accounting.losses import PrivacyLoss
-from ..ledgers.base import USER_BLOCK, Verdict
+from ..ledgers.base import USER_BLOCK, ChargeResult
 from ..ledgers.history import utc
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Participation:
         if job.terms.unit == "user":
             self.state = (last.participation if last is not None else None) or FULL
 
-    def note(self, verdict: Verdict) -> bool:
+    def note(self, verdict: ChargeResult) -> bool:
         """Whether somebody with a record in every window was charged for this one."""
         if self.state is None:
             return True

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..ledgers import Ledger
 
 
-class FirstRun:
+class FirstWindow:
     """The beginning of one stream, or of one key's part.
 
     Parameters

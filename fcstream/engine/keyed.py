@@ -15,11 +15,11 @@ from ..config import Config, Job
 from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection, SeenPositions
 from ..ledgers import Ledger, open_ledgers
-from ..ledgers.base import worst
+from ..ledgers.base import max_loss
 from ..noise.samplers import Noise
 from ..releases.base import Release
 from .admission import part_codes
-from .engine import Engine, Stores, own_stores
+from .engine import CounterFactory, Engine, default_counters
 from .intake import OnRejection, Rejections, read_pushed
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class KeyedEngine:
         ledgers: Mapping[str, Ledger] | None = None,
         noise: Noise | None = None,
         on_rejection: OnRejection | None = None,
-        stores: Stores = own_stores,
+        stores: CounterFactory = default_counters,
     ) -> None:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
         job = self.job = Job.of(self.config)
@@ -123,7 +123,7 @@ class KeyedEngine:
     @property
     def spent(self) -> PrivacyLoss:
         """What the most charged block of any part has spent."""
-        return worst([engine.spent for engine in self.parts])
+        return max_loss([engine.spent for engine in self.parts])
 
     @property
     def answered(self) -> int:
@@ -182,30 +182,30 @@ class KeyedEngine:
         arrivals: NDArray[np.int64] | None = None,
         *,
         identified: bool = False,
-        places: Collection[str] | None = None,
+        assigned_keys: Collection[str] | None = None,
     ) -> None:
         """Add one batch of decoded records, see `Engine.take`.
 
         Parameters
         ----------
-        places : collection of str, optional
+        assigned_keys : collection of str, optional
             The keys that may come this way; a record of another one is rejected.
         """
         with self._lock:
             if batch.keys is None:
                 raise ConfigError("must have keys", "batch")
-            here = self.keys if places is None else set(places).intersection(self.keys)
+            here = self.keys if assigned_keys is None else set(assigned_keys).intersection(self.keys)
             rejections = list(batch.rejections)
             codes = part_codes(batch, {key: self._index[key] for key in here}, self.job.schema.key, rejections)
             if identified:
-                again = ~self._seen.fresh(batch.positions) & (codes >= 0)
-                rejections += [Rejection("duplicate", at) for at in batch.positions[again].tolist()]
-                codes[again] = -1
+                is_duplicate = ~self._seen.fresh(batch.positions) & (codes >= 0)
+                rejections += [Rejection("duplicate", at) for at in batch.positions[is_duplicate].tolist()]
+                codes[is_duplicate] = -1
             self.rejections.add(rejections)
             try:
                 if identified:
                     self._seen.add(batch.positions)
-                self._spread(batch, arrivals, codes)
+                self._distribute(batch, arrivals, codes)
             except BaseException:
                 self.abort()  # some parts may have taken theirs
                 raise
@@ -254,7 +254,7 @@ class KeyedEngine:
     def abort(self) -> None:
         """See `Engine.abort`."""
         with self._lock:
-            self._all(Engine.abort)
+            self._for_each_part(Engine.abort)
 
     def __enter__(self) -> KeyedEngine:
         return self
@@ -262,7 +262,7 @@ class KeyedEngine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._all(lambda engine: engine.__exit__(kind, error, trace))
+        self._for_each_part(lambda engine: engine.__exit__(kind, error, trace))
 
     def _gather(self, action: Callable[[Engine], list[Release]]) -> list[Release]:
         """What all parts return; if one of them fails, those before it keep theirs for the next call."""
@@ -272,11 +272,11 @@ class KeyedEngine:
                 done.append((engine, action(engine)))
         except BaseException:
             for engine, releases in done:
-                engine.take_back(releases)
+                engine.requeue(releases)
             raise
         return [release for _, releases in done for release in releases]
 
-    def _all(self, action: Callable[[Engine], object]) -> None:
+    def _for_each_part(self, action: Callable[[Engine], object]) -> None:
         """Do it to every part, whatever becomes of the others; raise the first error then."""
         first: BaseException | None = None
         for engine in self.parts:
@@ -287,7 +287,7 @@ class KeyedEngine:
         if first is not None:
             raise first
 
-    def _spread(self, batch: Batch, arrivals: NDArray[np.int64] | None, codes: NDArray[np.int64]) -> None:
+    def _distribute(self, batch: Batch, arrivals: NDArray[np.int64] | None, codes: NDArray[np.int64]) -> None:
         """Give every part its records, in their order."""
         order = np.argsort(codes, kind="stable")
         ordered = codes[order]
@@ -304,7 +304,7 @@ def open_engine(
     keys: Collection[str] | None = None,
     noise: Noise | None = None,
     on_rejection: OnRejection | None = None,
-    stores: Stores = own_stores,
+    stores: CounterFactory = default_counters,
 ) -> Engine | KeyedEngine:
     """The engine of a configuration, with keys or without."""
     if config.stream.key is None:

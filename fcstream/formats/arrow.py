@@ -12,9 +12,9 @@ import numpy as np
 from ..errors import ConfigError, extra_missing
 from .batch import (
     Batch,
-    Refused,
     Rejection,
     Schema,
+    UnusableRecord,
     as_objects,
     bad_label,
     parse_feature,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _DICTIONARY, _BATCH = 2, 3  # kinds of Arrow messages
 _TICKS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 """Milliseconds per tick of a timestamp, as a fraction."""
-MOST_BATCHES = 2**12
+MAX_BATCHES = 2**12
 """Batches of one message that are read: empty ones take no rows, and memory all the same."""
 _NO_TEXT = object()
 """Stands for bytes that are not UTF-8."""
@@ -99,7 +99,7 @@ class ArrowBlocks:
         for batch in reader:
             batches.append(batch)
             rows += batch.num_rows
-            if rows > self._most_rows or len(batches) > MOST_BATCHES:
+            if rows > self._most_rows or len(batches) > MAX_BATCHES:
                 break
         return self._arrow.Table.from_batches(batches, reader.schema)
 
@@ -125,9 +125,9 @@ class ArrowBlocks:
         """The records of a valid table of the wanted columns."""
         schema, n = self._schema, min(table.num_rows, self._most_rows)
         rejections: dict[int, Rejection] = {}
-        if len(table.columns[0].chunks) > MOST_BATCHES:
+        if len(table.columns[0].chunks) > MAX_BATCHES:
             n = min(n, table.num_rows - len(table.columns[0].chunks[-1]))
-        if table.num_rows > n or len(table.columns[0].chunks) > MOST_BATCHES:
+        if table.num_rows > n or len(table.columns[0].chunks) > MAX_BATCHES:
             rejections[n] = Rejection("too_long", position)
             table = table.slice(0, n)
         values = np.empty((n, len(schema.features)))
@@ -166,7 +166,7 @@ class ArrowBlocks:
         for i, value in enumerate(self._python(column)):
             try:
                 found.append(parse_feature(value, name, self._schema))
-            except Refused as refused:
+            except UnusableRecord as refused:
                 found.append(0.0)
                 rejections.setdefault(i, Rejection(refused.reason, position, name))
         return found
@@ -177,7 +177,7 @@ class ArrowBlocks:
         for i, value in enumerate(self._python(column)):
             try:
                 texts[i] = parse_label(value, bad_label(self._schema, name))
-            except Refused as refused:
+            except UnusableRecord as refused:
                 rejections.setdefault(i, Rejection(refused.reason, position, name))
         return as_objects(texts)
 
@@ -198,7 +198,7 @@ class ArrowBlocks:
         for i, value in enumerate(self._python(column)):
             try:
                 times[i] = parse_time(value, unit)
-            except Refused as refused:
+            except UnusableRecord as refused:
                 rejections[i] = Rejection(refused.reason, position, name)
         return times
 
@@ -233,13 +233,13 @@ class ArrowBlocks:
         """Whether anything of what will be read of a stream is compressed, or dictionaries come without end."""
         batches = others = 0
         for metadata in self._metadata(line):
-            if _is_compressed(metadata) or others > MOST_BATCHES:
+            if _is_compressed(metadata) or others > MAX_BATCHES:
                 return True
             if _kind(metadata) == _BATCH:
                 batches += 1
             else:
                 others += 1
-            if batches > MOST_BATCHES:
+            if batches > MAX_BATCHES:
                 break
         return False
 

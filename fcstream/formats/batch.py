@@ -155,7 +155,7 @@ class Schema:
             raise ConfigError(f"must be one of {list(TIME_UNITS)}, got {self.time_unit!r}", "stream.time_unit")
 
 
-class Refused(Exception):
+class UnusableRecord(Exception):
     """A cell or record that cannot be used (internal to decoding)."""
 
     def __init__(self, reason: str) -> None:
@@ -180,17 +180,17 @@ def parse_time(value: Any, unit: str) -> int:
         ``missing`` or ``bad_time``.
     """
     if value is None or (isinstance(value, str) and not value.strip()):
-        raise Refused("missing")
+        raise UnusableRecord("missing")
     try:
         if unit == "iso8601":
             return parse_iso8601(value)
         number = parse_number(value)
         # Microseconds are rounded first, so that 1.001 s is 1001 ms.
         millis = number if unit == "ms" else math.floor(round(number * 1e6) / 1e3)
-    except (ValueError, TypeError, AttributeError, OverflowError, Refused):
-        raise Refused("bad_time") from None
+    except (ValueError, TypeError, AttributeError, OverflowError, UnusableRecord):
+        raise UnusableRecord("bad_time") from None
     if abs(millis) > MAX_TIME_MS:
-        raise Refused("bad_time")
+        raise UnusableRecord("bad_time")
     return math.floor(millis)
 
 
@@ -226,20 +226,20 @@ def parse_number(value: Any) -> float:
         ``missing``, ``not_a_number`` or ``not_finite``.
     """
     if value is None or (isinstance(value, str) and not value.strip()):
-        raise Refused("missing")
+        raise UnusableRecord("missing")
     if isinstance(value, str):
         if "_" in value:
-            raise Refused("not_a_number")
+            raise UnusableRecord("not_a_number")
     elif isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise Refused("not_a_number")
+        raise UnusableRecord("not_a_number")
     try:
         number = float(value)
     except ValueError:
-        raise Refused("not_a_number") from None
+        raise UnusableRecord("not_a_number") from None
     except OverflowError:
-        raise Refused("not_finite") from None
+        raise UnusableRecord("not_finite") from None
     if not math.isfinite(number):
-        raise Refused("not_finite")
+        raise UnusableRecord("not_finite")
     return number
 
 
@@ -256,7 +256,7 @@ def parse_level(value: Any, codes: Mapping[Any, int]) -> float:
     except TypeError:  # a list, an object, or what MessagePack calls an extension
         code = None
     if code is None:
-        raise Refused("missing" if value is None or (isinstance(value, str) and not value) else "unknown_level")
+        raise UnusableRecord("missing" if value is None or (isinstance(value, str) and not value) else "unknown_level")
     return float(code)
 
 
@@ -272,14 +272,14 @@ def parse_feature(value: Any, name: str, schema: Schema, *, texts: bool = False)
         if name in schema.levels:
             return parse_level(value, schema.levels[name])
         if isinstance(value, str) and not texts:
-            raise Refused("not_a_number")
+            raise UnusableRecord("not_a_number")
         return parse_number(value)
-    except Refused as refused:
+    except UnusableRecord as refused:
         if refused.reason != "missing" and not _says_missing(value, schema.missing.get(name, ())):
             raise
         if name in schema.optional:
             return math.nan
-        raise Refused("missing") from None
+        raise UnusableRecord("missing") from None
 
 
 def _says_missing(value: Any, texts: Collection[str]) -> bool:
@@ -303,19 +303,19 @@ def parse_label(value: Any, reason: str = "bad_user") -> str:
         ``missing``, or `reason`.
     """
     if value is None or (isinstance(value, (str, bytes)) and not value):
-        raise Refused("missing")
+        raise UnusableRecord("missing")
     if isinstance(value, (str, bytes)) and len(value) > LONGEST_LABEL:
-        raise Refused(reason)
+        raise UnusableRecord(reason)
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise Refused(reason)
+        raise UnusableRecord(reason)
     try:
         return str(int(value))
     except ValueError:  # more digits than Python writes
-        raise Refused(reason) from None
+        raise UnusableRecord(reason) from None
 
 
 def batch_from_rows(
@@ -343,7 +343,7 @@ def batch_from_rows(
             texts_of = []
             for name in schema.labels:
                 texts_of.append(parse_label(row.get(name), bad_label(schema, name)))
-        except Refused as refused:
+        except UnusableRecord as refused:
             rejections.append(Rejection(refused.reason, position, name))
             continue
         times.append(time)
@@ -372,7 +372,7 @@ def as_objects(values: Sequence[Any]) -> NDArray[np.object_]:
 
 
 def batch_from_columns(
-    stamps: NDArray[np.float64],
+    timestamps: NDArray[np.float64],
     columns: Sequence[NDArray[np.float64]],
     positions: NDArray[np.int64],
     schema: Schema,
@@ -387,15 +387,15 @@ def batch_from_columns(
     for k, column in enumerate(columns):
         values[:, k] = column
     with np.errstate(invalid="ignore"):
-        good = np.isfinite(values).all(axis=1) & (np.abs(stamps) <= MAX_TIME_MS)
+        good = np.isfinite(values).all(axis=1) & (np.abs(timestamps) <= MAX_TIME_MS)
     for label in labels:
         good &= np.fromiter(
             (text is not None and 0 < len(text) <= LONGEST_LABEL for text in label), np.bool_, len(label)
         )
     if good.all():
-        batch = Batch(np.floor(stamps).astype(np.int64), values, positions)
+        batch = Batch(np.floor(timestamps).astype(np.int64), values, positions)
         return schema.labeled(batch, labels), np.empty(0, np.int64)
-    batch = Batch(np.floor(stamps[good]).astype(np.int64), values[good], positions[good])
+    batch = Batch(np.floor(timestamps[good]).astype(np.int64), values[good], positions[good])
     return schema.labeled(batch, [label[good] for label in labels]), np.flatnonzero(~good)
 
 

@@ -22,9 +22,9 @@ import numpy as np
 from ..errors import ConfigError
 from .batch import (
     Batch,
-    Refused,
     Rejection,
     Schema,
+    UnusableRecord,
     as_objects,
     bad_label,
     batch_from_columns,
@@ -127,8 +127,8 @@ class Objects:
         lines: list[bytes],
         positions: NDArray[np.int64],
     ) -> Batch:
-        stamps = stamps_of(times, len(lines), self._schema)
-        batch, odd = batch_from_columns(stamps, columns, positions, self._schema, labels)
+        timestamps = timestamps_of(times, len(lines), self._schema)
+        batch, odd = batch_from_columns(timestamps, columns, positions, self._schema, labels)
         if len(odd) == 0:
             return batch
         return merge(batch, self._careful([lines[i] for i in odd], positions[odd].tolist()))
@@ -187,7 +187,7 @@ class Objects:
                         parse_label(value, bad_label(self._schema, name))
                     else:
                         parse_feature(value, name, self._schema)
-                except Refused as refused:
+                except UnusableRecord as refused:
                     return Rejection(refused.reason, position, name)
                 if is_time and isinstance(value, str) != (self._schema.time_unit == "iso8601"):
                     return Rejection("bad_time", position, name)
@@ -229,7 +229,7 @@ class CsvRows:
         times = picked[0] if self._schema.time_unit == "iso8601" else _numbers(picked[0])
         numbers = picked[1 : 1 + len(self._schema.features)]
         batch, odd = batch_from_columns(
-            stamps_of(times, len(rows), self._schema),
+            timestamps_of(times, len(rows), self._schema),
             [
                 _coded(column, len(rows), self._schema.levels[name])
                 if name in self._schema.levels
@@ -283,15 +283,15 @@ def _lacking(absent: list[str], columns: list[str]) -> str:
     return f"{text}{'' if text.endswith('?') else ':'} check the header, `stream` and `features`"
 
 
-def stamps_of(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.float64]:
+def timestamps_of(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.float64]:
     """Event times in milliseconds as float64, NaN for whatever the careful path must look at."""
     if schema.time_unit == "iso8601":
         return np.fromiter(map(_iso_or_nan, times), np.float64, count)
-    stamps = times if isinstance(times, np.ndarray) else np.fromiter(times, np.float64, count)
+    timestamps = times if isinstance(times, np.ndarray) else np.fromiter(times, np.float64, count)
     if schema.time_unit == "ms":
-        return stamps
+        return timestamps
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.floor(np.round(stamps * 1e6) / 1e3)
+        return np.floor(np.round(timestamps * 1e6) / 1e3)
 
 
 def _iso_or_nan(text: str | None) -> float:
@@ -325,5 +325,5 @@ def _numbers(texts: Sequence[str]) -> NDArray[np.float64]:
 def _number_or_nan(text: str) -> float:
     try:
         return parse_number(text)
-    except Refused:
+    except UnusableRecord:
         return math.nan

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ConfigError
-from .batch import Batch, Refused, Schema, as_objects, batch_from_columns, batch_from_rows, merge, parse_time
-from .decoders import stamps_of
+from .batch import Batch, Schema, UnusableRecord, as_objects, batch_from_columns, batch_from_rows, merge, parse_time
+from .decoders import timestamps_of
 from .rows import as_array, datetime_to_ms, datetimes_to_ms, unmasked, whole_cells
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def read_table(schema: Schema, table: Any) -> tuple[Batch, int]:
     n = len(times)
     numbers = [_numbers(column, name, schema) for name, column in zip(schema.features, features, strict=True)]
     texts = [as_objects(list(map(_text, column))) for column in labels]
-    batch, odd = batch_from_columns(_stamps(times, schema), numbers, np.arange(n), schema, texts)
+    batch, odd = batch_from_columns(_timestamps(times, schema), numbers, np.arange(n), schema, texts)
     if len(odd):
         cells = [times, *features, *labels]
         rows = [{name: _cell(column[i]) for name, column in zip(wanted, cells, strict=True)} for i in odd.tolist()]
@@ -87,36 +87,36 @@ def _times(schema: Schema, column: Any) -> tuple[Schema, NDArray[Any]]:
     """
     times: NDArray[Any] = as_array(column)
     if times.dtype.kind == "M":
-        stamps, good = datetimes_to_ms(times)
+        timestamps, good = datetimes_to_ms(times)
         return replace(schema, time_unit="ms"), np.where(
-            np.isnat(times), math.nan, np.where(good, stamps.astype(np.float64), math.inf)
+            np.isnat(times), math.nan, np.where(good, timestamps.astype(np.float64), math.inf)
         )
     if times.dtype.kind == "O" and any(isinstance(value, (datetime, np.datetime64)) for value in times):
-        return replace(schema, time_unit="ms"), as_objects([_stamp(value, schema.time_unit) for value in times])
+        return replace(schema, time_unit="ms"), as_objects([_timestamp(value, schema.time_unit) for value in times])
     return schema, times
 
 
-def _stamp(value: Any, unit: str) -> float | None:
+def _timestamp(value: Any, unit: str) -> float | None:
     """One cell's time in milliseconds; None where there is none, infinity where it cannot be read."""
     if isinstance(value, np.datetime64):
-        (stamp,), (is_good,) = datetimes_to_ms(np.array([value]))
-        return None if np.isnat(value) else int(stamp) if is_good else math.inf
+        (timestamp,), (is_good,) = datetimes_to_ms(np.array([value]))
+        return None if np.isnat(value) else int(timestamp) if is_good else math.inf
     if isinstance(value, datetime):
         return datetime_to_ms(value) if value == value else None
     try:
         return parse_time(_cell(value), unit)
-    except Refused as refused:
+    except UnusableRecord as refused:
         return None if refused.reason == "missing" else math.inf
 
 
-def _stamps(times: NDArray[Any], schema: Schema) -> NDArray[np.float64]:
+def _timestamps(times: NDArray[Any], schema: Schema) -> NDArray[np.float64]:
     """In milliseconds; NaN for what must be looked at closely."""
     if schema.time_unit == "iso8601":
-        return stamps_of((value if type(value) is str else None for value in times), len(times), schema)
+        return timestamps_of((value if type(value) is str else None for value in times), len(times), schema)
     if times.dtype.kind in "iuf":
-        return stamps_of(unmasked(times), len(times), schema)
+        return timestamps_of(unmasked(times), len(times), schema)
     numbers = [float(value) if type(value) in (int, float) and abs(value) < 1e300 else math.nan for value in times]
-    return stamps_of(np.array(numbers, np.float64), len(times), schema)
+    return timestamps_of(np.array(numbers, np.float64), len(times), schema)
 
 
 def _numbers(column: NDArray[Any], name: str, schema: Schema) -> NDArray[np.float64]:

@@ -47,7 +47,7 @@ def decoder_for(format: str, schema: Schema) -> LineDecoder:
     ConfigError
     """
     if format in ("json", "msgpack"):
-        return _Bounded(Objects(schema, format, are_messages=True))
+        return _LengthLimited(Objects(schema, format, are_messages=True))
     if format == "floats":
         if schema.labels or schema.time_unit != "ms":
             raise ConfigError("'floats' hold times in ms and features, no users or keys: use 'arrow'", "source.format")
@@ -58,7 +58,7 @@ def decoder_for(format: str, schema: Schema) -> LineDecoder:
 
 
 def read_messages(
-    decoder: LineDecoder, offsets: NDArray[np.int64], stamps_ms: NDArray[np.int64], bodies: list[bytes]
+    decoder: LineDecoder, offsets: NDArray[np.int64], timestamps_ms: NDArray[np.int64], bodies: list[bytes]
 ) -> tuple[Batch, NDArray[np.int64], NDArray[np.int64]]:
     """The records of some messages, when each arrived (n,), and in which message each came (n,).
 
@@ -70,7 +70,7 @@ def read_messages(
     batch.positions = offsets[messages]
     for i, rejection in enumerate(batch.rejections):
         batch.rejections[i] = Rejection(rejection.reason, int(offsets[rejection.position]), rejection.field)
-    return batch, stamps_ms[messages], messages
+    return batch, timestamps_ms[messages], messages
 
 
 def _decode(decoder: LineDecoder, bodies: list[bytes]) -> Batch:
@@ -89,7 +89,7 @@ def _decode(decoder: LineDecoder, bodies: list[bytes]) -> Batch:
     return whole
 
 
-class _Bounded:
+class _LengthLimited:
     """Rejects messages of unreasonable length before anybody looks into them."""
 
     def __init__(self, decoder: LineDecoder) -> None:
@@ -107,16 +107,16 @@ class FloatBlocks:
     def __init__(self, schema: Schema) -> None:
         self._dimension = len(schema.features)
         self._row = np.dtype([("time", "<i8"), ("values", "<f8", (self._dimension,))])
-        self._most = most_rows(self._dimension)
+        self._max_rows = most_rows(self._dimension)
 
     def decode(self, lines: list[bytes], first_position: int) -> Batch:
         """Every whole row is a record; what is left of a message after them is none."""
         width = self._row.itemsize
         lengths = np.fromiter(map(len, lines), np.int64, len(lines))
         odd = dict.fromkeys(np.flatnonzero((lengths == 0) | (lengths % width > 0)).tolist(), "broken_record")
-        odd |= dict.fromkeys(np.flatnonzero(lengths // width > self._most).tolist(), "too_long")
+        odd |= dict.fromkeys(np.flatnonzero(lengths // width > self._max_rows).tolist(), "too_long")
         rejections = [Rejection(reason, first_position + i) for i, reason in odd.items()]
-        counts = np.minimum(lengths // width, self._most)
+        counts = np.minimum(lengths // width, self._max_rows)
         times = np.empty(int(counts.sum()), np.int64)
         values = np.empty((len(times), self._dimension))
         stop = 0

@@ -13,9 +13,9 @@ from ..errors import ConfigError
 from .batch import (
     MAX_TIME_MS,
     Batch,
-    Refused,
     Rejection,
     Schema,
+    UnusableRecord,
     as_objects,
     parse_feature,
     parse_label,
@@ -122,11 +122,11 @@ def _whole(value: Any, limit: int) -> int | None:
     if isinstance(value, datetime):
         return datetime_to_ms(value) if value == value else None  # pandas has a moment that is none
     if isinstance(value, np.datetime64):
-        (stamp,), (is_good,) = datetimes_to_ms(np.array([value]))
-        return int(stamp) if is_good else None
+        (timestamp,), (is_good,) = datetimes_to_ms(np.array([value]))
+        return int(timestamp) if is_good else None
     try:
         number = parse_number(None if isinstance(value, str) else value)
-    except Refused:
+    except UnusableRecord:
         return None
     return int(number) if number == math.floor(number) and abs(number) < min(limit, MAX_TIME_MS) else None
 
@@ -155,7 +155,7 @@ def read_labels(
     for i, value in enumerate(values):
         try:
             names.append(parse_label(value, reason))
-        except Refused as refused:
+        except UnusableRecord as refused:
             names.append("")
             odd[i] = refused.reason
     return as_objects(names), odd
@@ -212,7 +212,7 @@ def read_rows(points: Any, n: int, schema: Schema) -> tuple[NDArray[np.float64],
         try:
             for k, (name, value) in enumerate(zip(schema.features, row, strict=True)):
                 values[i, k] = _value(value, name, schema)
-        except Refused as refused:
+        except UnusableRecord as refused:
             odd[i] = refused.reason
     return values, odd
 
@@ -284,11 +284,11 @@ def whole_cells(values: Any) -> NDArray[np.object_]:
     return as_objects([_as_whole(cell, most) for cell in cells])
 
 
-def _as_whole(cell: Any, most: float) -> Any:
+def _as_whole(cell: Any, limit: float) -> Any:
     if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
         return int(cell) if abs(float(cell)) < MAX_TIME_MS else math.inf
     is_whole = isinstance(cell, (int, np.integer)) and not isinstance(cell, bool)
-    return math.inf if is_whole and abs(int(cell)) >= most else cell
+    return math.inf if is_whole and abs(int(cell)) >= limit else cell
 
 
 def as_cells(values: Any) -> NDArray[np.object_]:

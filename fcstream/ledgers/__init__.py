@@ -18,25 +18,25 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..runtime.interpolation import is_url
-from .base import Answer, Books, Charge, Ledger, Request, Terms, Verdict, WindowKey, is_shared
+from .base import Charge, ChargeResult, Ledger, LedgerReader, Request, SealedRelease, Terms, WindowKey, is_shared
 
 _OWN = ("memory", "sqlite", "postgresql", "postgres")
 __all__ = [
-    "Answer",
-    "Books",
     "Charge",
+    "ChargeResult",
     "Ledger",
+    "LedgerReader",
     "Request",
+    "SealedRelease",
     "Terms",
-    "Verdict",
     "WindowKey",
     "check_scheme",
-    "each_book",
+    "each_reader",
     "is_foreign",
     "is_shared",
-    "open_books",
     "open_ledger",
     "open_ledgers",
+    "open_reader",
 ]
 
 
@@ -56,7 +56,7 @@ def open_ledger(url: str, terms: Terms) -> Ledger:
     ConfigError, LedgerError
         Unknown scheme; a ledger that cannot be used (see `fcstream.errors`).
     """
-    scheme, place = check_scheme(url)
+    scheme, location = check_scheme(url)
     if scheme == "memory":
         from .memory import MemoryLedger
 
@@ -64,9 +64,9 @@ def open_ledger(url: str, terms: Terms) -> Ledger:
     if scheme == "sqlite":
         from .sqlite.ledger import SQLiteLedger
 
-        return SQLiteLedger(place, terms)
+        return SQLiteLedger(location, terms)
     if is_foreign(url):
-        return _foreign(scheme).load()(place, terms)  # type: ignore[no-any-return]
+        return _foreign(scheme).load()(location, terms)  # type: ignore[no-any-return]
     from .postgres.ledger import PostgresLedger
 
     return PostgresLedger(url, terms)
@@ -91,10 +91,10 @@ def check_scheme(url: str) -> tuple[str, str]:
     ConfigError
         Unknown scheme, or a file whose path is a URL.
     """
-    scheme, _, place = url.partition(":")
-    is_known = scheme in _OWN if scheme != "sqlite" else place and not is_url(place)
+    scheme, _, location = url.partition(":")
+    is_known = scheme in _OWN if scheme != "sqlite" else location and not is_url(location)
     if is_known or is_foreign(url):
-        return scheme, place
+        return scheme, location
     # The rest of the URL could hold a password.
     raise ConfigError(
         f"must be 'sqlite:PATH', 'postgresql://host/database' or 'memory:', got "
@@ -121,7 +121,7 @@ def open_ledgers(url: str, streams: Sequence[Terms]) -> list[Ledger]:
     return ledgers
 
 
-def open_books(url: str, stream: str | None = None) -> Books:
+def open_reader(url: str, stream: str | None = None) -> LedgerReader:
     """Open a stream's ledger to look at it, whoever else holds it; nothing is changed.
 
     Parameters
@@ -144,8 +144,8 @@ def open_books(url: str, stream: str | None = None) -> Books:
     return Snapshot(url.removeprefix("sqlite:"), stream)
 
 
-def each_book(url: str) -> Generator[Books]:
-    """All streams of a ledger, one after the other, each closed when the next is asked for; see `open_books`."""
+def each_reader(url: str) -> Generator[LedgerReader]:
+    """All streams of a ledger, one after the other, each closed when the next is asked for; see `open_reader`."""
     if _is_on_server(url):
         from .postgres.ledger import PostgresLedger
 

@@ -19,7 +19,7 @@ _LONGEST = 120  # characters of a value in a message
 _ABSENT = object()
 
 
-class Change(NamedTuple):
+class SettingChange(NamedTuple):
     """One setting that is not what it was; a value is None where the key is left out."""
 
     key: str
@@ -27,32 +27,32 @@ class Change(NamedTuple):
     new: Any
 
     def __str__(self) -> str:
-        return f"`{self.key}` changed from {_told(self.old)} to {_told(self.new)}"
+        return f"`{self.key}` changed from {_value_text(self.old)} to {_value_text(self.new)}"
 
 
-def changes(old: str, new: str) -> list[Change]:
+def changes(old: str, new: str) -> list[SettingChange]:
     """Settings in which two canonical texts differ, by dotted key; items of lists by their `name`."""
     if old == new:
         return []
     before, after = _read(old), _read(new)
     if before is None or after is None:
-        return [Change("specification", old, new)]
+        return [SettingChange("specification", old, new)]
     return list(_compared(before, after, ""))
 
 
-def must_agree(place: str, found: Terms, wanted: Terms) -> None:
+def check_terms(location: str, found: Terms, wanted: Terms) -> None:
     """Refuse a configuration under which records that were charged would get a fresh budget, or a larger one.
 
-    `place` is the path of the ledger's file, or the URL of a server without a login. `found` is what the ledger holds
-    of the stream, or of another part of it: all parts of a stream have one unit, one specification and one budget,
-    whatever their keys. Stricter caps pass: see `tightened`.
+    `location` is the path of the ledger's file, or the URL of a server without a login. `found` is what the ledger
+    holds of the stream, or of another part of it: all parts of a stream have one unit, one specification and one
+    budget, whatever their keys. Stricter caps pass: see `tightened`.
 
     Raises
     ------
     LedgerMismatch
         Says which setting changed from what to what.
     """
-    told = f"{place}, stream {found.stream!r}," if found.stream != wanted.stream else place
+    told = f"{location}, stream {found.stream!r}," if found.stream != wanted.stream else location
     if found.root != wanted.root:
         raise LedgerMismatch(
             f"{told} is too like stream {wanted.stream!r}: names that differ in their letters' case only would be two "
@@ -60,9 +60,9 @@ def must_agree(place: str, found: Terms, wanted: Terms) -> None:
         )
     different = changes(found.specification, wanted.specification)
     if found.unit != wanted.unit and not any(change.key == "stream.unit" for change in different):
-        different.append(Change("stream.unit", found.unit, wanted.unit))
+        different.append(SettingChange("stream.unit", found.unit, wanted.unit))
     if different:
-        ledger = "LEDGER" if "://" in place else shlex.quote(place)  # a server's place has no login
+        ledger = "LEDGER" if "://" in location else shlex.quote(location)  # a server's place has no login
         raise LedgerMismatch(
             f"{told} was made with another specification: {listed(different)}; the same records would get a fresh "
             f"budget: restore it, or give up the old one with "
@@ -76,29 +76,29 @@ def must_agree(place: str, found: Terms, wanted: Terms) -> None:
         )
 
 
-def must_name_all(place: str, kin: Iterable[str], wanted: Terms) -> None:
+def check_keys_named(location: str, sibling_streams: Iterable[str], wanted: Terms) -> None:
     """Refuse keys that take the place of others: a budget that is divided among all keys is also held by former ones.
 
     A part that nothing was charged to counts too: whoever opened it may charge it next.
 
     Parameters
     ----------
-    kin : iterable of str
+    sibling_streams : iterable of str
         All parts of the stream, those of retired ones left out.
 
     Raises
     ------
     LedgerMismatch
     """
-    if wanted.among is None:
+    if wanted.shared_keys is None:
         return
-    ours = {part_name(wanted.root, key) for key in wanted.among}
-    former = sorted(name for name in kin if name not in ours)
+    ours = {part_name(wanted.root, key) for key in wanted.shared_keys}
+    former = sorted(name for name in sibling_streams if name not in ours)
     if former:
         raise LedgerMismatch(
-            f"{place} holds {len(former)} keys that `stream.keys` does not name any more, such as {former[0]!r}, and "
-            "the budget was divided among all: name them again, or promise by `stream.keys_per_user` under how many "
-            "keys, former ones too, one user's records lie"
+            f"{location} holds {len(former)} keys that `stream.keys` does not name any more, such as {former[0]!r}, "
+            "and the budget was divided among all: name them again, or promise by `stream.keys_per_user` under how "
+            "many keys, former ones too, one user's records lie"
         )
 
 
@@ -107,18 +107,18 @@ def tightened(found: Terms, wanted: Terms) -> Terms:
     return replace(found, capacity=wanted.capacity, total=wanted.total, promise=wanted.promise)
 
 
-def tell_tightened(place: str, found: Terms, wanted: Terms) -> None:
+def log_tightened(location: str, found: Terms, wanted: Terms) -> None:
     """Log that a cap has shrunk: nothing but a retirement of the stream undoes that."""
     LOG.warning(
         "%s: the budget of stream %r, all its keys, is from now on and for ever %s for each part (it was %s)",
-        place,
+        location,
         found.root,
         _cap(wanted),
         _cap(found),
     )
 
 
-def must_hold(place: str, wanted: Terms, spent: PrivacyLoss, total: PrivacyLoss) -> None:
+def check_caps(location: str, wanted: Terms, spent: PrivacyLoss, total: PrivacyLoss) -> None:
     """Refuse caps below what was spent: that much is gone, and a smaller guarantee would be a lie.
 
     Parameters
@@ -134,17 +134,17 @@ def must_hold(place: str, wanted: Terms, spent: PrivacyLoss, total: PrivacyLoss)
     """
     if not spent.fits(wanted.capacity) or (wanted.total is not None and not total.fits(wanted.total)):
         raise LedgerMismatch(
-            f"{place}, stream {wanted.stream!r}, has spent {spent} already, the configuration says {_cap(wanted)}: a "
-            "cap can be lowered to what is spent and no further; raise `budget`, or declare fewer keys"
+            f"{location}, stream {wanted.stream!r}, has spent {spent} already, the configuration says {_cap(wanted)}: "
+            "a cap can be lowered to what is spent and no further; raise `budget`, or declare fewer keys"
         )
 
 
-def alike(stream: str) -> str:
+def folded_name(stream: str) -> str:
     """What names of streams have in common that must not stand for two streams of one ledger."""
     return unicodedata.normalize("NFKC", root_of(stream)).casefold().strip()
 
 
-def _raised(found: Terms, wanted: Terms) -> list[Change]:
+def _raised(found: Terms, wanted: Terms) -> list[SettingChange]:
     """Settings of the budget that are not what was promised or less."""
     fixed = found.unit == "device"  # its losses are no sums
     raised = []
@@ -152,13 +152,13 @@ def _raised(found: Terms, wanted: Terms) -> list[Change]:
     for name in ("rho", "delta", "total_rho", "total_delta"):
         before, after = old.get(name), new.get(name)
         if before != after and (fixed or before is None or after is None or after > before):
-            raised.append(Change(f"budget.{name}", before, after))
+            raised.append(SettingChange(f"budget.{name}", before, after))
     for name, before, after in (
         ("capacity", found.capacity, wanted.capacity),
         ("total", found.total, wanted.total),
     ):
         if before != after and (fixed or before is None or after is None or not after.fits(before)) and not raised:
-            raised.append(Change(f"{name} of each part", _of(before), _of(after)))
+            raised.append(SettingChange(f"{name} of each part", _of(before), _of(after)))
     return raised
 
 
@@ -170,19 +170,19 @@ def _of(cap: PrivacyLoss | None) -> str | None:
     return None if cap is None else str(cap)
 
 
-def listed(different: list[Change]) -> str:
+def listed(different: list[SettingChange]) -> str:
     """The first few, for a message."""
     more = f" and {len(different) - 3} more" if len(different) > 3 else ""
     return ", ".join(map(str, different[:3])) + more
 
 
-def _compared(old: Any, new: Any, key: str) -> list[Change]:
+def _compared(old: Any, new: Any, key: str) -> list[SettingChange]:
     if old == new:
         return []
     if isinstance(old, list) and isinstance(new, list) and _names(old) == _names(new) is not None:
         old, new = ({item["name"]: item for item in items} for items in (old, new))
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
-        return [Change(key, *(None if value is _ABSENT else value for value in (old, new)))]
+        return [SettingChange(key, *(None if value is _ABSENT else value for value in (old, new)))]
     return [
         change
         for name in sorted({*old, *new})
@@ -204,7 +204,7 @@ def _read(text: str) -> Any:
     return value if isinstance(value, Mapping) else None
 
 
-def _told(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is None:
         return "its default"
     text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -79,7 +79,7 @@ class Terms(Generic[LossT]):
         Cap of the plain sum over all windows, on top.
     promise : str
         What the whole stream, all its keys together, may cost, as canonical JSON in the words of the configuration.
-    among : tuple of str or None
+    shared_keys : tuple of str or None
         The keys that share one budget: no part of another key may be there when a part is opened. None: every part
         has a budget of its own. It is asked of whoever opens and not kept, so keys may be added later.
     """
@@ -90,7 +90,7 @@ class Terms(Generic[LossT]):
     specification: str
     total: LossT | None = None
     promise: str = "{}"
-    among: tuple[str, ...] | None = field(default=None, compare=False)
+    shared_keys: tuple[str, ...] | None = field(default=None, compare=False)
 
     @property
     def root(self) -> str:
@@ -137,7 +137,7 @@ class Request:
     users: NDArray[np.bytes_] | None = None
 
 
-class Answer(NamedTuple):
+class SealedRelease(NamedTuple):
     """The final bytes of a window, and what its release did not use of the charge."""
 
     window: WindowKey
@@ -145,11 +145,11 @@ class Answer(NamedTuple):
     refund: PrivacyLoss = PrivacyLoss()
 
 
-class _Mint:
+class _LedgerKey:
     """Only ledgers hold it: a `Charge` without it cannot be made."""
 
 
-_MINT = _Mint()
+_LEDGER_KEY = _LedgerKey()
 
 
 class Charge:
@@ -164,21 +164,21 @@ class Charge:
     loss : PrivacyLoss
     spent : PrivacyLoss
         What the window's most charged block has spent, this charge included.
-    again : bool
+    is_redraw : bool
         The second draw under one charge, after a crash: what the first one started is not known, so all is spent.
     """
 
-    __slots__ = ("_started", "_used", "again", "loss", "spent", "window")
+    __slots__ = ("_started", "_used", "is_redraw", "loss", "spent", "window")
 
     def __init__(
-        self, mint: _Mint, window: WindowKey, loss: PrivacyLoss, spent: PrivacyLoss, again: bool = False
+        self, ledger_key: _LedgerKey, window: WindowKey, loss: PrivacyLoss, spent: PrivacyLoss, is_redraw: bool = False
     ) -> None:
-        if mint is not _MINT:
+        if ledger_key is not _LEDGER_KEY:
             raise TypeError("a Charge is made by a ledger only")
         self.window = window
         self.loss = loss
         self.spent = spent
-        self.again = again
+        self.is_redraw = is_redraw
         self._used = False
         self._started = PrivacyLoss()
 
@@ -216,11 +216,11 @@ class Charge:
     @property
     def unused(self) -> PrivacyLoss:
         """What no stage was started for. A function of released values: stages stop on nothing else."""
-        return PrivacyLoss() if self.again else self.loss - self._started
+        return PrivacyLoss() if self.is_redraw else self.loss - self._started
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChargeResult:
     """What a ledger says to a request.
 
     Attributes
@@ -253,10 +253,10 @@ def grant(
     loss: PrivacyLoss,
     spent: PrivacyLoss,
     admitted: NDArray[np.bool_] | None = None,
-    again: bool = False,
-) -> Verdict:
+    is_redraw: bool = False,
+) -> ChargeResult:
     """For ledgers: a verdict with a fresh charge."""
-    return Verdict(window, spent, charge=Charge(_MINT, window, loss, spent, again), admitted=admitted)
+    return ChargeResult(window, spent, charge=Charge(_LEDGER_KEY, window, loss, spent, is_redraw), admitted=admitted)
 
 
 def public_blocks(request: Request) -> tuple[str, ...]:
@@ -264,7 +264,7 @@ def public_blocks(request: Request) -> tuple[str, ...]:
     return request.blocks if request.users is None else (USER_BLOCK,)
 
 
-def worst(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
+def max_loss(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
     """The larger of each part."""
     return PrivacyLoss(
         max((loss.rho_nano for loss in losses), default=0), max((loss.delta_femto for loss in losses), default=0)
@@ -278,10 +278,10 @@ class Ledger(Protocol):
     salt: bytes
     """Secret of this ledger that users' keys are made with."""
 
-    def charge(self, requests: Sequence[Request]) -> list[Verdict]:
+    def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:
         """Charge a group, in order, in one transaction; durable when it returns."""
 
-    def seal(self, answers: Sequence[Answer]) -> None:
+    def seal(self, answers: Sequence[SealedRelease]) -> None:
         """Store the final bytes of windows (a refusal's too) and take refunds back, in one transaction."""
 
     def acknowledge(self, windows: Sequence[WindowKey]) -> None:
@@ -299,7 +299,7 @@ class Ledger(Protocol):
     def charged_blocks(self, window: WindowKey) -> tuple[str, ...]:
         """Blocks that a window was charged to; none if it was not charged."""
 
-    def room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
+    def has_room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
         """Which of some users (ascending, distinct) have room for a loss on top of what they have spent; private."""
 
     def setting(self, key: str) -> str | None:
@@ -319,7 +319,7 @@ class Ledger(Protocol):
         """Let go of the storage. Idempotent."""
 
 
-class Books(Protocol):
+class LedgerReader(Protocol):
     """What a durable ledger shows to those who look; of devices with pure geo-privacy losses are `DPLoss`."""
 
     @property

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from ..errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from ..runtime.undo import on_error
 from .base import WRONG_CONTENT
-from .rollback_guard import Witness
+from .rollback_guard import RollbackGuard
 
 APPLICATION_ID = 0x66635374  # "fcSt"
 _LOG_LIMIT = 2**22  # bytes that the write-ahead log keeps between charges
@@ -44,7 +44,7 @@ class LedgerFile:
         real = os.path.realpath(path)  # the working directory may change; logs lie beside the file, not beside a link
         refuse_lost_log(path)
         if create and not any(map(os.path.exists, (real, f"{real}-wal"))):
-            Witness(f"{real}-witness").check_absence()
+            RollbackGuard(f"{real}-witness").check_absence()
         self.path = real
         self.pid = os.getpid()
         self.lock = threading.RLock()
@@ -55,7 +55,7 @@ class LedgerFile:
         self.db = connect(path, create=create)
         self._inode = _inode(path)
         try:
-            with in_our_words(path):
+            with translated_errors(path):
                 self._prepare(path)
         except LedgerInUse:
             self.db.close()  # it never got at the log, so there is none that closing it would merge
@@ -77,7 +77,7 @@ class LedgerFile:
             found = opened_here(path)
             if found is not None and found._guests == 0:  # it could not be closed
                 if found._inode == _inode(path):
-                    with in_our_words(path):
+                    with translated_errors(path):
                         found._prepare(path)
                 else:
                     _FILES.remove(found)
@@ -143,7 +143,7 @@ class LedgerFile:
         db.execute("PRAGMA fullfsync = ON")  # where the system's fsync stops short of the disk
         db.execute("PRAGMA cell_size_check = ON")
         if not self.is_empty and db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            if Witness(f"{self.path}-witness").seen()[0]:
+            if RollbackGuard(f"{self.path}-witness").seen()[0]:
                 raise LedgerDamaged(f"{path} is damaged: it was a ledger, and its first page says otherwise")
             raise LedgerMismatch(f"{path} is a database of another program: choose another `ledger.url`")
         mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
@@ -250,7 +250,7 @@ def connect(path: str, *, create: bool) -> sqlite3.Connection:
             pass
         except OSError as error:
             raise LedgerError(f"{path} cannot be opened for writing: {error.strerror}") from None
-    with in_our_words(path):
+    with translated_errors(path):
         return sqlite3.connect(real, timeout=0.5, isolation_level=None, check_same_thread=False)
 
 
@@ -266,19 +266,19 @@ _DAMAGE = (  # primary codes of SQLite's errors
 
 
 @contextmanager
-def in_our_words(path: str) -> Iterator[None]:
+def translated_errors(path: str) -> Iterator[None]:
     """SQLite's errors in our words; what cannot be read is damaged."""
     try:
         yield
     except LedgerError:
         raise
     except sqlite3.Error as error:
-        raise _told(path, error) from None
+        raise _ledger_error(path, error) from None
     except WRONG_CONTENT:
         raise LedgerDamaged(f"{path} is damaged: a value is not what this version writes") from None
 
 
-def _told(path: str, error: sqlite3.Error) -> LedgerError:
+def _ledger_error(path: str, error: sqlite3.Error) -> LedgerError:
     text, code = str(error), getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

@@ -24,7 +24,7 @@ LATELY = 20
 """Windows that say what a window costs today, and how often one opens."""
 
 
-class Point(NamedTuple):
+class SpendingPoint(NamedTuple):
     """What had been spent at a public time."""
 
     time_ms: int
@@ -32,7 +32,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class BudgetForecast:
     """How long a filter will last if windows go on as they did lately.
 
     Attributes
@@ -89,7 +89,7 @@ class Outlook:
 
 
 @dataclass(slots=True)
-class Window:
+class WindowHistory:
     """A window's rows in one; also a question to a device, and ``folded``: all that a device's journal has dropped."""
 
     open_ms: int
@@ -117,7 +117,7 @@ class History:
     """
 
     def __init__(self, rows: Iterable[Row], capacity: Loss = _NOTHING) -> None:
-        found: dict[tuple[int, int, str, str], Window] = {}
+        found: dict[tuple[int, int, str, str], WindowHistory] = {}
         self._kind: Callable[..., Any] = type(capacity)
         self._dropped: dict[str, int] = Counter()
         self.answers: dict[str, int] = Counter()
@@ -128,7 +128,7 @@ class History:
             window = found.get(key)
             if window is None:
                 nothing = self._kind(0, 0)
-                window = found[key] = Window(row.open_ms, row.close_ms, gross=nothing, net=nothing)
+                window = found[key] = WindowHistory(row.open_ms, row.close_ms, gross=nothing, net=nothing)
             if min(row.rho, row.delta) < 0:
                 raise LedgerDamaged(f"journal row {row.seq} is negative: `fcstream budget verify` tells more")
             if row.kind in ("charge", "folded"):
@@ -165,7 +165,7 @@ class History:
         mine = (window for window in self.windows if block is None or block in window.blocks)
         return sum((window.gross - window.net for window in mine), self._kind())
 
-    def charged_to(self, block: str | None) -> tuple[str, list[Window]]:
+    def charged_to(self, block: str | None) -> tuple[str, list[WindowHistory]]:
         """A block and the windows that were charged to it; None: the most charged one of the unit."""
         spent = self.spent()
         if block is not None and block not in spent:
@@ -175,18 +175,18 @@ class History:
             block = max(spent, key=lambda name: spent[name].parts, default="")
         return block, [window for window in self.windows if block in window.blocks]
 
-    def curve(self, block: str) -> Iterable[Point]:
+    def curve(self, block: str) -> Iterable[SpendingPoint]:
         spent = self._kind()
         for window in self.windows:
             if block in window.blocks:
                 spent = spent + window.net
-                yield Point(window.close_ms, spent)
+                yield SpendingPoint(window.close_ms, spent)
 
     def last_loss(self) -> Any:
         """What the last charged window reserved."""
         return next((window.gross for window in reversed(self.windows) if window.charged), self._kind())
 
-    def outlook(self, block: str | None, room: Any) -> Outlook:
+    def outlook(self, block: str | None, room: Any) -> BudgetForecast:
         """If windows go on to cost what the last `LATELY` ones of this block did, and to open as often.
 
         None stands for blocks of their own for every window.
@@ -196,21 +196,21 @@ class History:
         lately = [w for w in self.windows if (block in w.blocks if block else w.charged) and w.state != "folded"]
         lately = lately[-LATELY:]
         if not lately:
-            return Outlook("unknown" if block else "own_filters", loss=self._kind(), reserved=self._kind())
+            return BudgetForecast("unknown" if block else "own_filters", loss=self._kind(), reserved=self._kind())
         spent = sum((window.net for window in lately), self._kind())
         every, many = self._spacing(), len(lately)
         pace = self._kind(*(-(-part // many) for part in spent.parts)), every, lately[-1].gross
         if block is None:
-            return Outlook("own_filters", None, None, *pace)
+            return BudgetForecast("own_filters", None, None, *pace)
         left = []
         for there, reserved, used in zip(room.parts, lately[-1].gross.parts, spent.parts, strict=True):
             if there < reserved:
-                return Outlook("exhausted", 0, None, *pace)
+                return BudgetForecast("exhausted", 0, None, *pace)
             if used:
                 left.append((there - reserved) * many // used + 1)
         if not left:
-            return Outlook("never", None, None, *pace)
-        return Outlook("lasts", min(left), self.windows[-1].open_ms + (min(left) + 1) * every, *pace)
+            return BudgetForecast("never", None, None, *pace)
+        return BudgetForecast("lasts", min(left), self.windows[-1].open_ms + (min(left) + 1) * every, *pace)
 
     def _spacing(self) -> int:
         """Between the openings of the last windows: the lower median, at least 1 ms; of one window: its length."""
@@ -219,7 +219,7 @@ class History:
         last = self.windows[-1]
         return max(1, statistics.median_low(gaps) if gaps else last.close_ms - last.open_ms)
 
-    def _refund(self, window: Window, row: Row) -> None:
+    def _refund(self, window: WindowHistory, row: Row) -> None:
         refund = self._kind(row.rho, row.delta)
         if not refund.fits(window.net):
             raise LedgerDamaged(

@@ -69,7 +69,7 @@ def listed_as(terms: Terms, last: Row) -> str:
     return str(json.loads(last.body)["name"]) if last.kind == "retire" else terms.stream
 
 
-def terms_of(place: str, body: bytes) -> Terms:
+def terms_of(location: str, body: bytes) -> Terms:
     """What a row of kind ``terms`` says.
 
     Raises
@@ -85,18 +85,18 @@ def terms_of(place: str, body: bytes) -> Terms:
         total = None if found["total"] is None else PrivacyLoss(*found["total"])
         terms = Terms(found["stream"], found["unit"], PrivacyLoss(*found["capacity"]), texts[0], total, texts[1])
         if terms_body(terms) != body:
-            raise LedgerDamaged(f"{place} is damaged: what it is about disagrees with the hash of it")
+            raise LedgerDamaged(f"{location} is damaged: what it is about disagrees with the hash of it")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise LedgerDamaged(f"{place} is damaged: what it is about cannot be read") from None
+        raise LedgerDamaged(f"{location} is damaged: what it is about cannot be read") from None
     return terms
 
 
-class Replay:
+class JournalReplay:
     """Follows a journal row by row, and then compares the tables made from it.
 
     Parameters
     ----------
-    place : str
+    location : str
         Of the ledger, for messages.
     salt : bytes
         Its secret.
@@ -107,8 +107,8 @@ class Replay:
         Of the rows after row 0.
     """
 
-    def __init__(self, place: str, salt: bytes) -> None:
-        self.place = place
+    def __init__(self, location: str, salt: bytes) -> None:
+        self.location = location
         self.count = -1
         self._chain = origin(salt)
         self._terms: Terms | None = None
@@ -129,15 +129,15 @@ class Replay:
         self.count += 1
         self._chain = link(self._chain, row)
         if row.seq != self.count or self._chain != chain:
-            raise LedgerDamaged(f"{self.place}: journal row {row.seq} does not follow from the rows before it")
+            raise LedgerDamaged(f"{self.location}: journal row {row.seq} does not follow from the rows before it")
         if self._is_retired or (row.seq == 0) != (self._terms is None) or (row.seq == 0 and row.kind != "terms"):
-            raise LedgerDamaged(f"{self.place}: journal row {row.seq} ({row.kind}) is out of order")
+            raise LedgerDamaged(f"{self.location}: journal row {row.seq} ({row.kind}) is out of order")
         try:
             self._follow(row)
         except LedgerDamaged:
             raise
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise LedgerDamaged(f"{self.place}: journal row {row.seq} ({row.kind}) cannot be read") from None
+            raise LedgerDamaged(f"{self.location}: journal row {row.seq} ({row.kind}) cannot be read") from None
 
     def _follow(self, row: Row) -> None:
         if row.kind == "terms":
@@ -154,7 +154,7 @@ class Replay:
         after = _step(self._windows.get(key), row)
         if after is None:
             raise LedgerDamaged(
-                f"{self.place}: journal row {row.seq} ({row.kind}) is out of order for window {row.open_ms}"
+                f"{self.location}: journal row {row.seq} ({row.kind}) is out of order for window {row.open_ms}"
             )
         self._windows[key] = after
         if row.kind == "charge":
@@ -164,21 +164,23 @@ class Replay:
 
     def _agree(self, row: Row) -> None:
         """Terms may be followed by stricter ones, which everything that was charged fits."""
-        old, new = self._terms, terms_of(self.place, row.body)
+        old, new = self._terms, terms_of(self.location, row.body)
         self._terms = new
         if old is None:
             return
         fixed = [(each.stream, each.unit, each.specification) for each in (old, new)]
         caps = zip(_caps(old), _caps(new), strict=True)
         if fixed[0] != fixed[1] or not all(_is_at_most(after, before) for (_, before), (_, after) in caps):
-            raise LedgerDamaged(f"{self.place}: journal row {row.seq} raises a cap or changes a specification")
+            raise LedgerDamaged(f"{self.location}: journal row {row.seq} raises a cap or changes a specification")
         for block, spent in self._blocks.items():
             if not spent.fits(new.cap(block)):
-                raise LedgerDamaged(f"{self.place}: journal row {row.seq} takes the cap below what block {block} spent")
+                raise LedgerDamaged(
+                    f"{self.location}: journal row {row.seq} takes the cap below what block {block} spent"
+                )
 
     def _keep(self, row: Row) -> None:
         if row.blocks in self._settings:
-            raise LedgerDamaged(f"{self.place}: journal row {row.seq} keeps setting {row.blocks!r} a second time")
+            raise LedgerDamaged(f"{self.location}: journal row {row.seq} keeps setting {row.blocks!r} a second time")
         self._settings[row.blocks] = row.body.decode()
 
     def _charge(self, row: Row) -> None:
@@ -187,7 +189,7 @@ class Replay:
         for block in filter(None, row.blocks.split(",")):
             total = self._blocks.get(block, PrivacyLoss()) + loss
             if not total.fits(self._terms.cap(block)):
-                raise LedgerDamaged(f"{self.place}: journal row {row.seq} takes block {block} past its capacity")
+                raise LedgerDamaged(f"{self.location}: journal row {row.seq} takes block {block} past its capacity")
             self._blocks[block] = total
         if row.body:
             self._users = row.body
@@ -196,7 +198,7 @@ class Replay:
         refund = PrivacyLoss(row.rho, row.delta)
         for block in filter(None, blocks.split(",")):
             if not refund.fits(self._blocks[block]):
-                raise LedgerDamaged(f"{self.place}: journal row {row.seq} refunds more than block {block} has spent")
+                raise LedgerDamaged(f"{self.location}: journal row {row.seq} refunds more than block {block} has spent")
             self._blocks[block] = self._blocks[block] - refund
         if row.blocks:
             self._users = bytes.fromhex(row.blocks)
@@ -217,20 +219,20 @@ class Replay:
             Naming what disagrees.
         """
         if terms != self._terms:
-            raise LedgerDamaged(f"{self.place}: what it is about disagrees with the journal")
+            raise LedgerDamaged(f"{self.location}: what it is about disagrees with the journal")
         for block, rho, delta in blocks:
             spent = self._blocks.pop(block, None)
             if spent is None or (rho, delta) != spent.parts:
-                raise LedgerDamaged(f"{self.place}: block {block} disagrees with the journal")
+                raise LedgerDamaged(f"{self.location}: block {block} disagrees with the journal")
         for opens, closes, state in windows:
             if state != self._windows.pop((opens, closes), None):
-                raise LedgerDamaged(f"{self.place}: window {opens} disagrees with the journal")
+                raise LedgerDamaged(f"{self.location}: window {opens} disagrees with the journal")
         if self._blocks or self._windows:
-            raise LedgerDamaged(f"{self.place}: blocks or windows of the journal are missing from their tables")
+            raise LedgerDamaged(f"{self.location}: blocks or windows of the journal are missing from their tables")
         if self._users is not None and users != self._users:
-            raise LedgerDamaged(f"{self.place}: the users' budgets disagree with the journal")
+            raise LedgerDamaged(f"{self.location}: the users' budgets disagree with the journal")
         if settings != self._settings:
-            raise LedgerDamaged(f"{self.place}: the settings disagree with the journal")
+            raise LedgerDamaged(f"{self.location}: the settings disagree with the journal")
 
 
 def _step(state: State | None, row: Row) -> State | None:

@@ -10,7 +10,18 @@ from ..accounting.losses import PrivacyLoss
 from ..errors import BudgetExhausted, LedgerError
 from ..noise.samplers import SystemEntropy
 from . import user_budgets
-from .base import TOTAL_BLOCK, USER_BLOCK, Answer, Request, Terms, Verdict, WindowKey, grant, public_blocks, worst
+from .base import (
+    TOTAL_BLOCK,
+    USER_BLOCK,
+    ChargeResult,
+    Request,
+    SealedRelease,
+    Terms,
+    WindowKey,
+    grant,
+    max_loss,
+    public_blocks,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,13 +41,13 @@ class MemoryLedger:
         self._waiting: dict[WindowKey, None] = {}
         self._settings: dict[str, str] = {}
 
-    def charge(self, requests: Sequence[Request]) -> list[Verdict]:
+    def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:
         return [self._charge(request) for request in requests]
 
-    def _charge(self, request: Request) -> Verdict:
+    def _charge(self, request: Request) -> ChargeResult:
         window = request.window
         if window in self._sealed:
-            return Verdict(window, self._worst(public_blocks(request)))
+            return ChargeResult(window, self._max_spent(public_blocks(request)))
         if window in self._charged:
             return self._charge_again(request)
         blocks = request.blocks
@@ -45,7 +56,7 @@ class MemoryLedger:
         for each in map(self._filter, blocks):
             if not each.can_spend(request.loss):
                 refusal = BudgetExhausted(request.loss, each.remaining, each.capacity, each.block, window)
-                return Verdict(window, self._worst(public_blocks(request)), refusal=refusal)
+                return ChargeResult(window, self._max_spent(public_blocks(request)), refusal=refusal)
         admitted = None
         if request.users is not None:
             # Somebody who is always there has room.
@@ -58,20 +69,20 @@ class MemoryLedger:
         for each in map(self._filter, blocks):
             each.spend(request.loss)
         self._charged[window] = (request.loss, blocks, 1)
-        return grant(window, request.loss, self._worst(public_blocks(request)), admitted)
+        return grant(window, request.loss, self._max_spent(public_blocks(request)), admitted)
 
-    def _charge_again(self, request: Request) -> Verdict:
+    def _charge_again(self, request: Request) -> ChargeResult:
         loss, blocks, draws = self._charged[request.window]
         self._charged[request.window] = (loss, blocks, draws + 1)
-        spent = self._worst(public_blocks(request))
+        spent = self._max_spent(public_blocks(request))
         if draws >= 2:
-            return Verdict(request.window, spent, interrupted=loss)
+            return ChargeResult(request.window, spent, interrupted=loss)
         admitted = None
         if request.users is not None:
             admitted = user_budgets.charged(self._buckets(request), request.users, request.window.open_ms)
-        return grant(request.window, loss, spent, admitted, again=True)
+        return grant(request.window, loss, spent, admitted, is_redraw=True)
 
-    def seal(self, answers: Sequence[Answer]) -> None:
+    def seal(self, answers: Sequence[SealedRelease]) -> None:
         for window, _, refund in answers:
             if window in self._sealed:
                 raise LedgerError(f"window {window.open_ms} is sealed: its answer is final")
@@ -101,7 +112,7 @@ class MemoryLedger:
         return max(self._sealed.items(), default=None)
 
     def spent(self, block: str | None = None) -> PrivacyLoss:
-        return self._filter(block).spent if block is not None else self._worst(self._filters)
+        return self._filter(block).spent if block is not None else self._max_spent(self._filters)
 
     def charged_blocks(self, window: WindowKey) -> tuple[str, ...]:
         return self._charged[window][1] if window in self._charged else ()
@@ -115,8 +126,8 @@ class MemoryLedger:
     def close(self) -> None:
         pass
 
-    def room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
-        return user_budgets.room(self._users, keys, loss, self.terms.capacity)
+    def has_room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
+        return user_budgets.has_room(self._users, keys, loss, self.terms.capacity)
 
     def _buckets(self, request: Request) -> dict[int, bytes]:
         assert request.users is not None
@@ -125,7 +136,7 @@ class MemoryLedger:
     def _filter(self, block: str) -> PrivacyFilter:
         return self._filters.setdefault(block, PrivacyFilter(self.terms.cap(block), block))
 
-    def _worst(self, blocks: Iterable[str]) -> PrivacyLoss:
+    def _max_spent(self, blocks: Iterable[str]) -> PrivacyLoss:
         """Of the most charged of some blocks, the total left out."""
         known = [block for block in blocks if block in self._filters and block != TOTAL_BLOCK]
-        return worst([self._filters[block].spent for block in known])
+        return max_loss([self._filters[block].spent for block in known])

@@ -13,8 +13,8 @@ from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerMismatch
 from . import journal
 from .base import WindowKey, is_shared, root_of
-from .files import LedgerFile, in_our_words
-from .sqlite.tables import StreamTables, must_be_listed, stream_numbers
+from .files import LedgerFile, translated_errors
+from .sqlite.tables import StreamTables, check_listed, stream_numbers
 
 
 def retire(url: str, stream: str) -> list[str]:
@@ -43,14 +43,14 @@ def retire(url: str, stream: str) -> list[str]:
     path = url.removeprefix("sqlite:")
     file = LedgerFile.share(path, create=False)
     try:
-        with file.lock, in_our_words(path):
+        with file.lock, translated_errors(path):
             return _retire_in_file(file, path, stream)
     finally:
         file.leave("")
 
 
 def _retire_in_file(file: LedgerFile, path: str, stream: str) -> list[str]:
-    must_be_listed(file, path)
+    check_listed(file, path)
     listed = stream_numbers(file)
     parts = [(number, name) for number, name, retired in listed if not retired and root_of(name) == stream]
     later = _later_names(path, stream, [name for _, name in parts], [name for _, name, _ in listed])
@@ -62,33 +62,33 @@ def _retire_in_file(file: LedgerFile, path: str, stream: str) -> list[str]:
             tables = StreamTables(file, path, number)
             tables.open()
             tables.check()
-            body = journal.retire_body(name, tables.most(), tables.terms.capacity)
+            body = journal.retire_body(name, tables.max_spent_of_all(), tables.terms.capacity)
             tables.append("retire", WindowKey(0, 0), PrivacyLoss(), "", body)
             tables.save()
             file.db.execute("UPDATE streams SET stream = ?, retired = 1 WHERE number = ?", (name, number))
-            done.append((tables.witness(), tables.head))
-    for witness, head in done:
-        witness.note(head.seq, head.chain)
-        witness.close()
+            done.append((tables.rollback_guard(), tables.head))
+    for rollback_guard, head in done:
+        rollback_guard.note(head.seq, head.chain)
+        rollback_guard.close()
     return later
 
 
 def _retire_on_server(url: str, stream: str) -> list[str]:
-    from .postgres.connection import Address, Connection, Session, sql
-    from .postgres.connection import in_our_words as in_words
-    from .postgres.tables import Tables, make_schema, most_spent, stream_names
+    from .postgres.connection import Connection, PostgresConnection, ServerAddress, sql
+    from .postgres.connection import translated_errors as in_words
+    from .postgres.tables import PostgresTables, make_schema, most_spent, stream_names
 
-    address = Address.of(url)
-    session = Session(address, address.place(stream), is_reader=False)
+    address = ServerAddress.of(url)
+    session = PostgresConnection(address, address.location(stream), is_reader=False)
     schema = sql.Identifier(address.schema).as_string()
 
     def work(db: Connection) -> list[str]:
         listed = stream_names(db, address)
-        with db.transaction(), in_words(session.place):
+        with db.transaction(), in_words(session.location):
             make_schema(db, address)
-            tables = Tables(db, schema, session.place)
+            tables = PostgresTables(db, schema, session.location)
             parts = [name for name in listed if root_of(name) == stream and not tables.open(name).is_retired]
-            later = _later_names(session.place, stream, parts, listed)
+            later = _later_names(session.location, stream, parts, listed)
             for old, new in zip(parts, later, strict=True):
                 tables.check(old)
                 found = tables.open(old, lock=True)
@@ -103,10 +103,10 @@ def _retire_on_server(url: str, stream: str) -> list[str]:
         session.close()
 
 
-def _later_names(place: str, stream: str, parts: list[str], listed: Iterable[str]) -> list[str]:
+def _later_names(location: str, stream: str, parts: list[str], listed: Iterable[str]) -> list[str]:
     """What retired parts are called; all have the same number, which no others have."""
     if not parts:
-        raise LedgerMismatch(f"{place} has no stream {stream!r} to retire; name the whole stream, without a key")
+        raise LedgerMismatch(f"{location} has no stream {stream!r} to retire; name the whole stream, without a key")
     taken, number = set(listed), 1
     while any(f"{part} (retired {number})" in taken for part in parts):
         number += 1

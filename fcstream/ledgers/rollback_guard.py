@@ -18,7 +18,7 @@ _WIDTH = 95
 _OR_END = "restore the newest one, or end this stream and start one under a new name and budget"
 
 
-class Witness:
+class RollbackGuard:
     """The length and the last link of a journal, in a file of its own.
 
     Parameters

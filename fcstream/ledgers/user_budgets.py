@@ -79,7 +79,7 @@ def charged(buckets: Buckets, keys: NDArray[np.bytes_], window: int) -> NDArray[
     return known
 
 
-def room(buckets: Buckets, keys: NDArray[np.bytes_], loss: PrivacyLoss, capacity: PrivacyLoss) -> NDArray[np.bool_]:
+def has_room(buckets: Buckets, keys: NDArray[np.bytes_], loss: PrivacyLoss, capacity: PrivacyLoss) -> NDArray[np.bool_]:
     """Which of some users (ascending, distinct) have room for a loss."""
     entries = _read(buckets)
     at, known = _find(entries, keys)
@@ -114,7 +114,7 @@ def mark(bucket: int, body: bytes) -> bytes:
     return hashlib.sha256(bucket.to_bytes(4, "big", signed=True) + body).digest()
 
 
-class Held(dict[int, bytes]):
+class CheckedBuckets(dict[int, bytes]):
     """Buckets by name, as they stand in a ledger, and the marks that they were found to agree with."""
 
     def __init__(self) -> None:
@@ -122,24 +122,24 @@ class Held(dict[int, bytes]):
         self.marks: dict[int, bytes] = {}
 
 
-def checked(place: str, rows: Iterable[tuple[int, bytes, bytes]]) -> Held:
+def checked(location: str, rows: Iterable[tuple[int, bytes, bytes]]) -> CheckedBuckets:
     """Buckets from rows of name, body and mark.
 
     Raises
     ------
     LedgerDamaged
     """
-    held = Held()
+    held = CheckedBuckets()
     for name, body, marked in rows:
         if mark(name, body) != marked or len(body) % ENTRY_BYTES:
-            raise LedgerDamaged(f"{place} is damaged: bucket {name} of users disagrees with the mark beside it")
+            raise LedgerDamaged(f"{location} is damaged: bucket {name} of users disagrees with the mark beside it")
         held[name], held.marks[name] = body, marked
     return held
 
 
-def total_of(place: str, rows: Iterable[tuple[int, bytes, bytes]]) -> bytes:
+def total_of(location: str, rows: Iterable[tuple[int, bytes, bytes]]) -> bytes:
     """The digest of all users, which is the sum of the marks of all buckets; checks each."""
-    return sum_of(marked for row in rows for marked in checked(place, [row]).marks.values())
+    return sum_of(marked for row in rows for marked in checked(location, [row]).marks.values())
 
 
 def sum_of(marks: Iterable[bytes]) -> bytes:
@@ -147,7 +147,7 @@ def sum_of(marks: Iterable[bytes]) -> bytes:
     return (sum(int.from_bytes(marked, "big") for marked in marks) % _MODULUS).to_bytes(32, "big")
 
 
-def redigest(total: bytes, held: Held, marks: Mapping[int, bytes]) -> bytes:
+def redigest(total: bytes, held: CheckedBuckets, marks: Mapping[int, bytes]) -> bytes:
     """The digest of all users after buckets with these marks took the place of what was held."""
     value = int.from_bytes(total, "big")
     for name, marked in marks.items():
@@ -155,7 +155,7 @@ def redigest(total: bytes, held: Held, marks: Mapping[int, bytes]) -> bytes:
     return (value % _MODULUS).to_bytes(32, "big")
 
 
-def audit(place: str, rows: Iterable[tuple[int, bytes, bytes]], capacity: PrivacyLoss) -> bytes:
+def audit(location: str, rows: Iterable[tuple[int, bytes, bytes]], capacity: PrivacyLoss) -> bytes:
     """Check every user against the cap, from rows of name, body and mark; returns the digest of all.
 
     Raises
@@ -164,9 +164,9 @@ def audit(place: str, rows: Iterable[tuple[int, bytes, bytes]], capacity: Privac
     """
     total = 0
     for bucket, body, marked in rows:
-        rho, delta = totals(checked(place, [(bucket, body, marked)]))
+        rho, delta = totals(checked(location, [(bucket, body, marked)]))
         if (rho > capacity.rho_nano).any() or (delta > capacity.delta_femto).any():
-            raise LedgerDamaged(f"{place}: bucket {bucket} holds a user who is past the capacity")
+            raise LedgerDamaged(f"{location}: bucket {bucket} holds a user who is past the capacity")
         total += int.from_bytes(marked, "big")
     return (total % _MODULUS).to_bytes(32, "big")
 
@@ -187,8 +187,8 @@ def _read(buckets: Buckets) -> NDArray[Any]:
 
 def _write(entries: NDArray[Any], touched: NDArray[np.int64]) -> dict[int, bytes]:
     names = np.unique(touched)
-    places = _bucket(np.ascontiguousarray(entries["key"])) if len(entries) else np.empty(0, np.int64)
-    starts, ends = np.searchsorted(places, names), np.searchsorted(places, names, "right")
+    buckets_of_entries = _bucket(np.ascontiguousarray(entries["key"])) if len(entries) else np.empty(0, np.int64)
+    starts, ends = np.searchsorted(buckets_of_entries, names), np.searchsorted(buckets_of_entries, names, "right")
     body, width = entries.tobytes(), _ENTRY.itemsize
     return {
         name: body[a * width : b * width]

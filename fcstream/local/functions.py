@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FINENESS = 16
-MOST_FINENESS = 2**16
+MAX_FINENESS = 2**16
 _SAFE = 2**62
-_MOST_TURNED = 64  # checking a matrix takes the cube of it
+_MAX_TURNED_BITS = 64  # checking a matrix takes the cube of it
 _WIDE = 8  # columns one by one below, row by row above
 
 
@@ -114,8 +114,8 @@ class _Rounded(Function):
 
 
 def _check_fineness(parts: int) -> None:
-    if not 1 <= parts <= MOST_FINENESS:
-        raise ConfigError(f"must be in [1, {MOST_FINENESS}], got {parts}", "parts")
+    if not 1 <= parts <= MAX_FINENESS:
+        raise ConfigError(f"must be in [1, {MAX_FINENESS}], got {parts}", "parts")
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Distance(_Rounded):
 
     def estimate(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
         if len(self.to) > _WIDE:
-            to, squares = self._place, np.empty(len(means))
+            to, squares = self._point, np.empty(len(means))
             for start in range(0, len(means), 64):
                 gap = means[start : start + 64] - to
                 squares[start : start + 64] = np.einsum("ij,ij->i", gap, gap)
@@ -177,7 +177,7 @@ class Distance(_Rounded):
         return np.sqrt(total)
 
     @functools.cached_property
-    def _place(self) -> NDArray[np.float64]:
+    def _point(self) -> NDArray[np.float64]:
         return np.array(self.to, np.float64)
 
     def as_dict(self) -> dict[str, Any]:
@@ -233,8 +233,8 @@ class Box(_Rounded):
             return
         if not 0 <= self.turn_bits <= 60:
             raise ConfigError(f"must be in [0, 60], got {self.turn_bits}", "turn_bits")
-        if dimension > _MOST_TURNED:
-            raise ConfigError(f"must be left out in more than {_MOST_TURNED} dimensions", "turn")
+        if dimension > _MAX_TURNED_BITS:
+            raise ConfigError(f"must be left out in more than {_MAX_TURNED_BITS} dimensions", "turn")
         if len(self.turn) != dimension or any(len(row) != dimension for row in self.turn):
             raise ConfigError(f"must be {dimension} rows of {dimension}", "turn")
         for row in self.turn:
@@ -382,8 +382,8 @@ class Share(Function):
         return max(self.top, self.bottom - self.top)
 
     def check(self, dimension: int, reach: int) -> None:
-        if not 0 < self.top < self.bottom <= MOST_FINENESS:
-            raise ConfigError(f"must be in (0, 1) with a denominator of at most {MOST_FINENESS}", "top")
+        if not 0 < self.top < self.bottom <= MAX_FINENESS:
+            raise ConfigError(f"must be in (0, 1) with a denominator of at most {MAX_FINENESS}", "top")
         _check_size((self.at,), "at")
 
     def evaluate(self, point: Sequence[int]) -> tuple[int, ...]:
@@ -446,22 +446,22 @@ _KINDS: dict[str, type[Function]] = {
 }
 
 
-def _check_size(values: Sequence[int], place: str, bits: int = 50) -> None:
+def _check_size(values: Sequence[int], key: str, bits: int = 50) -> None:
     if any(type(v) is not int or abs(v) > 1 << bits for v in values):
-        raise ConfigError(f"must be integers within 2**{bits} of 0", place)
+        raise ConfigError(f"must be integers within 2**{bits} of 0", key)
 
 
 _DEPTHS = {"int": 0, "tuple[int, ...]": 1, "tuple[tuple[int, ...], ...]": 2}
 
 
-def _integers(value: Any, place: str, depth: int) -> Any:
+def _integers(value: Any, key: str, depth: int) -> Any:
     if depth == 0:
         if type(value) is not int:
-            raise ConfigError("must be an integer", place)
+            raise ConfigError("must be an integer", key)
         return value
     if not isinstance(value, list):
-        raise ConfigError("must be a list", place)
-    return tuple(_integers(item, place, depth - 1) for item in value)
+        raise ConfigError("must be a list", key)
+    return tuple(_integers(item, key, depth - 1) for item in value)
 
 
 def function_from(mapping: Mapping[str, Any], named: Mapping[str, Named] | None = None) -> Function:

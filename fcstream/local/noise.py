@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ConfigError
-from ..noise.samplers import Entropy, Noise, Source, _exp_bounds, _Reader, _uniform_is_below, laplace_draw
+from ..noise.samplers import Entropy, Noise, Source, _exp_bounds, _uniform_is_below, _WordReader, laplace_draw
 from ..noise.samplers import _kernels as _noise_kernels
 from ..stream.lattice import sqrt_up
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MOST_DIMENSIONS = 10
+MAX_DIMENSIONS = 10
 """Of pure geo-privacy: 9% of the proposals are taken there, and fewer beyond."""
 _PREFIX = 31  # bits of a word that choose the bin
 _BINS = 8
@@ -221,7 +221,7 @@ def gaussians(noise: Noise, numerator: int, denominators: NDArray[np.int64], per
         return out.reshape(n, per)
     entropy, kernels = noise.entropy, _kernels()
     if kernels is None:
-        reader = _Reader(entropy)
+        reader = _WordReader(entropy)
         for i in range(n * per):
             out[i] = _one(numerator, int(denominators[i // per]), reader, reader)
         return out.reshape(n, per)
@@ -237,7 +237,7 @@ def gaussians(noise: Noise, numerator: int, denominators: NDArray[np.int64], per
             done, used, status = kernels.gaussians(words, done, numerator, part, table, target)
             words = words[used:]
             if status == 2:
-                reader = _Reader(entropy, words)
+                reader = _WordReader(entropy, words)
                 target[done] = _one(numerator, int(part[done // per]), reader, lambda: int(entropy.words(1)[0]))
                 words, done = reader.rest(), done + 1
             elif status == 1:
@@ -270,7 +270,7 @@ def _lookup(variance: Fraction) -> tuple[NDArray[np.uint16], NDArray[np.uint64]]
     return (2 * m + (coarse[m] == digits)).astype(np.uint16), fine
 
 
-class _Quarters:
+class _QuarterReader:
     """Quarters of words, given ones first."""
 
     def __init__(self, entropy: Entropy, given: NDArray[np.uint16] | None = None) -> None:
@@ -292,7 +292,7 @@ def _from_tables(
     """Fill out (n * per,) by `gaussian_table_draw`, row i with variances[which[i]]."""
     entropy, kernels = noise.entropy, _kernels()
     if kernels is None:
-        quarter = _Quarters(entropy)
+        quarter = _QuarterReader(entropy)
         for i in range(len(out)):
             out[i] = gaussian_table_draw(variances[which[i // per]], quarter)
         return
@@ -311,7 +311,7 @@ def _from_tables(
             done, used, status = kernels.table_gaussians(quarters, done, part, starts, lookup, fine, target)
             quarters = quarters[used:]
             if status == 2:
-                quarter = _Quarters(entropy, quarters)
+                quarter = _QuarterReader(entropy, quarters)
                 target[done] = gaussian_table_draw(variances[part[done // per]], quarter)
                 quarters, done = quarter.rest(), done + 1
 
@@ -363,9 +363,9 @@ def lattice_laplace_draw(rate: Fraction, dimension: int, word: Source, more: Sou
 
 
 def _check_dimension(dimension: int) -> None:
-    if not 1 <= dimension <= MOST_DIMENSIONS:
+    if not 1 <= dimension <= MAX_DIMENSIONS:
         raise ConfigError(
-            f"must be in [1, {MOST_DIMENSIONS}] for pure geo-privacy, got {dimension}: charge `rho` instead",
+            f"must be in [1, {MAX_DIMENSIONS}] for pure geo-privacy, got {dimension}: charge `rho` instead",
             "dimension",
         )
 
@@ -398,7 +398,7 @@ def lattice_laplace(noise: Noise, rate: Fraction, dimension: int, size: int) -> 
     _check_dimension(dimension)
     kernels, scale = _noise_kernels(), _proposal(rate, dimension)
     if kernels is None or dimension == 1 or scale.numerator >= 2**55:
-        reader = _Reader(noise.entropy)
+        reader = _WordReader(noise.entropy)
         drawn = [lattice_laplace_draw(rate, dimension, reader, reader) for _ in range(size)]
         return np.array(drawn, np.int64).reshape(size, dimension)
     out = np.empty((size, dimension), np.int64)

@@ -144,7 +144,7 @@ def _finite(text: str) -> float:
     return value
 
 
-def decoded(data: bytes, most: int = LARGEST) -> Any:
+def decoded(data: bytes, max_bytes: int = LARGEST) -> Any:
     """JSON of a message that may come from anybody.
 
     Raises
@@ -152,8 +152,8 @@ def decoded(data: bytes, most: int = LARGEST) -> Any:
     ConfigError
         It is too long, too deep, or no JSON.
     """
-    if len(data) > most:
-        raise ConfigError(f"must be at most {most} bytes, got {len(data)}", "message")
+    if len(data) > max_bytes:
+        raise ConfigError(f"must be at most {max_bytes} bytes, got {len(data)}", "message")
     try:
         return json.loads(data, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):

@@ -39,10 +39,10 @@ T = TypeVar("T")
 class Table:
     """A table of a TOML file whose keys are taken one by one; what nobody took is an error."""
 
-    def __init__(self, values: Any, place: str) -> None:
+    def __init__(self, values: Any, path: str) -> None:
         if not isinstance(values, dict):
-            raise ConfigError("must be a table", place)
-        self._values, self._place, self._known = dict(values), place, set[str]()
+            raise ConfigError("must be a table", path)
+        self._values, self._path, self._known = dict(values), path, set[str]()
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
@@ -54,29 +54,29 @@ class Table:
         if kind is float and type(value) is int:
             value = float(value)
         if value is None:
-            raise ConfigError("is required", f"{self._place}.{key}")
+            raise ConfigError("is required", f"{self._path}.{key}")
         if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
-            raise ConfigError(f"must not be of type {type(value).__name__}", f"{self._place}.{key}")
+            raise ConfigError(f"must not be of type {type(value).__name__}", f"{self._path}.{key}")
         return value
 
     def numbers(self, key: str) -> tuple[float, ...]:
         values = self.take(key, list)
         if not values or any(isinstance(x, bool) or not isinstance(x, (int, float)) for x in values):
-            raise ConfigError("must be a list of numbers", f"{self._place}.{key}")
+            raise ConfigError("must be a list of numbers", f"{self._path}.{key}")
         return tuple(float(x) for x in values)
 
     def tables(self, key: str) -> dict[str, Table]:
         found = self.take(key, dict, {})
-        return {name: Table(value, f"{self._place}.{key}.{name}".strip(".")) for name, value in found.items()}
+        return {name: Table(value, f"{self._path}.{key}.{name}".strip(".")) for name, value in found.items()}
 
     def table(self, key: str) -> Table | None:
-        return Table(self.take(key, dict), f"{self._place}.{key}".strip(".")) if key in self else None
+        return Table(self.take(key, dict), f"{self._path}.{key}".strip(".")) if key in self else None
 
     def finish(self) -> None:
         for key in self._values:
             near = difflib.get_close_matches(key, self._known, 1)
             hint = f", did you mean `{near[0]}`?" if near else ""
-            raise ConfigError(f"is not a known key{hint}", f"{self._place}.{key}".strip("."))
+            raise ConfigError(f"is not a known key{hint}", f"{self._path}.{key}".strip("."))
 
 
 def _space(table: Table) -> Space:
@@ -101,7 +101,7 @@ def _space(table: Table) -> Space:
     elif kind == "records":
         found = Records(table.take("low", float), table.take("high", float), table.take("step", float, 1.0))
     else:
-        raise ConfigError("must be euclidean, great_circle, hamming, discrete or records", f"{table._place}.kind")
+        raise ConfigError("must be euclidean, great_circle, hamming, discrete or records", f"{table._path}.kind")
     table.finish()
     return found
 
@@ -116,13 +116,13 @@ def _budget(table: Table) -> LocalBudget:
         terms = (table.take(name, float) for name in ("epsilon", "delta", "distance"))
         found = LocalBudget.approximate(*terms)
     else:
-        raise ConfigError(f"must be geo, concentrated or approximate, got {kind!r}", f"{table._place}.kind")
+        raise ConfigError(f"must be geo, concentrated or approximate, got {kind!r}", f"{table._path}.kind")
     table.finish()
     return found
 
 
 @dataclass(frozen=True)
-class Asking:
+class QuerySettings:
     """How a query is asked: the rest of ``[query]``."""
 
     name: str
@@ -141,7 +141,7 @@ class Settings:
     budget: LocalBudget | None
     devices: Mapping[str, Any]
     query: Query | None
-    asking: Asking | None
+    asking: QuerySettings | None
     analyst: Mapping[str, Any]
     ledger: str
 
@@ -183,7 +183,7 @@ class Settings:
             "" if ledger is None else _plain(ledger, {"url": ""})["url"],
         )
 
-    def need_query(self) -> tuple[Query, Asking]:
+    def require_query(self) -> tuple[Query, QuerySettings]:
         if self.query is None or self.asking is None:
             raise ConfigError("is required here", "query")
         return self.query, self.asking
@@ -195,7 +195,7 @@ def _plain(table: Table, defaults: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _query(table: Table, spaces: Mapping[str, Space]) -> tuple[Query, Asking]:
+def _query(table: Table, spaces: Mapping[str, Space]) -> tuple[Query, QuerySettings]:
     from .queries.counting import RangeCount
     from .queries.density import KernelDensity
     from .queries.elimination import Rounds
@@ -226,7 +226,7 @@ def _query(table: Table, spaces: Mapping[str, Space]) -> tuple[Query, Asking]:
     rounds = Rounds(
         table.take("rounds", int, 10), table.take("split", str, "doubling"), table.take("beta", float, 0.05)
     )
-    asking = Asking(
+    asking = QuerySettings(
         table.take("name", str),
         table.take("method", str, "PM1"),
         rounds,
@@ -242,7 +242,7 @@ def _query(table: Table, spaces: Mapping[str, Space]) -> tuple[Query, Asking]:
 # -- devices ---------------------------------------------------------------------------------------------------------
 
 
-class Values:
+class DeviceValues:
     """What devices know, from a file of JSON lines ``{"device": NAME, COMPONENT: VALUE, ...}``.
 
     Read again when it has changed and something is asked for that was not there: new values come as new components,
@@ -295,7 +295,7 @@ def open_devices(settings: Settings) -> tuple[list[LocalFilter], Journal]:
     """The devices of ``[devices]``, with their journal."""
     if settings.budget is None or not settings.devices.get("values"):
         raise ConfigError("and [budget] are required here", "devices.values")
-    values = Values(settings.devices["values"], settings.spaces)
+    values = DeviceValues(settings.devices["values"], settings.spaces)
     path = settings.devices["journal"]
     if not path:
         raise ConfigError("is required: without it a restart would forget what was spent", "devices.journal")
@@ -308,9 +308,9 @@ def open_devices(settings: Settings) -> tuple[list[LocalFilter], Journal]:
     return found, journal
 
 
-def serve(settings: Settings, told: Callable[[str], None]) -> None:
+def serve(settings: Settings, report: Callable[[str], None]) -> None:
     """Answer for the devices until SIGTERM or SIGINT."""
-    from ..runtime.garbage import set_aside
+    from ..runtime.garbage import without_garbage_collection
     from .transport.gateway import Gateway
 
     listen = settings.devices.get("listen", "")
@@ -321,13 +321,13 @@ def serve(settings: Settings, told: Callable[[str], None]) -> None:
     with ExitStack() as stack:
         stack.enter_context(_until_signals(stop))
         held, journal = open_devices(settings)
-        stack.enter_context(set_aside())
+        stack.enter_context(without_garbage_collection())
         stack.callback(journal.close)
         gateway = Gateway(held)
         if scheme == "http":
-            _serve_http(listen, gateway, stop, told)
+            _serve_http(listen, gateway, stop, report)
         else:
-            _serve_mqtt(listen, settings.devices["gateway"], gateway, stop, told)
+            _serve_mqtt(listen, settings.devices["gateway"], gateway, stop, report)
 
 
 @contextmanager
@@ -341,22 +341,22 @@ def _until_signals(stop: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _serve_http(listen: str, gateway: Gateway, stop: threading.Event, told: Callable[[str], None]) -> None:
+def _serve_http(listen: str, gateway: Gateway, stop: threading.Event, report: Callable[[str], None]) -> None:
     from ..connectors.urls import parse
     from .transport.web import open_server, serve
 
     host, port = parse(listen, "devices.listen").host(8080)
     server = open_server(gateway, host, port)
-    told(f"{len(gateway.names)} devices answer at http://{host}:{port}")
+    report(f"{len(gateway.names)} devices answer at http://{host}:{port}")
     serve(gateway, server, stop)
 
 
-def _serve_mqtt(listen: str, name: str, gateway: Gateway, stop: threading.Event, told: Callable[[str], None]) -> None:
+def _serve_mqtt(listen: str, name: str, gateway: Gateway, stop: threading.Event, report: Callable[[str], None]) -> None:
     from .transport.mqtt import MqttGateway
 
     served = MqttGateway(listen, name, gateway)
     try:
-        told(f"{len(gateway.names)} devices answer as gateway {name!r}")
+        report(f"{len(gateway.names)} devices answer as gateway {name!r}")
         served.wait(stop)
     finally:
         served.close()
@@ -378,7 +378,7 @@ def _lines(path: str) -> Iterator[tuple[str, str]]:
         raise ConfigError(f"cannot be read: {error.strerror}", path) from None
 
 
-def ask(settings: Settings, told: Callable[[dict[str, Any]], None]) -> None:
+def ask(settings: Settings, report: Callable[[dict[str, Any]], None]) -> None:
     """Ask real devices the query, or the next one of its series, and tell the answer.
 
     If the ledger has an answer that was never told, because the process died, that one is told and nobody is asked.
@@ -387,7 +387,7 @@ def ask(settings: Settings, told: Callable[[dict[str, Any]], None]) -> None:
     from .transport.mqtt import MqttTransport
     from .transport.web import HttpTransport
 
-    query, asking = settings.need_query()
+    query, asking = settings.require_query()
     analyst = settings.analyst
     if not analyst.get("devices"):
         raise ConfigError("is required here", "analyst.devices")
@@ -400,13 +400,13 @@ def ask(settings: Settings, told: Callable[[dict[str, Any]], None]) -> None:
         remote = Remote(
             transport, devices, batch=analyst["batch"], timeout_s=analyst["timeout_s"], tries=analyst["tries"]
         )
-        _run(query, asking, remote, settings.ledger, told)
+        _run(query, asking, remote, settings.ledger, report)
     finally:
         transport.close()
 
 
 def _run(
-    query: Query, asking: Asking, respondents: Respondents, ledger: str, told: Callable[[dict[str, Any]], None]
+    query: Query, asking: QuerySettings, respondents: Respondents, ledger: str, report: Callable[[dict[str, Any]], None]
 ) -> None:
     if asking.queries > 1 and not ledger:
         raise ConfigError("is required for a series of queries", "ledger.url")
@@ -414,7 +414,7 @@ def _run(
     if not ledger:
         budgets = np.full(respondents.count, capacity, np.int64)
         answer = query.run(respondents, asking.name, budgets, asking.method, asking.rounds)
-        told(_outer(record_of(asking.name, query, answer, asking.rounds)))
+        report(_outer(record_of(asking.name, query, answer, asking.rounds)))
         return
     from .analyst.series import Series
 
@@ -429,7 +429,7 @@ def _run(
                 )
             series.run(query, asking.method, asking.rounds)
         for record in series.unpublished():
-            told(_outer(record))
+            report(_outer(record))
         series.acknowledge()
 
 
@@ -439,7 +439,7 @@ def _outer(record: dict[str, Any]) -> dict[str, Any]:
 
 def plan(settings: Settings, devices: int) -> Plan:
     """What the query can be expected to give, from public numbers."""
-    query, asking = settings.need_query()
+    query, asking = settings.require_query()
     rho = asking.rho / asking.queries
     numbers = (rho,) if isinstance(query.space, Records) else (devices, rho)
     found: Plan = query.plan(*numbers, asking.method, asking.rounds)  # type: ignore[attr-defined]
@@ -474,7 +474,7 @@ def simulate(settings: Settings, devices: int, seed: int) -> dict[str, Any]:
     """Ask made-up devices the first query of the series, and tell the truth beside the answer."""
     from .simulation import Fleet, Simulation
 
-    query, asking = settings.need_query()
+    query, asking = settings.require_query()
     uniform = _uniform(seed)
     capacity = PrivacyLoss.cap(asking.rho / asking.queries)
     budgets = np.full(1 if isinstance(query.space, Records) else devices, capacity.rho_nano, np.int64)

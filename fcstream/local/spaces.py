@@ -20,16 +20,16 @@ from ..errors import ConfigError
 from ..noise.samplers import MAX_VARIANCE, Noise
 from ..stream.lattice import exact
 from .functions import Box, Distance, Function, Mismatches, Named, Outside, Point, Share
-from .noise import MOST_DIMENSIONS, gaussians, lattice_laplace
+from .noise import MAX_DIMENSIONS, gaussians, lattice_laplace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EARTH_RADIUS = 6_371_008.8
 """Mean radius in meters."""
-_MOST = 2**40
+_MAX = 2**40
 _COARSE = 2**12
-MOST_LOSS = 2**50
+MAX_LOSS = 2**50
 """Of one answer, in nano units."""
 
 
@@ -148,7 +148,7 @@ class Space:
     def check_loss(self, function: Function, nano: int, pure: bool = False) -> None:
         """Refuse a loss that no sampler can serve; costs nothing."""
         least = self.least_loss(function, pure)
-        if not least <= nano <= MOST_LOSS:
+        if not least <= nano <= MAX_LOSS:
             raise ConfigError(
                 f"must be in [{least}, 2**50] nano units, got {nano}: noise must stay below 2**40 lattice steps", "loss"
             )
@@ -163,14 +163,14 @@ class Space:
     def _stretch(self, function: Function) -> int:
         """l1 sensitivity of the integers per step, or a bound of what the lattice sampler's proposals need."""
         if isinstance(function, Point):
-            return 4 if self.is_euclidean else self.spread  # sqrt(MOST_DIMENSIONS) < 4
+            return 4 if self.is_euclidean else self.spread  # sqrt(MAX_DIMENSIONS) < 4
         return function.sensitivity
 
     def check_pure(self, function: Function) -> None:
         """Refuse pure geo-privacy where its sampler would take too long."""
-        if isinstance(function, Point) and self.is_euclidean and self.dimension > MOST_DIMENSIONS:
+        if isinstance(function, Point) and self.is_euclidean and self.dimension > MAX_DIMENSIONS:
             raise ConfigError(
-                f"must be a distance, or cost rho: points have {self.dimension} dimensions, above {MOST_DIMENSIONS}",
+                f"must be a distance, or cost rho: points have {self.dimension} dimensions, above {MAX_DIMENSIONS}",
                 "function",
             )
 
@@ -242,7 +242,7 @@ class Euclidean(Space):
         ]
         if any(a > b for a, b in ends):
             raise ConfigError(f"must be at most the box's width, got {self.step}", "step")
-        if max(max(-a, b) for a, b in ends) > _MOST:
+        if max(max(-a, b) for a, b in ends) > _MAX:
             raise ConfigError("must be within 2**40 steps of 0: use a coarser `step`", "high")
         object.__setattr__(self, "_bounds", tuple(ends))
         self._check_missing(len(self.low))
@@ -252,7 +252,7 @@ class Euclidean(Space):
             return
         if len(self.missing) != count or not all(math.isfinite(x) for x in self.missing):
             raise ConfigError(f"must be {count} finite coordinates, got {self.missing!r}", "missing")
-        if max(map(abs, self.nowhere)) > _MOST:
+        if max(map(abs, self.nowhere)) > _MAX:
             raise ConfigError("must be within 2**40 steps of 0", "missing")
 
     @classmethod

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_VARIANCE = 2**80
 SMALLEST_RATE = Fraction(1, 2**40)
 """Of coins that are skipped over."""
-MOST_BLOCKS = 2**24
+MAX_BLOCKS = 2**24
 """Of which a point draws one."""
 TAIL_CUTOFF = 13.06
 """Beyond this many standard deviations a normal tail is below 2**-128 and counts as 0."""
@@ -67,7 +67,7 @@ class SeededEntropy:
         return words
 
 
-class _Reader:
+class _WordReader:
     """Reads given words first, then fresh ones."""
 
     def __init__(self, entropy: Entropy, given: NDArray[np.uint64] | None = None) -> None:
@@ -228,7 +228,7 @@ def geometric_draw(rate: Fraction, word: int, more: Source) -> int:
         word, bits, digits = (word << 64) | more(), bits + 64, digits + 40
 
 
-def _place(
+def _interval_index(
     drawn: int, bits: int, sizes: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction, digits: int
 ) -> int | None:
     """Which of the intervals of lengths sizes[i] exp(-rate costs[i]) / total holds drawn / 2**bits; None: undecided.
@@ -257,7 +257,7 @@ def _place(
     return None
 
 
-def drawable(scale: Fraction) -> Fraction:
+def sampleable(scale: Fraction) -> Fraction:
     """A scale of Laplace noise, if need be a little larger, so that its numerator can be drawn from.
 
     Raises
@@ -455,7 +455,7 @@ class Noise:
         words, found = self._entropy.words(size), np.empty(size, np.int64)
         _kernels().skips(words, log_stay, found)
         for i in np.flatnonzero(found < 0).tolist():
-            found[i] = min(2**62, geometric_draw(rate, int(words[i]), _Reader(self._entropy)))
+            found[i] = min(2**62, geometric_draw(rate, int(words[i]), _WordReader(self._entropy)))
         return found
 
     def threshold_bits(self, counts: NDArray[np.int64], size: int, threshold: float, sigma: float) -> NDArray[np.bool_]:
@@ -494,7 +494,7 @@ class Noise:
         """A uniform integer in [0, bound), bound <= 2**63, exactly."""
         if not 1 <= bound <= 2**63:
             raise ConfigError(f"must be in [1, 2**63], got {bound}", "bound")
-        return _uniform_below(bound, _Reader(self._entropy))
+        return _uniform_below(bound, _WordReader(self._entropy))
 
     def exponential_choice(self, sizes: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction) -> int:
         """An index i with a probability proportional to sizes[i] exp(-rate costs[i]), exactly.
@@ -526,12 +526,12 @@ class Noise:
         if not (rate > 0 and len(used)):
             raise ConfigError("must hold a candidate, and the rate be positive", "sizes")
         order = used[np.argsort(costs[used], kind="stable")]
-        above, word = costs[order] - costs[order[0]], _Reader(self._entropy)
+        above, word = costs[order] - costs[order[0]], _WordReader(self._entropy)
         drawn = bits = 0
         for digits in itertools.count(25, 40):
             while bits < 4 * digits:
                 drawn, bits = (drawn << 64) | word(), bits + 64
-            found = _place(drawn, bits, sizes[order], above, rate, digits)
+            found = _interval_index(drawn, bits, sizes[order], above, rate, digits)
             if found is not None:
                 break
         return int(order[found])
@@ -541,7 +541,7 @@ class Noise:
         x = (Fraction(threshold) - count + Fraction(size, 2)) / Fraction(sigma)
         if abs(x) > Fraction(TAIL_CUTOFF):
             return x < 0
-        more = _Reader(self._entropy)
+        more = _WordReader(self._entropy)
         first = (first16 << 48) | (more() >> 16)
         # 60 correct digits are far below the 2**-100 that is charged for, so they stand for the tail itself.
         tail = normal_tail(abs(x))
@@ -549,7 +549,7 @@ class Noise:
 
     def _plain(self, size: int, draw: Callable[[Source], int]) -> NDArray[np.int64]:
         """The values that the compiled sampler would draw from the same words, slower."""
-        reader = _Reader(self._entropy)
+        reader = _WordReader(self._entropy)
         return np.array([draw(reader) for _ in range(size)], np.int64)
 
     def _fill(
@@ -568,7 +568,7 @@ class Noise:
             if status == 0:
                 return out
             if status == 2 and exact_draw is not None:
-                reader = _Reader(self._entropy, words)
+                reader = _WordReader(self._entropy, words)
                 out[done] = exact_draw(reader, lambda: int(self._entropy.words(1)[0]))
                 words = reader.rest()
                 done += 1

@@ -15,7 +15,7 @@ from ..config import Config, Job, SparkSection
 from ..engine.exhaustion import exhaustion_warning, lasting_windows, scheduled_windows
 from ..errors import ConfigError, UnusablePlan
 from ..formats.payloads import most_rows
-from ..releases.base import Forecast, Mechanism, Notes, percent
+from ..releases.base import Forecast, Mechanism, PlanNotes, percent
 from ..releases.record_gate import TIMES_HINT
 from ..releases.registry import method_of
 
@@ -24,14 +24,14 @@ DAY_MS = 86_400_000
 USUAL_SIZE = 1000
 """Records of a window at which noise is told where there is no `size_hint`."""
 _MORE_RHO = (1.25, 1.5, 2, 3, 5, 10, 30, 100)
-_MOST_DELTA = 1e-4
+_MAX_DELTA = 1e-4
 _RECORDS = re.compile(r"\brecord(?=s?\b)")
 MANY = 100_000
 """Records per window from which `plan` measures how pairs are compared fastest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StreamPlan:
     """The forecast of one configuration. `lines` prints it, `as_dict` is for programs.
 
     Attributes
@@ -192,7 +192,7 @@ class Plan:
         ]
 
 
-def plan(config: Config, delta: float | None = None) -> Plan:
+def plan(config: Config, delta: float | None = None) -> StreamPlan:
     """Forecast a configuration.
 
     Parameters
@@ -227,14 +227,14 @@ def plan(config: Config, delta: float | None = None) -> Plan:
         return epsilon_tight(loss.rho * times, delta - loss.delta * times)
 
     is_event = job.terms.unit == "event"
-    return Plan(
+    return StreamPlan(
         stream=job.terms.stream,
         kind=mechanism.kind,
         method=method_of(config.release),
         unit=job.terms.unit,
         size_hint=hint,
         probability=forecast.probability if is_told else None,
-        sigma=mechanism.predicted(hint or USUAL_SIZE, job.grid),
+        sigma=mechanism.predicted_sigmas(hint or USUAL_SIZE, job.grid),
         smallest_size=smallest,
         loss=mechanism.loss,
         per_record=mechanism.loss * (schedule.overlap if is_event else 1),
@@ -273,7 +273,7 @@ def _savings(job: Job, stopped: PrivacyLoss | None, policy: str, hint: int | Non
         offer = job.spending.offer(index, PrivacyLoss(savings.capacity_nano - left), None).loss.rho_nano
         most = max(most, offer)
         left -= stopped.rho_nano * offer // mechanism.loss.rho_nano if index % 2 == 0 else offer
-    best = job.spending.at(most, None).forecast(hint).sigma
+    best = job.spending.mechanism_at(most, None).forecast(hint).sigma
     return {
         "savings": policy,
         "saved_rho": most / RHO_UNIT,
@@ -281,7 +281,7 @@ def _savings(job: Job, stopped: PrivacyLoss | None, policy: str, hint: int | Non
     }
 
 
-def _pair_advice(job: Job, notes: Notes, hint: int | None) -> list[str]:
+def _pair_advice(job: Job, notes: PlanNotes, hint: int | None) -> list[str]:
     """Whether another choice of pairs would be cheaper on this machine: measured, for large windows only."""
     if hint is None or hint < MANY or notes.core is None:
         return []
@@ -314,7 +314,7 @@ def _limit_warnings(config: Config, job: Job) -> list[str]:
     if gate is None:
         if not config.release.holds_records:
             return []
-        missing = "`window.max_records`" if config.release.whole_delta else "`release.delta` and `window.max_records`"
+        missing = "`window.max_records`" if config.release.delta_or_zero else "`release.delta` and `window.max_records`"
         return [
             f"nothing bounds the {points} that a window holds, and so the memory: give {missing} to refuse windows of "
             "more"
@@ -322,12 +322,12 @@ def _limit_warnings(config: Config, job: Job) -> list[str]:
     if config.window.max_records is not None:
         return []
     return [
-        f"`window.max_records` is not given: windows of more than {gate.most} {points}, {TIMES_HINT} times "
+        f"`window.max_records` is not given: windows of more than {gate.max_records} {points}, {TIMES_HINT} times "
         "`release.size_hint`, are refused; say how many there may be"
     ]
 
 
-def _split_note(config: Config, job: Job, notes: Notes) -> list[str]:
+def _split_note(config: Config, job: Job, notes: PlanNotes) -> list[str]:
     """From which size on it pays to deal one window's pairs to many tasks; measured, for configurations with Spark."""
     if config.spark == SparkSection() or notes.core is None or notes.core[0].kind != "exact":
         return []
@@ -341,7 +341,7 @@ def _split_note(config: Config, job: Job, notes: Notes) -> list[str]:
     return [f"{where} the pairs of a window of {least} records or more are counted sooner by several tasks than by one"]
 
 
-def doubts(config: Config) -> list[str]:
+def quick_warnings(config: Config) -> list[str]:
     """The warnings of `plan`, quickly, for a run.
 
     Raises
@@ -366,7 +366,7 @@ def _usable_forecast(config: Config, job: Job, hint: int | None) -> Forecast:
     return forecast
 
 
-def _notes(job: Job, hint: int | None) -> Notes:
+def _notes(job: Job, hint: int | None) -> PlanNotes:
     """The mechanism's, of users where users are counted: it knows points only, and calls them records."""
     notes = job.mechanism.notes(hint, job.grid)
     if job.terms.unit != "user":
@@ -391,7 +391,7 @@ def _remedies(config: Config, job: Job) -> str:
         found.append(f"raise `release.rho` to {rho:g}, and `budget.rho` with it")
     delta = getattr(config.release, "delta", 0.0)
     more = next(
-        (x for x in (delta * 10**n for n in range(1, 7)) if 0 < x <= _MOST_DELTA and _releases(config, delta=x)), None
+        (x for x in (delta * 10**n for n in range(1, 7)) if 0 < x <= _MAX_DELTA and _releases(config, delta=x)), None
     )
     if more is not None:
         found.append(f"raise `release.delta` to {more:g}, and `budget.delta` with it")
@@ -414,7 +414,7 @@ def _smallest_size(mechanism: Mechanism) -> int | None:
 
     def usable(n: int) -> bool:
         try:
-            return mechanism.sized(n).forecast(n).probability >= RARELY
+            return mechanism.with_size_hint(n).forecast(n).probability >= RARELY
         except ConfigError:  # sampled pairs of so few records find no core, for instance
             return False
 
@@ -430,7 +430,7 @@ def _smallest_size(mechanism: Mechanism) -> int | None:
     return high
 
 
-def _warnings(config: Config, job: Job, probability: float, notes: Notes) -> list[str]:
+def _warnings(config: Config, job: Job, probability: float, notes: PlanNotes) -> list[str]:
     warnings, hint = [], config.release.size_hint
     if hint is not None and probability < RARELY:
         warnings.append(

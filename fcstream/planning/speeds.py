@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..accounting.losses import PrivacyLoss
-from ..cores.sampled_filters import Choice, choose
+from ..cores.sampled_filters import PairSampling, choose
 from ..counting.exact import FriendCounts
 from ..counting.sampled import BlockCounts, HiddenCounts, SampledCounts
 from ..counting.threads import one_thread
@@ -91,7 +91,7 @@ def _seconds(counter: FriendCounts | SampledCounts, points: NDArray[np.float64])
     return taken
 
 
-def cheapest_pairs(size_hint: int, dimension: int, loss: PrivacyLoss, *, tumbling: bool = True) -> Choice:
+def cheapest_pairs(size_hint: int, dimension: int, loss: PrivacyLoss, *, tumbling: bool = True) -> PairSampling:
     """What `sampled.choose` says on this machine.
 
     Parameters

@@ -22,7 +22,7 @@ STYLE: Any = {
 
 
 @contextmanager
-def picture(path: str, width: float, height: float, place: str) -> Iterator[Figure]:
+def picture(path: str, width: float, height: float, key: str) -> Iterator[Figure]:
     """A figure of a size in inches, written to `path` at the end of the block; needs the extra ``plot``.
 
     Raises
@@ -34,13 +34,13 @@ def picture(path: str, width: float, height: float, place: str) -> Iterator[Figu
     """
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in (".svg", ".png"):
-        raise ConfigError(f"must end in .svg or .png, got {os.path.basename(path)!r}", place)
+        raise ConfigError(f"must end in .svg or .png, got {os.path.basename(path)!r}", key)
     try:
         import matplotlib
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError:
-        raise ConfigError(f"matplotlib is not installed: {extra_missing('plot')}", place) from None
+        raise ConfigError(f"matplotlib is not installed: {extra_missing('plot')}", key) from None
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))
         yield figure

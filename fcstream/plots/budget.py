@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..accounting.losses import DPLoss
 from ..ledgers.base import TOTAL_BLOCK
-from ..ledgers.history import Point, moment
-from ..reporting.budget import Reading, Report, amount, worst_of
+from ..ledgers.history import SpendingPoint, moment
+from ..reporting.budget import FilterReport, Report, amount, max_of_losses
 from .base import picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_POINTS = 1500
+MAX_POINTS = 1500
 """Of a curve in a picture."""
 _DAY_MS = 86_400_000
 _MINUTE_MS = 60_000
@@ -56,7 +56,7 @@ def plot(report: Report, path: str) -> None:
             _draw(left, right, reading, report.panes)
 
 
-def _draw(left: Axes, right: Axes, reading: Reading, panes: Sequence[Point]) -> None:
+def _draw(left: Axes, right: Axes, reading: FilterReport, panes: Sequence[SpendingPoint]) -> None:
     """One filter: rho on the left, epsilon on the right."""
     is_panes = reading.block == "event"
     edges, spent = _stairs(panes, gaps=True) if is_panes else _stairs(reading.curve, gaps=False)
@@ -75,7 +75,7 @@ def _draw(left: Axes, right: Axes, reading: Reading, panes: Sequence[Point]) -> 
     _legend(right, _BOUND, bound, f"guarantee, for ever: epsilon {told}")
 
 
-def _stairs(points: Sequence[Point], *, gaps: bool) -> tuple[list[float], list[Any]]:
+def _stairs(points: Sequence[SpendingPoint], *, gaps: bool) -> tuple[list[float], list[Any]]:
     """Steps and their edges in days since 1970, one edge more than steps; a point holds until the next one.
 
     With `gaps` it holds for a pane's width only. Where points are many, a step shows the largest of its points.
@@ -85,12 +85,12 @@ def _stairs(points: Sequence[Point], *, gaps: bool) -> tuple[list[float], list[A
         return [], []
     times = [point.time_ms for point in points]
     width = max(1, min((later - earlier for earlier, later in pairwise(times)), default=_MINUTE_MS))
-    stride, nothing = -(-len(points) // MOST_POINTS), points[0].spent * 0
+    stride, nothing = -(-len(points) // MAX_POINTS), points[0].spent * 0
     edges, steps = [times[0] - width], [nothing]
     for k in range(0, len(points), stride):
         group = points[k : k + stride]
         edges.append(group[0].time_ms)
-        steps.append(worst_of((point.spent for point in group), nothing))
+        steps.append(max_of_losses((point.spent for point in group), nothing))
         after = times[k + stride] if k + stride < len(times) else None
         if gaps and after is not None and after > times[min(k + stride, len(times)) - 1] + width:
             edges.append(group[-1].time_ms + width)

@@ -11,7 +11,7 @@ from .base import picture
 if TYPE_CHECKING:
     from ..reporting.scoring import Score
 
-MOST_CELLS = 20_000
+MAX_CELLS = 20_000
 """Of all contingency tables that are drawn."""
 _TICKS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 _SHOWN, _EVEN = "#3b6ea5", "#444444"
@@ -49,7 +49,7 @@ def plot_marginals(score: Score, path: str) -> None:
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.plot([0, most], [0, most], color=_EVEN, linewidth=1, linestyle=(0, (5, 3)))
-        shown = score.pairs[:, :: -(-max(1, score.pairs.shape[1]) // MOST_CELLS)]
+        shown = score.pairs[:, :: -(-max(1, score.pairs.shape[1]) // MAX_CELLS)]
         axes.plot(*shown, linestyle="none", marker=".", markersize=6, markeredgewidth=0, color=_SHOWN, alpha=0.6)
         least = _square(-0.03 * _root(most))  # so that empty cells are not hidden by the axes
         axes.set_xlim(least, most)

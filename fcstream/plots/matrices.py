@@ -11,7 +11,7 @@ from .base import picture
 from .pieces import (
     DASHES,
     DAY_MS,
-    MOST_FEATURES,
+    MAX_FEATURES,
     TRUTH,
     VALUE,
     WIDTHS,
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from ..reporting.series import Series
+    from ..reporting.series import ReleaseSeries
 
 _AROUND = np.linspace(0, 2 * math.pi, 181)
 _CIRCLE = np.stack([np.cos(_AROUND), np.sin(_AROUND)])
-_MOST_ELLIPSES = 8
-_MOST_NUMBERS = 8  # features of a heat map that tells its numbers
+_MAX_ELLIPSES = 8
+_MAX_NUMBERS = 8  # features of a heat map that tells its numbers
 
 
-def plot_matrices(series: Series, path: str) -> None:
+def plot_matrices(series: ReleaseSeries, path: str) -> None:
     """Variances (and the covariance of two features) over time, and beside them what the matrices look like."""
     labels = axis_labels(series)
-    shown = range(min(len(labels), MOST_FEATURES))
+    shown = range(min(len(labels), MAX_FEATURES))
     entries = [(i, i) for i in shown] if len(labels) != 2 else [(0, 0), (0, 1), (1, 1)]
     is_beside = len(labels) > 1
     height = max(1.1 + 1.9 * len(entries), 6.2 if is_beside else 0)
@@ -63,7 +63,7 @@ def plot_matrices(series: Series, path: str) -> None:
         finish(figure, list(panels), series, len(shown), len(labels))
 
 
-def _ellipses(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> None:
+def _ellipses(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[str]) -> None:
     """Of some windows, the later the brighter; of the last one also its noise and its truth."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
@@ -71,7 +71,7 @@ def _ellipses(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> 
     released = series.released
     when = [(release.window_open_ms + release.window_close_ms) / 2 / DAY_MS for release in released]
     colors: Any = ScalarMappable(Normalize(min(when), max(when)), "cividis")
-    stride = -(-len(released) // _MOST_ELLIPSES)
+    stride = -(-len(released) // _MAX_ELLIPSES)
     for release, x in list(zip(released, when, strict=True))[::-1][::stride]:
         axes.plot(*_boundary(release.value or []), color=colors.to_rgba(x), linewidth=1.3, zorder=2)
     last = released[-1]
@@ -95,13 +95,13 @@ def _boundary(matrix: list[Any]) -> NDArray[np.float64]:
     return found
 
 
-def _correlations(figure: Figure, place: Any, series: Series, labels: list[str]) -> None:
+def _correlations(figure: Figure, slot: Any, series: ReleaseSeries, labels: list[str]) -> None:
     """Of the last released window, and under them the true ones where they are told."""
     last = series.released[-1]
     told = [("correlations, last released window", last.value or [])]
     if last.window_open_ms in series.truth:
         told.append(("correlations, truth", series.truth[last.window_open_ms]))
-    panels = place.subgridspec(len(told), 1).subplots(squeeze=False)[:, 0]
+    panels = slot.subgridspec(len(told), 1).subplots(squeeze=False)[:, 0]
     image: Any = None
     for axes, (title, matrix) in zip(panels, told, strict=True):
         table = _correlation(np.array(matrix, float))
@@ -110,7 +110,7 @@ def _correlations(figure: Figure, place: Any, series: Series, labels: list[str])
         axes.set_yticks(range(len(labels)), labels)
         axes.tick_params(length=0)
         axes.set_title(title, loc="left")
-        if len(labels) <= _MOST_NUMBERS:
+        if len(labels) <= _MAX_NUMBERS:
             for (i, j), value in np.ndenumerate(table):
                 shade = "white" if abs(value) > 0.6 else "black"
                 axes.text(j, i, f"{value:.2f}", ha="center", va="center", color=shade, fontsize=8)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..releases.base import Release
-    from ..reporting.series import Series
+    from ..reporting.series import ReleaseSeries
 
 # Okabe and Ito's colors, which most kinds of color blindness leave apart.
 VALUE, TRUTH, COUNT, REFUSED = "#0072B2", "#D55E00", "#009E73", "#555555"
@@ -35,12 +35,12 @@ WIDTHS = 2.0
 """Standard deviations of noise that bands and ellipses show."""
 NOISE_BAND = f"{WIDTHS:g} standard deviations of the noise"
 DAY_MS = 86_400_000
-MOST_FEATURES = 12
-MOST_ELLIPSES = 60
-MOST_MARKERS = 150
+MAX_FEATURES = 12
+MAX_ELLIPSES = 60
+MAX_MARKERS = 150
 
 
-def draw_curve(axes: Axes, series: Series, values: list[float], sigmas: list[float]) -> None:
+def draw_curve(axes: Axes, series: ReleaseSeries, values: list[float], sigmas: list[float]) -> None:
     """Values over time with a band of their noise; a refused window leaves a gap."""
     x, y = middles(series), np.array(values)
     width = WIDTHS * np.array(sigmas)
@@ -57,7 +57,7 @@ def draw_curve(axes: Axes, series: Series, values: list[float], sigmas: list[flo
 
 
 def draw_band(
-    axes: Axes, series: Series, low: NDArray[np.float64], high: NDArray[np.float64], style: dict[str, Any]
+    axes: Axes, series: ReleaseSeries, low: NDArray[np.float64], high: NDArray[np.float64], style: dict[str, Any]
 ) -> None:
     """Between two curves; a window that stands alone gets a bar of its own width."""
     x = middles(series)
@@ -70,7 +70,7 @@ def draw_band(
         axes.fill_between([left, right], [low[k]] * 2, [high[k]] * 2, **{**style, "label": None})
 
 
-def draw_counts(axes: Axes, series: Series) -> None:
+def draw_counts(axes: Axes, series: ReleaseSeries) -> None:
     counts = [math.nan if release.count is None else float(release.count) for release in series.releases]
     x = middles(series)
     axes.plot(
@@ -81,7 +81,7 @@ def draw_counts(axes: Axes, series: Series) -> None:
 
 
 def draw_truth(
-    axes: Axes, series: Series, points: list[tuple[int, float]], label: str | None = "truth", joined: bool = True
+    axes: Axes, series: ReleaseSeries, points: list[tuple[int, float]], label: str | None = "truth", joined: bool = True
 ) -> None:
     """True values of the windows that are shown."""
     middle = dict(zip((r.window_open_ms for r in series.releases), middles(series), strict=True))
@@ -92,12 +92,12 @@ def draw_truth(
         axes.plot(x, y, color=TRUTH, markersize=5, label=label, **line)
 
 
-def whom(series: Series) -> str:
+def whom(series: ReleaseSeries) -> str:
     """What is counted: users, where they and not their records take part."""
     return "users" if any(release.participation is not None for release in series.releases) else "records"
 
 
-def shade_exhausted(axes: Axes, series: Series, ground: bool) -> None:
+def shade_exhausted(axes: Axes, series: ReleaseSeries, ground: bool) -> None:
     """Shade what was released without users whose budget was used up, to the end; on a filled `ground`, its border."""
     first = next((r for r in series.releases if r.participation == "exhausted"), None)
     if first is None:
@@ -109,7 +109,7 @@ def shade_exhausted(axes: Axes, series: Series, ground: bool) -> None:
         axes.axvspan(left, right, color=EXHAUSTED, alpha=0.18, linewidth=0, zorder=0, label=LEFT_OUT)
 
 
-def shade_refusals(axes: Axes, series: Series, ground: bool = False) -> None:
+def shade_refusals(axes: Axes, series: ReleaseSeries, ground: bool = False) -> None:
     """Shade refused windows, neighbors in one, and mark the reason of each at the bottom; also those with users left
     out."""
     shade_exhausted(axes, series, ground)
@@ -125,7 +125,7 @@ def shade_refusals(axes: Axes, series: Series, ground: bool = False) -> None:
         axes.axvspan(left, right, facecolor="#EEEEEE", edgecolor="#CCCCCC", hatch="///", linewidth=0, zorder=0)
     if ground:
         axes.set_xlim(series.releases[0].window_open_ms / DAY_MS, series.releases[-1].window_close_ms / DAY_MS)
-    stride = -(-len(refused) // MOST_MARKERS) if refused else 1
+    stride = -(-len(refused) // MAX_MARKERS) if refused else 1
     for reason in series.reasons:
         at = [(r.window_open_ms + r.window_close_ms) / 2 / DAY_MS for r in refused if r.reason == reason][::stride]
         axes.plot(
@@ -157,7 +157,13 @@ def time_bar(figure: Figure, axes: Axes, dots: Any, released: list[Release]) -> 
 
 
 def finish(
-    figure: Figure, panels: list[Axes], series: Series, shown: int, all_: int, what: str = "features", pad: bool = True
+    figure: Figure,
+    panels: list[Axes],
+    series: ReleaseSeries,
+    shown: int,
+    all_: int,
+    what: str = "features",
+    pad: bool = True,
 ) -> None:
     """Axes of time, one legend for all panels, and what the picture is about."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
@@ -203,12 +209,12 @@ def finish(
         )
 
 
-def middles(series: Series) -> NDArray[np.float64]:
+def middles(series: ReleaseSeries) -> NDArray[np.float64]:
     """Middle of each window, in days since 1970."""
     return np.array([(r.window_open_ms + r.window_close_ms) / 2 / DAY_MS for r in series.releases])
 
 
-def axis_labels(series: Series) -> list[str]:
+def axis_labels(series: ReleaseSeries) -> list[str]:
     """What axes of values are called: the feature, in the units it is published in."""
     first = series.first
     if first.features is None:
@@ -225,7 +231,7 @@ def deviation(sigma: Any) -> float:
 
 
 def dot(x: NDArray[np.float64], wanted: bool = True) -> str | None:
-    return "o" if wanted and len(x) <= MOST_MARKERS else None
+    return "o" if wanted and len(x) <= MAX_MARKERS else None
 
 
 def ground(axes: Axes, labels: list[str], title: str) -> None:

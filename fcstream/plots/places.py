@@ -12,8 +12,8 @@ from .pieces import (
     DASHES,
     DAY_MS,
     MARKS,
-    MOST_ELLIPSES,
-    MOST_FEATURES,
+    MAX_ELLIPSES,
+    MAX_FEATURES,
     REFUSED,
     TRUTH,
     VALUE,
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..releases.base import Release
-    from ..reporting.series import Series
+    from ..reporting.series import ReleaseSeries
 
 
 _NAMES = {"centers": "centers", "mixtures": "means of components", "points": "weighted points"}
 
 
-def plot_places(series: Series, path: str) -> None:
+def plot_places(series: ReleaseSeries, path: str) -> None:
     """Centers, means of components or weighted points: in the plane for two features, else one panel per feature."""
     labels = axis_labels(series)
     if len(labels) == 2:
@@ -48,7 +48,7 @@ def plot_places(series: Series, path: str) -> None:
             _plane(figure, figure.subplots(), series, labels)
             finish(figure, [], series, 2, 2)
         return
-    shown = labels[:MOST_FEATURES]
+    shown = labels[:MAX_FEATURES]
     with picture(path, 11, 1.1 + 2.1 * len(shown), "--out") as figure:
         panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
         for k, (axes, label) in enumerate(zip(panels, shown, strict=True)):
@@ -60,14 +60,14 @@ def plot_places(series: Series, path: str) -> None:
         finish(figure, list(panels), series, len(shown), len(labels))
 
 
-def draw_path(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> None:
+def draw_path(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[str]) -> None:
     """Where a mean of two features went, with ellipses of its noise; later windows are brighter."""
     released = series.released
     points = np.array([release.value for release in released], float)
     when = [_middle(release) for release in released]
     axes.plot(points[:, 0], points[:, 1], color="#BBBBBB", linewidth=0.8, zorder=1)
     dots: Any = axes.scatter(points[:, 0], points[:, 1], c=when, cmap="cividis", s=9, zorder=3)
-    stride = -(-len(released) // MOST_ELLIPSES)
+    stride = -(-len(released) // MAX_ELLIPSES)
     for release, x in list(zip(released, when, strict=True))[::stride]:
         if release.sigma is not None:
             _ellipse(axes, release.value or [], _noise(release.sigma), dots.to_rgba(x))
@@ -81,7 +81,7 @@ def draw_path(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> 
 # -- pieces --------------------------------------------------------------------------------------------------------
 
 
-def _plane(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> None:
+def _plane(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[str]) -> None:
     """Size for the number of records or the weight, color for the time, ellipses for the noise."""
     x, y, when, sizes = [], [], [], []
     for release in series.released:
@@ -91,7 +91,7 @@ def _plane(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> Non
             when.append(_middle(release))
             sizes.append(size)
     dots: Any = axes.scatter(x, y, s=sizes, c=when, cmap="cividis", zorder=3, edgecolors="white", linewidths=0.5)
-    stride = -(-len(series.released) // MOST_ELLIPSES)
+    stride = -(-len(series.released) // MAX_ELLIPSES)
     for release in series.released[::-1][::stride]:
         for center, sigma in zip(release.value or [], release.sigma or [], strict=False):
             _ellipse(axes, center, _noise(sigma), dots.to_rgba(_middle(release)))
@@ -115,7 +115,7 @@ def _plane(figure: Figure, axes: Axes, series: Series, labels: list[str]) -> Non
     time_bar(figure, axes, dots, series.released)
 
 
-def _over_time(axes: Axes, series: Series, k: int) -> None:
+def _over_time(axes: Axes, series: ReleaseSeries, k: int) -> None:
     """One feature of all places."""
     at, values, errors, sizes = [], [], [], []
     for release, x in zip(series.releases, middles(series), strict=True):

@@ -14,7 +14,7 @@ from .base import picture
 from .matrices import plot_matrices
 from .pieces import (
     DAY_MS,
-    MOST_FEATURES,
+    MAX_FEATURES,
     VALUE,
     axis_labels,
     deviation,
@@ -33,13 +33,13 @@ from .places import draw_path, plot_places
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..reporting.series import Series
+    from ..reporting.series import ReleaseSeries
 
-MOST_ROWS = 60
+MAX_ROWS = 60
 """Cells of contingency tables that are drawn."""
 
 
-def plot_releases(series: Series, path: str) -> None:
+def plot_releases(series: ReleaseSeries, path: str) -> None:
     """Draw a series of releases; what is drawn depends on their kind.
 
     Means, counts and variances: a line per feature with a band of two standard deviations of its noise; for two
@@ -50,7 +50,7 @@ def plot_releases(series: Series, path: str) -> None:
 
     Parameters
     ----------
-    series : Series
+    series : ReleaseSeries
     path : str
         Ends in ``.svg`` or ``.png``.
 
@@ -77,11 +77,11 @@ def plot_releases(series: Series, path: str) -> None:
 # -- one picture each ----------------------------------------------------------------------------------------------
 
 
-def _lines(series: Series, path: str) -> None:
+def _lines(series: ReleaseSeries, path: str) -> None:
     """A panel per feature, one for the number of records, and the path of a mean of two features."""
     first = series.first
     labels = axis_labels(series)
-    shown = labels[:MOST_FEATURES]
+    shown = labels[:MAX_FEATURES]
     is_path = first.kind == "mean" and len(labels) == 2 and bool(series.released)
     counts = [release.count for release in series.releases]
     has_counts = first.kind != "count" and any(count is not None for count in counts)
@@ -104,7 +104,7 @@ def _lines(series: Series, path: str) -> None:
         finish(figure, list(panels), series, len(shown), len(labels))
 
 
-def _fan(series: Series, path: str) -> None:
+def _fan(series: ReleaseSeries, path: str) -> None:
     """Quantiles: the middle one as a line, pairs around it as bands."""
     first = series.first
     levels = list((first.parts or {}).get("quantiles", []))
@@ -132,12 +132,12 @@ def _fan(series: Series, path: str) -> None:
         finish(figure, list(panels), series, 1, 1)
 
 
-def _heat(series: Series, path: str) -> None:
+def _heat(series: ReleaseSeries, path: str) -> None:
     """One row per bin or cell, one column per window, color for the noisy number of records; the truth below."""
     released = series.released
     parts = released[0].parts or {}
     names = _row_names(parts, len(_rows(released[0].value)))
-    shown = names[:MOST_ROWS] if "tables" in parts else names
+    shown = names[:MAX_ROWS] if "tables" in parts else names
     tables = {"released": {release.window_open_ms: _rows(release.value) for release in released}}
     truth = {at: _rows(series.truth[at]) for at in tables["released"] if at in series.truth}
     if truth:
@@ -163,7 +163,7 @@ def _heat(series: Series, path: str) -> None:
         finish(figure, list(panels), series, len(shown), len(names), what="cells", pad=False)
 
 
-_PICTURES: dict[str, tuple[Callable[[Series, str], None], int]] = {
+_PICTURES: dict[str, tuple[Callable[[ReleaseSeries, str], None], int]] = {
     "centers": (plot_places, 2),
     "covariance": (plot_matrices, 2),
     "histogram": (_heat, 1),
@@ -188,7 +188,7 @@ def _rows(value: Any) -> list[float]:
 
 
 def _columns(
-    series: Series, values: dict[int, list[float]], bins: int
+    series: ReleaseSeries, values: dict[int, list[float]], bins: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Edges of columns in days, and values (bins, columns) by opening of the window; nan where there is none."""
     edges, columns, nothing = [series.first.window_open_ms], [], [math.nan] * bins

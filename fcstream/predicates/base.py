@@ -19,7 +19,7 @@ LANES = 64
 """Items per tile: a kernel's answer about one item and one tile is a word of bits."""
 BATCH = 256
 """Items compared at once."""
-_FIRST_TILES, _MOST_TILES = 4, 1024
+_FIRST_TILES, _MAX_TILES = 4, 1024
 _EVERY_LANE = 2**62
 _LEAD_AT, _LEAD_AGAIN = 64, 8
 
@@ -52,7 +52,7 @@ class Predicate(ABC):
 class Family(ABC):
     """How one kind of items is stored in lanes and compared. Internal."""
 
-    led = False  # whether counting gets faster when `lead` is told of a typical item
+    led = False  # whether counting gets faster when `set_pivot` is told of a typical item
 
     @abstractmethod
     def check(self, items: object) -> NDArray[Any]:
@@ -63,7 +63,7 @@ class Family(ABC):
         """New items, ready to be compared and stored: arrays of equal length."""
 
     @abstractmethod
-    def room(self, tiles: int) -> Arrays:
+    def allocate(self, tiles: int) -> Arrays:
         """Arrays for that many tiles."""
 
     @abstractmethod
@@ -81,12 +81,12 @@ class Family(ABC):
         """The first `used` items, for a family that is led."""
         raise NotImplementedError
 
-    def lead(self, item: NDArray[Any]) -> None:
+    def set_pivot(self, item: NDArray[Any]) -> None:
         """Take a typical item as the pivot; rows made before must be made and stored again."""
         raise NotImplementedError
 
 
-class _Chunk:
+class _LaneBlock:
     """A run of tiles with fixed capacity, from lane `first` of its pane on."""
 
     __slots__ = ("arrays", "first", "lanes")
@@ -94,14 +94,14 @@ class _Chunk:
     def __init__(self, first: int, tiles: int, family: Family) -> None:
         self.first = first
         self.lanes = tiles * LANES
-        self.arrays = family.room(tiles)
+        self.arrays = family.allocate(tiles)
 
 
-class _Pane:
+class _ItemPane:
     """Items of one pane in order of arrival, and their counts with every pane in reach."""
 
     def __init__(self) -> None:
-        self.chunks: list[_Chunk] = []
+        self.chunks: list[_LaneBlock] = []
         self.size = 0
         self.lanes = 0
         self.counts: dict[int, NDArray[np.int32]] = {}
@@ -122,8 +122,8 @@ class _Pane:
         first = self.size
         while self.lanes < first + len(rows[0]):
             # Chunks double, so there are few; lanes that are not used yet are not touched and cost no memory.
-            tiles = min(max(_FIRST_TILES, self.lanes // LANES), _MOST_TILES)
-            self.chunks.append(_Chunk(self.lanes, tiles, family))
+            tiles = min(max(_FIRST_TILES, self.lanes // LANES), _MAX_TILES)
+            self.chunks.append(_LaneBlock(self.lanes, tiles, family))
             self.lanes += tiles * LANES
         self.size += len(rows[0])
         self.refill(rows, first, family)
@@ -175,9 +175,9 @@ class PredicateCounts:
         self.predicate = predicate
         self._family = predicate._family()
         self._reach = reach
-        self._panes: dict[int, _Pane] = {}
+        self._panes: dict[int, _ItemPane] = {}
         self._masks = np.empty(0, np.uint64)
-        self._torn = False
+        self._is_broken = False
 
     @property
     def panes(self) -> list[int]:
@@ -207,13 +207,13 @@ class PredicateCounts:
         checked = self._family.check(items)
         start = 0
         while start < len(checked):
-            held = self._panes.setdefault(pane, _Pane())
+            held = self._panes.setdefault(pane, _ItemPane())
             if self._family.led and held.size >= held.lead_at:
-                self._lead(pane, held)
+                self._set_pivot(pane, held)
             stop = start + (LANES if self._family.led and held.size < _LEAD_AT else BATCH)
-            self._torn = True
+            self._is_broken = True
             self._add_batch(pane, held, self._family.rows(checked[start:stop]))
-            self._torn = False
+            self._is_broken = False
             start = stop
 
     def counts(self, panes: Iterable[int]) -> NDArray[np.int64]:
@@ -261,10 +261,10 @@ class PredicateCounts:
         return [other for other in range(pane - self._reach + 1, pane + self._reach) if other in self._panes]
 
     def _whole(self) -> None:
-        if self._torn:
+        if self._is_broken:
             raise ConfigError("must not be used after an error in the middle of `add`: make a new one", "counter")
 
-    def _add_batch(self, pane: int, held: _Pane, rows: Arrays) -> None:
+    def _add_batch(self, pane: int, held: _ItemPane, rows: Arrays) -> None:
         from .._kernels import lane_counts as hits
 
         m = len(rows[0])
@@ -278,7 +278,9 @@ class PredicateCounts:
                 tiles = -(-used // LANES)
                 masks = self._room(tiles, m)
                 self._family.compare(rows, chunk.arrays, used, first, masks)
-                hits.book(masks, tiles, first, used, row_counts, lane_counts[chunk.first : chunk.first + chunk.lanes])
+                hits.add_bits(
+                    masks, tiles, first, used, row_counts, lane_counts[chunk.first : chunk.first + chunk.lanes]
+                )
             held.counts_with(other)[start : start + m] += row_counts
         held.counts_with(pane)[start : start + m] += 1
 
@@ -287,12 +289,12 @@ class PredicateCounts:
             self._masks = np.empty(tiles * m, np.uint64)
         return self._masks[: tiles * m].reshape(tiles, m)
 
-    def _lead(self, pane: int, held: _Pane) -> None:
+    def _set_pivot(self, pane: int, held: _ItemPane) -> None:
         """Take the item with most friends so far as the pivot, and store all items anew."""
         held.lead_at = _LEAD_AGAIN * held.size
         best = int(np.argmax(held.counts_with(pane)[: held.size]))
         chunk = next(chunk for chunk in reversed(held.chunks) if chunk.first <= best)
-        self._family.lead(self._family.items(chunk.arrays, best - chunk.first + 1)[-1])
+        self._family.set_pivot(self._family.items(chunk.arrays, best - chunk.first + 1)[-1])
         for other in self._panes.values():
             for chunk in other.chunks:
                 used = min(chunk.lanes, other.size - chunk.first)

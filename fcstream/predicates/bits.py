@@ -37,7 +37,7 @@ class _BitsFamily(Family):
     def rows(self, items: NDArray[np.uint64]) -> Arrays:
         return (items,)
 
-    def room(self, tiles: int) -> Arrays:
+    def allocate(self, tiles: int) -> Arrays:
         return (np.zeros((tiles, self._words, LANES), np.uint64),)
 
     def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:

@@ -51,7 +51,7 @@ class _MatrixFamily(Family):
         matrices.mark_unsound(rows, self._d, self._least)
         return rows, self._ratio * rows
 
-    def room(self, tiles: int) -> Arrays:
+    def allocate(self, tiles: int) -> Arrays:
         return (np.zeros((tiles, self._d * (self._d + 1) // 2, LANES)),)
 
     def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:

@@ -58,7 +58,7 @@ class _TupleFamily(Family):
         tuples.number(numbered, self._pivot, self._radii2, self._gamma, self._radius2, bounds, limits)
         return numbered, bounds, limits
 
-    def room(self, tiles: int) -> Arrays:
+    def allocate(self, tiles: int) -> Arrays:
         return np.zeros((tiles, self._k * self._d, LANES)), np.zeros((tiles, 4, LANES))
 
     def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:
@@ -74,7 +74,7 @@ class _TupleFamily(Family):
         lane_counts.load(arrays[0], used, flat)
         return flat
 
-    def lead(self, item: NDArray[np.float64]) -> None:
+    def set_pivot(self, item: NDArray[np.float64]) -> None:
         self._pivot = item.copy()
 
     def compare(self, rows: Arrays, arrays: Arrays, used: int, first: int, masks: NDArray[np.uint64]) -> None:
@@ -87,9 +87,9 @@ class _TupleFamily(Family):
             tuple_matching.match(flat, tiles, used, first, self._k, p, q, slack, self._radius2, undecided, masks)
 
 
-def _check_sizes(k: int, dimension: int, place: str = "k") -> None:
+def _check_sizes(k: int, dimension: int, key: str = "k") -> None:
     if k < 1:
-        raise ConfigError(f"must be at least 1 point, got {k}", place)
+        raise ConfigError(f"must be at least 1 point, got {k}", key)
     if not 1 <= dimension < 2**16:
         raise ConfigError(f"must be in [1, 2**16), got {dimension}", "dimension")
 
@@ -107,9 +107,9 @@ def _check_gamma(gamma: Fraction, dimension: int) -> Fraction:
     return gamma
 
 
-def _check_radius(radius_squared: int, place: str) -> float:
+def _check_radius(radius_squared: int, key: str) -> float:
     if not 1 <= radius_squared <= MAX_RADIUS_SQUARED:
-        raise ConfigError(f"must be in [1, 2**53), got {radius_squared}", place)
+        raise ConfigError(f"must be in [1, 2**53), got {radius_squared}", key)
     return float(radius_squared)
 
 

@@ -60,7 +60,7 @@ class _UserFamily(Family):
     def rows(self, items: NDArray[Any]) -> Arrays:
         return (items,)
 
-    def room(self, tiles: int) -> Arrays:
+    def allocate(self, tiles: int) -> Arrays:
         return (np.zeros((tiles * LANES, *self._shape), self._dtype),)
 
     def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 Start = Callable[[PrivacyLoss], None]
 """Is told what a stage costs, before its first draw; see `Charge.start`."""
 _UP = 1 + 1e-12
-LEAST_NANO = 4
+MIN_NANO = 4
 """rho (nano) with which the noise of a sum can be drawn for every ball: (2**53 - 1) 1e9 / 8 is below 2**80."""
-_MOST_COORDINATES = 2**20
+_MAX_COORDINATES = 2**20
 """Of an average, those of a whole tuple together."""
 
 
@@ -84,7 +84,7 @@ def gaussian_variance(sensitivity_squared: Fraction | int, rho_nano: int) -> Fra
     return Fraction(-(-exact.numerator * RHO_UNIT * 1024 // (exact.denominator * 2 * rho_nano)), 1024)
 
 
-def check_noise(sensitivity_squared: Fraction | int, rho_nano: int, place: str = "release.rho") -> None:
+def check_noise(sensitivity_squared: Fraction | int, rho_nano: int, key: str = "release.rho") -> None:
     """Refuse, before anything is drawn, a rho with which noise of this l2 sensitivity cannot be drawn.
 
     Raises
@@ -105,7 +105,7 @@ def check_noise(sensitivity_squared: Fraction | int, rho_nano: int, place: str =
             f"must be larger: {rho_nano / RHO_UNIT:g} is left for noise of sensitivity "
             f"{math.sqrt(sensitivity_squared):.3g}, whose variance must be at most 2**80; or use a coarser "
             "`lattice.step`, or a smaller `radius`",
-            place,
+            key,
         )
 
 
@@ -127,7 +127,7 @@ def check_average(diameter: Fraction, rho_nano: int) -> None:
     ------
     Specification 1.3, 5.1; proof 2.9; ours.
     """
-    rounding = sqrt_up(_MOST_COORDINATES, 20)
+    rounding = sqrt_up(_MAX_COORDINATES, 20)
     check_noise((max(diameter, 257 * rounding) + rounding) ** 2, rho_nano)
 
 
@@ -300,7 +300,7 @@ class BallAverage:
     parts: int = 1
 
     def __post_init__(self) -> None:
-        if self.sum_nano < LEAST_NANO or self.count_nano < 1:
+        if self.sum_nano < MIN_NANO or self.count_nano < 1:
             raise ConfigError("must leave at least 4e-9 of rho for a sum and 1e-9 for its count", "release.rho")
 
     @classmethod

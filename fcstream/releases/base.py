@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting.losses import PrivacyLoss
-from ..cores.sampled_filters import Choice
+from ..cores.sampled_filters import PairSampling
 from ..counting.exact import FriendCounts
 from ..counting.sampled import BlockCounts, HiddenCounts
 from ..errors import ConfigError
@@ -149,7 +149,7 @@ class Counter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReleaseValues:
     """An outcome in the user's units: what a `Release` tells of it. See there."""
 
     value: list[Any] | None
@@ -160,7 +160,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Notes:
+class PlanNotes:
     """What a mechanism adds to a plan, from public numbers.
 
     Attributes
@@ -172,7 +172,7 @@ class Notes:
         The same for programs: keys of ``fcstream plan --json``.
     stopped : PrivacyLoss or None
         What a window costs that stops after its first stage.
-    core : (Choice, PrivacyLoss) or None
+    core : (PairSampling, PrivacyLoss) or None
         How the pairs of a core are compared, and what a sampled core would cost.
     case : str
         Of which records the forecast speaks.
@@ -184,7 +184,7 @@ class Notes:
     warnings: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     stopped: PrivacyLoss | None = None
-    core: tuple[Choice, PrivacyLoss] | None = None
+    core: tuple[PairSampling, PrivacyLoss] | None = None
     case: str = ""
     chance: str = ""
 
@@ -225,16 +225,16 @@ class Mechanism(Protocol):
     def forecast(self, size: int) -> Forecast:
         """What to expect at `size` points."""
 
-    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         """An outcome, also a refusal, in the user's units."""
 
-    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         """Expected noise deviations at `size` points, by name, in the user's units."""
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         """What else a plan should say, at the size hint if there is one."""
 
-    def at(self, loss: PrivacyLoss) -> Mechanism:
+    def with_loss(self, loss: PrivacyLoss) -> Mechanism:
         """The same for another rho; whether delta is needed is the mechanism's own affair."""
 
     def hint(self, reason: str) -> str:
@@ -243,7 +243,7 @@ class Mechanism(Protocol):
     def after(self, track: Track | None) -> Mechanism:
         """The same for the window after one with this track."""
 
-    def sized(self, size_hint: int) -> Mechanism:
+    def with_size_hint(self, size_hint: int) -> Mechanism:
         """The same for another public guess of points per window. May raise ConfigError: too few for this budget."""
 
 
@@ -265,19 +265,19 @@ class MechanismBase:
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return FriendCounts(dimension, None, reach)
 
-    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         value, sigma = outcome.value, outcome.sigma
-        return Answer(
+        return ReleaseValues(
             None if value is None else value.tolist(), None if sigma is None else sigma.tolist(), parts=outcome.parts
         )
 
-    def predicted(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
         return {self.kind: self.forecast(size).sigma}
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
-        return Notes()
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
+        return PlanNotes()
 
-    def at(self: Mechanism, loss: PrivacyLoss) -> Mechanism:
+    def with_loss(self: Mechanism, loss: PrivacyLoss) -> Mechanism:
         mechanism: Any = self
         changed: Mechanism = replace(mechanism, loss=PrivacyLoss(loss.rho_nano, self.loss.delta_femto))
         return changed
@@ -288,7 +288,7 @@ class MechanismBase:
     def after(self: Mechanism, track: Track | None) -> Mechanism:
         return self
 
-    def sized(self: Mechanism, size_hint: int) -> Mechanism:
+    def with_size_hint(self: Mechanism, size_hint: int) -> Mechanism:
         mechanism: Any = self
         if all(own.name != "size_hint" for own in fields(mechanism)):
             return self
@@ -299,8 +299,8 @@ class MechanismBase:
 class PointMechanism(MechanismBase):
     """A mechanism whose value is one point (d,): one number per feature, in the feature's own (transformed) units."""
 
-    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
-        return Answer(
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
+        return ReleaseValues(
             None if outcome.value is None else grid.values(outcome.value),
             None if outcome.sigma is None else grid.widths(outcome.sigma),
             [feature.name for feature in grid.features],
@@ -308,7 +308,7 @@ class PointMechanism(MechanismBase):
             outcome.parts,
         )
 
-    def predicted(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
         steps, step = self.forecast(size).sigma, grid.lattice.step
         return {feature.name: feature.scale * step * steps for feature in grid.features}
 
@@ -320,12 +320,12 @@ def percent(probability: float) -> str:
     return f"{100 * probability:.2g}%" if probability < 0.5 else "over 99.9%"
 
 
-def friend_counter(pairs: Choice, radius_squared: int, dimension: int, reach: int, noise: Noise) -> Counter:
+def friend_counter(pairs: PairSampling, radius_squared: int, dimension: int, reach: int, noise: Noise) -> Counter:
     """What keeps friend counts of one radius among all or sampled pairs.
 
     Parameters
     ----------
-    pairs : Choice
+    pairs : PairSampling
     radius_squared : int
         In squared lattice steps.
     dimension : int

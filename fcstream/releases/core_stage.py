@@ -11,9 +11,9 @@ import numpy as np
 
 from ..accounting.losses import PrivacyLoss
 from ..cores.filters import Core, ZCDPFilter
-from ..cores.sampled_filters import EXACT, Choice, HiddenCoinFilter, SparseZCDPFilter, design_pairs
+from ..cores.sampled_filters import EXACT, HiddenCoinFilter, PairSampling, SparseZCDPFilter, design_pairs
 from ..errors import ConfigError
-from .base import Counter, Mechanism, MechanismBase, Notes, Outcome, friend_counter, percent
+from .base import Counter, Mechanism, MechanismBase, Outcome, PlanNotes, friend_counter, percent
 
 if TYPE_CHECKING:
     from ..counting.exact import WindowView
@@ -89,11 +89,11 @@ class CoreMechanism(Mechanism, Protocol):
         """``exact``, ``blocks`` or ``hidden``: which pairs a core is found from."""
 
     @property
-    def chosen(self) -> Choice | None:
+    def given_pairs(self) -> PairSampling | None:
         """The very pairs; None chooses them for this loss and size."""
 
     @property
-    def pairs(self) -> Choice:
+    def pairs(self) -> PairSampling:
         """Which pairs of points are compared."""
 
     @property
@@ -101,7 +101,7 @@ class CoreMechanism(Mechanism, Protocol):
         """How the core is chosen."""
 
     @property
-    def enough(self) -> int | None:
+    def enough_count(self) -> int | None:
         """See `enough_count`."""
 
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
@@ -114,20 +114,20 @@ class CoreStage(MechanismBase):
     false_release: ClassVar[float] = 0.0  # an empty core has no average, whatever its noisy size is
 
     @cached_property
-    def pairs(self: CoreMechanism) -> Choice:
-        return self.chosen or choose_pairs(self.sampling, self.size_hint, tenth(self.loss))
+    def pairs(self: CoreMechanism) -> PairSampling:
+        return self.given_pairs or choose_pairs(self.sampling, self.size_hint, core_share(self.loss))
 
     @cached_property
-    def least(self: CoreMechanism) -> int:
+    def least_count(self: CoreMechanism) -> int:
         """See `least_count`."""
         return least_count(self, self.core, self.size_hint)
 
     @cached_property
-    def enough(self: CoreMechanism) -> int | None:
+    def enough_count(self: CoreMechanism) -> int | None:
         """See `enough_count`."""
         return enough_count(self, self.size_hint)
 
-    def why_not(self: CoreMechanism, count: int | None) -> str:
+    def refusal_reason(self: CoreMechanism, count: int | None) -> str:
         """The reason of a refusal after a core was looked for.
 
         Privacy
@@ -138,32 +138,32 @@ class CoreStage(MechanismBase):
         ------
         Specification 5.3, 12.2; proof 2.2; ours.
         """
-        enough = self.enough
+        enough = self.enough_count
         return "too_few" if enough is None or count is None or count < enough else "no_core"
 
     def release(self: CoreMechanism, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
         return self.stages(view, charge, noise)
 
-    def at(self: CoreMechanism, loss: PrivacyLoss) -> Mechanism:
+    def with_loss(self: CoreMechanism, loss: PrivacyLoss) -> Mechanism:
         """The same for another rho, on the pairs that this one's counter samples."""
         mechanism: Any = self
         whole = PrivacyLoss(loss.rho_nano, self.loss.delta_femto)
-        changed: Mechanism = replace(mechanism, loss=whole, chosen=self.pairs)
+        changed: Mechanism = replace(mechanism, loss=whole, given_pairs=self.pairs)
         return changed
 
     def counter(self: CoreMechanism, dimension: int, reach: int, noise: Noise) -> Counter:
         return friend_counter(self.pairs, self.radius_squared, dimension, reach, noise)
 
-    def notes(self: CoreMechanism, size: int | None, grid: Grid) -> Notes:
+    def notes(self: CoreMechanism, size: int | None, grid: Grid) -> PlanNotes:
         pairs = self.pairs
         line = f"friends are counted among {percent(float(pairs.rate))} of all pairs ({pairs.kind})"
-        return Notes(
+        return PlanNotes(
             () if pairs.kind == "exact" else (line,),
             noise_warnings(self.forecast(size or 1000).sigma, self.radius_squared),
             {"pairs": pairs.kind, "pair_share": float(pairs.rate)},
             self.core.stages[0],
-            (pairs, tenth(self.loss)),
+            (pairs, core_share(self.loss)),
             ALIKE,
         )
 
@@ -178,12 +178,12 @@ def noise_warnings(sigma: float, radius_squared: int | None) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def tenth(loss: PrivacyLoss) -> PrivacyLoss:
+def core_share(loss: PrivacyLoss) -> PrivacyLoss:
     """The papers' share of the core."""
     return PrivacyLoss(loss.rho_nano // 10, loss.delta_femto // 2)
 
 
-def choose_pairs(sampling: str, size_hint: int, loss: PrivacyLoss) -> Choice:
+def choose_pairs(sampling: str, size_hint: int, loss: PrivacyLoss) -> PairSampling:
     """How pairs are compared, from public numbers."""
     if sampling == "exact":
         return EXACT
@@ -210,15 +210,15 @@ def find_core(core: CoreFilter, least: int, view: WindowView, charge: Charge, no
     if n_hat - core.offset < least:
         return Core(None, n_hat - core.offset)
     charge.start(bits)
-    places = view.places()
-    if places is None:
+    arrival_order = view.arrival_order()
+    if arrival_order is None:
         return core.keep(counts, n_hat, noise)
     # The i-th bits decide the point that came i-th, wherever it is held: what is released depends on the records and
     # the noise alone, not on batches, threads or the process that counted.
     ordered = np.empty_like(counts)
-    ordered[places] = counts
+    ordered[arrival_order] = counts
     kept = core.keep(ordered, n_hat, noise)
-    return replace(kept, mask=None if kept.mask is None else kept.mask[places])
+    return replace(kept, mask=None if kept.mask is None else kept.mask[arrival_order])
 
 
 def least_count(mechanism: Mechanism, core: CoreFilter, size_hint: int) -> int:

@@ -15,11 +15,11 @@ from ..stream.lattice import Grid
 if TYPE_CHECKING:
     from .base import Mechanism
 
-MOST_RHO = 1e9
+MAX_RHO = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class BuildContext:
     """What the rest of a configuration says to a kind of release.
 
     Attributes
@@ -69,11 +69,11 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return True
 
     @property
-    def whole_delta(self) -> float:
+    def delta_or_zero(self) -> float:
         """``delta``, unchecked; 0 for kinds without that key."""
         return getattr(self, "delta", 0.0)
 
-    def build(self, setting: Setting) -> Mechanism:
+    def build(self, setting: BuildContext) -> Mechanism:
         """The mechanism. Raises ConfigError, with the key's place, for what cannot work."""
         raise NotImplementedError
 
@@ -84,7 +84,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     def pure_loss(self) -> PrivacyLoss:
         """``rho``, checked, without a delta."""
-        must_be_rho(self.rho, "release.rho")
+        check_rho(self.rho, "release.rho")
         return PrivacyLoss.charge(self.rho)
 
     def approximate_loss(self, delta: float) -> PrivacyLoss:
@@ -94,7 +94,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise ConfigError(f"must be in [1e-14, 1) for this method, got {delta!r}", "release.delta")
         return PrivacyLoss.charge(self.rho, delta)
 
-    def guess(self) -> int:
+    def checked_size_hint(self) -> int:
         """``size_hint``, checked; for kinds that cannot do without."""
         if self.size_hint is None or not 1 <= self.size_hint <= 2**40:
             raise ConfigError(
@@ -103,15 +103,15 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return self.size_hint
 
 
-def must_be_rho(value: float, place: str) -> None:
+def check_rho(value: float, key: str) -> None:
     """Refuse what is no rho. Above the largest nothing is protected, and sums would leave a ledger's integers.
 
     Raises
     ------
     ConfigError
     """
-    if not 0 < value <= MOST_RHO:
-        raise ConfigError(f"must be a positive number up to {MOST_RHO:g}, got {value!r}", place)
+    if not 0 < value <= MAX_RHO:
+        raise ConfigError(f"must be a positive number up to {MAX_RHO:g}, got {value!r}", key)
 
 
 def keys_of(section: type[msgspec.Struct]) -> dict[str, Any]:

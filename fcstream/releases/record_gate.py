@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
-from ..counting.exact import MOST_POINTS, PointCounts
+from ..counting.exact import MAX_POINTS, PointCounts
 from ..errors import ConfigError
 from ..noise.samplers import normal_tail
-from .base import Answer, Counter, Forecast, Mechanism, Notes, Outcome, Track
+from .base import Counter, Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues, Track
 from .core_stage import ChargeShare, normal_above
-from .options import Options, Setting
+from .options import BuildContext, Options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,16 +43,16 @@ class RecordGate:
     ----------
     loss : PrivacyLoss
         rho_g and delta_g.
-    most : int
+    max_records : int
         ``max_records``: windows whose noisy number is larger are refused.
 
     Privacy
     -------
     Unit: one record (one user, where users are counted). Relation: add or remove. (rho_g, delta_g)-zCDP, together with
-    the fact that of a window of more than H = `held` records nothing is kept but that there were more.
+    the fact that of a window of more than H = `max_held` records nothing is kept but that there were more.
 
-    With n records and noise N of variance 1 / (2 rho_g) a window is refused iff n + N > `most` or n > H; the refusal
-    says nothing else (n + N is not told). What follows runs only if it is not refused.
+    With n records and noise N of variance 1 / (2 rho_g) a window is refused iff n + N > `max_records` or n > H; the
+    refusal says nothing else (n + N is not told). What follows runs only if it is not refused.
 
     H is one number of the configuration, never of data, of load or of what a window was offered. What is kept and what
     is not does not touch an answer that is not this refusal, so nothing is ever cut in silence. In sliding windows n is
@@ -66,13 +66,15 @@ class RecordGate:
     """
 
     loss: PrivacyLoss
-    most: int
+    max_records: int
 
     def __post_init__(self) -> None:
         if self.loss.rho_nano < 1 or self.loss.delta_femto < 1:
             raise ConfigError(f"must be larger: {self.loss} is too little to bound a window's records by", "release")
-        if not 1 <= self.most <= MOST_POINTS - self.margin:
-            raise ConfigError(f"must be in [1, {MOST_POINTS - self.margin}], got {self.most}", "window.max_records")
+        if not 1 <= self.max_records <= MAX_POINTS - self.margin:
+            raise ConfigError(
+                f"must be in [1, {MAX_POINTS - self.margin}], got {self.max_records}", "window.max_records"
+            )
 
     @property
     def variance(self) -> Fraction:
@@ -80,24 +82,24 @@ class RecordGate:
 
     @cached_property
     def margin(self) -> int:
-        """By how many records H exceeds `most`: the (1 - delta_g)-quantile of the noise, rounded up, plus 1."""
+        """By how many records H exceeds `max_records`: the (1 - delta_g)-quantile of the noise, rounded up, plus 1."""
         return tail_margin(self.variance, self.loss.delta_femto)
 
     @property
-    def held(self) -> int:
+    def max_held(self) -> int:
         """H: windows of more records are always refused, and need not be kept."""
-        return self.most + self.margin
+        return self.max_records + self.margin
 
     def refuses(self, size: int, noise: Noise) -> bool:
-        """Whether a window of `size` records is refused; any size above `held` will do for larger ones."""
+        """Whether a window of `size` records is refused; any size above `max_held` will do for larger ones."""
         noisy = size + int(noise.discrete_gaussian(self.variance, 1)[0])
-        return noisy > self.most or size > self.held
+        return noisy > self.max_records or size > self.max_held
 
     def chance(self, size: int) -> float:
         """That a window of `size` records is not refused."""
-        if size > self.held:
+        if size > self.max_held:
             return 0.0
-        return normal_above((size - self.most - 0.5) / math.sqrt(self.variance))
+        return normal_above((size - self.max_records - 0.5) / math.sqrt(self.variance))
 
 
 @lru_cache(maxsize=64)
@@ -171,7 +173,7 @@ class GatedCounter:
 
     def __init__(self, inner: Counter, held: int) -> None:
         self.inner = inner
-        self._most = held
+        self._max_size = held
         self._sizes: dict[int, int] = {}
 
     @property
@@ -185,10 +187,10 @@ class GatedCounter:
     def add(self, pane: int, points: NDArray[Any]) -> None:
         """Take points, all of them or, from the record on that is too many, none; those from before go too."""
         before = self._sizes.get(pane, 0)
-        if len(points) == 0 or before > self._most:
+        if len(points) == 0 or before > self._max_size:
             return
         self._sizes[pane] = before + len(points)
-        if self._sizes[pane] <= self._most:
+        if self._sizes[pane] <= self._max_size:
             self.inner.add(pane, points)
             return
         self.inner.drop(pane)
@@ -202,7 +204,7 @@ class GatedCounter:
     def view(self, panes: Iterable[int]) -> GatedView:
         wanted = list(panes)
         size = sum(self._sizes.get(pane, 0) for pane in wanted)
-        return GatedView(size, None if size > self._most else self.inner.view(wanted))
+        return GatedView(size, None if size > self._max_size else self.inner.view(wanted))
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,7 @@ class GatedMechanism:
     points : str
         What is counted: ``records`` or ``users``.
     is_default : bool
-        `gate.most` was taken from the size hint.
+        `gate.max_records` was taken from the size hint.
 
     Privacy
     -------
@@ -252,7 +254,7 @@ class GatedMechanism:
         return self.inner.false_release
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> GatedCounter:
-        return GatedCounter(self.inner.counter(dimension, reach, noise), self.gate.held)
+        return GatedCounter(self.inner.counter(dimension, reach, noise), self.gate.max_held)
 
     def release(self, view: GatedView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
@@ -265,29 +267,29 @@ class GatedMechanism:
         found = self.inner.forecast(size)
         return replace(found, probability=found.probability * self.gate.chance(size))
 
-    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
-        return self.inner.answer(outcome, grid)
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
+        return self.inner.to_user_units(outcome, grid)
 
-    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
-        return self.inner.predicted(size, grid)
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
+        return self.inner.predicted_sigmas(size, grid)
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         notes, gate = self.inner.notes(size, grid), self.gate
         line = (
-            f"windows of more than {gate.most} {self.points} are refused (too_many), by a noisy number that costs "
-            f"{gate.loss}; at most {gate.held} are held"
+            f"windows of more than {gate.max_records} {self.points} are refused (too_many), by a noisy number that "
+            f"costs {gate.loss}; at most {gate.max_held} are held"
         )
         return replace(
             notes,
             lines=(*notes.lines, line),
-            facts={**notes.facts, "max_records": gate.most, "most_held": gate.held},
+            facts={**notes.facts, "max_records": gate.max_records, "most_held": gate.max_held},
             stopped=None if notes.stopped is None else gate.loss + notes.stopped,
         )
 
-    def at(self, loss: PrivacyLoss) -> GatedMechanism:
+    def with_loss(self, loss: PrivacyLoss) -> GatedMechanism:
         """The same for another rho; the gate keeps its own, as H may not depend on what a window is offered."""
         rest = PrivacyLoss(loss.rho_nano - self.gate.loss.rho_nano, loss.delta_femto)
-        return replace(self, inner=self.inner.at(rest))
+        return replace(self, inner=self.inner.with_loss(rest))
 
     def hint(self, reason: str) -> str:
         return self.inner.hint(reason)
@@ -295,9 +297,11 @@ class GatedMechanism:
     def after(self, track: Track | None) -> GatedMechanism:
         return replace(self, inner=self.inner.after(track))
 
-    def sized(self, size_hint: int) -> GatedMechanism:
-        gate = replace(self.gate, most=default_limit(size_hint, self.gate.loss)) if self.is_default else self.gate
-        return replace(self, gate=gate, inner=self.inner.sized(size_hint))
+    def with_size_hint(self, size_hint: int) -> GatedMechanism:
+        gate = (
+            replace(self.gate, max_records=default_limit(size_hint, self.gate.loss)) if self.is_default else self.gate
+        )
+        return replace(self, gate=gate, inner=self.inner.with_size_hint(size_hint))
 
 
 def default_limit(size_hint: int, loss: PrivacyLoss) -> int:
@@ -311,18 +315,18 @@ def default_limit(size_hint: int, loss: PrivacyLoss) -> int:
     ------
     Specification 10.1; proof 2.7.
     """
-    room = MOST_POINTS - tail_margin(Fraction(RHO_UNIT, 2 * loss.rho_nano), loss.delta_femto)
+    room = MAX_POINTS - tail_margin(Fraction(RHO_UNIT, 2 * loss.rho_nano), loss.delta_femto)
     return max(1, min(TIMES_HINT * size_hint, room))
 
 
-def build_gated(options: Options, setting: Setting, most: int | None = None) -> Mechanism:
+def build_gated(options: Options, setting: BuildContext, max_records: int | None = None) -> Mechanism:
     """The mechanism of some options, behind a gate if it holds records and there is a delta to pay for one.
 
     Parameters
     ----------
     options : Options
-    setting : Setting
-    most : int, optional
+    setting : BuildContext
+    max_records : int, optional
         ``window.max_records``; by default a multiple of the size hint, and no gate without one.
 
     Raises
@@ -338,23 +342,23 @@ def build_gated(options: Options, setting: Setting, most: int | None = None) -> 
     ------
     Specification 10.1; proof 2.7.
     """
-    place = "window.max_records"
-    if most is not None and not options.holds_records:
+    key = "window.max_records"
+    if max_records is not None and not options.holds_records:
         raise ConfigError(
             f"belongs to kinds that hold a window's records, {options.kind!r} takes any number of them: leave it out",
-            place,
+            key,
         )
-    if most is not None and not options.whole_delta:
-        raise ConfigError("needs `release.delta`, which pays for refusing more, such as 1e-9", place)
-    if not options.holds_records or not options.whole_delta or (most is None and options.size_hint is None):
+    if max_records is not None and not options.delta_or_zero:
+        raise ConfigError("needs `release.delta`, which pays for refusing more, such as 1e-9", key)
+    if not options.holds_records or not options.delta_or_zero or (max_records is None and options.size_hint is None):
         return options.build(setting)
-    whole = options.approximate_loss(options.whole_delta)
+    whole = options.approximate_loss(options.delta_or_zero)
     rho = max(1, whole.rho_nano // SHARE)
     if options.needs_no_delta:
         loss, changes = PrivacyLoss(rho, whole.delta_femto), {}
     else:
         loss = PrivacyLoss(rho, max(1, whole.delta_femto // DELTA_SHARE))
         changes = {"delta": (whole - loss).delta}
-    gate = RecordGate(loss, default_limit(options.guess(), loss) if most is None else most)
+    gate = RecordGate(loss, default_limit(options.checked_size_hint(), loss) if max_records is None else max_records)
     inner = msgspec.structs.replace(options, rho=(whole - PrivacyLoss(rho)).rho, **changes).build(setting)
-    return GatedMechanism(gate, inner, "users" if setting.unit == "user" else "records", most is None)
+    return GatedMechanism(gate, inner, "users" if setting.unit == "user" else "records", max_records is None)

@@ -73,9 +73,9 @@ class Spending:
             grain = max(1, rho // _GRAINS)
             share = self.savings.share(step, max(least, capacity - spent.rho_nano))
             rho += max(0, share - rho) // grain * grain
-        return self.at(rho, track)
+        return self.mechanism_at(rho, track)
 
-    def at(self, rho_nano: int, track: Track | None) -> Mechanism:
+    def mechanism_at(self, rho_nano: int, track: Track | None) -> Mechanism:
         """The mechanism at a rho that was offered, or charged before a crash."""
         mechanism = self.mechanism
         if rho_nano != mechanism.loss.rho_nano:
@@ -85,4 +85,4 @@ class Spending:
 
 @lru_cache(maxsize=256)
 def _with_rho(mechanism: Mechanism, rho_nano: int) -> Mechanism:
-    return mechanism.at(PrivacyLoss(rho_nano, mechanism.loss.delta_femto))
+    return mechanism.with_loss(PrivacyLoss(rho_nano, mechanism.loss.delta_femto))

@@ -20,8 +20,8 @@ from typing import Any
 from ..accounting.filters import PrivacyOdometer
 from ..accounting.losses import RHO_UNIT, DPLoss, PrivacyLoss
 from ..errors import ConfigError, LedgerDamaged
-from ..ledgers.base import DEVICE_BLOCK, TOTAL_BLOCK, Books, Row, Terms
-from ..ledgers.history import History, Outlook, Point, blocks_of, integers, release_of, units, utc
+from ..ledgers.base import DEVICE_BLOCK, TOTAL_BLOCK, LedgerReader, Row, Terms
+from ..ledgers.history import BudgetForecast, History, SpendingPoint, blocks_of, integers, release_of, units, utc
 
 SLICES = 10
 """Lines of a burn-down."""
@@ -49,7 +49,7 @@ print(accountant.get_epsilon(left), "by Google's accountant,", document["epsilon
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FilterReport:
     """The three readings of one filter.
 
     Attributes
@@ -66,9 +66,9 @@ class Reading:
         Probability that the realized loss ever exceeds its bound.
     odometer : str
         ``mixture`` or ``ladder``.
-    curve : tuple of Point
+    curve : tuple of SpendingPoint
         What had been spent at the close of each charged window; empty for panes.
-    outlook : Outlook
+    outlook : BudgetForecast
     """
 
     block: str
@@ -78,8 +78,8 @@ class Reading:
     delta: float
     failure: float
     odometer: str
-    curve: tuple[Point, ...]
-    outlook: Outlook
+    curve: tuple[SpendingPoint, ...]
+    outlook: BudgetForecast
 
     @property
     def guarantee(self) -> float:
@@ -111,7 +111,7 @@ class Reading:
         odometer = PrivacyOdometer(max(1, self.capacity.rho_nano) / RHO_UNIT, spent, self.capacity.delta)
         return odometer.realized_loss_bound(self.failure, self.odometer)
 
-    def slices(self) -> list[tuple[int, Point]]:
+    def slices(self) -> list[tuple[int, SpendingPoint]]:
         """The curve after equal numbers of windows, at most `SLICES` times: windows so far, and what they spent."""
         many, count = len(self.curve), min(SLICES, len(self.curve))
         ends = [many * (k + 1) // count for k in range(count)]
@@ -171,13 +171,13 @@ class Report:
     Attributes
     ----------
     terms : Terms
-    unit : Reading
+    unit : FilterReport
         Of the unit's most charged filter: the larger of each part.
-    total : Reading or None
+    total : FilterReport or None
         Of the filter on the plain sum.
-    panes : tuple of Point
+    panes : tuple of SpendingPoint
         Unit ``event``: every pane that was charged, by opening.
-    devices : tuple of Point
+    devices : tuple of SpendingPoint
         Unit ``device``, in the journal of devices: each that was charged, by name; the times mean nothing.
     full : int
         Panes or devices without room for another window like the last.
@@ -192,25 +192,25 @@ class Report:
     """
 
     terms: Terms[Any]
-    unit: Reading
-    total: Reading | None
-    panes: tuple[Point, ...]
+    unit: FilterReport
+    total: FilterReport | None
+    panes: tuple[SpendingPoint, ...]
     full: int
     windows: dict[str, int]
     answers: dict[str, int]
     refused: int
-    devices: tuple[Point, ...] = ()
+    devices: tuple[SpendingPoint, ...] = ()
     queries: tuple[dict[str, Any], ...] = ()
 
     @classmethod
     def of(
-        cls, books: Books, delta: float | None = None, failure: float | None = None, odometer: str = "mixture"
+        cls, reader: LedgerReader, delta: float | None = None, failure: float | None = None, odometer: str = "mixture"
     ) -> Report:
         """Read a ledger.
 
         Parameters
         ----------
-        books : Books
+        reader : LedgerReader
         delta : float, optional
             At which epsilons are told; by default 1e-6 or twice the largest delta of a cap.
         failure : float, optional
@@ -223,7 +223,7 @@ class Report:
         ConfigError
             A probability outside (0, 1), or an unknown odometer.
         """
-        terms, rows = books.terms, books.rows()
+        terms, rows = reader.terms, reader.rows()
         history = History(rows, terms.capacity)
         delta = _probability(delta, default_delta(terms), "delta")
         failure = _probability(failure, delta, "failure")
@@ -233,7 +233,7 @@ class Report:
         spent = history.spent()
         total = spent.pop(TOTAL_BLOCK, nothing)
 
-        def reading(kind: str, spent: Any, history: History, block: str | None, most: str) -> Reading:
+        def reading(kind: str, spent: Any, history: History, block: str | None, max_spent: str) -> FilterReport:
             curve = () if block is None else tuple(history.curve(block))
             capacity = terms.cap(kind)
             if not spent.fits(capacity):
@@ -243,7 +243,9 @@ class Report:
             outlook = history.outlook(block, capacity - spent)
             if kind == "device":
                 outlook = replace(outlook, what="question")
-            return Reading(kind, capacity, spent, history.saved(most), delta, failure, odometer, curve, outlook)
+            return FilterReport(
+                kind, capacity, spent, history.saved(max_spent), delta, failure, odometer, curve, outlook
+            )
 
         most = max(spent, key=lambda name: spent[name].parts, default=terms.unit)
         own, block = history, None if terms.unit == "event" else terms.unit
@@ -253,14 +255,14 @@ class Report:
         last = history.last_loss()
         return cls(
             terms,
-            reading(terms.unit, worst_of(spent.values(), nothing), own, block, most),
+            reading(terms.unit, max_of_losses(spent.values(), nothing), own, block, most),
             reading(TOTAL_BLOCK, total, history, TOTAL_BLOCK, TOTAL_BLOCK) if terms.total is not None else None,
             tuple(_by_time(spent)) if terms.unit == "event" else (),
             sum(not (used + last).fits(terms.capacity) for used in spent.values()),
             history.states(),
             history.answers,
             sum(not window.charged for window in history.windows),
-            tuple(Point(0, spent[name]) for name in sorted(spent)) if has_names else (),
+            tuple(SpendingPoint(0, spent[name]) for name in sorted(spent)) if has_names else (),
             tuple(_queries(rows)) if terms.unit == "device" and not has_names else (),
         )
 
@@ -301,7 +303,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
 
-        def spread(points: tuple[Point, ...]) -> dict[str, Any] | None:
+        def spread(points: tuple[SpendingPoint, ...]) -> dict[str, Any] | None:
             if not points:
                 return None
             parts = {name: units(loss) for name, loss in zip(("min", "median", "max"), _spread(points), strict=True)}
@@ -322,7 +324,7 @@ class Report:
         }
 
 
-def _spread(points: tuple[Point, ...]) -> tuple[Any, Any, Any]:
+def _spread(points: tuple[SpendingPoint, ...]) -> tuple[Any, Any, Any]:
     """Of panes or devices, by what they spent: smallest, lower median, largest."""
     ordered = sorted((point.spent for point in points), key=lambda loss: loss.parts)
     return ordered[0], ordered[(len(ordered) - 1) // 2], ordered[-1]
@@ -353,25 +355,25 @@ def default_delta(terms: Terms[Any]) -> float:
     return float(min(0.5, max(1e-6, 2 * largest)))
 
 
-def _probability(value: float | None, default: float, place: str) -> float:
+def _probability(value: float | None, default: float, key: str) -> float:
     value = default if value is None else value
     if not 0 < value < 1:
-        raise ConfigError(f"must be in (0, 1), got {value}", place)
+        raise ConfigError(f"must be in (0, 1), got {value}", key)
     return value
 
 
 # -- exports -----------------------------------------------------------------------------------------------------------
 
 
-def journal_document(books: Books, report: Report) -> dict[str, Any]:
+def journal_document(reader: LedgerReader, report: Report) -> dict[str, Any]:
     """Terms, readings and journal of a ledger, for programs; to be written by `to_json`.
 
     The bodies of charges, and the blocks of refunds, are left out: for the unit ``user`` they are digests of the users'
     budgets, and whether one changes says whether somebody was there.
     """
-    terms = books.terms
+    terms = reader.terms
     rows = []
-    for row in books.rows():
+    for row in reader.rows():
         facts: dict[str, Any] = {"seq": row.seq, "kind": row.kind, "open_ms": row.open_ms, "close_ms": row.close_ms}
         facts |= integers(type(terms.capacity)(row.rho, row.delta))
         if row.name:
@@ -394,7 +396,7 @@ def journal_document(books: Books, report: Report) -> dict[str, Any]:
     }
 
 
-def events_document(books: Books, delta: float | None = None, block: str | None = None) -> dict[str, Any]:
+def events_document(reader: LedgerReader, delta: float | None = None, block: str | None = None) -> dict[str, Any]:
     """What the most charged block, or a named one, was charged, for Google's accountant: see `DP_ACCOUNTING`.
 
     One event per window, refunds taken off. `epsilon` is ours at `delta`, from the sums of these events.
@@ -404,10 +406,10 @@ def events_document(books: Books, delta: float | None = None, block: str | None 
     ConfigError
         A block that was never charged; devices, whose losses per unit of distance that accountant does not know.
     """
-    terms = books.terms
-    _must_be_plain(terms)
+    terms = reader.terms
+    _check_plain(terms)
     delta = _probability(delta, default_delta(terms), "delta")
-    name, windows = History(books.rows()).charged_to(block)
+    name, windows = History(reader.rows()).charged_to(block)
     spent = sum((window.net for window in windows), PrivacyLoss())
     return {
         "format": "fcstream dp_accounting events 1",
@@ -434,7 +436,7 @@ def to_json(document: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(parts) + "\n}"
 
 
-def _must_be_plain(terms: Terms[Any]) -> None:
+def _check_plain(terms: Terms[Any]) -> None:
     if terms.unit == "device":
         raise ConfigError(
             "must be 'json' for devices: Google's accountant knows no losses per unit of distance", "format"
@@ -444,7 +446,7 @@ def _must_be_plain(terms: Terms[Any]) -> None:
 # -- numbers as text ---------------------------------------------------------------------------------------------------
 
 
-def worst_of(losses: Iterable[Any], nothing: Any) -> Any:
+def max_of_losses(losses: Iterable[Any], nothing: Any) -> Any:
     """The larger of each part, of losses of any one kind."""
     found = list(losses)
     return type(nothing)(*(max((loss.parts[k] for loss in found), default=0) for k in (0, 1)))
@@ -472,6 +474,6 @@ def _percent(share: float) -> str:
     return "over 100%" if share > 1 else f"{min(100 * share, 99.9) if share < 1 else 100:.3g}%"
 
 
-def _by_time(spent: dict[str, PrivacyLoss]) -> list[Point]:
+def _by_time(spent: dict[str, PrivacyLoss]) -> list[SpendingPoint]:
     """Panes, whose blocks are named by their openings."""
-    return sorted((Point(int(name), loss) for name, loss in spent.items() if name.lstrip("-").isdecimal()))
+    return sorted((SpendingPoint(int(name), loss) for name, loss in spent.items() if name.lstrip("-").isdecimal()))

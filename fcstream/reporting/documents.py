@@ -11,7 +11,7 @@ import msgspec
 from ..errors import ConfigError
 from ..releases.base import Release
 
-_MOST = 1e100  # of a number; beyond it a picture's arithmetic would overflow
+_MAX = 1e100  # of a number; beyond it a picture's arithmetic would overflow
 _LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 _PLACES = ("centers", "mixtures", "points")
 _RANKS = dict.fromkeys((*_PLACES, "covariance", "marginals"), 2)
@@ -19,19 +19,19 @@ _RANKS |= dict.fromkeys(("mean", "variance", "count", "histogram", "quantiles"),
 """How deeply the values of a kind are nested; others have no picture."""
 
 
-class _Column(msgspec.Struct, frozen=True):
+class _PictureColumn(msgspec.Struct, frozen=True):
     name: str
     levels: list[str] = []
     edges: list[float] | None = None
 
 
-class _Parts(msgspec.Struct, frozen=True):
+class _PictureParts(msgspec.Struct, frozen=True):
     """What pictures read of `Release.parts`."""
 
     quantiles: list[float] = []
     edges: list[float] = []
     categories: list[float] = []
-    columns: list[_Column] = []
+    columns: list[_PictureColumn] = []
     tables: list[list[str]] = []
     counts: list[float] | None = None
     weights: list[float] | None = None
@@ -93,7 +93,7 @@ def _misfit(release: Release) -> str | None:
 
 def _parts_fault(release: Release) -> str | None:
     try:
-        parts = msgspec.convert(release.parts or {}, _Parts, strict=False)
+        parts = msgspec.convert(release.parts or {}, _PictureParts, strict=False)
     except msgspec.ValidationError:
         return "tells `parts` of another kind"
     assert release.value is not None
@@ -139,7 +139,7 @@ def _numbers_of(release: Release) -> list[Any]:
 
 
 def _is_small(number: Any) -> bool:
-    return isinstance(number, (int, float)) and math.isfinite(number) and abs(number) <= _MOST
+    return isinstance(number, (int, float)) and math.isfinite(number) and abs(number) <= _MAX
 
 
 def _has_rank(value: Any, rank: int) -> bool:

@@ -19,12 +19,12 @@ from .text_files import read_lines
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MOST_LEVELS = 1024
-MOST_LINES = 10_000_000
+MAX_LEVELS = 1024
+MAX_LINES = 10_000_000
 """Of a file that is compared."""
-MOST_TABLES = 2000
+MAX_TABLES = 2000
 """Sets of three columns that are looked at; of more, evenly spaced ones."""
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 """For a classifier to learn from."""
 
 
@@ -138,7 +138,7 @@ def read_table(path: str) -> dict[str, list[Any]]:
         if plain.endswith(".parquet"):
             return _read_parquet(path)
         if plain.endswith((".csv", ".jsonl")):
-            lines = (line.decode() for line in read_lines(path, MOST_LINES))
+            lines = (line.decode() for line in read_lines(path, MAX_LINES))
             if plain.endswith(".csv"):
                 return _read_csv(path, lines)
             records = [json.loads(line) for line in lines if line.strip()]
@@ -166,8 +166,8 @@ def _read_parquet(path: str) -> dict[str, list[Any]]:
         raise ConfigError(f"needs the package pyarrow: {extra_missing('arrow')}", "score") from None
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            if file.metadata.num_rows > MOST_LINES:
-                raise SourceError(f"{path} is longer than {MOST_LINES:,} rows: give a part of it")
+            if file.metadata.num_rows > MAX_LINES:
+                raise SourceError(f"{path} is longer than {MAX_LINES:,} rows: give a part of it")
             return dict(file.read().to_pydict())
     except pyarrow.ArrowException:
         raise SourceError(f"{path} is no Parquet file") from None
@@ -200,9 +200,9 @@ def _aligned(
     for column in columns:
         both = [_texts(table[column["name"]], column.get("edges")) for table in (real, made)]
         levels = {level: code for code, level in enumerate(sorted(set(both[0]) | set(both[1])))}
-        if len(levels) > MOST_LEVELS:
+        if len(levels) > MAX_LEVELS:
             raise ConfigError(
-                f"has {len(levels)} levels, at most {MOST_LEVELS} can be compared: put the release beside the rows, "
+                f"has {len(levels)} levels, at most {MAX_LEVELS} can be compared: put the release beside the rows, "
                 "which tells the bins, or cut the numbers of both files before",
                 f"column {column['name']!r}",
             )
@@ -231,7 +231,7 @@ def _texts(values: Sequence[Any], edges: Sequence[float] | None) -> list[str]:
 
 
 def _some(sets: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    step = -(-len(sets) // MOST_TABLES)
+    step = -(-len(sets) // MAX_TABLES)
     return sets[:: max(step, 1)]
 
 
@@ -267,11 +267,11 @@ def _learned(
         return np.concatenate(blocks, axis=1)
 
     real, made = rows
-    test, train = real[::2][:MOST_ROWS], real[1::2][:MOST_ROWS]
+    test, train = real[::2][:MAX_ROWS], real[1::2][:MAX_ROWS]
     if not len(train):
         return found
     accuracies = []
-    for table in (made[:MOST_ROWS], train):
+    for table in (made[:MAX_ROWS], train):
         if len(set(table[:, k].tolist())) < 2:
             accuracies.append(float(np.mean(test[:, k] == table[0, k])))
             continue

@@ -16,7 +16,7 @@ from .documents import check_drawable, shape
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class ReleaseSeries:
     """The releases of one stream, ascending by window, one per window.
 
     Attributes
@@ -47,7 +47,7 @@ class Series:
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
-def read_series(lines: Iterable[bytes], stream: str | None = None) -> Series:
+def read_series(lines: Iterable[bytes], stream: str | None = None) -> ReleaseSeries:
     """The releases in lines of JSON, as sinks and ``fcstream budget releases`` write them; blank lines are skipped.
 
     A window that was published twice (after a crash, byte for byte) counts once.
@@ -79,10 +79,10 @@ def read_series(lines: Iterable[bytes], stream: str | None = None) -> Series:
     if len(shapes) > 1:
         raise ConfigError("must be releases of one kind and of the same features", "RELEASES")
     check_drawable(chosen)
-    return Series(chosen, {})
+    return ReleaseSeries(chosen, {})
 
 
-def read_truth(lines: Iterable[bytes], series: Series) -> Series:
+def read_truth(lines: Iterable[bytes], series: ReleaseSeries) -> ReleaseSeries:
     """A series with values beside it: lines of JSON with ``window_open_ms`` and a ``value`` of the same shape.
 
     Without a released value there is no shape, and nothing to compare with: the lines are checked and left out.
@@ -108,7 +108,7 @@ def read_truth(lines: Iterable[bytes], series: Series) -> Series:
             raise SourceError(f"line {number} of the truth has no `window_open_ms` with a `value` like those released")
         if value is not None and shapes:
             truth[opening] = value
-    return Series(series.releases, truth)
+    return ReleaseSeries(series.releases, truth)
 
 
 def _is_numbers(value: Any) -> bool:

@@ -43,14 +43,14 @@ def check_cache(folder: str) -> None:
 def _why_unsafe(folder: str) -> str | None:
     path = os.path.realpath(folder)
     ours = {0, os.geteuid()}
-    for place in _up(path):
-        state = os.stat(place)
+    for ancestor in _up(path):
+        state = os.stat(ancestor)
         # In a sticky folder such as /tmp others cannot replace what we own.
-        may_be_replaced = bool(state.st_mode & stat.S_IWOTH) and (place == path or not state.st_mode & stat.S_ISVTX)
+        may_be_replaced = bool(state.st_mode & stat.S_IWOTH) and (ancestor == path or not state.st_mode & stat.S_ISVTX)
         if may_be_replaced:
-            return f"{place} is writable by everybody"
+            return f"{ancestor} is writable by everybody"
         if state.st_uid not in ours:
-            return f"{place} belongs to another user"
+            return f"{ancestor} belongs to another user"
     if os.path.isdir(path):
         for entry in os.scandir(path):
             state = entry.stat(follow_symlinks=False)
@@ -75,13 +75,14 @@ _watchers: list[Callable[[], object]] = []
 
 
 @contextmanager
-def watching_compilation(tell: Callable[[], object]) -> Iterator[None]:
-    """Call `tell` whenever a function begins to be compiled that the cache does not hold; on the compiling thread."""
-    _watchers.append(tell)
+def watching_compilation(callback: Callable[[], object]) -> Iterator[None]:
+    """Call `callback` whenever a function begins to be compiled that the cache does not hold; on the compiling
+    thread."""
+    _watchers.append(callback)
     try:
         yield
     finally:
-        _watchers.remove(tell)
+        _watchers.remove(callback)
 
 
 def compilation_begins() -> None:

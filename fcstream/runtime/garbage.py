@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class _Collector:
+class _GarbageCollector:
     """The process's, with those who want it to leave them alone."""
 
     def __init__(self) -> None:
@@ -32,11 +32,11 @@ class _Collector:
                 gc.unfreeze()
 
 
-_COLLECTOR = _Collector()
+_COLLECTOR = _GarbageCollector()
 
 
 @contextmanager
-def set_aside() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     """What exists now is not searched for garbage until the end, and garbage is looked for seldom.
 
     A compiler's graph of objects is large and stays, and so do devices behind a gateway; messages and answers are

@@ -72,10 +72,10 @@ class Limits:
     requests: int = 100
 
 
-class _Connection(asyncio.Protocol):
+class _GuardedConnection(asyncio.Protocol):
     """Stands before uvicorn's protocol: lets nothing reach it that was not admitted, and knows what is waited for."""
 
-    def __init__(self, crowd: _Crowd, inner: asyncio.Protocol) -> None:
+    def __init__(self, crowd: _ConnectionPool, inner: asyncio.Protocol) -> None:
         self._crowd, self._inner = crowd, inner
         self.transport: asyncio.Transport
         self.peer = ""
@@ -140,22 +140,22 @@ def _network(host: str) -> str:
     return str(address.ipv4_mapped or int(address) >> 64)
 
 
-class _Crowd:
+class _ConnectionPool:
     """All connections of a server, and who of them has to go."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._by_client: dict[tuple[str, int], _Connection] = {}
+        self._by_client: dict[tuple[str, int], _GuardedConnection] = {}
         self._held = 0
         self._seconds = {_HEAD: limits.head_s, _BODY: limits.body_s}
 
     def __len__(self) -> int:
         return len(self._by_client)
 
-    def of(self, client: tuple[str, int]) -> _Connection | None:
+    def of(self, client: tuple[str, int]) -> _GuardedConnection | None:
         return self._by_client.get(client)
 
-    def admit(self, new: _Connection) -> bool:
+    def admit(self, new: _GuardedConnection) -> bool:
         """Whether a connection may stay; the one of its peer, or of the busiest, that waited longest makes room."""
         sizes = Counter(each.peer for each in self._by_client.values())
         crowded = None
@@ -168,12 +168,12 @@ class _Crowd:
         self._by_client[new.client] = new
         return True
 
-    def leave(self, gone: _Connection) -> None:
+    def leave(self, gone: _GuardedConnection) -> None:
         if self._by_client.get(gone.client) is gone:
             del self._by_client[gone.client]
         self.release(gone)
 
-    def hold(self, connection: _Connection, size: int) -> bool:
+    def hold(self, connection: _GuardedConnection, size: int) -> bool:
         """Whether there is memory for more of a body, or for an answer; who has waited longest makes room."""
         while self._held + size > self._limits.held_bytes:
             if not self._drop_longest(lambda each: each is not connection and each.held > 0):
@@ -182,7 +182,7 @@ class _Crowd:
         self._held += size
         return True
 
-    def hold_answer(self, connection: _Connection) -> None:
+    def hold_answer(self, connection: _GuardedConnection) -> None:
         """From here on the connection holds what its peer has not read yet, and no body."""
         self.release(connection)
         connection.go_to(_LEAVING)
@@ -191,11 +191,11 @@ class _Crowd:
             if left and not self.hold(connection, left):
                 connection.drop()
 
-    def release(self, connection: _Connection) -> None:
+    def release(self, connection: _GuardedConnection) -> None:
         self._held -= connection.held
         connection.held = 0
 
-    def _drop_longest(self, may_go: Callable[[_Connection], bool]) -> bool:
+    def _drop_longest(self, may_go: Callable[[_GuardedConnection], bool]) -> bool:
         waiting = [each for each in self._by_client.values() if each.phase != _ANSWER and may_go(each)]
         if waiting:
             min(waiting, key=lambda each: each.since).drop()
@@ -219,10 +219,10 @@ class _Crowd:
                 each.drop()
 
 
-class _Bounded:
+class _BoundedApp:
     """An application that is called with whole bodies within their limits."""
 
-    def __init__(self, app: App, crowd: _Crowd, limits: Limits) -> None:
+    def __init__(self, app: App, crowd: _ConnectionPool, limits: Limits) -> None:
         self._app, self._crowd, self._limits = app, crowd, limits
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -232,7 +232,7 @@ class _Bounded:
         connection.go_to(_BODY)
         connection.requests += 1
         is_last = connection.requests >= self._limits.requests
-        answer = _Answer(send, is_last)
+        answer = _Responder(send, is_last)
         try:
             found = await self._body(connection, receive)
             connection.go_to(_ANSWER)
@@ -247,7 +247,7 @@ class _Bounded:
         finally:
             self._crowd.hold_answer(connection)
 
-    async def _body(self, connection: _Connection, receive: Receive) -> bytes | int:
+    async def _body(self, connection: _GuardedConnection, receive: Receive) -> bytes | int:
         """The body, or the status that refuses it; 0: the peer is gone.
 
         What is refused is read to its end and thrown away: a peer that sends hears nothing before.
@@ -271,7 +271,7 @@ class _Bounded:
                 return refusal or bytes(body)
 
 
-class _Answer:
+class _Responder:
     """Sends an answer; the last one on a connection says so."""
 
     def __init__(self, send: Send, is_last: bool) -> None:
@@ -348,12 +348,12 @@ class Server:
             from uvicorn.protocols.http.h11_impl import H11Protocol
         except ImportError:
             raise ConfigError(f"needs the package uvicorn: {extra_missing(extra)}", setting) from None
-        self._crowd = _Crowd(limits)
+        self._crowd = _ConnectionPool(limits)
         self._socket = _listen(host, port, setting)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
-            _Bounded(app, self._crowd, limits),
-            http=lambda **options: _Connection(self._crowd, H11Protocol(**options)),
+            _BoundedApp(app, self._crowd, limits),
+            http=lambda **options: _GuardedConnection(self._crowd, H11Protocol(**options)),
             backlog=_AT_ONCE,
             h11_max_incomplete_event_size=limits.head_bytes,
             timeout_keep_alive=math.ceil(limits.head_s),

@@ -12,7 +12,7 @@ from ..errors import ConfigError
 PLACEHOLDER = re.compile(r"\$\{(file:)?([^}@?&=#:$]+)\}")
 
 
-def fill(url: str, place: str, *, kept: str = "") -> str:
+def interpolate(url: str, key: str, *, kept: str = "") -> str:
     """A URL with what its placeholders stand for, percent-encoded but for the characters in `kept`, so that it is
     read as it is whatever it holds.
 
@@ -21,27 +21,27 @@ def fill(url: str, place: str, *, kept: str = "") -> str:
     ConfigError
         A variable or file that is not there. Never quotes what a placeholder stood for.
     """
-    return PLACEHOLDER.sub(lambda found: urllib.parse.quote(_value(found, place), safe=kept), url)
+    return PLACEHOLDER.sub(lambda found: urllib.parse.quote(_value(found, key), safe=kept), url)
 
 
-def _value(found: re.Match[str], place: str) -> str:
+def _value(found: re.Match[str], key: str) -> str:
     name = found[2]
     if found[1]:
         try:
             with open(name, encoding="utf-8") as file:
                 return file.read().strip()
         except (OSError, UnicodeDecodeError):
-            raise ConfigError(f"names the file {name}, which cannot be read", place) from None
+            raise ConfigError(f"names the file {name}, which cannot be read", key) from None
     value = os.environ.get(name)
     if value is None:
-        raise ConfigError(f"names the variable {name}, which is not set", place)
+        raise ConfigError(f"names the variable {name}, which is not set", key)
     return value
 
 
-def is_url(place: str) -> bool:
+def is_url(key: str) -> bool:
     """Whether what should be a path is a URL, or the rest of one, whose login no message may show.
 
     ``///data/x.csv`` is a path, unless it has an ``@``.
     """
-    place = place.strip()
-    return "://" in place or (place.startswith("//") and (not place.startswith("///") or "@" in place))
+    key = key.strip()
+    return "://" in key or (key.startswith("//") and (not key.startswith("///") or "@" in key))

@@ -58,7 +58,7 @@ def parameters(given: Mapping[str, str], version: int) -> dict[str, str]:
     return found
 
 
-def untrusted(text: str) -> str | None:
+def trust_remedy(text: str) -> str | None:
     """The remedy, if what libpq says is that a server cannot be trusted; waiting would not help."""
     words = ("SSL", "certificate", "authentication method requirement")
     return _REMEDY if any(word in text for word in words) and "no pg_hba.conf entry" not in text else None

@@ -21,7 +21,7 @@ _LOOK_S = 0.25
 
 
 @dataclass(slots=True, eq=False)
-class Wait:
+class ExternalCall:
     """One call: of what, since when (`time.monotonic`), and what went wrong at its last try."""
 
     part: str
@@ -29,7 +29,7 @@ class Wait:
     why: str = ""
 
 
-class Outside:
+class ExternalCalls:
     """What one stream waits for.
 
     Parameters
@@ -46,14 +46,14 @@ class Outside:
     def __init__(self, ending: threading.Event) -> None:
         self.ending = ending
         self.errors: dict[str, int] = {}
-        self._waits: list[Wait] = []
+        self._waits: list[ExternalCall] = []
         self._failed: tuple[str, BaseException] | None = None
 
     @contextmanager
-    def on(self, part: str) -> Iterator[None]:
+    def calling(self, part: str) -> Iterator[None]:
         """The block is a call to the source, the sink or the ledger, or waits for kernels."""
-        wait = Wait(part)
-        token = _WAIT.set(wait)
+        wait = ExternalCall(part)
+        token = _CALL.set(wait)
         self._waits.append(wait)
         try:
             yield
@@ -64,7 +64,7 @@ class Outside:
             raise
         finally:
             self._waits.remove(wait)
-            _WAIT.reset(token)
+            _CALL.reset(token)
 
     def count(self, part: str) -> None:
         """A try has failed."""
@@ -92,8 +92,8 @@ class Outside:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """While the block runs, on its thread: `on` is about this stream, and what takes long is logged."""
-        token, over = _OUTSIDE.set(self), threading.Event()
+        """While the block runs, on its thread: `calling` is about this stream, and what takes long is logged."""
+        token, over = _CALLS.set(self), threading.Event()
         about = contextvars.copy_context()
         watcher = threading.Thread(target=about.run, args=(self._watch, over), name="fcstream-waiting", daemon=True)
         watcher.start()
@@ -102,7 +102,7 @@ class Outside:
         finally:
             over.set()
             watcher.join()
-            _OUTSIDE.reset(token)
+            _CALLS.reset(token)
 
     def _watch(self, over: threading.Event) -> None:
         told: str | None = None
@@ -117,32 +117,32 @@ class Outside:
                 told = None
 
 
-_OUTSIDE: contextvars.ContextVar[Outside | None] = contextvars.ContextVar("outside", default=None)
-_WAIT: contextvars.ContextVar[Wait | None] = contextvars.ContextVar("wait", default=None)
+_CALLS: contextvars.ContextVar[ExternalCalls | None] = contextvars.ContextVar("outside", default=None)
+_CALL: contextvars.ContextVar[ExternalCall | None] = contextvars.ContextVar("wait", default=None)
 
 _IMPATIENT: contextvars.ContextVar[bool] = contextvars.ContextVar("impatient", default=False)
 
 
 @contextmanager
-def on(part: str) -> Iterator[None]:
-    """See `Outside.on`; of the stream that this thread serves, if it serves one."""
-    outside = _OUTSIDE.get()
+def calling(part: str) -> Iterator[None]:
+    """See `ExternalCalls.calling`; of the stream that this thread serves, if it serves one."""
+    outside = _CALLS.get()
     if outside is None:
         yield
     else:
-        with outside.on(part):
+        with outside.calling(part):
             yield
 
 
-def tried(why: str) -> None:
+def note_failure(why: str) -> None:
     """The call under way has failed, and is tried again. `why` is logged: nothing of a record, no secret."""
-    if (wait := _WAIT.get()) is not None and (outside := _OUTSIDE.get()) is not None:
+    if (wait := _CALL.get()) is not None and (outside := _CALLS.get()) is not None:
         wait.why = why
         outside.count(wait.part)
 
 
 @contextmanager
-def impatient() -> Iterator[None]:
+def without_retry() -> Iterator[None]:
     """Inside the block nothing is tried again."""
     token = _IMPATIENT.set(True)
     try:
@@ -153,13 +153,13 @@ def impatient() -> Iterator[None]:
 
 def is_over() -> bool:
     """Whether nothing is to be tried again: the stream is to end, or something new is tried out."""
-    outside = _OUTSIDE.get()
+    outside = _CALLS.get()
     return _IMPATIENT.get() or (outside is not None and outside.ending.is_set())
 
 
 def pause(seconds: float) -> None:
     """Sleep before the next try, no longer than until the stream is to end."""
-    outside = _OUTSIDE.get()
+    outside = _CALLS.get()
     if outside is None:
         time.sleep(seconds)
     else:

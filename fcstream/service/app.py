@@ -26,17 +26,17 @@ from ..engine.keyed import KeyedEngine, open_engine
 from ..errors import ConfigError, FcstreamError, UnusablePlan
 from ..formats.payloads import decoder_for
 from ..ledgers import is_shared
-from ..planning.plan import doubts
+from ..planning.plan import quick_warnings
 from ..planning.warmup import warm_up
 from ..runtime.compile_cache import watching_compilation
-from .batch import Progress
-from .logs import Logs, about, logging_as
-from .metrics import Watched
-from .reload import Current, Reloader
-from .session import Setting
-from .status import Status, stuck
-from .supervisor import Service, now_ms
-from .systemd import Notifier
+from .batch import ProgressLine
+from .logs import Logs, logging_as, stream_context
+from .metrics import StreamStatus
+from .reload import ActiveConfig, Reloader
+from .session import SessionContext
+from .status import StatusServer, stuck
+from .supervisor import Supervisor, now_ms
+from .systemd import SystemdNotifier
 
 if TYPE_CHECKING:
     from ..config import DeadLetterSection, SourceSection
@@ -46,21 +46,21 @@ if TYPE_CHECKING:
     from ..connectors.sinks import Sink
     from ..engine.engine import Engine
     from ..formats.batch import Rejection
-    from ..ledgers.postgres.leader import PostgresLead
+    from ..ledgers.postgres.leader import PostgresLease
 
 LOG = logging.getLogger("fcstream.service")
 _LAST_WAIT_S = {"kernels": 0.0, "source": 5.0, "sink": 5.0, "ledger": 5.0}
 """Seconds that a process which is to end waits for an answer."""
 
 
-class Served(NamedTuple):
+class StreamSpec(NamedTuple):
     """A configuration to serve, and, if SIGHUP is to read it anew, how."""
 
     config: Config
-    again: Callable[[], Config] | None = None
+    reread: Callable[[], Config] | None = None
 
 
-def look_at(streams: Sequence[Served]) -> list[list[str]]:
+def plan_warnings(streams: Sequence[StreamSpec]) -> list[list[str]]:
     """The warnings of `plan` for every stream.
 
     Raises
@@ -71,15 +71,17 @@ def look_at(streams: Sequence[Served]) -> list[list[str]]:
     found = []
     for each in streams:
         try:
-            found.append(doubts(each.config))
+            found.append(quick_warnings(each.config))
         except UnusablePlan as error:
             if len(streams) == 1:
                 raise
-            raise UnusablePlan(f"of stream {each.config.stream.name!r}: {error.message}", error.place) from None
+            raise UnusablePlan(f"of stream {each.config.stream.name!r}: {error.message}", error.key) from None
     return found
 
 
-def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] | None = None) -> list[Service]:
+def serve(
+    streams: Sequence[StreamSpec], make: Callable[[Config, ActiveConfig], Supervisor] | None = None
+) -> list[Supervisor]:
     """Run live configurations until SIGTERM or SIGINT; returns what they did. `make` makes their services (`build`).
 
     Several run beside each other, each on a thread of its own, whatever becomes of the others. The first one that has a
@@ -90,40 +92,40 @@ def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] 
     BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch
         What trying again would not mend; of several streams when all have ended.
     UnusablePlan
-        See `look_at`; nothing is opened.
+        See `plan_warnings`; nothing is opened.
     """
     names = [each.config.stream.name for each in streams]
     for i, name in enumerate(names):
         if name in names[:i]:
             raise ConfigError(f"must be another one for each configuration, {name!r} comes twice", "stream.name")
-    warnings = look_at(streams)
-    currents = [Current(each.config) for each in streams]
+    warnings = plan_warnings(streams)
+    currents = [ActiveConfig(each.config) for each in streams]
     services = [(make or build)(each.config, current) for each, current in zip(streams, currents, strict=True)]
     watched = [
-        Watched(each.config.stream.name, service, each.config.service or ServiceSection())
+        StreamStatus(each.config.stream.name, service, each.config.service or ServiceSection())
         for each, service in zip(streams, services, strict=True)
     ]
     speaker = next((i for i, each in enumerate(streams) if each.config.service is not None), 0)
-    section, progress, notifier = watched[speaker].section, Progress(), Notifier()
+    section, progress, notifier = watched[speaker].section, ProgressLine(), SystemdNotifier()
     with ExitStack() as stack:
         logs = stack.enter_context(logging_as(section.log, names[0] if len(names) == 1 else None))
         stack.enter_context(_last_words(logs))
-        status = Status(watched)
+        status = StatusServer(watched)
         stack.callback(status.close)
         status.listen(section.listen)
 
         def apply(fresh: ServiceSection) -> None:
-            logs.speak(fresh.log)
+            logs.set_format(fresh.log)
             try:
                 status.listen(fresh.listen)
             except ConfigError:
-                logs.speak(watched[speaker].section.log)
+                logs.set_format(watched[speaker].section.log)
                 raise
 
         reloaders = [
-            Reloader(each.again, currents[i], watched[i], apply if i == speaker else lambda _: None)
+            Reloader(each.reread, currents[i], watched[i], apply if i == speaker else lambda _: None)
             for i, each in enumerate(streams)
-            if each.again is not None
+            if each.reread is not None
         ]
 
         def reload() -> None:
@@ -133,13 +135,13 @@ def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] 
             notifier.ready()
 
         def run(i: int) -> None:
-            def on_step(_: Service) -> None:
-                currents[i].proven()
+            def on_step(_: Supervisor) -> None:
+                currents[i].confirm()
                 watched[i].note(currents[i].engines)
                 if logs.kind == "text" and sys.stderr.isatty():  # elsewhere, /metrics tell it
                     progress.show("; ".join(map(_line, watched)))
 
-            with about(names[i]):
+            with stream_context(names[i]):
                 for text in warnings[i]:
                     LOG.warning("%s", text)
                 services[i].run(on_step)
@@ -154,25 +156,25 @@ def serve(streams: Sequence[Served], make: Callable[[Config, Current], Service] 
         kinds = [served.config.release.kind for served in streams]
         with ExitStack() as waits:
             for service in services:
-                waits.enter_context(service.outside.on("kernels"))
+                waits.enter_context(service.external_calls.calling("kernels"))
             warm_up(*kinds)  # not between a charge and its seal, where a process that dies twice gives a window up
         if len(streams) == 1:
             run(0)
         else:
-            _beside_each_other([partial(run, i) for i in range(len(streams))], services)
+            _run_all([partial(run, i) for i in range(len(streams))], services)
     return services
 
 
-def _beside_each_other(runs: Sequence[Callable[[], None]], services: Sequence[Service]) -> None:
+def _run_all(runs: Sequence[Callable[[], None]], services: Sequence[Supervisor]) -> None:
     """Run all to their ends; raise the first error then."""
     errors: list[BaseException] = []
 
-    def guarded(run: Callable[[], None], service: Service) -> None:
+    def guarded(run: Callable[[], None], service: Supervisor) -> None:
         try:
             run()
         except BaseException as error:
             errors.append(error)
-            service.give_up(error)
+            service.fail(error)
 
     threads = [
         threading.Thread(target=guarded, args=pair, name="fcstream-stream") for pair in zip(runs, services, strict=True)
@@ -191,18 +193,18 @@ def _beside_each_other(runs: Sequence[Callable[[], None]], services: Sequence[Se
         raise errors[0]
 
 
-def build(config: Config, current: Current | None = None) -> Service:
+def build(config: Config, current: ActiveConfig | None = None) -> Supervisor:
     """The service of a configuration, or of what `current` holds when a session begins; of all that it names, only the
     dead letters are opened yet."""
     if config.source is None or config.sink is None or config.ledger is None:
         missing = next(name for name in ("source", "sink", "ledger") if getattr(config, name) is None)
         raise ConfigError("is required for a live stream", f"{missing}.url")
     _downtime_ms(config.source)
-    now = current or Current(config)
-    letters = Letters()
+    now = current or ActiveConfig(config)
+    letters = DeadLetterWriter()
     letters.follow(config)
     job, partitioner = Job.of(config), config.source.partitioner
-    name, leading = config.stream.name, Leading(config.ledger.url, config.stream.name)
+    name, leading = config.stream.name, SessionLeases(config.ledger.url, config.stream.name)
     if partitioner is not None and not leading.is_shared:
         raise ConfigError(
             "must be left out with this ledger: several processes share one in PostgreSQL only", "source.partitioner"
@@ -230,19 +232,19 @@ def build(config: Config, current: Current | None = None) -> Service:
         return open_sink(config.sink.url)
 
     where = None if partitioner is None else partial(place, partitioner)
-    service = Service(
+    service = Supervisor(
         lambda keys: now.engine(lambda config: engine(config, keys)),
         lambda: now.open(opened, "source"),
         lambda: now.open(sink, "sink"),
-        Setting(decoder_for(config.source.format, job.schema), now_ms, where),
+        SessionContext(decoder_for(config.source.format, job.schema), now_ms, where),
         job.keys,
         leading.open if leading.is_shared and partitioner is None else None,
     )
-    service.lost_letters = lambda: letters.lost
+    service.lost_dead_letters = lambda: letters.lost
     return service
 
 
-class Leading:
+class SessionLeases:
     """The leases of one service, one for each session: only a ledger that several processes can share has any.
 
     Parameters
@@ -255,13 +257,13 @@ class Leading:
     def __init__(self, url: str, stream: str) -> None:
         self.is_shared = is_shared(url)
         self._url, self._stream = url, stream
-        self._lead: PostgresLead | None = None
+        self._lead: PostgresLease | None = None
 
-    def open(self) -> PostgresLead:
+    def open(self) -> PostgresLease:
         """A lease to be taken, the service's own from now on."""
-        from ..ledgers.postgres.leader import PostgresLead
+        from ..ledgers.postgres.leader import PostgresLease
 
-        self._lead = PostgresLead(self._url, self._stream)
+        self._lead = PostgresLease(self._url, self._stream)
         return self._lead
 
     def bind(self, config: Config) -> Config:
@@ -271,7 +273,7 @@ class Leading:
         return replace(config, ledger=replace(config.ledger, url=self._lead.bind(config.ledger.url)))
 
 
-class Letters:
+class DeadLetterWriter:
     """Where rejections go; opened once, and again when it moves."""
 
     def __init__(self) -> None:
@@ -326,7 +328,7 @@ def _spooled(queue: AckSource, source: SourceSection) -> LiveSource:
 
 @contextmanager
 def signals(
-    services: Sequence[Service],
+    services: Sequence[Supervisor],
     reload: Callable[[], object] | None = None,
     on_stop: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
@@ -375,14 +377,14 @@ def signals(
         worker.join()
 
 
-def _end_in_time(services: Sequence[Service], over: threading.Event) -> None:
+def _end_in_time(services: Sequence[Supervisor], over: threading.Event) -> None:
     """End the process once all that is left of it waits for what does not answer: whatever counts is in the broker, the
     ledger or the spool. Windows that are being answered are not interrupted."""
     stopped = time.monotonic()
     while not over.wait(0.1):
         if all(service.has_ended for service in services):
             continue  # the main thread leaves by itself, with the exit code of whatever ended them
-        waits = [(service.has_ended, service.outside.longest(stopped)) for service in services]
+        waits = [(service.has_ended, service.external_calls.longest(stopped)) for service in services]
         if not all(has_ended or (wait is not None and wait[1] > _LAST_WAIT_S[wait[0]]) for has_ended, wait in waits):
             continue
         for _, wait in waits:
@@ -404,14 +406,14 @@ def _last_words(logs: Logs) -> Iterator[None]:
         raise
 
 
-def _windows(watched: Watched) -> str:
+def _windows(watched: StreamStatus) -> str:
     """Public, as a log may be read by others than the records."""
     counters = watched.service.counters
     refused = sum(counters.refused.values())
     return f"{counters.released:,} windows released, {refused:,} refused"
 
 
-def _line(watched: Watched) -> str:
+def _line(watched: StreamStatus) -> str:
     """For whoever sits at the terminal: the number of messages is exact."""
     service = watched.service
     trouble = service.trouble or service.standby

@@ -14,7 +14,7 @@ from ..connectors.sources import MeasuredSource
 from ..engine.engine import Engine
 from ..engine.exhaustion import EXHAUSTED
 from ..errors import BudgetExhausted, ConfigError, LedgerMismatch
-from ..runtime.garbage import set_aside
+from ..runtime.garbage import without_garbage_collection
 
 if TYPE_CHECKING:
     from ..connectors.sinks import Sink
@@ -129,7 +129,7 @@ PAUSE_S = 0.5
 """Between two lines that move on a terminal."""
 
 
-class Progress:
+class ProgressLine:
     """A line that moves on a terminal, a plain line now and then elsewhere; silent in short runs."""
 
     def __init__(self, out: TextIO | None = None) -> None:
@@ -182,8 +182,8 @@ class Pace:
         return f", {part:.0%}" + (f", about {_time(left)} left" if math.isfinite(left) else "")
 
 
-@set_aside()
-def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: Progress | None = None) -> Summary:
+@without_garbage_collection()
+def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: ProgressLine | None = None) -> Summary:
     """Run one job to the end of its source, or until its budget stops it: the summary's `stopped` says so then.
 
     Parameters
@@ -197,7 +197,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
     ------
     FcstreamError
     """
-    progress = progress or Progress()
+    progress = progress or ProgressLine()
     started = time.perf_counter()
     summary = Summary()
     try:
@@ -206,7 +206,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
                 f"must be 'eof' for files and pipes, got {engine.job.clock!r}: live clocks work through `Engine.push`",
                 "window.clock",
             )
-        refuse_strange_sink(engine, sink)
+        check_sink_matches_ledger(engine, sink)
         publish_left_over(engine, sink, summary)
         summary.already_answered = engine.answered
         pace = Pace()
@@ -241,7 +241,7 @@ def closing(engine: Engine | KeyedEngine, summary: Summary) -> Iterator[list[Rel
         summary.stopped = stopped
 
 
-def refuse_strange_sink(engine: Engine | KeyedEngine, sink: Sink) -> None:
+def check_sink_matches_ledger(engine: Engine | KeyedEngine, sink: Sink) -> None:
     """A sink that holds windows the ledger has not sealed shows that the ledger was lost or exchanged: answering them
     again would spend their budget twice.
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ..formats.batch import Batch
 
 LINES = 1000
-_MOST_REASONS = 5
+_MAX_REASONS = 5
 _OUTSIDE = "outside the schedule (`window.start`, `window.end`)"
 
 
 @dataclass(slots=True)
-class Check:
+class InputCheck:
     """What became of some lines. Exact counts: for the operator, not for publication.
 
     Attributes
@@ -55,7 +55,7 @@ class Check:
         counts = {"lines": self.lines, "usable": self.usable, "outside": self.outside}
         return counts | {"rejected": reasons, "time_units": dict(self.units)}
 
-    def told(self) -> list[str]:
+    def text(self) -> list[str]:
         """For a human."""
         if not self.lines:
             return ["the source holds no records"]
@@ -73,7 +73,7 @@ class Check:
             return [f"all {self.usable} usable ones of the first {self.lines} lines lie {_OUTSIDE}"]
         return []
 
-    def must_be_usable(self) -> None:
+    def check_usable(self) -> None:
         """Stop before anything is charged.
 
         Raises
@@ -82,7 +82,7 @@ class Check:
             There are lines, and none of them can be used.
         """
         if self.lines and not self.usable:
-            most = ", ".join(f"{n} {_named(*which)}" for which, n in self.reasons.most_common(_MOST_REASONS))
+            most = ", ".join(f"{n} {_named(*which)}" for which, n in self.reasons.most_common(_MAX_REASONS))
             raise ConfigError(
                 f"must hold records that can be used, none of the first {self.lines} lines can ({most}): check "
                 f"{self._remedy()}; nothing was charged",
@@ -105,12 +105,12 @@ class SampledSource:
         self._source = source
         self._waiting: list[Batch] = []
 
-    def sample(self, job: Job, lines: int = LINES) -> Check:
+    def sample(self, job: Job, lines: int = LINES) -> InputCheck:
         """Look at the first lines; they are polled again afterwards."""
-        found = Check(settings=_settings(job))
+        found = InputCheck(settings=_settings(job))
         while found.lines < lines and (batch := self._source.poll(lines - found.lines)) is not None:
             self._waiting.append(batch)
-            look_at(job, batch, found)
+            count_usable(job, batch, found)
         return found
 
     def poll(self, max_records: int) -> Batch | None:
@@ -124,7 +124,7 @@ class SampledSource:
         self._source.close()
 
 
-def look_at(job: Job, batch: Batch, found: Check) -> None:
+def count_usable(job: Job, batch: Batch, found: InputCheck) -> None:
     """Add what becomes of a batch of a source that ends."""
     rejections = list(batch.rejections)
     found.lines += len(batch.times_ms) + len(rejections)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..connectors.base import ClockedSource, StampedSource
-from ..runtime.waiting import on
+from ..connectors.base import ClockedSource, TimestampedSource
+from ..runtime.waiting import calling
 from .alarms import USUAL, Alarm
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class StreamClock:
         self._tell_ms = min(SLACK_MS, lateness_ms / 4) if lateness_ms else SLACK_MS
         self._ask_at = 0.0
         self._theirs: tuple[int, float] | None = None  # and when it was told
-        self._stamps = StampWatch(self._limit_ms, health)
+        self._timestamps = TimestampWatch(self._limit_ms, health)
         health.clock_gap_ms = None
         health.keep_closed(None)
 
@@ -76,26 +76,26 @@ class StreamClock:
             The broker is away.
         """
         before = self._own()
-        with on("source"):
+        with calling("source"):
             told = self._source.clock() if isinstance(self._source, ClockedSource) else None
         after = self._own()
         self._ask_at = time.monotonic() + _ASK_S
         if told is None:
             self._theirs = None
             if _has_brokers_stamps(self._source):
-                with on("source"):
+                with calling("source"):
                     ends = self._source.ends()
-                self._stamps.asked(ends, before)
+                self._timestamps.asked(ends, before)
             return self._own()
         self._theirs = told.now_ms, time.monotonic()
         self._compare((before + after) / 2 - told.now_ms, abs(after - before) / 2)
         self._look_ahead(told.newest_ms - told.now_ms)
         return told.now_ms
 
-    def look(self, chunks: Sequence[Chunk]) -> None:
+    def observe(self, chunks: Sequence[Chunk]) -> None:
         """See what stamps say of a clock that cannot be asked."""
         if self._theirs is None and _has_brokers_stamps(self._source):
-            self._stamps.look(chunks, self._own())
+            self._timestamps.observe(chunks, self._own())
 
     def _compare(self, gap_ms: float, doubt_ms: float) -> None:
         """This machine's clock is ahead of the broker's by so much."""
@@ -121,7 +121,7 @@ class StreamClock:
         self._health.warn("stamps", text)
 
 
-class StampWatch:
+class TimestampWatch:
     """Notices a gap between clocks by the stamps that a broker gives, where its clock cannot be asked.
 
     A message behind an end that was asked for at some time has arrived after that time. If its stamp is older all the
@@ -162,17 +162,19 @@ class StampWatch:
             self._odd.reset()
             self._health.keep_closed(None)
 
-    def look(self, chunks: Sequence[Chunk], now_ms: int) -> None:
+    def observe(self, chunks: Sequence[Chunk], now_ms: int) -> None:
         """Count what shows a gap and what does not."""
         odd = seen = 0
         for chunk in chunks:
-            stamps: Any = chunk.stamps_ms[chunk.offsets >= self._ends.get(chunk.partition, np.iinfo(np.int64).max)]
-            seen += len(stamps)
-            late, early = stamps < self._asked_ms - self._limit_ms, stamps > now_ms + self._limit_ms
+            timestamps: Any = chunk.timestamps_ms[
+                chunk.offsets >= self._ends.get(chunk.partition, np.iinfo(np.int64).max)
+            ]
+            seen += len(timestamps)
+            late, early = timestamps < self._asked_ms - self._limit_ms, timestamps > now_ms + self._limit_ms
             odd += int(np.count_nonzero(late | early))
         self._odd.add(odd)
         self._fine.add(seen - odd)
 
 
 def _has_brokers_stamps(source: LiveSource) -> bool:
-    return isinstance(source, StampedSource) and source.stamps_are_brokers
+    return isinstance(source, TimestampedSource) and source.timestamps_are_brokers

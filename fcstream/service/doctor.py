@@ -22,20 +22,20 @@ from typing import Any
 
 from ..config import Config, Job, ServiceSection
 from ..connectors import check_dead_letter, check_file, check_sink, is_live, is_queue
-from ..connectors.probes import Checkup, Clock, Finding, probe_file, probe_letters, probe_sink, probe_source
+from ..connectors.probes import Checkup, ClockOffset, Finding, probe_dead_letters, probe_file, probe_sink, probe_source
 from ..errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
 from ..formats.payloads import decoder_for
-from ..ledgers import check_scheme, each_book, is_foreign, open_books
-from ..ledgers.agreement import alike, must_agree
+from ..ledgers import check_scheme, each_reader, is_foreign, open_reader
+from ..ledgers.agreement import check_terms, folded_name
 from ..ledgers.base import Terms
 from ..ledgers.history import duration
-from ..ledgers.rollback_guard import Witness
-from ..planning.plan import doubts
+from ..ledgers.rollback_guard import RollbackGuard
+from ..planning.plan import quick_warnings
 from ..reporting.budget import Report
 from ..runtime.compile_cache import VARIABLE, check_cache
 from .logs import client_is_missing as logs_are_missing
 from .metrics import client_is_missing as metrics_are_missing
-from .status import server_is_missing, split
+from .status import server_is_missing, split_address
 
 _FEW_WINDOWS = 100
 _FEW_FILES = 1024
@@ -75,105 +75,107 @@ def examine(load: Callable[[], Config]) -> list[Finding]:
         try:
             check(found, config, job)
         except FcstreamError as error:
-            found.problem(name, *_in_two(str(error)))
+            found.problem(name, *_split_remedy(str(error)))
         except Exception as error:
             # The text of an unexpected error could quote anything.
             found.problem(name, f"could not be looked at ({type(error).__name__})", "run it, and see what it says")
     return found.findings
 
 
-def _in_two(message: str) -> tuple[str, str]:
+def _split_remedy(message: str) -> tuple[str, str]:
     """What is wrong and what to do, where a message says both."""
     for mark in ("; ", ": "):
-        what, found, remedy = message.rpartition(mark)
-        if found and " " in remedy:
+        what, checkup, remedy = message.rpartition(mark)
+        if checkup and " " in remedy:
             return what, remedy
     return message, "correct it"
 
 
-def _configuration(found: Checkup, config: Config, job: Job) -> None:
+def _configuration(checkup: Checkup, config: Config, job: Job) -> None:
     for name in ("source", "sink", "ledger"):
         if getattr(config, name) is None:
-            found.problem("configuration", f"[{name}] is missing", f"say where, as {name}.url")
+            checkup.problem("configuration", f"[{name}] is missing", f"say where, as {name}.url")
     live = config.source is not None and is_live(config.source.url)
     kind = job.clock
     if live and kind == "eof":
-        found.problem("configuration", "window.clock = 'eof' is for files", "use 'broker', or 'wall' with a spool")
+        checkup.problem("configuration", "window.clock = 'eof' is for files", "use 'broker', or 'wall' with a spool")
     elif config.source is not None and config.source.url.startswith(("jsonl:", "csv:")) and kind != "eof":
-        found.problem("configuration", f"window.clock = {kind!r} is for brokers", "use 'eof' for files and pipes")
+        checkup.problem("configuration", f"window.clock = {kind!r} is for brokers", "use 'eof' for files and pipes")
     elif live and config.source is not None and kind == "wall" and not is_queue(config.source.url):
-        found.problem("configuration", "window.clock = 'wall' needs a source with a spool", "use 'broker'")
+        checkup.problem("configuration", "window.clock = 'wall' needs a source with a spool", "use 'broker'")
     if live and config.source is not None:
         decoder_for(config.source.format, job.schema)
     schedule = job.schedule
     late = duration(schedule.lateness_ms) if schedule.lateness_ms else "none"
     every = f"one every {duration(schedule.slide_ms)}, lateness {late}"
-    found.ok("configuration", f"stream {config.stream.name!r}: windows of {duration(schedule.length_ms)}, {every}")
+    checkup.ok("configuration", f"stream {config.stream.name!r}: windows of {duration(schedule.length_ms)}, {every}")
     if schedule.end_ms is not None and live and schedule.end_ms < time.time() * 1000:
-        found.warn("configuration", "window.end has passed", "set a later one: a run answers what is missing, and ends")
+        checkup.warn(
+            "configuration", "window.end has passed", "set a later one: a run answers what is missing, and ends"
+        )
 
 
-def _plan(found: Checkup, config: Config, job: Job) -> None:
+def _plan(checkup: Checkup, config: Config, job: Job) -> None:
     try:
-        warnings = doubts(config)
+        warnings = quick_warnings(config)
     except UnusablePlan as error:
-        found.problem("plan", str(error), "`fcstream plan` says what would do")
+        checkup.problem("plan", str(error), "`fcstream plan` says what would do")
         return
     for text in warnings:
-        found.warn("plan", text, "`fcstream plan` tells more")
+        checkup.warn("plan", text, "`fcstream plan` tells more")
     if not warnings:
-        found.ok("plan", "windows of the size hint are expected to be released")
+        checkup.ok("plan", "windows of the size hint are expected to be released")
 
 
-def _source(found: Checkup, config: Config, job: Job) -> None:
+def _source(checkup: Checkup, config: Config, job: Job) -> None:
     if config.source is None:
         return
     if is_live(config.source.url):
-        probe_source(found, config.source.url, config.source.name or f"fcstream-{config.stream.name}")
+        probe_source(checkup, config.source.url, config.source.name or f"fcstream-{config.stream.name}")
         return
-    _, place = check_file(config.source.url)
-    if place == "-":
-        found.ok("source", "standard input; nothing was read")
-    elif os.path.isfile(place) and os.access(place, os.R_OK):
-        found.ok("source", f"{place} can be read")
-    elif os.path.isdir(place) or glob.glob(place):
-        found.warn("source", f"{place} is a folder or a pattern", "only `fcstream run --runner spark` reads those")
+    _, path = check_file(config.source.url)
+    if path == "-":
+        checkup.ok("source", "standard input; nothing was read")
+    elif os.path.isfile(path) and os.access(path, os.R_OK):
+        checkup.ok("source", f"{path} can be read")
+    elif os.path.isdir(path) or glob.glob(path):
+        checkup.warn("source", f"{path} is a folder or a pattern", "only `fcstream run --runner spark` reads those")
     else:
-        found.problem("source", f"{place} cannot be read", "make it, or change its mode")
+        checkup.problem("source", f"{path} cannot be read", "make it, or change its mode")
 
 
-def _spool(found: Checkup, config: Config, job: Job) -> None:
+def _spool(checkup: Checkup, config: Config, job: Job) -> None:
     source = config.source
     if source is None or (source.spool is None and not is_queue(source.url)):
         return
     if source.spool is None:
-        found.problem("spool", "source.spool is missing: the broker forgets what is acknowledged", "name a folder")
+        checkup.problem("spool", "source.spool is missing: the broker forgets what is acknowledged", "name a folder")
         return
     if not is_queue(source.url):
-        found.warn("spool", "source.spool is not used: this source replays", "leave it out")
+        checkup.warn("spool", "source.spool is not used: this source replays", "leave it out")
         return
     folder = os.path.abspath(source.spool)
     used = 0
     if os.path.isdir(folder):
-        used = _spool_files(found, folder)
+        used = _spool_files(checkup, folder)
     else:
         parent = folder
         while not os.path.isdir(parent):
             parent = os.path.dirname(parent)
         if not os.access(parent, os.W_OK | os.X_OK):
-            found.problem("spool", f"{source.spool} cannot be made: {parent} may not be written", "change its owner")
+            checkup.problem("spool", f"{source.spool} cannot be made: {parent} may not be written", "change its owner")
             return
         folder = parent
-        found.ok("spool", f"{source.spool} will be made, with mode 0700")
+        checkup.ok("spool", f"{source.spool} will be made, with mode 0700")
     free, wanted = shutil.disk_usage(folder).free, source.spool_bytes - used
     text = f"{free / 2**30:.3g} GiB are free, it may grow by {max(0, wanted) / 2**30:.3g}"
     if free < wanted:
-        found.warn("spool", text, "make room, or lower source.spool_bytes: a full disk stops the stream")
+        checkup.warn("spool", text, "make room, or lower source.spool_bytes: a full disk stops the stream")
     else:
-        found.ok("spool", text)
+        checkup.ok("spool", text)
 
 
-def _spool_files(found: Checkup, folder: str) -> int:
+def _spool_files(checkup: Checkup, folder: str) -> int:
     """Bytes in it."""
     used, wrong = 0, []
     with os.scandir(folder) as entries:
@@ -184,19 +186,19 @@ def _spool_files(found: Checkup, folder: str) -> int:
                 wrong.append(entry.name)
     state = os.stat(folder)
     if stat.S_IMODE(state.st_mode) & 0o077 or state.st_uid != os.geteuid() or wrong:
-        found.problem(
+        checkup.problem(
             "spool",
             f"{folder} holds records and may be read by others, or belongs to another user",
             "chmod 700 it and chmod 600 its files, as the user that runs the service",
         )
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        found.problem("spool", f"{folder} may not be written by this user", "change its mode")
+        checkup.problem("spool", f"{folder} may not be written by this user", "change its mode")
     else:
-        found.ok("spool", f"{folder} holds {used} bytes{_use(os.path.join(folder, 'lock'))}")
+        checkup.ok("spool", f"{folder} holds {used} bytes{_is_locked(os.path.join(folder, 'lock'))}")
     return used
 
 
-def _use(lock: str) -> str:
+def _is_locked(lock: str) -> str:
     """Whether a process holds a file's lock; nobody's lock is disturbed by asking."""
     if not os.path.exists(lock):
         return ""
@@ -208,63 +210,63 @@ def _use(lock: str) -> str:
     return ""
 
 
-def _sink(found: Checkup, config: Config, job: Job) -> None:
+def _sink(checkup: Checkup, config: Config, job: Job) -> None:
     if config.sink is not None:
         check_sink(config.sink.url)
-        probe_sink(found, config.sink.url)
+        probe_sink(checkup, config.sink.url)
 
 
-def _dead_letters(found: Checkup, config: Config, job: Job) -> None:
+def _dead_letters(checkup: Checkup, config: Config, job: Job) -> None:
     if config.dead_letter is None:
-        found.ok("dead letters", "none: rejected records are counted, and no more")
+        checkup.ok("dead letters", "none: rejected records are counted, and no more")
         return
     if check_dead_letter(config.dead_letter.url):
-        probe_letters(found, config.dead_letter.url)
+        probe_dead_letters(checkup, config.dead_letter.url)
         return
-    place = config.dead_letter.url.partition(":")[2]
-    probe_file(found, "dead letters", place)
-    if os.path.isfile(place) and stat.S_IMODE(os.stat(place).st_mode) & 0o077:
-        found.warn("dead letters", f"{place}, which counts rejected records, is open to others", "chmod 600")
+    path = config.dead_letter.url.partition(":")[2]
+    probe_file(checkup, "dead letters", path)
+    if os.path.isfile(path) and stat.S_IMODE(os.stat(path).st_mode) & 0o077:
+        checkup.warn("dead letters", f"{path}, which counts rejected records, is open to others", "chmod 600")
 
 
-def _ledger(found: Checkup, config: Config, job: Job) -> None:
+def _ledger(checkup: Checkup, config: Config, job: Job) -> None:
     if config.ledger is None:
         return
     url = config.ledger.url
     check_scheme(url)
     if url.startswith("memory:"):
-        found.warn("ledger", "memory: forgets what was spent when the process ends", "use sqlite: or postgresql:")
+        checkup.warn("ledger", "memory: forgets what was spent when the process ends", "use sqlite: or postgresql:")
         return
     if is_foreign(url):
-        found.ok("ledger", "the ledger of another package; not tried: opening")
+        checkup.ok("ledger", "the ledger of another package; not tried: opening")
         return
     if url.startswith("sqlite:"):
-        place = url.removeprefix("sqlite:")
-        if not _ledger_file(found, place):
+        location = url.removeprefix("sqlite:")
+        if not _ledger_file(checkup, location):
             return
         try:
-            with closing(each_book(url)) as all_books:
+            with closing(each_reader(url)) as all_books:
                 known = {
-                    books.terms.stream: (books.terms, Report.of(books))
-                    for books in all_books
-                    if not getattr(books, "is_retired", False)
+                    reader.terms.stream: (reader.terms, Report.of(reader))
+                    for reader in all_books
+                    if not getattr(reader, "is_retired", False)
                 }
         except LedgerInUse as error:
-            found.warn("ledger", str(error), "ask again when it is less busy")
+            checkup.warn("ledger", str(error), "ask again when it is less busy")
             return
     else:
-        from ..ledgers.postgres.connection import Address
+        from ..ledgers.postgres.connection import ServerAddress
 
-        place = Address.of(url).place(None)
-        names = _ledger_server(found, url, job.terms.stream)
+        location = ServerAddress.of(url).location(None)
+        names = _ledger_server(checkup, url, job.terms.stream)
         if names is None:
             return
         known = {}
-        for name in sorted(name for name in names if alike(name) == alike(job.terms.stream)):
-            with closing(open_books(url, name)) as books:
-                if not getattr(books, "is_retired", False):
-                    known[name] = books.terms, Report.of(books)
-    _streams(found, job, known, place)
+        for name in sorted(name for name in names if folded_name(name) == folded_name(job.terms.stream)):
+            with closing(open_reader(url, name)) as reader:
+                if not getattr(reader, "is_retired", False):
+                    known[name] = reader.terms, Report.of(reader)
+    _streams(checkup, job, known, location)
 
 
 def _parts(job: Job) -> list[Terms]:
@@ -272,50 +274,52 @@ def _parts(job: Job) -> list[Terms]:
     return [job.part(key).terms for key in job.keys] or [job.terms]
 
 
-def _streams(found: Checkup, job: Job, known: Mapping[str, tuple[Terms, Report]], place: str) -> None:
+def _streams(checkup: Checkup, job: Job, known: Mapping[str, tuple[Terms, Report]], location: str) -> None:
     """The budgets of a stream, or of all its keys; of many, only those that need care."""
     parts, fine = _parts(job), 0
     for terms, _ in known.values():
-        if alike(terms.stream) == alike(job.terms.stream):
-            must_agree(place, terms, parts[0])
+        if folded_name(terms.stream) == folded_name(job.terms.stream):
+            check_terms(location, terms, parts[0])
     for wanted in parts:
         if wanted.stream not in known:
-            found.ok("ledger", f"stream {wanted.stream!r} will be added by the first run")
+            checkup.ok("ledger", f"stream {wanted.stream!r} will be added by the first run")
             continue
         _, report = known[wanted.stream]
-        each = Checkup(found.need_ms)
+        each = Checkup(checkup.need_ms)
         _budget(each, report, job)
         if len(parts) > _MANY_KEYS and all(finding.level == "ok" for finding in each.findings):
             fine += 1
         else:
-            found.findings += each.findings
+            checkup.findings += each.findings
     if fine:
-        found.ok("budget", f"{fine} of {len(parts)} keys have room for {_FEW_WINDOWS} windows and more")
+        checkup.ok("budget", f"{fine} of {len(parts)} keys have room for {_FEW_WINDOWS} windows and more")
 
 
-def _ledger_file(found: Checkup, path: str) -> bool:
+def _ledger_file(checkup: Checkup, path: str) -> bool:
     """Whether there is one to look into."""
     itself = os.path.realpath(path) if os.path.islink(path) else path
-    witness, folder = f"{itself}-witness", os.path.dirname(os.path.abspath(itself))
+    rollback_guard, folder = f"{itself}-witness", os.path.dirname(os.path.abspath(itself))
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
-        found.problem("ledger", f"{folder} is no folder that this user may write to", "make it, or change its owner")
+        checkup.problem("ledger", f"{folder} is no folder that this user may write to", "make it, or change its owner")
         return False
     if not os.path.exists(path):
-        Witness(witness).check_absence()
-        found.ok("ledger", f"{path} will be made by the first run")
+        RollbackGuard(rollback_guard).check_absence()
+        checkup.ok("ledger", f"{path} will be made by the first run")
         return False
     state = os.stat(path)
     if stat.S_IMODE(state.st_mode) & 0o077:
-        found.warn("ledger", f"{path} may be read by others", f"chmod 600 {path}*")
+        checkup.warn("ledger", f"{path} may be read by others", f"chmod 600 {path}*")
     if not os.access(path, os.R_OK | os.W_OK):
-        found.problem("ledger", f"{path} may not be written by this user", "run as its owner, or change it")
+        checkup.problem("ledger", f"{path} may not be written by this user", "run as its owner, or change it")
         return False
-    if os.path.exists(witness):
-        found.ok("ledger", f"{witness} is there: an older copy would be noticed")
+    if os.path.exists(rollback_guard):
+        checkup.ok("ledger", f"{rollback_guard} is there: an older copy would be noticed")
     else:
-        found.warn("ledger", f"{witness} is missing: an older copy would not be noticed", "the next charge makes it")
+        checkup.warn(
+            "ledger", f"{rollback_guard} is missing: an older copy would not be noticed", "the next charge makes it"
+        )
     if holders := _holders(state):
-        found.ok("ledger", f"{path} is held by process {', '.join(holders)}")
+        checkup.ok("ledger", f"{path} is held by process {', '.join(holders)}")
     return True
 
 
@@ -330,21 +334,21 @@ def _holders(state: os.stat_result) -> list[str]:
     return sorted({row[4] for row in rows if len(row) > 5 and row[5] == name})
 
 
-def _ledger_server(found: Checkup, url: str, stream: str) -> set[str] | None:
+def _ledger_server(checkup: Checkup, url: str, stream: str) -> set[str] | None:
     """Streams that the server has; None: there is no ledger to look into."""
-    from ..ledgers.postgres.connection import Address, Session
+    from ..ledgers.postgres.connection import PostgresConnection, ServerAddress
 
-    address = Address.of(url)
-    schema, place = address.schema, address.place(stream)
+    address = ServerAddress.of(url)
+    schema, location = address.schema, address.location(stream)
 
     def look(db: Any) -> set[str] | None:
         def ask(query: str, *values: str) -> Any:
             return (db.execute(query, values or None).fetchone() or [None])[0]
 
         clock = "SELECT extract(epoch FROM clock_timestamp())::float8 * 1000"
-        found.clocks.append(Clock.read("the ledger's PostgreSQL", lambda: float(ask(clock))))
+        checkup.clocks.append(ClockOffset.read("the ledger's PostgreSQL", lambda: float(ask(clock))))
         if ask("SELECT pg_is_in_recovery()"):
-            found.problem("ledger", f"{place} is a standby, which takes no charges", "name the primary")
+            checkup.problem("ledger", f"{location} is a standby, which takes no charges", "name the primary")
             return None
         if ask("SELECT to_regclass(%s)", f'"{schema}".meta') is None:
             may = (
@@ -353,23 +357,25 @@ def _ledger_server(found: Checkup, url: str, stream: str) -> set[str] | None:
                 else ask("SELECT has_database_privilege(current_database(), 'CREATE')")
             )
             if may:
-                found.ok("ledger", f"{place} will be made by the first run")
+                checkup.ok("ledger", f"{location} will be made by the first run")
             else:
-                found.problem("ledger", f"{place} may not be made by this login", "grant it CREATE on the database")
+                checkup.problem(
+                    "ledger", f"{location} may not be made by this login", "grant it CREATE on the database"
+                )
             return None
         tables = [f'"{schema}".{name}' for name in ("streams", "journal", "windows", "blocks", "users", "leases")]
         rights = "SELECT has_table_privilege(%s, 'SELECT') AND has_table_privilege(%s, 'INSERT')"
         if not all(ask(rights, table, table) for table in tables):
-            found.problem("ledger", f"{place} may not be used by this login", "grant it the schema and its tables")
+            checkup.problem("ledger", f"{location} may not be used by this login", "grant it the schema and its tables")
             return None
         return {str(name) for (name,) in db.execute(f'SELECT stream FROM "{schema}".streams')}  # a checked name
 
-    session = Session(address, place, is_reader=True)
+    session = PostgresConnection(address, location, is_reader=True)
     with closing(session):
         return session.run(look)
 
 
-def _budget(found: Checkup, report: Report, job: Job) -> None:
+def _budget(checkup: Checkup, report: Report, job: Job) -> None:
     for reading in filter(None, (report.unit, report.total)):
         outlook = reading.outlook
         whose = f"stream {report.terms.stream!r}, {reading.block}"
@@ -378,39 +384,39 @@ def _budget(found: Checkup, report: Report, job: Job) -> None:
             told = (
                 "from now on releases leave out whoever has used up their budget, and say participation = 'exhausted'"
             )
-            found.warn("budget", f"{text}; {told}", "start a new stream with a new budget, or set budget.exhausted")
+            checkup.warn("budget", f"{text}; {told}", "start a new stream with a new budget, or set budget.exhausted")
         elif outlook.state == "exhausted" and job.spending.stops:
-            found.problem("budget", text, "every further run ends at once: start a new stream with a new budget")
+            checkup.problem("budget", text, "every further run ends at once: start a new stream with a new budget")
         elif outlook.state == "exhausted":
-            found.problem("budget", text, "every further window is refused: start a new stream with a new budget")
+            checkup.problem("budget", text, "every further window is refused: start a new stream with a new budget")
         elif outlook.state == "lasts" and (outlook.windows or 0) < _FEW_WINDOWS:
-            found.warn("budget", text, "plan a new stream, longer windows, or less rho for each")
+            checkup.warn("budget", text, "plan a new stream, longer windows, or less rho for each")
         else:
-            found.ok("budget", text)
+            checkup.ok("budget", text)
     waiting = report.windows["sealed"]
     if waiting:
-        found.warn("ledger", f"{waiting} releases were sealed and not acknowledged", "the next run publishes them")
+        checkup.warn("ledger", f"{waiting} releases were sealed and not acknowledged", "the next run publishes them")
 
 
-def _clocks(found: Checkup, config: Config, job: Job) -> None:
+def _clocks(checkup: Checkup, config: Config, job: Job) -> None:
     lateness, length = job.schedule.lateness_ms, job.schedule.length_ms
     limit = min(_SKEW_MS, lateness / 4) if lateness else _SKEW_MS
-    for clock in found.clocks:
+    for clock in checkup.clocks:
         skew, doubt = clock.ahead_ms, clock.doubt_ms
         text = (
             f"{clock.whose} is {abs(skew):.0f} ms {'ahead of' if skew > 0 else 'behind'} this machine (± {doubt:.0f})"
         )
         if abs(skew) - doubt >= max(length, _SKEW_MS):
-            found.problem("clock", text, "set both by NTP: windows close at the wrong time, and records are late")
+            checkup.problem("clock", text, "set both by NTP: windows close at the wrong time, and records are late")
         elif abs(skew) - doubt > limit:
-            found.warn("clock", text, "set both by NTP: lateness is measured between these clocks")
+            checkup.warn("clock", text, "set both by NTP: lateness is measured between these clocks")
         else:
-            found.ok("clock", text)
+            checkup.ok("clock", text)
     state = _clock_state()
     if state == _UNSYNCHRONIZED:
-        found.warn("clock", "the system's clock is not synchronized", "run chrony or systemd-timesyncd")
+        checkup.warn("clock", "the system's clock is not synchronized", "run chrony or systemd-timesyncd")
     elif state >= 0:
-        found.ok("clock", "the system's clock is synchronized")
+        checkup.ok("clock", "the system's clock is synchronized")
 
 
 def _clock_state() -> int:
@@ -421,41 +427,41 @@ def _clock_state() -> int:
         return -1
 
 
-def _service(found: Checkup, config: Config, job: Job) -> None:
+def _service(checkup: Checkup, config: Config, job: Job) -> None:
     if config.source is None or not is_live(config.source.url):
         return
     section = config.service or ServiceSection()
     missing = logs_are_missing() if section.log == "json" else None
     if missing:
-        found.problem("service", *_in_two(missing))
+        checkup.problem("service", *_split_remedy(missing))
     if section.counters:
-        found.warn("service", "service.counters tells exact numbers of records", "keep /metrics from the public")
+        checkup.warn("service", "service.counters tells exact numbers of records", "keep /metrics from the public")
     if section.listen is None:
-        found.ok("service", "no /live, /ready, /metrics: service.listen is not set")
+        checkup.ok("service", "no /live, /ready, /metrics: service.listen is not set")
         return
     missing = server_is_missing()
     if missing:
-        found.problem("service", *_in_two(missing))
+        checkup.problem("service", *_split_remedy(missing))
     missing = metrics_are_missing()
     if missing:
-        found.warn("service", f"no /metrics: {missing.rpartition(': ')[0]}", missing.rpartition(": ")[2])
-    _port(found, section.listen)
+        checkup.warn("service", f"no /metrics: {missing.rpartition(': ')[0]}", missing.rpartition(": ")[2])
+    _port(checkup, section.listen)
 
 
-def _port(found: Checkup, place: str) -> None:
-    host, port = split(place)
+def _port(checkup: Checkup, address: str) -> None:
+    host, port = split_address(address)
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
             if _is_ours(host, port):
-                found.ok("service", f"{place} is served by an fcstream that runs")
+                checkup.ok("service", f"{address} is served by an fcstream that runs")
             else:
                 why = error.strerror or type(error).__name__
-                found.problem("service", f"{place} cannot be used: {why}", "free it, or change service.listen")
+                checkup.problem("service", f"{address} cannot be used: {why}", "free it, or change service.listen")
             return
-    found.ok("service", f"{place} is free")
+    checkup.ok("service", f"{address} is free")
 
 
 def _is_ours(host: str, port: int) -> bool:
@@ -467,16 +473,18 @@ def _is_ours(host: str, port: int) -> bool:
         return False
 
 
-def _limits(found: Checkup, config: Config, job: Job) -> None:
+def _limits(checkup: Checkup, config: Config, job: Job) -> None:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files != resource.RLIM_INFINITY and files < _FEW_FILES:
-        found.warn("limits", f"at most {files} files may be open", f"raise it to {_FEW_FILES} (LimitNOFILE, ulimit -n)")
+        checkup.warn(
+            "limits", f"at most {files} files may be open", f"raise it to {_FEW_FILES} (LimitNOFILE, ulimit -n)"
+        )
     else:
-        found.ok("limits", f"{files} files may be open")
+        checkup.ok("limits", f"{files} files may be open")
 
 
-def _compiled(found: Checkup, config: Config, job: Job) -> None:
+def _compiled(checkup: Checkup, config: Config, job: Job) -> None:
     folder = os.environ.get(VARIABLE, "")
     check_cache(folder)
     where = "beside the package or in this user's cache folder" if not folder else f"in {folder}, which is this user's"
-    found.ok("compiled code", f"is kept {where}")
+    checkup.ok("compiled code", f"is kept {where}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("fcstream.service")
 
 
-class Gaps:
+class IncompleteWindows:
     """The windows that may be incomplete; outlives sessions.
 
     Attributes
@@ -34,19 +34,19 @@ class Gaps:
         self._spans: list[tuple[int, int]] = []  # openings of windows, first and last
         self.found = self.answered = 0
 
-    def look(self, source: LiveSource, schedule: Schedule, next_window: int, now_ms: int) -> int:
+    def update(self, source: LiveSource, schedule: Schedule, next_window: int, now_ms: int) -> int:
         """Hear what a source misses, and say the last window that may be concerned (-1 for none)."""
         gaps = source.gaps() if isinstance(source, GappySource) else []
         return max((self._note(gap, schedule, next_window, now_ms) for gap in gaps), default=-1)
 
-    def concern(self, open_ms: int) -> bool:
+    def includes(self, open_ms: int) -> bool:
         """Whether a window may be incomplete."""
         return any(first <= open_ms <= last for first, last in self._spans)
 
-    def answer(self, opens_ms: Sequence[int]) -> None:
+    def forget_answered(self, opens_ms: Sequence[int]) -> None:
         """Windows were answered; those before them are not asked for again."""
         for open_ms in opens_ms:
-            if self.concern(open_ms):
+            if self.includes(open_ms):
                 self.answered += 1
                 LOG.warning("window %d was answered incomplete: the broker had dropped messages unread", open_ms)
 

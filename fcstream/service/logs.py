@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from ..connectors.urls import need
+from ..connectors.urls import missing_library
 from ..errors import ConfigError
 
 LOG = logging.getLogger("fcstream.service")
@@ -26,7 +26,7 @@ _STREAM: ContextVar[str | None] = ContextVar("stream", default=None)
 
 
 @contextmanager
-def about(stream: str) -> Iterator[None]:
+def stream_context(stream: str) -> Iterator[None]:
     """What this thread logs inside the block is about a stream."""
     token = _STREAM.set(stream)
     try:
@@ -36,14 +36,14 @@ def about(stream: str) -> Iterator[None]:
 
 
 class Logs:
-    """The handler on the root logger; `speak` exchanges its form."""
+    """The handler on the root logger; `set_format` exchanges its form."""
 
     def __init__(self, stream: str | None) -> None:
         self.handler = logging.StreamHandler(sys.stderr)
         self.kind = ""
         self._stream = stream
 
-    def speak(self, kind: str) -> None:
+    def set_format(self, kind: str) -> None:
         """``text`` or ``json``.
 
         Raises
@@ -66,10 +66,10 @@ def logging_as(kind: str, stream: str | None = None) -> Iterator[Logs]:
     kind : str
         ``text`` or ``json``.
     stream : str, optional
-        What records are about that are logged outside of `about`.
+        What records are about that are logged outside of `stream_context`.
     """
     logs = Logs(stream)
-    logs.speak(kind)
+    logs.set_format(kind)
     root, ours = logging.getLogger(), logging.getLogger("fcstream")
     level, hook, raises = ours.level, threading.excepthook, logging.raiseExceptions
 
@@ -122,7 +122,7 @@ def _structlog() -> Any:
     try:
         import structlog
     except ImportError:
-        raise need("structlog", "service", "service.log") from None
+        raise missing_library("structlog", "service", "service.log") from None
     return structlog
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
 from ..config import ServiceSection
-from ..connectors.urls import need
+from ..connectors.urls import missing_library
 from ..errors import FcstreamError
 from ..ledgers.base import TOTAL_BLOCK
 from .alarms import USUAL
@@ -22,10 +22,10 @@ _OUTSIDE = ("source", "sink", "ledger")
 if TYPE_CHECKING:
     from ..accounting.losses import PrivacyLoss
     from ..engine.engine import Engine
-    from .supervisor import Service
+    from .supervisor import Supervisor
 
 
-class Standing(NamedTuple):
+class BudgetGauge(NamedTuple):
     """The budget of a stream's most charged filter (`block`: the unit), or of its total; public."""
 
     block: str
@@ -34,16 +34,16 @@ class Standing(NamedTuple):
 
 
 @dataclass(slots=True)
-class Watched:
+class StreamStatus:
     """One stream's service, as those who watch it see it.
 
     Attributes
     ----------
     stream : str
-    service : Service
+    service : Supervisor
     section : ServiceSection
         What may be told; a reload exchanges it.
-    standings : dict of str to tuple of Standing
+    standings : dict of str to tuple of BudgetGauge
         By the name of an engine's stream.
     reloads : dict of str to int
         How often the configuration was read again: ``taken``, ``refused``; and ``undone``, where what had been taken
@@ -51,9 +51,9 @@ class Watched:
     """
 
     stream: str
-    service: Service
+    service: Supervisor
     section: ServiceSection = field(default_factory=ServiceSection)
-    standings: dict[str, tuple[Standing, ...]] = field(default_factory=dict)
+    standings: dict[str, tuple[BudgetGauge, ...]] = field(default_factory=dict)
     reloads: dict[str, int] = field(default_factory=lambda: {"taken": 0, "refused": 0, "undone": 0})
     _noted: tuple[object, ...] = ()
 
@@ -68,15 +68,15 @@ class Watched:
                 self._noted = state
 
 
-def _standings(engine: Engine) -> tuple[Standing, ...]:
+def _standings(engine: Engine) -> tuple[BudgetGauge, ...]:
     terms = engine.job.terms
-    found = [Standing(terms.unit, terms.capacity, engine.spent)]
+    found = [BudgetGauge(terms.unit, terms.capacity, engine.spent)]
     if terms.total is not None:
-        found.append(Standing(TOTAL_BLOCK, terms.total, engine.spent_total))
+        found.append(BudgetGauge(TOTAL_BLOCK, terms.total, engine.spent_total))
     return tuple(found)
 
 
-def exposition(watched: Sequence[Watched], accept: str = "") -> tuple[bytes, str]:
+def exposition(watched: Sequence[StreamStatus], accept: str = "") -> tuple[bytes, str]:
     """The metrics in the format that an Accept header asks for (Prometheus text, or OpenMetrics), and its media type.
 
     Raises
@@ -118,14 +118,14 @@ def _client() -> Any:
         import prometheus_client.core
         import prometheus_client.exposition
     except ImportError:
-        raise need("prometheus_client", "service", "service.listen") from None
+        raise missing_library("prometheus_client", "service", "service.listen") from None
     return prometheus_client
 
 
 class _Streams:
     """Made anew for every scrape: what it tells stands in the services' own counters."""
 
-    def __init__(self, watched: Sequence[Watched]) -> None:
+    def __init__(self, watched: Sequence[StreamStatus]) -> None:
         self._watched = watched
 
     def collect(self) -> Iterator[Any]:
@@ -167,7 +167,7 @@ class _Streams:
             counters, stream = each.service.counters, each.stream
             ready.add_metric([stream], 0 if each.service.trouble else 1)
             _by_label(state, stream, {name: int(name == each.service.state) for name in STATES})
-            _by_label(errors, stream, dict.fromkeys(_OUTSIDE, 0) | each.service.outside.errors)
+            _by_label(errors, stream, dict.fromkeys(_OUTSIDE, 0) | each.service.external_calls.errors)
             if counters.due_ms is not None:
                 lag.add_metric([stream], max(0.0, time.time() - counters.due_ms / 1000))
             released.add_metric([stream], counters.released)
@@ -205,7 +205,7 @@ class _Streams:
             yield from families.values()
 
 
-def _exact(core: Any, watched: Sequence[Watched]) -> Iterator[Any]:
+def _exact(core: Any, watched: Sequence[StreamStatus]) -> Iterator[Any]:
     """What only those may see who may see the records."""
     said = {
         "messages": "Messages read, redelivered ones too",
@@ -217,7 +217,7 @@ def _exact(core: Any, watched: Sequence[Watched]) -> Iterator[Any]:
     spool = core.GaugeMetricFamily("fcstream_spool_bytes", "Size of the spool; exact, not private", labels=["stream"])
     lost = _counter(core, "dead_letters_lost", "Rejections that no dead letter tells of; exact, not private")
     for each in watched:
-        lost.add_metric([each.stream], each.service.lost_letters())
+        lost.add_metric([each.stream], each.service.lost_dead_letters())
         if each.service.counters.spool_bytes is not None:
             spool.add_metric([each.stream], each.service.counters.spool_bytes)
         for name, family in families.items():

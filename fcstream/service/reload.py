@@ -28,12 +28,12 @@ import msgspec
 from ..config import Config, Job, ServiceSection
 from ..connectors.urls import parse
 from ..errors import ConfigError, FcstreamError, SinkError, SourceError
-from ..runtime.waiting import impatient
+from ..runtime.waiting import without_retry
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..engine.keyed import KeyedEngine
-    from .metrics import Watched
+    from .metrics import StreamStatus
 
 T = TypeVar("T")
 LOG = logging.getLogger("fcstream.service")
@@ -71,7 +71,7 @@ def _plain(config: Config) -> dict[str, Any]:
     return values
 
 
-def _differences(old: Any, new: Any, place: str = "") -> list[str]:
+def _differences(old: Any, new: Any, prefix: str = "") -> list[str]:
     """Dotted keys; a section that is absent in one of them counts as a whole."""
     if old == new:
         return []
@@ -80,12 +80,12 @@ def _differences(old: Any, new: Any, place: str = "") -> list[str]:
         return [
             key
             for name in names
-            for key in _differences(old.get(name), new.get(name), f"{place}.{name}" if place else name)
+            for key in _differences(old.get(name), new.get(name), f"{prefix}.{name}" if prefix else name)
         ]
-    return [place]
+    return [prefix]
 
 
-class Current:
+class ActiveConfig:
     """The configuration that a service goes by, and the one to go back to while the new one is not proven.
 
     Attributes
@@ -122,7 +122,7 @@ class Current:
         config = self._opened = self._opened or self.config
         return self._guard(lambda: opener(config), section)
 
-    def proven(self) -> None:
+    def confirm(self) -> None:
         """A session that was opened by it has made a step."""
         if self._opened is self.config:
             self._former = None
@@ -133,17 +133,19 @@ class Current:
             return opener()
         is_new = getattr(self._former, section) != getattr(self.config, section)
         try:
-            with impatient() if is_new else nullcontext():
+            with without_retry() if is_new else nullcontext():
                 return opener()
         except (ConfigError, SinkError, SourceError) as error:
             if not (is_new or isinstance(error, ConfigError)):
                 raise
             self.config, self._former, self._opened = self._former, None, None
             self.on_undone()
-            raise _Reverted(f"the new configuration cannot be used, going on with the former one: {error}") from None
+            raise _ConfigReverted(
+                f"the new configuration cannot be used, going on with the former one: {error}"
+            ) from None
 
 
-class _Reverted(FcstreamError):
+class _ConfigReverted(FcstreamError):
     """The next session has the former configuration again."""
 
 
@@ -154,8 +156,8 @@ class Reloader:
     ----------
     load : callable
         Reads it.
-    current : Current
-    watched : Watched
+    current : ActiveConfig
+    watched : StreamStatus
     apply : callable
         Puts a new ``[service]`` section into effect; raises ConfigError if that cannot be.
     """
@@ -163,8 +165,8 @@ class Reloader:
     def __init__(
         self,
         load: Callable[[], Config],
-        current: Current,
-        watched: Watched,
+        current: ActiveConfig,
+        watched: StreamStatus,
         apply: Callable[[ServiceSection], object],
     ) -> None:
         self._load, self._current, self._watched, self._apply = load, current, watched, apply

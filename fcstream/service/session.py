@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..connectors.base import Chunk, KeepingSource
+from ..connectors.base import Chunk, PrefetchingSource
 from ..connectors.retry import pauses
 from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
 from ..errors import ConfigError, FcstreamError, SinkError, SourceError
 from ..formats.payloads import read_messages
-from ..runtime.waiting import on
-from .batch import refuse_strange_sink
+from ..runtime.waiting import calling
+from .batch import check_sink_matches_ledger
 from .clocks import SLACK_MS, StreamClock
-from .gaps import Gaps
+from .gaps import IncompleteWindows
 from .health import Health
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Counters:
                 self.refused[release.reason] = self.refused.get(release.reason, 0) + 1
             self.last_close_ms = max(self.last_close_ms or 0, release.window_close_ms)
 
-    def look(self, engine: Engine | KeyedEngine) -> None:
+    def update_from(self, engine: Engine | KeyedEngine) -> None:
         """See from the ledger which windows are answered."""
         schedule = engine.job.schedule
         following = schedule.index_after(engine.next_open_ms) - 1
@@ -85,7 +85,7 @@ class Counters:
         self.last_close_ms = schedule.window(following - 1).close_ms if following > 0 else None
 
 
-class _Progress:
+class _PartitionProgress:
     """Up to where one partition may be committed: before the first message that holds a record of an open window."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class _Progress:
         self._waiting: deque[tuple[int, int]] = deque()
         self._next = -1
 
-    def fresh(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def unseen(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which messages were not seen before, and are from now on: sources give a partition in order, so one number
         tells."""
         found = offsets >= self._next
@@ -102,12 +102,12 @@ class _Progress:
             self._next = max(self._next, int(offsets[-1]) + 1)
         return found
 
-    def took(self, offsets: NDArray[np.int64], last_window: int) -> None:
+    def counted(self, offsets: NDArray[np.int64], last_window: int) -> None:
         """Messages were counted; none of their records lies in a window after `last_window`."""
         if not self._waiting or last_window > self._waiting[-1][1]:
             self._waiting.append((int(offsets[0]), last_window))
 
-    def safe(self, open_window: int) -> int | None:
+    def safe_offset(self, open_window: int) -> int | None:
         """The offset to commit when all windows before `open_window` are sealed; None: nothing was read yet."""
         while self._waiting and self._waiting[0][1] < open_window:
             self._waiting.popleft()
@@ -117,7 +117,7 @@ class _Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SessionContext:
     """What outlives a session.
 
     Attributes
@@ -125,24 +125,24 @@ class Setting:
     decoder : LineDecoder
     clock : callable
         Public time in Unix milliseconds.
-    place : callable or None
+    partition_of : callable or None
         Of streams whose parts several processes share: (key, number of partitions) -> the partition that it comes by.
     counters : Counters
     stopping : threading.Event
     ending : threading.Event
         The session under way is to end: the service stops, or another session is to begin.
     health : Health
-    gaps : Gaps
+    gaps : IncompleteWindows
     """
 
     decoder: LineDecoder
     clock: Callable[[], int]
-    place: Callable[[str, int], int] | None = None
+    partition_of: Callable[[str, int], int] | None = None
     counters: Counters = field(default_factory=Counters)
     stopping: threading.Event = field(default_factory=threading.Event)
     ending: threading.Event = field(default_factory=threading.Event)
     health: Health = field(default_factory=Health)
-    gaps: Gaps = field(default_factory=Gaps)
+    gaps: IncompleteWindows = field(default_factory=IncompleteWindows)
 
 
 class Publisher:
@@ -152,26 +152,26 @@ class Publisher:
     ----------
     engine : Engine or KeyedEngine
     sink : Sink
-    setting : Setting
+    context : SessionContext
     source : LiveSource, optional
         May take what its broker might not hold for long, while the sink refuses.
     """
 
     def __init__(
-        self, engine: Engine | KeyedEngine, sink: Sink, setting: Setting, source: LiveSource | None = None
+        self, engine: Engine | KeyedEngine, sink: Sink, context: SessionContext, source: LiveSource | None = None
     ) -> None:
-        self._engine, self._sink, self._setting, self._source = engine, sink, setting, source
+        self._engine, self._sink, self._context, self._source = engine, sink, context, source
 
     def left_over(self) -> None:
         """Publish what was sealed and may not have been published."""
-        with on("sink"):
-            refuse_strange_sink(self._engine, self._sink)
+        with calling("sink"):
+            check_sink_matches_ledger(self._engine, self._sink)
         sealed = self._engine.unpublished()
-        with on("sink"):
+        with calling("sink"):
             missing = self._sink.missing(sealed)
         self._write(missing)
         self._written(sealed)
-        self._setting.counters.look(self._engine)
+        self._context.counters.update_from(self._engine)
 
     def close_due(self, now_ms: int) -> None:
         """Answer and publish every window that is over; stops between two groups when the session is to end."""
@@ -179,28 +179,28 @@ class Publisher:
         for group in self._engine.closing(now_ms):
             self._write(group)
             self._written(group)
-            self._setting.counters.look(self._engine)
+            self._context.counters.update_from(self._engine)
             if time.monotonic() >= tell_at:
                 tell_at = time.monotonic() + _TELL_EVERY_S
                 left = self._engine.windows_due(now_ms)
                 LOG.info("answering what was missed: %d windows are still due", left)
-            self._setting.health.beat = time.monotonic()
-            if self._setting.ending.is_set():
+            self._context.health.beat = time.monotonic()
+            if self._context.ending.is_set():
                 return
 
     def _written(self, releases: list[Release]) -> None:
         """The sink has them."""
         self._engine.acknowledge()
-        known = set(self._setting.counters.refused)
-        self._setting.counters.add(releases)
-        for reason in sorted(set(self._setting.counters.refused) - known):
+        known = set(self._context.counters.refused)
+        self._context.counters.add(releases)
+        for reason in sorted(set(self._context.counters.refused) - known):
             LOG.warning("windows are refused (%s): %s", reason, self._engine.job.mechanism.hint(reason))
         for release in releases:
             about = {"window": release.window_open_ms, "status": release.status, "reason": release.reason}
-            if self._setting.gaps.concern(release.window_open_ms):
+            if self._context.gaps.includes(release.window_open_ms):
                 about["incomplete"] = True
             WINDOWS.info("window answered", extra=about)
-        self._setting.gaps.answer([release.window_open_ms for release in releases])
+        self._context.gaps.forget_answered([release.window_open_ms for release in releases])
 
     def _write(self, releases: list[Release]) -> None:
         """Write until the sink has them; nothing is read meanwhile, so memory stays bounded."""
@@ -209,15 +209,15 @@ class Publisher:
         waits, told = pauses(), False
         while True:
             try:
-                with on("sink"):
+                with calling("sink"):
                     self._sink.write(releases)
                 return
             except SinkError as error:
                 if not told:
                     LOG.warning("the sink refuses: %s", error, extra={"window": releases[0].window_open_ms})
                     told = True
-                self._setting.health.bad(f"sink: {error}")
-                if wait(self._source, next(waits), self._setting.ending):
+                self._context.health.bad(f"sink: {error}")
+                if wait(self._source, next(waits), self._context.ending):
                     raise
 
 
@@ -229,8 +229,8 @@ class Session:
     engine : Engine or KeyedEngine
     source : LiveSource
     sink : Sink
-    setting : Setting
-    places : mapping of str to collection of str, optional
+    context : SessionContext
+    assigned_keys : mapping of str to collection of str, optional
         Which keys come by each partition; None: any by all.
 
     Raises
@@ -244,8 +244,8 @@ class Session:
         engine: Engine | KeyedEngine,
         source: LiveSource,
         sink: Sink,
-        setting: Setting,
-        places: Mapping[str, Collection[str]] | None = None,
+        context: SessionContext,
+        assigned_keys: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         kind = engine.job.clock
         if kind == "eof":
@@ -258,18 +258,18 @@ class Session:
             )
         self.engine = engine
         self._source = source
-        self._publisher = Publisher(engine, sink, setting, source)
-        self._decoder = setting.decoder
-        self._counters = setting.counters
-        self._time = StreamClock(source, setting.clock, engine.job.schedule.lateness_ms, setting.health)
-        self._setting = setting
-        self._places = places
-        self._progress: dict[str, _Progress] = {}
+        self._publisher = Publisher(engine, sink, context, source)
+        self._decoder = context.decoder
+        self._counters = context.counters
+        self._time = StreamClock(source, context.clock, engine.job.schedule.lateness_ms, context.health)
+        self._context = context
+        self._assigned_keys = assigned_keys
+        self._progress: dict[str, _PartitionProgress] = {}
         self._generation = source.generation
         self._committed: dict[str, int] = {}
         self._commit_at = 0.0
         self._heard = time.monotonic()  # when the source last showed that it is there
-        self._keeping = source if isinstance(source, KeepingSource) else None
+        self._keeping = source if isinstance(source, PrefetchingSource) else None
         self._dropped = 0 if self._keeping is None else self._keeping.duplicates
         self._incomplete = -1  # the last window that may lack messages
 
@@ -282,14 +282,14 @@ class Session:
         """Read once, for `wait_s` at most; close and publish what is due; commit."""
         schedule = self.engine.job.schedule
         now = self._time.now_ms()
-        if self._setting.health.hold is not None and self._time.is_asked:
-            self._setting.ending.wait(wait_s)  # the broker keeps what comes meanwhile
-        elif self._setting.health.hold is not None or self._is_catching_up:
+        if self._context.health.hold is not None and self._time.is_asked:
+            self._context.ending.wait(wait_s)  # the broker keeps what comes meanwhile
+        elif self._context.health.hold is not None or self._is_catching_up:
             self._read(wait_s)
         elif schedule.due(now) <= self._next_window:
             wait_ms = schedule.window(self._next_window).close_ms + schedule.lateness_ms - now
             self._read(min(wait_s, max(0.0, wait_ms / 1000)))
-        must_wait = self._setting.health.hold is not None or self._is_catching_up
+        must_wait = self._context.health.hold is not None or self._is_catching_up
         if schedule.due(self._time.now_ms()) > self._next_window and not must_wait:
             self._close()
         if time.monotonic() >= self._commit_at:
@@ -308,11 +308,11 @@ class Session:
             return  # a restart must find out again what is missing
         positions = {}
         for partition, progress in self._progress.items():
-            safe = progress.safe(self._next_window)
+            safe = progress.safe_offset(self._next_window)
             if safe is not None and safe > self._committed.get(partition, -1):
                 positions[partition] = safe
         if positions:
-            with on("source"):
+            with calling("source"):
                 self._source.commit(positions)
             self._committed |= positions
 
@@ -326,81 +326,81 @@ class Session:
         return schedule.index_after(self.engine.next_open_ms) - 1
 
     def _read(self, wait_s: float) -> None:
-        self._must_be_ours()  # a commit may have told: what is polled now would be gone with this session
-        with on("source"):
+        self._check_partitions()  # a commit may have told: what is polled now would be gone with this session
+        with calling("source"):
             polled = self._source.poll(POLL_MESSAGES, wait_s)
-        self._must_answer(bool(polled))
-        self._count_kept()
-        chunks = [self._fresh(chunk) for chunk in polled]
-        self._must_be_ours()
+        self._check_silence(bool(polled))
+        self._update_spool_bytes()
+        chunks = [self._unseen(chunk) for chunk in polled]
+        self._check_partitions()
         self._note_gaps()
         chunks = [chunk for chunk in chunks if len(chunk.offsets)]
-        self._time.look(chunks)
-        if self._places is None and chunks:
-            self._take(chunks)
+        self._time.observe(chunks)
+        if self._assigned_keys is None and chunks:
+            self._count_chunks(chunks)
         else:  # which keys may come depends on the partition
             for chunk in chunks:
-                self._take([chunk])
+                self._count_chunks([chunk])
 
-    def _must_answer(self, is_heard: bool) -> None:
+    def _check_silence(self, is_heard: bool) -> None:
         """A source that brings nothing is asked whether it is there: many clients wait for messages in silence."""
         now = time.monotonic()
         if is_heard:
             self._heard = now
         elif now > self._heard + _SILENCE_S:
-            with on("source"):
+            with calling("source"):
                 self._source.ends()
             self._heard = time.monotonic()
 
-    def _count_kept(self) -> None:
+    def _update_spool_bytes(self) -> None:
         if self._keeping is not None:
             dropped = self._keeping.duplicates
             self._counters.duplicates += dropped - self._dropped
             self._dropped, self._counters.spool_bytes = dropped, self._keeping.stored_bytes
 
     def _note_gaps(self) -> None:
-        gaps, schedule = self._setting.gaps, self.engine.job.schedule
-        last = gaps.look(self._source, schedule, self._next_window, self._time.now_ms())
+        gaps, schedule = self._context.gaps, self.engine.job.schedule
+        last = gaps.update(self._source, schedule, self._next_window, self._time.now_ms())
         self._incomplete = max(self._incomplete, last)
         if gaps.text is not None:
-            self._setting.health.warnings["incomplete"] = gaps.text
+            self._context.health.warnings["incomplete"] = gaps.text
 
-    def _must_be_ours(self) -> None:
+    def _check_partitions(self) -> None:
         if self._source.generation != self._generation:
             raise Rebalanced
 
-    def _fresh(self, chunk: Chunk) -> Chunk:
+    def _unseen(self, chunk: Chunk) -> Chunk:
         """The messages of a chunk that were not counted before."""
-        fresh = self._progress.setdefault(chunk.partition, _Progress()).fresh(chunk.offsets)
+        fresh = self._progress.setdefault(chunk.partition, _PartitionProgress()).unseen(chunk.offsets)
         self._counters.messages += len(fresh)
         if fresh.all():
             return chunk
         self._counters.duplicates += int(np.count_nonzero(~fresh))
         bodies = [body for body, new in zip(chunk.bodies, fresh.tolist(), strict=True) if new]
         receipts = None if chunk.receipts_ms is None else chunk.receipts_ms[fresh]
-        return Chunk(chunk.partition, chunk.offsets[fresh], chunk.stamps_ms[fresh], bodies, receipts)
+        return Chunk(chunk.partition, chunk.offsets[fresh], chunk.timestamps_ms[fresh], bodies, receipts)
 
-    def _take(self, chunks: list[Chunk]) -> None:
+    def _count_chunks(self, chunks: list[Chunk]) -> None:
         """Count messages, of many partitions at once: there may be dozens, with few messages each."""
         offsets = np.concatenate([chunk.offsets for chunk in chunks])
-        stamps = np.concatenate([chunk.stamps_ms for chunk in chunks])
+        timestamps = np.concatenate([chunk.timestamps_ms for chunk in chunks])
         origin = np.repeat(np.arange(len(chunks)), [len(chunk.offsets) for chunk in chunks])
         bodies = list(chain.from_iterable(chunk.bodies for chunk in chunks))
         if offsets.dtype == object:  # ids that somebody chose; positions, for dead letters only, have 63 bits of them
             offsets = np.array([int(offset) & _POSITION for offset in offsets], np.int64)
-        batch, arrivals, messages = read_messages(self._decoder, offsets, stamps, bodies)
+        batch, arrivals, messages = read_messages(self._decoder, offsets, timestamps, bodies)
         # Of a message that may have waited, a record arrived when it happened, as far as that can be.
         arrivals = np.clip(batch.times_ms, arrivals, np.concatenate([chunk.latest_ms for chunk in chunks])[messages])
         arrivals = self._bounded(arrivals, batch.times_ms)
         lasts = self._last_windows(batch, arrivals, origin[messages], len(chunks))
         self._counters.records += len(batch.times_ms)
         self._counters.seen += len(batch.times_ms) + len(batch.rejections)
-        if isinstance(self.engine, KeyedEngine) and self._places is not None:
-            self.engine.take(batch, arrivals, places=self._places.get(chunks[0].partition, ()))
+        if isinstance(self.engine, KeyedEngine) and self._assigned_keys is not None:
+            self.engine.take(batch, arrivals, assigned_keys=self._assigned_keys.get(chunks[0].partition, ()))
         else:
             self.engine.take(batch, arrivals)
         for chunk, last in zip(chunks, lasts, strict=True):
-            self._progress[chunk.partition].took(chunk.offsets, last)
+            self._progress[chunk.partition].counted(chunk.offsets, last)
 
     def _bounded(self, arrivals: NDArray[np.int64], times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
         """Arrivals that no stamp puts into the future. When a message with such a stamp came is not known, also not
@@ -424,16 +424,16 @@ class Session:
     def _close(self) -> None:
         """Read up to where the broker stands now, then answer every window that was over before it was asked."""
         now = self._time.ask()
-        if self._setting.health.hold is not None or self.engine.job.schedule.due(now) <= self._next_window:
+        if self._context.health.hold is not None or self.engine.job.schedule.due(now) <= self._next_window:
             return
-        with on("source"):
+        with calling("source"):
             ends = self._source.ends()
-        self._must_be_ours()
+        self._check_partitions()
         while self._source.behind(ends):
-            if self._setting.ending.is_set():
+            if self._context.ending.is_set():
                 return  # a backlog may take hours; nothing is charged yet
             self._read(LONGEST_WAIT_S)
-            self._setting.health.beat = time.monotonic()
+            self._context.health.beat = time.monotonic()
         self._publisher.close_due(now)
 
 
@@ -449,6 +449,6 @@ def wait(source: LiveSource | None, seconds: float, ending: threading.Event) -> 
     long does so meanwhile."""
     until = time.monotonic() + seconds
     with suppress(SourceError):  # whoever polls it next hears it again
-        while isinstance(source, KeepingSource) and not ending.is_set() and (left := until - time.monotonic()) > 0:
-            source.keep(min(left, LONGEST_WAIT_S))
+        while isinstance(source, PrefetchingSource) and not ending.is_set() and (left := until - time.monotonic()) > 0:
+            source.prefetch(min(left, LONGEST_WAIT_S))
     return ending.wait(max(0.0, until - time.monotonic()))

@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..connectors.urls import need
+from ..connectors.urls import missing_library
 from ..errors import ConfigError
 from ..runtime.http_server import Limits, Server
 from .metrics import client_is_missing, exposition
 
 if TYPE_CHECKING:
-    from .metrics import Watched
+    from .metrics import StreamStatus
 
 LOG = logging.getLogger("fcstream.service")
 SLOWEST_BEAT_S = 180.0
@@ -23,33 +23,33 @@ _TEXT = "text/plain; charset=utf-8"
 _LIMITS = Limits(connections=64, per_peer=32, body_bytes=0, head_s=5, body_s=5, answer_s=10)
 
 
-def stuck(watched: Sequence[Watched]) -> str:
+def stuck(watched: Sequence[StreamStatus]) -> str:
     """Which streams have not gone round for too long; empty if all live. One that waits out a trouble lives."""
     now = time.monotonic()
-    late = {each.stream: now - each.service.beat for each in watched if each.service.must_go_round}
+    late = {each.stream: now - each.service.beat for each in watched if each.service.must_beat}
     return "".join(f"{stream}: stuck for {s:.0f} s\n" for stream, s in late.items() if s >= SLOWEST_BEAT_S)
 
 
-def troubles(watched: Sequence[Watched]) -> str:
+def troubles(watched: Sequence[StreamStatus]) -> str:
     """Which streams are not served now, and why; empty if all are."""
     told = [(each.stream, each.service.trouble) for each in watched]
     return "".join(f"{stream}: {trouble}\n" for stream, trouble in told if trouble is not None)
 
 
-def standing_by(watched: Sequence[Watched]) -> str:
+def standing_by(watched: Sequence[StreamStatus]) -> str:
     """Which streams another process answers; that is no trouble."""
     told = [(each.stream, each.service.standby) for each in watched]
     return "".join(f"{stream}: standing by: {why}\n" for stream, why in told if why is not None)
 
 
-def warnings(watched: Sequence[Watched]) -> str:
+def warnings(watched: Sequence[StreamStatus]) -> str:
     """What is wrong with streams that are served all the same, a line each."""
     return "".join(
         f"{each.stream}: warning: {text}\n" for each in watched for _, text in sorted(each.service.warnings.items())
     )
 
 
-def answer(watched: Sequence[Watched], path: str, accept: str = "") -> tuple[int, str, bytes]:
+def answer(watched: Sequence[StreamStatus], path: str, accept: str = "") -> tuple[int, str, bytes]:
     """Status, media type and body for a path."""
     path = path.partition("?")[0]
     if path == "/live":
@@ -68,32 +68,32 @@ def answer(watched: Sequence[Watched], path: str, accept: str = "") -> tuple[int
     return 200, kind, body
 
 
-class Status:
+class StatusServer:
     """The server of the three paths; `listen` opens it, moves it, or closes it.
 
     Parameters
     ----------
-    watched : sequence of Watched
+    watched : sequence of StreamStatus
         Looked at for every answer.
     """
 
-    def __init__(self, watched: Sequence[Watched]) -> None:
+    def __init__(self, watched: Sequence[StreamStatus]) -> None:
         self._watched = watched
-        self._place: str | None = None
+        self._address: str | None = None
         self._server: Server | None = None
 
-    def listen(self, place: str | None) -> None:
+    def listen(self, address: str | None) -> None:
         """Answer at ``HOST:PORT`` from now on; None: nowhere. What cannot be opened leaves everything as it was.
 
         Raises
         ------
         ConfigError
         """
-        if place == self._place:
+        if address == self._address:
             return
-        server = None if place is None else self._open(place)
+        server = None if address is None else self._open(address)
         self.close()
-        self._place, self._server = place, server
+        self._address, self._server = address, server
         if server is not None:
             missing = client_is_missing()
             if missing:
@@ -102,12 +102,12 @@ class Status:
 
     def close(self) -> None:
         """Idempotent."""
-        server, self._place, self._server = self._server, None, None
+        server, self._address, self._server = self._server, None, None
         if server is not None:
             server.close()
 
-    def _open(self, place: str) -> Server:
-        host, port = split(place)
+    def _open(self, address: str) -> Server:
+        host, port = split_address(address)
         return Server(_app(self._watched), host, port, _LIMITS, setting="service.listen", extra="service")
 
 
@@ -115,18 +115,18 @@ def server_is_missing() -> str | None:
     """What to say where the server cannot be opened for want of a package; None if it can."""
     for module in ("starlette", "uvicorn"):
         if importlib.util.find_spec(module) is None:
-            return str(need(module, "service", "service.listen"))
+            return str(missing_library(module, "service", "service.listen"))
     return None
 
 
-def _app(watched: Sequence[Watched]) -> Any:
+def _app(watched: Sequence[StreamStatus]) -> Any:
     try:
         from starlette.applications import Starlette
         from starlette.requests import Request
         from starlette.responses import Response
         from starlette.routing import Route
     except ImportError:
-        raise need("starlette", "service", "service.listen") from None
+        raise missing_library("starlette", "service", "service.listen") from None
 
     async def tell(request: Request) -> Response:  # on the loop: however many ask, the service waits for one of them
         code, kind, body = answer(watched, request.url.path, request.headers.get("Accept", ""))
@@ -135,14 +135,14 @@ def _app(watched: Sequence[Watched]) -> Any:
     return Starlette(routes=[Route("/{path:path}", tell)])
 
 
-def split(place: str) -> tuple[str, int]:
+def split_address(address: str) -> tuple[str, int]:
     """``HOST:PORT`` in two.
 
     Raises
     ------
     ConfigError
     """
-    host, _, port = place.rpartition(":")
+    host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"must be HOST:PORT, got {place!r}", "service.listen")
+        raise ConfigError(f"must be HOST:PORT, got {address!r}", "service.listen")
     return host.strip("[]"), int(port)

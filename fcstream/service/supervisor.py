@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..connectors.base import KeepingSource
+from ..connectors.base import PrefetchingSource
 from ..connectors.retry import close_quietly, pauses
 from ..errors import (
     BudgetExhausted,
@@ -22,14 +22,14 @@ from ..errors import (
     LedgerMismatch,
     SourceError,
 )
-from ..runtime.garbage import set_aside
-from ..runtime.waiting import Outside, on
+from ..runtime.garbage import without_garbage_collection
+from ..runtime.waiting import ExternalCalls, calling
 from .alarms import LateWatch, UnusableWatch
-from .gaps import Gaps
-from .session import LONGEST_WAIT_S, POLL_MESSAGES, Rebalanced, Session, Setting, wait
+from .gaps import IncompleteWindows
+from .session import LONGEST_WAIT_S, POLL_MESSAGES, Rebalanced, Session, SessionContext, wait
 
 if TYPE_CHECKING:
-    from ..connectors.base import LiveSource, Share
+    from ..connectors.base import LiveSource, PartitionAssignment
     from ..connectors.sinks import Sink
     from ..engine.engine import Engine
     from ..engine.keyed import KeyedEngine
@@ -46,10 +46,10 @@ OpenEngine = Callable[["Collection[str] | None"], "Engine | KeyedEngine"]
 """Opens what answers the stream, or some keys of it."""
 
 
-class Lead(Protocol):
+class Lease(Protocol):
     """One process at a time answers a stream."""
 
-    def take(self) -> bool:
+    def acquire(self) -> bool:
         """Whether it is this one from now on."""
 
     def check(self) -> None:
@@ -59,15 +59,15 @@ class Lead(Protocol):
         """Let another one take it. Idempotent."""
 
 
-class LedSink:
+class LeaderSink:
     """A sink that a process writes to only while it leads: one that was stopped and replaced finds out before it
     publishes anything."""
 
-    def __init__(self, sink: Sink, lead: Lead) -> None:
-        self._sink, self._lead = sink, lead
+    def __init__(self, sink: Sink, lease: Lease) -> None:
+        self._sink, self._lease = sink, lease
 
     def write(self, releases: Sequence[Release]) -> None:
-        self._lead.check()
+        self._lease.check()
         self._sink.write(releases)
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
@@ -80,17 +80,17 @@ class LedSink:
         self._sink.close()
 
 
-class Service:
+class Supervisor:
     """Keeps a live stream going, for months: opens a `Session`, steps it, and opens another when one breaks.
 
     Parameters
     ----------
     open_engine, open_source, open_sink : callable
         Make each anew; see `OpenEngine` for the first. Nothing is read that could not be charged.
-    setting : Setting
+    context : SessionContext
     keys : sequence of str, optional
         Of a stream whose parts several processes share (``setting.place``).
-    open_lead : callable, optional
+    open_lease : callable, optional
         For a stream that several processes could answer, but must not at once.
 
     Notes
@@ -111,26 +111,26 @@ class Service:
         open_engine: OpenEngine,
         open_source: Callable[[], LiveSource],
         open_sink: Callable[[], Sink],
-        setting: Setting,
+        context: SessionContext,
         keys: Sequence[str] = (),
-        open_lead: Callable[[], Lead] | None = None,
+        open_lease: Callable[[], Lease] | None = None,
     ) -> None:
-        self._opens = (open_engine, open_source, open_sink)
-        self._open_lead = open_lead
-        self._setting = setting
+        self._openers = (open_engine, open_source, open_sink)
+        self._open_lease = open_lease
+        self._context = context
         self._keys = keys
         self._kept: Any = None  # a source that stays open while the ledger or the sink is away, and goes on spooling
-        self.counters = setting.counters
-        self.stopping = setting.stopping
-        self._ending = setting.ending
+        self.counters = context.counters
+        self.stopping = context.stopping
+        self._ending = context.ending
         self.has_ended = False
-        self.lost_letters: Callable[[], int] = lambda: 0
-        self._health = setting.health
-        self._outside = Outside(setting.ending)
-        self._late = LateWatch(setting.health.warn)
+        self.lost_dead_letters: Callable[[], int] = lambda: 0
+        self._health = context.health
+        self._external_calls = ExternalCalls(context.ending)
+        self._late = LateWatch(context.health.warn)
         self._unusable = (
-            UnusableWatch(setting.health.warn),
-            UnusableWatch(setting.health.warn, 3600.0, "unusable_hour"),
+            UnusableWatch(context.health.warn),
+            UnusableWatch(context.health.warn, 3600.0, "unusable_hour"),
         )
 
     @property
@@ -138,18 +138,18 @@ class Service:
         """Why the service is not ready now; None if it is."""
         trouble = self._health.trouble
         if trouble in (None, "starting"):
-            trouble = self._outside.trouble or trouble
+            trouble = self._external_calls.trouble or trouble
         return trouble or self._health.hold
 
     @property
-    def must_go_round(self) -> bool:
+    def must_beat(self) -> bool:
         """Whether it is not waiting out a trouble that it has found."""
         return self._health.trouble is None
 
     @property
-    def outside(self) -> Outside:
+    def external_calls(self) -> ExternalCalls:
         """What the service waits for."""
-        return self._outside
+        return self._external_calls
 
     @property
     def state(self) -> str:
@@ -176,9 +176,9 @@ class Service:
         return dict(self._health.warnings)
 
     @property
-    def gaps(self) -> Gaps:
+    def gaps(self) -> IncompleteWindows:
         """What messages the broker dropped before they were read."""
-        return self._setting.gaps
+        return self._context.gaps
 
     @property
     def clock_gap_ms(self) -> int | None:
@@ -193,32 +193,32 @@ class Service:
     def stop(self) -> None:
         """Finish the step under way, commit, and return from `run`."""
         self.stopping.set()
-        self._setting.ending.set()
+        self._context.ending.set()
 
-    def give_up(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Say why it ended by itself, for those who watch."""
-        self._health.bad(f"ended: {_what(error)}")
-        LOG.error("ended: %s", _what(error))
+        self._health.bad(f"ended: {_error_text(error)}")
+        LOG.error("ended: %s", _error_text(error))
         if isinstance(error, FcstreamError):
             error.is_logged = True
 
     def renew(self) -> None:
         """Finish the step under way, commit, and go on in a new session: with what `open_...` make then."""
-        self._setting.ending.set()
+        self._context.ending.set()
 
-    @set_aside()
-    def run(self, on_step: Callable[[Service], object] | None = None) -> None:
+    @without_garbage_collection()
+    def run(self, on_step: Callable[[Supervisor], object] | None = None) -> None:
         """Serve until `stop`, or until a schedule with an end is answered whole."""
         try:
-            with self._outside.watched():
+            with self._external_calls.watched():
                 try:
                     self._serve(on_step)
                 finally:
-                    self._drop_kept()
+                    self._close_kept()
         finally:
             self.has_ended = True
 
-    def _serve(self, on_step: Callable[[Service], object] | None) -> None:
+    def _serve(self, on_step: Callable[[Supervisor], object] | None) -> None:
         waits: Iterator[float] | None = None
         while not self.stopping.is_set():
             if self.counters.restarts:
@@ -240,53 +240,53 @@ class Service:
                 if self.stopping.is_set():
                     return
                 self.counters.restarts += 1
-                part = "ledger" if isinstance(error, LedgerError) else self._outside.part_of(error)
-                self._health.bad(f"{part}: {_what(error)}" if part else _what(error))
+                part = "ledger" if isinstance(error, LedgerError) else self._external_calls.part_of(error)
+                self._health.bad(f"{part}: {_error_text(error)}" if part else _error_text(error))
                 LOG.warning("starting over: %s", self.trouble)
                 waits = waits or pauses()
                 wait(self._kept, next(waits), self._ending)
 
-    def _begin(self) -> None:
+    def _clear_ending(self) -> None:
         """What was to end has ended. One who stops sets `stopping` first, so nothing is forgotten between the lines."""
-        self._setting.ending.clear()
+        self._context.ending.clear()
         if self.stopping.is_set():
-            self._setting.ending.set()
+            self._context.ending.set()
 
     def _sessions(self) -> Iterator[Session | None]:
         """The session, again after each of its steps, or None while there is nothing to do."""
-        open_engine, open_source, open_sink = self._opens
-        self._begin()
+        open_engine, open_source, open_sink = self._openers
+        self._clear_ending()
         with ExitStack() as stack:
-            lead = None if self._open_lead is None else self._open_lead()
-            if lead is not None:
-                stack.callback(close_quietly, lead.close)
-                while not self._takes(lead):
-                    self._drop_kept()
+            lease = None if self._open_lease is None else self._open_lease()
+            if lease is not None:
+                stack.callback(close_quietly, lease.close)
+                while not self._takes_lease(lease):
+                    self._close_kept()
                     self._stand_by("another process answers this stream")
                     yield None
                     if self._ending.is_set():
                         return
             # What charges before what reads, unless the group must say first what there is to charge for.
-            engine = open_engine(None) if self._setting.place is None else None
+            engine = open_engine(None) if self._context.partition_of is None else None
             stack.callback(lambda: close_quietly(*([] if engine is None else [engine.abort])))
-            with on("sink"):
+            with calling("sink"):
                 sink = open_sink()
             stack.callback(self._close, "sink", sink)
-            if lead is not None:
-                sink = LedSink(sink, lead)
-            with on("source"):
+            if lease is not None:
+                sink = LeaderSink(sink, lease)
+            with calling("source"):
                 source, self._kept = self._kept or open_source(), None
-            stack.push(partial(self._let_go, source))
+            stack.push(partial(self._release_source, source))
             while True:
                 share = yield from self._await_share(source)
                 if self._ending.is_set():
                     return
-                places = None if share is None or self._setting.place is None else self._places(share)
+                assigned = None if share is None or self._context.partition_of is None else self._assigned_keys(share)
                 if engine is None:
-                    keys = None if places is None else [key for names in places.values() for key in names]
+                    keys = None if assigned is None else [key for names in assigned.values() for key in names]
                     engine = open_engine(keys)
                 try:
-                    yield from self._steps(Session(engine, source, sink, self._setting, places), lead)
+                    yield from self._steps(Session(engine, source, sink, self._context, assigned), lease)
                 except Rebalanced:
                     LOG.info("partitions were reassigned: reading them again")
                     self.counters.restarts += 1
@@ -295,34 +295,34 @@ class Service:
                 else:
                     return
 
-    def _takes(self, lead: Lead) -> bool:
-        with on("ledger"):
-            return lead.take()
+    def _takes_lease(self, lease: Lease) -> bool:
+        with calling("ledger"):
+            return lease.acquire()
 
-    def _let_go(self, source: LiveSource, _kind: object, error: BaseException | None, _trace: object) -> None:
+    def _release_source(self, source: LiveSource, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Close a source, unless it is of use while something else is away."""
         is_fine = isinstance(error, FcstreamError) and not isinstance(error, (*FATAL, SourceError))
-        if is_fine and isinstance(source, KeepingSource) and not self.stopping.is_set():
+        if is_fine and isinstance(source, PrefetchingSource) and not self.stopping.is_set():
             source.rewind()
             self._kept = source
         else:
             self._close("source", source)
 
     def _close(self, part: str, it: Any) -> None:
-        with on(part):
+        with calling(part):
             close_quietly(it.close)
 
-    def _drop_kept(self) -> None:
+    def _close_kept(self) -> None:
         kept, self._kept = self._kept, None
         if kept is not None:
             self._close("source", kept)
 
-    def _steps(self, session: Session, lead: Lead | None) -> Iterator[Session]:
+    def _steps(self, session: Session, lease: Lease | None) -> Iterator[Session]:
         """One session until the end, which it commits."""
         session.start()
         while not self._ending.is_set():
-            if lead is not None:
-                lead.check()
+            if lease is not None:
+                lease.check()
             seen = self.counters.seen
             session.step(LONGEST_WAIT_S)
             rejected = session.engine.drain_rejected()
@@ -335,17 +335,17 @@ class Service:
         session.commit()
         session.engine.acknowledge()
 
-    def _await_share(self, source: Any) -> Generator[None, None, Share | None]:
+    def _await_share(self, source: Any) -> Generator[None, None, PartitionAssignment | None]:
         """Until the group has given us what we can work with, if the source has a group; what is polled meanwhile comes
         again with the next assignment."""
         while not self._ending.is_set():
             if not hasattr(source, "share"):
                 return None
-            share: Share | None = source.share
+            share: PartitionAssignment | None = source.share
             if share is None:
                 self._ending.wait(0.02)
                 yield None
-            elif self._setting.place is None:
+            elif self._context.partition_of is None:
                 if len(share.mine) == share.total:
                     return share
                 self._stand_by(
@@ -354,23 +354,23 @@ class Service:
                 )
                 yield None
             else:
-                if any(self._places(share).values()):
+                if any(self._assigned_keys(share).values()):
                     return share
                 self._stand_by("no key comes by the partitions that the group gave")
                 yield None
-            with on("source"):
+            with calling("source"):
                 # One call: it never returns messages of an assignment that it has just learned of.
                 source.poll(POLL_MESSAGES, 0)
         return None
 
-    def _places(self, share: Share) -> dict[str, list[str]]:
-        place = self._setting.place
-        assert place is not None
+    def _assigned_keys(self, share: PartitionAssignment) -> dict[str, list[str]]:
+        partition_of = self._context.partition_of
+        assert partition_of is not None
         if share.topics > 1:
             raise ConfigError("must be left out with several topics: a key has a place in one", "source.partitioner")
         found: dict[str, list[str]] = {name: [] for name in share.mine.values()}
         for key in self._keys:
-            name = share.mine.get(place(key, share.total))
+            name = share.mine.get(partition_of(key, share.total))
             if name is not None:
                 found[name].append(key)
         return found
@@ -386,7 +386,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _what(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """An error for a log: ours say no record's content; of others only the kind is told."""
     if isinstance(error, EngineClosed):
         return "the engine was closed by an earlier error"

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 _UP_S, _SLOWEST_S, _SEND_S = 0.1, 10.0, 1.0
 
 
-class Notifier:
+class SystemdNotifier:
     """A line to the service manager.
 
     Parameters

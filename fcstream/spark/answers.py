@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..formats.batch import Rejection
-from .stores import Feed, Place
-from .tasks import CLOCK, NOTES, Note
+from .stores import PartWindow, WindowFeed
+from .tasks import CLOCK, NOTES, TaskReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 def take_rows(
-    frame: DataFrame, feed: Feed, keys: Sequence[str], on_note: Callable[[Note], object]
+    frame: DataFrame, feed: WindowFeed, keys: Sequence[str], on_note: Callable[[TaskReport], object]
 ) -> tuple[int, int, int] | None:
     """Give the engine's feed what a persisted frame of counted windows holds.
 
@@ -31,14 +31,14 @@ def take_rows(
     ----------
     frame : DataFrame
         Columns as in `tasks.COUNTED`.
-    feed : Feed
+    feed : WindowFeed
     keys : sequence of str
         Of all parts ("" without keys).
     on_note : callable
     """
     from pyspark.sql import functions as f
 
-    sizes: dict[Place, int] = {}
+    sizes: dict[PartWindow, int] = {}
     clock: tuple[int, int, int] | None = None
     small = f.when(f.col("window") < 0, f.col("body"))
     for key, window, size, body in frame.select("key", "window", f.length("body"), small).collect():
@@ -46,27 +46,27 @@ def take_rows(
             now, lateness, handed_over = map(int, bytes(body).split())
             clock = now, lateness, handed_over
         elif window == NOTES:
-            on_note(msgspec.msgpack.decode(bytes(body), type=Note))
+            on_note(msgspec.msgpack.decode(bytes(body), type=TaskReport))
         else:
             sizes[key, window] = sizes.get((key, window), 0) + size
 
-    def fetch(places: list[Place]) -> Mapping[Place, bytes]:
+    def fetch(part_windows: list[PartWindow]) -> Mapping[PartWindow, bytes]:
         wanted = frame.where(f.col("window") >= 0)
-        if len(places) < len(sizes):
-            names = sorted({window for _, window in places})
+        if len(part_windows) < len(sizes):
+            names = sorted({window for _, window in part_windows})
             wanted = wanted.where(f.col("window").isin(names))
-        found: dict[Place, dict[int, bytes]] = {place: {} for place in places}
+        found: dict[PartWindow, dict[int, bytes]] = {part_window: {} for part_window in part_windows}
         columns = wanted.select("key", "window", "piece", "body").toArrow().columns
         for key, window, piece, body in zip(*columns, strict=True):
-            if (place := (key.as_py(), window.as_py())) in found:
-                found[place][piece.as_py()] = body.as_py()
-        return {place: b"".join(held[i] for i in range(len(held))) for place, held in found.items()}
+            if (part_window := (key.as_py(), window.as_py())) in found:
+                found[part_window][piece.as_py()] = body.as_py()
+        return {part_window: b"".join(held[i] for i in range(len(held))) for part_window, held in found.items()}
 
     feed.offer(sizes, keys, fetch)
     return clock
 
 
-class Notes:
+class TaskReports:
     """Adds up what tasks say of messages, and writes rejections where they belong."""
 
     def __init__(self, write: Callable[[Sequence[Rejection]], object] | None = None) -> None:
@@ -74,7 +74,7 @@ class Notes:
         self.messages = self.records = self.unread = self.replayed = 0
         self.rejected: dict[str, int] = {}
 
-    def __call__(self, note: Note) -> None:
+    def __call__(self, note: TaskReport) -> None:
         self.messages += note.messages
         self.records += note.records
         self.unread += note.unread

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..engine.admission import Admitted
 
 
-class _Packed(msgspec.Struct, array_like=True, frozen=True):
+class _PackedRecords(msgspec.Struct, array_like=True, frozen=True):
     """A block of records of one window and one partition."""
 
     partition: str
@@ -30,7 +30,7 @@ class _Packed(msgspec.Struct, array_like=True, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class WindowRecords:
     """The records of a window, each once, in the order of their identities: partition, offset, place in the message.
 
     Attributes
@@ -80,9 +80,9 @@ def cut(
             yield int(parts[some[0]]), int(windows[some[0]]), _pack(partition, batch, found, ordinals, here)
 
 
-def gather(packed: Sequence[bytes], dimension: int) -> Rows:
+def gather(packed: Sequence[bytes], dimension: int) -> WindowRecords:
     """The records of some blocks of one window; one that is there twice counts once."""
-    blocks = [msgspec.msgpack.decode(each, type=_Packed) for each in packed]
+    blocks = [msgspec.msgpack.decode(each, type=_PackedRecords) for each in packed]
     names = sorted({block.partition for block in blocks})
     offsets = _join(blocks, "offsets", np.int64)
     ordinals = _join(blocks, "ordinals", np.int32)
@@ -100,7 +100,7 @@ def gather(packed: Sequence[bytes], dimension: int) -> Rows:
         [name.decode("utf-8", "surrogatepass") for block in blocks for name in block.users]
     )
     panes = _join(blocks, "panes", np.int64)
-    return Rows(
+    return WindowRecords(
         panes[order],
         _join(blocks, "points", np.float64).reshape(len(panes), dimension)[order],
         times[order] if len(times) else times,
@@ -109,7 +109,7 @@ def gather(packed: Sequence[bytes], dimension: int) -> Rows:
 
 
 def _pack(partition: str, batch: Batch, found: Admitted, ordinals: NDArray[np.int32], rows: NDArray[Any]) -> bytes:
-    block = _Packed(
+    block = _PackedRecords(
         partition,
         batch.positions[rows].tobytes(),
         ordinals[rows].tobytes(),
@@ -130,16 +130,16 @@ def _ordinals(positions: NDArray[np.int64]) -> NDArray[np.int32]:
     return (np.arange(n) - np.repeat(starts, np.diff(np.append(starts, n)))).astype(np.int32)
 
 
-def _join(blocks: Sequence[_Packed], name: str, kind: Any) -> NDArray[Any]:
+def _join(blocks: Sequence[_PackedRecords], name: str, kind: Any) -> NDArray[Any]:
     return np.frombuffer(b"".join(getattr(block, name) for block in blocks), kind)
 
 
 def gather_positions(packed: bytes) -> list[int]:
     """The positions of a block's records."""
-    block = msgspec.msgpack.decode(packed, type=_Packed)
+    block = msgspec.msgpack.decode(packed, type=_PackedRecords)
     return [int(at) for at in np.frombuffer(block.offsets, np.int64)]
 
 
 def block_size(packed: bytes) -> int:
     """How many records a block holds."""
-    return len(msgspec.msgpack.decode(packed, type=_Packed).offsets) // 8
+    return len(msgspec.msgpack.decode(packed, type=_PackedRecords).offsets) // 8

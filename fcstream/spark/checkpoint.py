@@ -98,9 +98,9 @@ def _ledger(url: str) -> str:
     if not is_shared(url):
         path = url.removeprefix("sqlite:")
         return path if path == "memory:" else os.path.realpath(path)
-    from ..ledgers.postgres.connection import Address
+    from ..ledgers.postgres.connection import ServerAddress
 
-    return Address.of(url).place(None)
+    return ServerAddress.of(url).location(None)
 
 
 def _lines(session: SparkSession, path: str) -> list[str] | None:

@@ -17,12 +17,12 @@ from ..connectors import open_dead_letter, open_sink
 from ..connectors.urls import mask
 from ..engine.keyed import open_engine
 from ..errors import ConfigError, FcstreamError, SourceError
-from ..service.batch import Progress, Summary, closing, publish_left_over, refuse_strange_sink
-from .answers import Notes, take_rows
+from ..service.batch import ProgressLine, Summary, check_sink_matches_ledger, closing, publish_left_over
+from .answers import TaskReports, take_rows
 from .pairs import splits, splitter
-from .sessions import SparkFailed, condition, need_pyspark, place, spark_session
-from .stores import Feed, stores
-from .tasks import BLOCKS, COUNTED, NOTES, Admission, Lines, count_window, guarded, pieces
+from .sessions import SparkFailed, condition, place, require_pyspark, spark_session
+from .stores import WindowFeed, stores
+from .tasks import BLOCKS, COUNTED, NOTES, Admission, LineReader, count_window, guarded, pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,22 +50,22 @@ def run_files(config: Config, master: str | None = None, noise: Noise | None = N
     ------
     FcstreamError
     """
-    need_pyspark()
+    require_pyspark()
     source, out = config.source, config.sink
     if source is None or out is None or config.window.clock != "eof":
         raise ConfigError("must be 'eof', with a source and a sink, for files", "window.clock")
-    started, feed = time.perf_counter(), Feed()
+    started, feed = time.perf_counter(), WindowFeed()
     with ExitStack() as stack:
         session = stack.enter_context(spark_session(config.spark, config.stream.name, master))
         engine = open_engine(config, noise=noise, stores=stores(feed, splitter(session)))
         stack.callback(engine.abort)
         sink = open_sink(out.url)
         stack.callback(sink.close)
-        notes = Notes()
+        notes = TaskReports()
         if config.dead_letter:
-            letters = open_dead_letter(config.dead_letter.url, config.dead_letter.max_bytes)
-            stack.callback(letters.close)
-            notes = Notes(letters.write)
+            dead_letters = open_dead_letter(config.dead_letter.url, config.dead_letter.max_bytes)
+            stack.callback(dead_letters.close)
+            notes = TaskReports(dead_letters.write)
         summary = _answer(session, source.url, config, engine, sink, feed, notes)
         summary.seconds = time.perf_counter() - started
         return summary
@@ -77,11 +77,11 @@ def _answer(
     config: Config,
     engine: Engine | KeyedEngine,
     sink: Sink,
-    feed: Feed,
-    notes: Notes,
+    feed: WindowFeed,
+    notes: TaskReports,
 ) -> Summary:
-    refuse_strange_sink(engine, sink)
-    summary, progress = Summary(), Progress()
+    check_sink_matches_ledger(engine, sink)
+    summary, progress = Summary(), ProgressLine()
     publish_left_over(engine, sink, summary)
     summary.already_answered = engine.answered
     answered = {part.job.key or "": part.answered for part in engine.parts}
@@ -129,7 +129,7 @@ def counted_files(
         f.col("value").cast("binary").alias("body"),
         f.lit(None).cast("timestamp").alias("clock"),
     )
-    blocks = messages.mapInArrow(Admission(job, answered, Lines(header)), BLOCKS)
+    blocks = messages.mapInArrow(Admission(job, answered, LineReader(header)), BLOCKS)
     return blocks.groupBy("key", "window").applyInArrow(_closing(job, splits), COUNTED)
 
 

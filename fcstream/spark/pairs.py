@@ -108,9 +108,9 @@ def with_counts(points: NDArray[np.float64], counts: NDArray[np.int64]) -> Windo
     held = FriendCounts(points.shape[1], None)
     held.add(0, points)
     view = held.view([0])
-    places = view.places()
-    assert places is not None
-    return replace(view, counts=counts[places])
+    arrival_order = view.arrival_order()
+    assert arrival_order is not None
+    return replace(view, counts=counts[arrival_order])
 
 
 def _radius_squared(job: Job) -> int | None:

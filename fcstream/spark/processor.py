@@ -17,14 +17,14 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from ..config import Job
 from .blocks import block_size, gather, gather_positions
-from .tasks import CLOCK, NOTES, Note, count_window, guarded, pieces, too_many
+from .tasks import CLOCK, NOTES, TaskReport, count_window, guarded, pieces, too_many
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
 
 @dataclass
-class Windows(StatefulProcessor):
+class WindowProcessor(StatefulProcessor):
     """Grouped by (key, window).
 
     Attributes
@@ -64,7 +64,7 @@ class Windows(StatefulProcessor):
             told: list[tuple[str, int, str | None]] = [
                 ("window_closed", at, None) for row in rows for at in gather_positions(bytes(row.block))
             ]
-            note = msgspec.msgpack.encode(Note(0, 0, 0, 0, told))
+            note = msgspec.msgpack.encode(TaskReport(0, 0, 0, 0, told))
             yield Row(key=name, window=NOTES, piece=0, pieces=1, body=note)
         else:
             if self._held.get() is None:
@@ -118,7 +118,7 @@ class Windows(StatefulProcessor):
     def _is_too_many(self, size: int) -> bool:
         # Who of the users has budget left only the driver knows: their records are not bounded here.
         gate = None if self.job.terms.unit == "user" else self.job.gate
-        return gate is not None and size > gate.held
+        return gate is not None and size > gate.max_held
 
     def _over_at(self, window: int) -> int:
         """The first public time at which it is over."""

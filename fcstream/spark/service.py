@@ -21,16 +21,16 @@ from ..connectors.urls import parse
 from ..engine.keyed import open_engine
 from ..errors import ConfigError, FcstreamError
 from ..formats.payloads import decoder_for
-from ..service.app import Leading, Letters, Served, look_at, serve
-from ..service.reload import Current
-from ..service.session import Publisher, Setting
-from ..service.supervisor import Lead, LedSink, Service, now_ms
-from .answers import Notes, take_rows
+from ..service.app import DeadLetterWriter, SessionLeases, StreamSpec, plan_warnings, serve
+from ..service.reload import ActiveConfig
+from ..service.session import Publisher, SessionContext
+from ..service.supervisor import LeaderSink, Lease, Supervisor, now_ms
+from .answers import TaskReports, take_rows
 from .checkpoint import bind
 from .pairs import splits, splitter
-from .sessions import SparkFailed, condition, need_pyspark, place, prepare, spark_session
-from .stores import Feed, stores
-from .tasks import BLOCKS, COUNTED, Admission, Messages
+from .sessions import SparkFailed, condition, place, prepare, require_pyspark, spark_session
+from .stores import WindowFeed, stores
+from .tasks import BLOCKS, COUNTED, Admission, MessageReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,62 +43,62 @@ if TYPE_CHECKING:
 _STEP_S = 0.2
 
 
-def serve_on_spark(streams: Sequence[Served], master: str | None = None) -> list[Service]:
+def serve_on_spark(streams: Sequence[StreamSpec], master: str | None = None) -> list[Supervisor]:
     """`service.serve`, with every stream's records read and counted by Spark.
 
     Raises
     ------
     BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch, SparkFailed
     """
-    need_pyspark()
+    require_pyspark()
     for each in streams:
         _check(each.config)
-    look_at(streams)  # before Java starts
+    plan_warnings(streams)  # before Java starts
     with spark_session(streams[0].config.spark, streams[0].config.stream.name, master) as session:
         return serve(streams, lambda config, current: build(session, config, current))
 
 
-def build(session: SparkSession, config: Config, current: Current | None = None) -> SparkService:
+def build(session: SparkSession, config: Config, current: ActiveConfig | None = None) -> SparkSupervisor:
     """The service of a configuration, or of what `current` holds when a session begins."""
     _check(config)
-    now = current or Current(config)
-    letters = Letters()
-    letters.follow(config)
+    now = current or ActiveConfig(config)
+    dead_letters = DeadLetterWriter()
+    dead_letters.follow(config)
     assert config.source is not None
     assert config.ledger is not None
-    setting = Setting(decoder_for(config.source.format, Job.of(config).schema), now_ms)
-    return SparkService(session, now, letters, setting, Leading(config.ledger.url, config.stream.name))
+    setting = SessionContext(decoder_for(config.source.format, Job.of(config).schema), now_ms)
+    return SparkSupervisor(session, now, dead_letters, setting, SessionLeases(config.ledger.url, config.stream.name))
 
 
-class SparkService(Service):
+class SparkSupervisor(Supervisor):
     """Keeps a live stream going; a session is a query from its checkpoint on.
 
     Parameters
     ----------
     session : SparkSession
-    current : Current
-    letters : Letters
-    setting : Setting
-    leading : Leading
+    current : ActiveConfig
+    dead_letters : DeadLetterWriter
+    setting : SessionContext
+    leading : SessionLeases
     """
 
     def __init__(
         self,
         session: SparkSession,
-        current: Current,
-        letters: Letters,
-        setting: Setting,
-        leading: Leading,
+        current: ActiveConfig,
+        dead_letters: DeadLetterWriter,
+        setting: SessionContext,
+        leading: SessionLeases,
     ) -> None:
-        self._spark, self._now, self._letters, self._leading = session, current, letters, leading
+        self._spark, self._now, self._dead_letters, self._leases = session, current, dead_letters, leading
         open_lead = leading.open if leading.is_shared else None
         super().__init__(self._engine, lambda: None, self._sink, setting, (), open_lead)  # type: ignore[arg-type, return-value]
-        self._feed = Feed()
+        self._feed = WindowFeed()
 
     def _engine(self, _: Any) -> Engine | KeyedEngine:
         def open_it(config: Config) -> Engine | KeyedEngine:
-            self._letters.follow(config)
-            return open_engine(self._leading.bind(config), stores=stores(self._feed, splitter(self._spark)))
+            self._dead_letters.follow(config)
+            return open_engine(self._leases.bind(config), stores=stores(self._feed, splitter(self._spark)))
 
         return self._now.engine(open_it)
 
@@ -110,30 +110,30 @@ class SparkService(Service):
         return self._now.open(open_it, "sink")
 
     def _sessions(self) -> Iterator[Any]:
-        """See `Service`: micro-batches take the place of steps."""
-        self._begin()
+        """See `Supervisor`: micro-batches take the place of steps."""
+        self._clear_ending()
         with ExitStack() as stack:
-            lead = None
-            if self._open_lead is not None:
-                lead = self._open_lead()
-                stack.callback(close_quietly, lead.close)
-                while not self._takes(lead):
+            lease = None
+            if self._open_lease is not None:
+                lease = self._open_lease()
+                stack.callback(close_quietly, lease.close)
+                while not self._takes_lease(lease):
                     self._stand_by("another process answers this stream")
                     yield None
                     if self._ending.is_set():
                         return
-            self._feed = Feed()
+            self._feed = WindowFeed()
             engine = self._engine(None)
             stack.callback(close_quietly, engine.abort)
             sink = self._sink()
             stack.callback(close_quietly, sink.close)
-            if lead is not None:
-                sink = LedSink(sink, lead)
-            publisher = Publisher(engine, sink, self._setting)
+            if lease is not None:
+                sink = LeaderSink(sink, lease)
+            publisher = Publisher(engine, sink, self._context)
             publisher.left_over()
-            engine.begin(self._setting.clock())
-            notes = Notes(self._letters.write)
-            batches = Batches(engine, publisher, self._feed, notes, self._setting, lead)
+            engine.begin(self._context.clock())
+            notes = TaskReports(self._dead_letters.write)
+            batches = MicroBatches(engine, publisher, self._feed, notes, self._context, lease)
             query = self._now.open(partial(start, self._spark, engine=engine, batches=batches), "source")
             stack.callback(batches.stop, query)
             while not self._ending.wait(_STEP_S):
@@ -145,7 +145,7 @@ class SparkService(Service):
                 yield batches if batches.done else None
             self._count(notes)
 
-    def _serve(self, on_step: Callable[[Service], object] | None) -> None:
+    def _serve(self, on_step: Callable[[Supervisor], object] | None) -> None:
         from py4j.protocol import Py4JNetworkError
 
         try:
@@ -153,7 +153,7 @@ class SparkService(Service):
         except Py4JNetworkError:  # no session of this process can be used any more
             raise SparkFailed("Java has ended: start again; Spark's log says why") from None
 
-    def _count(self, notes: Notes) -> None:
+    def _count(self, notes: TaskReports) -> None:
         counters = self.counters
         counters.messages, notes.messages = counters.messages + notes.messages, 0
         counters.records, notes.records = counters.records + notes.records, 0
@@ -163,20 +163,20 @@ class SparkService(Service):
         }
 
 
-class Batches:
+class MicroBatches:
     """What Spark calls with every micro-batch. An error ends the query, and nothing of it is committed."""
 
     def __init__(
         self,
         engine: Engine | KeyedEngine,
         publisher: Publisher,
-        feed: Feed,
-        notes: Notes,
-        setting: Setting,
-        lead: Lead | None = None,
+        feed: WindowFeed,
+        notes: TaskReports,
+        context: SessionContext,
+        lease: Lease | None = None,
     ) -> None:
         self._engine, self._publisher, self._feed, self._notes = engine, publisher, feed, notes
-        self._setting, self._lead = setting, lead
+        self._context, self._lease = context, lease
         self._running = threading.Lock()
         self.error: BaseException | None = None
         self.done = 0
@@ -190,7 +190,7 @@ class Batches:
     def __call__(self, frame: DataFrame, number: int) -> None:
         with self._running:
             try:
-                self._must_go_on()
+                self._check_running()
                 self._answer(frame)
                 self.done += 1
             except BaseException as error:
@@ -207,8 +207,8 @@ class Batches:
     def _answer(self, frame: DataFrame) -> None:
         frame.persist()
         try:
-            if self._lead is not None:
-                self._lead.check()
+            if self._lease is not None:
+                self._lease.check()
             keys = [part.job.key or "" for part in self._engine.parts]
             time = take_rows(frame, self._feed, keys, self._notes)
             if time is not None:
@@ -226,20 +226,20 @@ class Batches:
                         "window.lateness",
                     )
                 self._publisher.close_due(now)
-            self._must_go_on()
+            self._check_running()
             self._nothing_is_left()
         finally:
             frame.unpersist()
 
-    def _must_go_on(self) -> None:
-        if self.error is not None or self._setting.ending.is_set():
+    def _check_running(self) -> None:
+        if self.error is not None or self._context.ending.is_set():
             raise SparkFailed("stopped")
 
     def _nothing_is_left(self) -> None:
         """Records that were handed over and not answered would be lost when the micro-batch is committed."""
         answered = {part.job.key or "": part.next_open_ms for part in self._engine.parts}
         schedule = self._engine.job.schedule
-        if any(schedule.window(window).open_ms >= answered[key] for key, window in self._feed.places):
+        if any(schedule.window(window).open_ms >= answered[key] for key, window in self._feed.windows):
             raise ConfigError("does not suit the schedule: start with an empty folder", "spark.checkpoint")
 
 
@@ -269,13 +269,13 @@ def _answered(engine: Engine | KeyedEngine) -> dict[str, int]:
 
 def messages(session: SparkSession, config: Config) -> DataFrame:
     """The broker of a configuration as a streaming frame: columns as in `tasks.MESSAGES`."""
-    from .source import Brokers
+    from .source import BrokerDataSource
 
     source = config.source
     assert source is not None
     if config.spark.reader == "spark":
         return with_clock(session, config, kafka_frame(session, config))
-    return _source(session, config, Brokers, source.url)
+    return _source(session, config, BrokerDataSource, source.url)
 
 
 def with_clock(session: SparkSession, config: Config, frame: DataFrame) -> DataFrame:
@@ -290,10 +290,10 @@ def with_clock(session: SparkSession, config: Config, frame: DataFrame) -> DataF
     """
     from pyspark.sql import functions as f
 
-    from .source import Clock
+    from .source import ClockDataSource
 
     rows = frame.select("partition", "position", "stamp", "body", f.lit(None).cast("timestamp").alias("clock"))
-    return rows.unionByName(_source(session, config, Clock, ""))
+    return rows.unionByName(_source(session, config, ClockDataSource, ""))
 
 
 def kafka_frame(session: SparkSession, config: Config) -> DataFrame:
@@ -334,28 +334,28 @@ def kafka_frame(session: SparkSession, config: Config) -> DataFrame:
 
 
 def _source(session: SparkSession, config: Config, kind: Any, url: str) -> DataFrame:
-    from .source import Reading
+    from .source import SourceSettings
 
     assert config.source is not None
     name = config.source.name or f"fcstream-{config.stream.name}"
-    reading = Reading.of(url, name, Job.of(config).schedule, config.spark.limit)
+    reading = SourceSettings.of(url, name, Job.of(config).schedule, config.spark.limit)
     session.dataSource.register(kind)
     return session.readStream.format(kind.name()).option("secret", msgspec.json.encode(reading).decode()).load()
 
 
 def counted(session: SparkSession, config: Config, frame: DataFrame, answered: dict[str, int]) -> DataFrame:
     """Messages -> windows that are over, counted (columns as in `tasks.COUNTED`), and the public time."""
-    from .processor import Windows
+    from .processor import WindowProcessor
 
     assert config.source is not None
     job = Job.of(config)
     parts = splits(config, session.sparkContext.defaultParallelism)
-    blocks = frame.mapInArrow(Admission(job, answered, Messages(config.source.format)), BLOCKS)
+    blocks = frame.mapInArrow(Admission(job, answered, MessageReader(config.source.format)), BLOCKS)
     return (
         blocks.withWatermark("clock", "1 second")
         .groupBy("key", "window")
         .transformWithState(
-            statefulProcessor=Windows(job, parts, min(answered.values())),
+            statefulProcessor=WindowProcessor(job, parts, min(answered.values())),
             outputStructType=COUNTED,
             outputMode="Append",
             timeMode="EventTime",

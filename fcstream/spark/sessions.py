@@ -38,7 +38,7 @@ class SparkFailed(FcstreamError):
     """Spark ended a job or a query: the kind of its error, and nothing that it quotes."""
 
 
-def need_pyspark() -> None:
+def require_pyspark() -> None:
     """Raise ConfigError if the extra is not installed."""
     for name in _PACKAGES:
         try:
@@ -61,7 +61,7 @@ def spark_session(section: SparkSection, name: str, master: str | None = None) -
     ------
     ConfigError, SparkFailed
     """
-    need_pyspark()
+    require_pyspark()
     from pyspark.sql import SparkSession
 
     found = SparkSession.getActiveSession()

@@ -34,7 +34,7 @@ MARGIN_MS = 1000
 """How far behind its largest clock the watermark is: rows must lie above it, or Spark would drop them."""
 
 
-class Reading(msgspec.Struct, frozen=True):
+class SourceSettings(msgspec.Struct, frozen=True):
     """What a source is made from.
 
     Attributes
@@ -57,7 +57,7 @@ class Reading(msgspec.Struct, frozen=True):
     limit: int
 
     @classmethod
-    def of(cls, url: str, name: str, schedule: Schedule, limit: int) -> Reading:
+    def of(cls, url: str, name: str, schedule: Schedule, limit: int) -> SourceSettings:
         return cls(
             *(url, name, schedule.start_ms, schedule.length_ms, schedule.slide_ms, schedule.lateness_ms),
             schedule.end_ms,
@@ -69,12 +69,12 @@ class Reading(msgspec.Struct, frozen=True):
         return Schedule(self.start_ms, self.length_ms, self.slide_ms, self.lateness_ms, self.end_ms)
 
 
-class Brokers(DataSource):
-    """Messages of a replayable broker. The option ``secret`` (which Spark redacts) holds a `Reading`."""
+class BrokerDataSource(DataSource):
+    """Messages of a replayable broker. The option ``secret`` (which Spark redacts) holds a `SourceSettings`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._reading = msgspec.json.decode(options["secret"], type=Reading)
+        self._reading = msgspec.json.decode(options["secret"], type=SourceSettings)
 
     @classmethod
     def name(cls) -> str:
@@ -87,7 +87,7 @@ class Brokers(DataSource):
         return BrokerReader(self._reading)
 
 
-class Clock(DataSource):
+class ClockDataSource(DataSource):
     """The public time alone, for streaming frames of Spark's own sources, which must have no read limit.
 
     It tells the time that it noted when it was asked before: whatever the order in which Spark asks its sources, all
@@ -96,7 +96,7 @@ class Clock(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._reading = msgspec.json.decode(options["secret"], type=Reading)
+        self._reading = msgspec.json.decode(options["secret"], type=SourceSettings)
 
     @classmethod
     def name(cls) -> str:
@@ -110,7 +110,7 @@ class Clock(DataSource):
 
 
 @dataclass
-class Range(InputPartition):
+class OffsetRange(InputPartition):
     """Messages of one partition; of the partition "" the clock."""
 
     partition: str
@@ -122,7 +122,7 @@ class Range(InputPartition):
 class BrokerReader(DataSourceStreamReader):
     """Offsets are ``{"ends": {partition: offset}, "clock": public milliseconds}``."""
 
-    def __init__(self, reading: Reading, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(self, reading: SourceSettings, clock: Callable[[], int] = now_ms) -> None:
         self._reading, self._clock = reading, clock
         self._source: ReplayableSource | None = None
 
@@ -153,14 +153,14 @@ class BrokerReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         clock, begins = end["clock"], start["ends"]
         found = [
-            Range(name, begins.get(name, 0), last, clock)
+            OffsetRange(name, begins.get(name, 0), last, clock)
             for name, last in end["ends"].items()
             if last > begins.get(name, 0)
         ]
-        return [*found, Range("", start["clock"], clock, clock)] if clock > start["clock"] else found
+        return [*found, OffsetRange("", start["clock"], clock, clock)] if clock > start["clock"] else found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Range)
+        assert isinstance(partition, OffsetRange)
         return _read(self._reading, partition)
 
     def stop(self) -> None:
@@ -205,7 +205,7 @@ class ClockReader(BrokerReader):
 
 
 @guarded
-def _read(reading: Reading, range: Range) -> Iterator[pa.RecordBatch]:
+def _read(reading: SourceSettings, range: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The messages of a range, some thousands at a time."""
     if range.partition == "":
         yield _rows("", np.array([-1]), np.array([range.end]), [b""], range.clock)
@@ -218,13 +218,13 @@ def _read(reading: Reading, range: Range) -> Iterator[pa.RecordBatch]:
             for chunk in source.poll(POLL_MESSAGES, 1.0):
                 inside = int(np.searchsorted(chunk.offsets, range.end))
                 if inside:
-                    offsets, stamps = chunk.offsets[:inside], chunk.stamps_ms[:inside]
-                    yield _rows(chunk.partition, offsets, stamps, chunk.bodies[:inside], range.clock)
+                    offsets, timestamps = chunk.offsets[:inside], chunk.timestamps_ms[:inside]
+                    yield _rows(chunk.partition, offsets, timestamps, chunk.bodies[:inside], range.clock)
     finally:
         source.close()
 
 
-def _rows(partition: str, offsets: Any, stamps: Any, bodies: list[bytes], clock: int) -> pa.RecordBatch:
+def _rows(partition: str, offsets: Any, timestamps: Any, bodies: list[bytes], clock: int) -> pa.RecordBatch:
     import pyarrow
 
     n = len(bodies)
@@ -232,7 +232,7 @@ def _rows(partition: str, offsets: Any, stamps: Any, bodies: list[bytes], clock:
     columns = [
         pyarrow.array([partition] * n, pyarrow.string()),
         pyarrow.array(offsets, pyarrow.int64()),
-        pyarrow.array(stamps, pyarrow.int64()),
+        pyarrow.array(timestamps, pyarrow.int64()),
         pyarrow.array(bodies, pyarrow.binary()),
         at,
     ]

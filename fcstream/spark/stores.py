@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..engine.engine import Stores
+    from ..engine.engine import CounterFactory
     from ..noise.samplers import Noise
     from ..releases.base import Counter, Mechanism
 
-Place = tuple[str, int]
+PartWindow = tuple[str, int]
 """Key ("" without keys) and window."""
-Fetch = Callable[[list[Place]], Mapping[Place, bytes]]
+Fetch = Callable[[list[PartWindow]], Mapping[PartWindow, bytes]]
 CHUNK_BYTES = 1 << 28
 """Of what is fetched at once."""
 
 
-class Feed:
+class WindowFeed:
     """Closing windows, fetched in the order in which the engine asks for them, some hundred megabytes at a time."""
 
     def __init__(self) -> None:
-        self._sizes: dict[Place, int] = {}
-        self._order: list[Place] = []
+        self._sizes: dict[PartWindow, int] = {}
+        self._order: list[PartWindow] = []
         self._fetch: Fetch = lambda _: {}
-        self._held: dict[Place, bytes] = {}
+        self._held: dict[PartWindow, bytes] = {}
 
-    def offer(self, sizes: Mapping[Place, int], keys: Iterable[str], fetch: Fetch) -> None:
+    def offer(self, sizes: Mapping[PartWindow, int], keys: Iterable[str], fetch: Fetch) -> None:
         """What a micro-batch has, in place of what the one before had.
 
         Parameters
@@ -47,30 +47,30 @@ class Feed:
             Gets some of them.
         """
         rank = {key: i for i, key in enumerate(keys)}
-        self._sizes = {place: size for place, size in sizes.items() if place[0] in rank}  # keys may be gone
-        self._order = sorted(self._sizes, key=lambda place: (rank[place[0]], place[1]))
+        self._sizes = {window: size for window, size in sizes.items() if window[0] in rank}  # keys may be gone
+        self._order = sorted(self._sizes, key=lambda window: (rank[window[0]], window[1]))
         self._fetch, self._held = fetch, {}
 
     @property
-    def places(self) -> list[Place]:
+    def windows(self) -> list[PartWindow]:
         """What it has, in order."""
         return self._order
 
-    def get(self, place: Place) -> Any:
+    def get(self, window: PartWindow) -> Any:
         """What a window's tasks have counted: a pair of what it is and the thing itself; None if it has no records."""
-        if place not in self._sizes:
+        if window not in self._sizes:
             return None
-        if place not in self._held:
-            wanted: list[Place] = []
+        if window not in self._held:
+            wanted: list[PartWindow] = []
             size = 0
-            for each in self._order[self._order.index(place) :]:
+            for each in self._order[self._order.index(window) :]:
                 size += self._sizes[each]
                 if wanted and size > CHUNK_BYTES:
                     break
                 wanted.append(each)
             self._held = {}  # what was fetched before was answered
             self._held = dict(self._fetch(wanted))
-        return pickle.loads(self._held[place])  # made by our own tasks, a moment ago
+        return pickle.loads(self._held[window])  # made by our own tasks, a moment ago
 
 
 class TaskCounts:
@@ -82,13 +82,13 @@ class TaskCounts:
         Of one part.
     own : Counter
         Of windows without records, and of users.
-    feed : Feed
+    feed : WindowFeed
     split : callable, optional
         Counts the friends of points (n, d) that tasks have left alone, in their order.
     """
 
     def __init__(
-        self, job: Job, own: Counter, feed: Feed, split: Callable[[NDArray[np.float64]], Any] | None = None
+        self, job: Job, own: Counter, feed: WindowFeed, split: Callable[[NDArray[np.float64]], Any] | None = None
     ) -> None:
         self._job, self._own, self._feed, self._split = job, own, feed, split
 
@@ -126,7 +126,7 @@ def gated(job: Job, size: int, view: Any) -> Any:
 class TaskUsers(UserPoints):
     """Users of closing windows, one point each, as tasks have reduced them."""
 
-    def __init__(self, job: Job, feed: Feed) -> None:
+    def __init__(self, job: Job, feed: WindowFeed) -> None:
         super().__init__(job.grid.dimension, job.per_user)
         self._key, self._feed = job.key or "", feed
 
@@ -137,7 +137,7 @@ class TaskUsers(UserPoints):
         return super().read(window, salt)
 
 
-def stores(feed: Feed, split: Callable[[Job, NDArray[np.float64]], Any] | None = None) -> Stores:
+def stores(feed: WindowFeed, split: Callable[[Job, NDArray[np.float64]], Any] | None = None) -> CounterFactory:
     """Of an engine whose windows are counted by tasks."""
 
     def make(job: Job, mechanism: Mechanism, noise: Noise) -> tuple[Counter, UserPoints | None]:

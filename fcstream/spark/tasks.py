@@ -27,7 +27,7 @@ from ..noise.samplers import Noise
 from ..releases.record_gate import GatedView
 from ..stream.contributions import UserPoints
 from ..stream.windows import group_by_pane
-from .blocks import Rows, cut, gather
+from .blocks import WindowRecords, cut, gather
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,7 @@ PIECE_BYTES = 1 << 25
 _LONGEST_LINE = 1 << 20
 
 
-class Note(msgspec.Struct, array_like=True, frozen=True):
+class TaskReport(msgspec.Struct, array_like=True, frozen=True):
     """What became of some messages: for the operator only."""
 
     messages: int
@@ -103,7 +103,7 @@ class Admission:
 
         reader = self.decode(self.job)
         for batch in batches:
-            partitions, offsets, stamps, bodies, clocks = (batch.column(i) for i in range(5))
+            partitions, offsets, timestamps, bodies, clocks = (batch.column(i) for i in range(5))
             rows: list[tuple[str, int, bytes]] = []
             names = np.asarray(partitions.to_numpy(zero_copy_only=False), np.object_)
             for here in _runs(names):
@@ -111,7 +111,7 @@ class Admission:
                 if name == "":  # the clock: its stamp is a public time
                     rows += [("", CLOCK, b"")] * (here.stop - here.start)
                     continue
-                place = offsets.to_numpy(zero_copy_only=False)[here], stamps.to_numpy(zero_copy_only=False)[here]
+                place = offsets.to_numpy(zero_copy_only=False)[here], timestamps.to_numpy(zero_copy_only=False)[here]
                 rows += self._blocks(name, *reader(name, *place, bodies[here.start : here.stop].to_pylist()))
             if rows:
                 keys, windows, packed = zip(*rows, strict=True)
@@ -145,7 +145,7 @@ class Admission:
         replayed = int(np.count_nonzero(found.fine & (found.last < np.array(answered, np.int64)[codes])))
         rows = [(names[code], window, packed) for code, window, packed in cut(partition, batch, found, codes, answered)]
         told = [(each.reason, each.position, each.field) for each in rejections]
-        note = Note(messages, records, unread, replayed, told)
+        note = TaskReport(messages, records, unread, replayed, told)
         return [*rows, (partition, NOTES, msgspec.msgpack.encode(note))]
 
 
@@ -156,7 +156,7 @@ Reader = Callable[
 
 
 @dataclass(frozen=True)
-class Messages:
+class MessageReader:
     """Reads a broker's messages of a declared format."""
 
     format: str
@@ -165,16 +165,16 @@ class Messages:
         decoder = decoder_for(self.format, job.schema)
 
         def read(
-            _name: str, offsets: NDArray[np.int64], stamps: NDArray[np.int64], bodies: list[bytes]
+            _name: str, offsets: NDArray[np.int64], timestamps: NDArray[np.int64], bodies: list[bytes]
         ) -> tuple[Batch, NDArray[np.int64], int]:
-            batch, arrivals, _ = read_messages(decoder, offsets, stamps, bodies)
+            batch, arrivals, _ = read_messages(decoder, offsets, timestamps, bodies)
             return batch, arrivals, len(bodies)
 
         return read
 
 
 @dataclass(frozen=True)
-class Lines:
+class LineReader:
     """Reads lines of files: JSON, or CSV under one header, which every file must have. Lines are counted here."""
 
     header: bytes | None = None
@@ -224,7 +224,7 @@ def count_window(job: Job, packed: Sequence[bytes], window: int, splits: bool = 
         users = UserPoints(job.grid.dimension, job.per_user)
         users.add(window, rows.users, rows.times_ms, rows.points)
         return pickle.dumps(("users", users.give(window)), 5)
-    if job.gate is not None and len(rows.points) > job.gate.held:
+    if job.gate is not None and len(rows.points) > job.gate.max_held:
         return too_many(len(rows.points))
     if splits:
         return pickle.dumps(("points", rows.points[np.argsort(rows.panes, kind="stable")]), 5)
@@ -237,7 +237,7 @@ def too_many(size: int) -> bytes:
     return pickle.dumps(("view", GatedView(size, None)), 5)
 
 
-def _count(job: Job, rows: Rows, window: int) -> Any:
+def _count(job: Job, rows: WindowRecords, window: int) -> Any:
     counter = job.mechanism.counter(job.grid.dimension, job.schedule.reach, Noise())
     for pane, part in group_by_pane(rows.panes):
         counter.add(pane, rows.points[part])

@@ -70,13 +70,13 @@ class UserPoints:
 
     def size(self, window: int) -> int:
         """Users of whom there are points."""
-        return len(self._windows[window].places) if window in self._windows else 0
+        return len(self._windows[window].slots) if window in self._windows else 0
 
     def flood(self, window: int, salt: bytes) -> None:
         """Let go of the points of a window, now and to come: keep the keys of its users alone."""
         held = self._windows.pop(window, None)
         self._flooded[window] = _Keys(salt)
-        self._flooded[window].add(held.places if held else ())
+        self._flooded[window].add(held.slots if held else ())
 
     def add(
         self, window: int, names: NDArray[np.object_], times_ms: NDArray[np.int64], points: NDArray[np.float64]
@@ -88,8 +88,8 @@ class UserPoints:
             self._flooded[window].add(names.tolist())
             return
         held = self._windows.setdefault(window, _Open(self.dimension))
-        places = held.places
-        at = np.array([places.setdefault(name, len(places)) for name in names.tolist()], np.int64)
+        slots = held.slots
+        at = np.array([slots.setdefault(name, len(slots)) for name in names.tolist()], np.int64)
         held.grow()
         if self._takes_mean:
             held.add(at, points.astype(np.int64))
@@ -103,8 +103,8 @@ class UserPoints:
         held = self._windows.get(window)
         if held is None:
             return np.empty(0, f"S{KEY_BYTES}"), np.empty((0, self.dimension))
-        n = len(held.places)
-        keys = np.frombuffer(b"".join(user_key(salt, name) for name in held.places), f"S{KEY_BYTES}")
+        n = len(held.slots)
+        keys = np.frombuffer(b"".join(user_key(salt, name) for name in held.slots), f"S{KEY_BYTES}")
         order = np.argsort(keys, kind="stable")
         points = held.means() if self._takes_mean else held.sums[:n]
         return keys[order], points[order].astype(np.float64)
@@ -113,8 +113,8 @@ class UserPoints:
         """A window's users for somebody else's `enter`: names, sums (n, d), numbers of records (n,), and what is to be
         added to the sums of some, by their place."""
         held = self._windows.get(window, _Open(self.dimension))
-        n = len(held.places)
-        return list(held.places), held.sums[:n], held.counts[:n], held.wide
+        n = len(held.slots)
+        return list(held.slots), held.sums[:n], held.counts[:n], held.wide
 
     def enter(
         self,
@@ -127,7 +127,7 @@ class UserPoints:
         """Take a whole window of somebody else's in place of what is held of it."""
         self._flooded.pop(window, None)
         held = self._windows[window] = _Open(self.dimension)
-        held.places = {name: i for i, name in enumerate(names)}
+        held.slots = {name: i for i, name in enumerate(names)}
         held.sums, held.counts, held.times, held.wide = sums, counts, np.zeros(len(names), np.int64), wide
 
     def forget_before(self, window: int) -> None:
@@ -162,7 +162,7 @@ class _Open:
     """Of one open window: where each user's sums stand."""
 
     def __init__(self, dimension: int) -> None:
-        self.places: dict[str, int] = {}
+        self.slots: dict[str, int] = {}
         self.sums = np.zeros((0, dimension), np.int64)
         self.counts = np.zeros(0, np.int64)
         self.times = np.zeros(0, np.int64)
@@ -170,8 +170,8 @@ class _Open:
 
     def grow(self) -> None:
         """Room for all users known."""
-        if len(self.places) > len(self.counts):
-            more = max(len(self.places), 2 * len(self.counts)) - len(self.counts)
+        if len(self.slots) > len(self.counts):
+            more = max(len(self.slots), 2 * len(self.counts)) - len(self.counts)
             self.sums = np.concatenate([self.sums, np.zeros((more, self.sums.shape[1]), np.int64)])
             self.counts = np.concatenate([self.counts, np.zeros(more, np.int64)])
             self.times = np.concatenate([self.times, np.zeros(more, np.int64)])
@@ -194,18 +194,18 @@ class _Open:
             here = at[first : first + _TOGETHER]
             np.add.at(self.sums, here, points[first : first + _TOGETHER])
             large = here[(np.abs(self.sums[here]) >= _LARGE).any(axis=1)]
-            for place in np.unique(large).tolist():
-                before = self.wide.get(place, [0] * points.shape[1])
-                self.wide[place] = [a + b for a, b in zip(before, self.sums[place].tolist(), strict=True)]
-                self.sums[place] = 0
+            for index in np.unique(large).tolist():
+                before = self.wide.get(index, [0] * points.shape[1])
+                self.wide[index] = [a + b for a, b in zip(before, self.sums[index].tolist(), strict=True)]
+                self.sums[index] = 0
 
     def means(self) -> NDArray[np.int64]:
         """Each user's mean, rounded to the nearest integers (halves up)."""
-        n = len(self.places)
+        n = len(self.slots)
         found = _nearest(self.sums[:n], self.counts[:n, None])
-        for place, before in self.wide.items():
-            records, sums = int(self.counts[place]), self.sums[place].tolist()
-            found[place] = [(2 * (a + b) + records) // (2 * records) for a, b in zip(before, sums, strict=True)]
+        for index, before in self.wide.items():
+            records, sums = int(self.counts[index]), self.sums[index].tolist()
+            found[index] = [(2 * (a + b) + records) // (2 * records) for a, b in zip(before, sums, strict=True)]
         return found
 
 

@@ -16,13 +16,13 @@ class LateRecords:
     Parameters
     ----------
     dimension : int
-    most : int, optional
+    max_size : int, optional
         See `fcstream.releases.record_gate.RecordGate`: of more records than this of one pane for one window nothing
         is kept but how many there are, as every window that could use them is refused.
     """
 
-    def __init__(self, dimension: int, most: int | None = None) -> None:
-        self._dimension, self._most = dimension, most
+    def __init__(self, dimension: int, max_size: int | None = None) -> None:
+        self._dimension, self._max_size = dimension, max_size
         self._points: dict[tuple[int, int], list[NDArray[np.float64]]] = {}
         self._sizes: dict[tuple[int, int], int] = {}
 
@@ -30,7 +30,7 @@ class LateRecords:
         """Keep records: the first window of each (m,), its pane (m,) and its lattice point (m, d)."""
         for i, place in enumerate(zip(first.tolist(), panes.tolist(), strict=True)):
             size = self._sizes[place] = self._sizes.get(place, 0) + 1
-            if self._most is not None and size > self._most:
+            if self._max_size is not None and size > self._max_size:
                 self._points.pop(place, None)
             else:
                 self._points.setdefault(place, []).append(points[i].copy())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 MAX_COORDINATE = 2**40
-MOST_FEATURES = 2**16
+MAX_FEATURES = 2**16
 MAX_RADIUS_SQUARED = 2**53 - 1
 SMALLEST, LARGEST = 1e-100, 1e100
 """Public numbers beyond these are slips, and differences, quotients and squares of them would leave the doubles."""
@@ -34,9 +34,9 @@ def exact(value: float | int | str | Fraction) -> Fraction:
     return value if isinstance(value, Fraction) else Fraction(Decimal(str(value)))
 
 
-def _must_be_positive(value: float, place: str) -> None:
+def _check_positive(value: float, key: str) -> None:
     if not SMALLEST <= value <= LARGEST:
-        raise ConfigError(f"must be a positive number from {SMALLEST:g} to {LARGEST:g}, got {value!r}", place)
+        raise ConfigError(f"must be a positive number from {SMALLEST:g} to {LARGEST:g}, got {value!r}", key)
 
 
 @functools.lru_cache(maxsize=256)
@@ -66,9 +66,9 @@ class Lattice:
     step: float
 
     def __post_init__(self) -> None:
-        _must_be_positive(self.step, "lattice.step")
+        _check_positive(self.step, "lattice.step")
 
-    def radius_squared(self, radius: float, place: str = "radius") -> int:
+    def radius_squared(self, radius: float, key: str = "radius") -> int:
         """floor((radius / step)**2): the integer every pair is compared with.
 
         Raises
@@ -77,19 +77,19 @@ class Lattice:
             Not positive, smaller than one step, or 2**53 and more.
         """
         if not (math.isfinite(radius) and radius > 0):
-            raise ConfigError(f"must be a positive number, got {radius!r}", place)
+            raise ConfigError(f"must be a positive number, got {radius!r}", key)
         squared = math.floor((exact(radius) / exact(self.step)) ** 2)
         if squared < 1:
-            raise ConfigError(f"must be at least one lattice step ({self.step:g}), got {radius!r}", place)
+            raise ConfigError(f"must be at least one lattice step ({self.step:g}), got {radius!r}", key)
         if squared > MAX_RADIUS_SQUARED:
             raise ConfigError(
                 f"must be below 2**26.5 lattice steps, got {radius!r} at step {self.step!r}: use a coarser "
                 "`lattice.step`",
-                place,
+                key,
             )
         return squared
 
-    def check_range(self, low: float, high: float, place: str) -> None:
+    def check_range(self, low: float, high: float, key: str) -> None:
         """Refuse a public range whose coordinates would not fit.
 
         Raises
@@ -102,7 +102,7 @@ class Lattice:
             raise ConfigError(
                 f"range [{low:g}, {high:g}] must lie within 2**40 lattice steps of 0, got {float(worst):.3g}: use "
                 "a coarser `lattice.step`, or set `origin`",
-                place,
+                key,
             )
 
     def coordinates(self, scaled: ArrayLike) -> NDArray[np.float64]:
@@ -145,18 +145,18 @@ class Feature:
     optional: bool = False
 
     def __post_init__(self) -> None:
-        place = f"features.{self.name}"
+        key = f"features.{self.name}"
         if self.transform not in TRANSFORMS:
-            raise ConfigError(f"must be one of {sorted(TRANSFORMS)}, got {self.transform!r}", f"{place}.transform")
+            raise ConfigError(f"must be one of {sorted(TRANSFORMS)}, got {self.transform!r}", f"{key}.transform")
         if not -LARGEST <= self.minimum < self.maximum <= LARGEST:
             raise ConfigError(
-                f"must be finite, within {LARGEST:g} of 0, and min < max, got [{self.minimum}, {self.maximum}]", place
+                f"must be finite, within {LARGEST:g} of 0, and min < max, got [{self.minimum}, {self.maximum}]", key
             )
-        _must_be_positive(self.scale, f"{place}.scale")
+        _check_positive(self.scale, f"{key}.scale")
         if not abs(self.origin) <= LARGEST:
-            raise ConfigError(f"must be within {LARGEST:g} of 0, got {self.origin!r}", f"{place}.origin")
+            raise ConfigError(f"must be within {LARGEST:g} of 0, got {self.origin!r}", f"{key}.origin")
         if self.transform == "log1p" and self.minimum <= -1:
-            raise ConfigError(f"must be above -1 for log1p, got {self.minimum!r}", f"{place}.min")
+            raise ConfigError(f"must be above -1 for log1p, got {self.minimum!r}", f"{key}.min")
 
     def inside(self, value: float) -> float:
         """A released number in transformed units, clipped to the public range."""
@@ -176,8 +176,8 @@ class Grid:
     features: tuple[Feature, ...]
 
     def __post_init__(self) -> None:
-        if len(self.features) > MOST_FEATURES:
-            raise ConfigError(f"must be at most {MOST_FEATURES}, got {len(self.features)}", "features")
+        if len(self.features) > MAX_FEATURES:
+            raise ConfigError(f"must be at most {MAX_FEATURES}, got {len(self.features)}", "features")
         names = [feature.name for feature in self.features]
         if len(set(names)) != len(names):
             raise ConfigError("must have distinct names", "features")

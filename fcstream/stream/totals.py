@@ -42,15 +42,15 @@ class Totals:
 
     def __init__(self, shape: int | tuple[int, ...], largest: int) -> None:
         self.part = np.zeros(shape, np.int64)
-        self.most = rows_within(largest)
+        self.max_rows = rows_within(largest)
         self._held = 0
         self._wide: NDArray[np.object_] | None = None
 
     def make_room(self, rows: int) -> None:
-        """Before so many rows are added to `part`, at most `most` at a time."""
-        if rows > self.most:
-            raise OverflowError(f"at most {self.most} rows can be added at a time")
-        if self._held + rows > self.most:
+        """Before so many rows are added to `part`, at most `max_rows` at a time."""
+        if rows > self.max_rows:
+            raise OverflowError(f"at most {self.max_rows} rows can be added at a time")
+        if self._held + rows > self.max_rows:
             self._flush()
         self._held += rows
 
@@ -98,7 +98,7 @@ def tile_totals(
     totals, count = Totals(dimension, largest), 0
     for tiles, inside in parts:
         lanes = tiles.shape[2]
-        step = totals.most // lanes
+        step = totals.max_rows // lanes
         for first in range(0, len(tiles), step):
             some, mask = tiles[first : first + step], inside[first * lanes : (first + step) * lanes]
             totals.make_room(len(mask))
@@ -109,8 +109,8 @@ def tile_totals(
 def column_totals(rows: NDArray[np.int64], largest: int) -> list[int]:
     """Sums of the columns of rows (n, d)."""
     totals = Totals(rows.shape[1], largest)
-    for first in range(0, len(rows), totals.most):
-        some = rows[first : first + totals.most]
+    for first in range(0, len(rows), totals.max_rows):
+        some = rows[first : first + totals.max_rows]
         totals.make_room(len(some))
         totals.part += some.sum(axis=0)
     found: list[int] = totals.read().tolist()
@@ -120,8 +120,8 @@ def column_totals(rows: NDArray[np.int64], largest: int) -> list[int]:
 def gram_totals(rows: NDArray[np.int64], largest: int) -> NDArray[Any]:
     """Sums over rows (n, d) of the products of any two of their columns: (d, d)."""
     totals = Totals((rows.shape[1],) * 2, largest)
-    for first in range(0, len(rows), totals.most):
-        some = rows[first : first + totals.most]
+    for first in range(0, len(rows), totals.max_rows):
+        some = rows[first : first + totals.max_rows]
         totals.make_room(len(some))
         totals.part += some.T @ some
     return totals.read()

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from .codes import Codes
 
-_MOST_COVER = 50_000
+_MAX_COVER = 50_000
 FINE = 2**20
 """Directions of length 1 are rounded to multiples of 1 / FINE."""
-MOST_AXES = 4
+MAX_AXES = 4
 WIDTHS = (2.0, 2.1, 2.2, 2.3, 2.4, 2.5)
 """Of a cell, where u = -1 or 1; wider ones for tables that are large in norm, see `width_factors`."""
-MOST_CELLS = 256
-MOST_WORK = 2**24
+MAX_CELLS = 256
+MAX_WORK = 2**24
 """For the number of cells times the squared number of bits: what fitting a mixture takes."""
 
 
@@ -163,8 +163,8 @@ def along(
     limit : float
         For the root of the number of cells times that noise.
     """
-    most = max(16, min(MOST_CELLS, MOST_WORK // codes.bits**2))
-    whole = [rounded(direction) for direction in directions[:MOST_AXES]]
+    most = max(16, min(MAX_CELLS, MAX_WORK // codes.bits**2))
+    whole = [rounded(direction) for direction in directions[:MAX_AXES]]
     best: Cells | None = None
     for t in range(len(whole), 0, -1):
         middle = (0,) * t if center is None else tuple(round(float(np.dot(d, center))) for d in whole[:t])
@@ -210,4 +210,4 @@ def covering(axes: int, alpha: float) -> NDArray[np.int64]:
     most = math.floor(math.sqrt(axes) / alpha)
     limit = axes / alpha**2
     points = [k for k in itertools.product(range(-most, most + 1), repeat=axes) if sum(x * x for x in k) <= limit]
-    return np.array(points[:_MOST_COVER], np.int64)
+    return np.array(points[:_MAX_COVER], np.int64)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from ..stream.lattice import Grid
 
-MOST_BITS = 2048
-MOST_LEVELS = 1024
+MAX_BITS = 2048
+MAX_LEVELS = 1024
 CENTERED = 4
 """One-hot blocks of up to so many bits are counted as -1 and 1, larger ones as 0 and 2: what is shorter."""
 
@@ -83,9 +83,9 @@ class Codes:
     def __post_init__(self) -> None:
         if not self.attributes:
             raise ConfigError("must name at least one feature", "release.columns")
-        if self.bits > MOST_BITS:
+        if self.bits > MAX_BITS:
             raise ConfigError(
-                f"must have at most {MOST_BITS} bits in all, got {self.bits}: name fewer columns, or use coarser bins",
+                f"must have at most {MAX_BITS} bits in all, got {self.bits}: name fewer columns, or use coarser bins",
                 "release.columns",
             )
 
@@ -208,21 +208,21 @@ def _attribute(grid: Grid, index: int, edges: Sequence[float] | None) -> Attribu
     if feature.levels:
         if edges is not None:
             raise ConfigError(f"must be left out: {feature.name!r} has levels", f"release.edges.{feature.name}")
-        if len(feature.levels) > MOST_LEVELS:
-            raise ConfigError(f"must be at most {MOST_LEVELS}, got {len(feature.levels)}", f"features.{feature.name}")
+        if len(feature.levels) > MAX_LEVELS:
+            raise ConfigError(f"must be at most {MAX_LEVELS}, got {len(feature.levels)}", f"features.{feature.name}")
         places = [int(grid.lattice.coordinates(feature.scaled(float(code)))) for code in range(len(feature.levels))]
         if any(b <= a for a, b in itertools.pairwise(places)):
             raise ConfigError("must be at most 1 where features have levels", "lattice.step")
         return Attribute(feature.name, index, tuple(places[1:]), feature.levels)
-    place = f"release.edges.{feature.name}"
+    key = f"release.edges.{feature.name}"
     if edges is None:
-        raise ConfigError("is required for a number: where its public range is cut into bins", place)
+        raise ConfigError("is required for a number: where its public range is cut into bins", key)
     inner = [float(edge) for edge in edges if feature.minimum < edge < feature.maximum]
-    if not inner or len(inner) >= MOST_LEVELS or any(not feature.minimum <= x <= feature.maximum for x in edges):
-        raise ConfigError(f"must hold 1 to {MOST_LEVELS - 1} numbers inside the range of {feature.name!r}", place)
+    if not inner or len(inner) >= MAX_LEVELS or any(not feature.minimum <= x <= feature.maximum for x in edges):
+        raise ConfigError(f"must hold 1 to {MAX_LEVELS - 1} numbers inside the range of {feature.name!r}", key)
     cuts = [int(grid.lattice.coordinates(feature.scaled(edge))) for edge in inner]
     if any(b <= a for a, b in itertools.pairwise(cuts)):
-        raise ConfigError("must ascend by at least one lattice step", place)
+        raise ConfigError("must ascend by at least one lattice step", key)
     bounds = (feature.minimum, *inner, feature.maximum)
     middles = tuple((a + b) / 2 for a, b in itertools.pairwise(bounds))
     return Attribute(feature.name, index, tuple(cuts), middles, bounds)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..stream.totals import Totals
-from .cells import FINE, MOST_CELLS
+from .cells import FINE, MAX_CELLS
 from .mixtures import to_simplex
 
 if TYPE_CHECKING:
@@ -78,17 +78,17 @@ class ConvexSet:
 
 
 @dataclass(slots=True)
-class _Pane:
+class _RegionPane:
     moments: Totals
     parts: list[NDArray[np.int16]] = field(default_factory=list)
 
 
-class PointCounts:
+class RegionCounts:
     """Small integers of each pane and their exact second moments."""
 
     def __init__(self, region: ConvexSet) -> None:
         self._region = region
-        self._held: dict[int, _Pane] = {}
+        self._held: dict[int, _RegionPane] = {}
 
     @property
     def panes(self) -> list[int]:
@@ -96,7 +96,7 @@ class PointCounts:
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         d = len(self._region.center)
-        held = self._held.setdefault(pane, _Pane(Totals((d, d), REACH**2)))
+        held = self._held.setdefault(pane, _RegionPane(Totals((d, d), REACH**2)))
         for first in range(0, len(points), 8192):  # so that sums of products are exact in doubles
             small = self._region.small(points[first : first + 8192])
             whole = small.astype(np.float64)
@@ -107,14 +107,14 @@ class PointCounts:
     def drop(self, pane: int) -> None:
         self._held.pop(pane, None)
 
-    def view(self, panes: Iterable[int]) -> PointView:
-        return PointView([self._held[pane] for pane in panes if pane in self._held], len(self._region.center))
+    def view(self, panes: Iterable[int]) -> RegionView:
+        return RegionView([self._held[pane] for pane in panes if pane in self._held], len(self._region.center))
 
 
-class PointView:
+class RegionView:
     """A window: private, all of it."""
 
-    def __init__(self, panes: Sequence[_Pane], dimension: int) -> None:
+    def __init__(self, panes: Sequence[_RegionPane], dimension: int) -> None:
         rows = [np.empty((0, dimension), np.int16), *(part for pane in panes for part in pane.parts)]
         self.rows = np.concatenate(rows).astype(np.int64)
         moments = Totals((dimension, dimension), REACH**2)
@@ -170,7 +170,7 @@ def ball_cells(
         for parts in (8, 6, 5, 4, 3, 2) if t > 1 else (64, 32, 16, 8, 6, 5, 4, 3, 2, 1):
             cells = BallCells(tuple(map(tuple, whole.tolist())), middle, 2 * REACH * FINE // parts)
             number = len(cells.boxes())
-            if number <= MOST_CELLS and math.sqrt(number) * noise <= limit:
+            if number <= MAX_CELLS and math.sqrt(number) * noise <= limit:
                 return cells
             found = cells
     assert found is not None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .codes import Codes
 
 _WORD = 64
-_LEAST_BLOCK, _MOST_BLOCK = 64, 65_536
+_MIN_BLOCK, _MAX_BLOCK = 64, 65_536
 
 
 class _Blocks:
@@ -34,7 +34,7 @@ class _Blocks:
         done = 0
         while done < len(words):
             if not self._blocks or self._used == len(self._blocks[-1][0]):
-                capacity = min(max(self.size, len(words) - done, _LEAST_BLOCK), _MOST_BLOCK)
+                capacity = min(max(self.size, len(words) - done, _MIN_BLOCK), _MAX_BLOCK)
                 self._blocks.append(
                     (np.empty((capacity, self._shape[0]), np.uint64), np.empty((capacity, self._shape[1]), np.uint16))
                 )
@@ -55,7 +55,7 @@ class _Blocks:
 
 
 @dataclass(slots=True)
-class _Pane:
+class _TablePane:
     """Records of one pane. `cells` were counted of the first `counted` of them, for the cells of that name."""
 
     moments: NDArray[np.int64]
@@ -89,7 +89,7 @@ class TableCounts:
         self.public = cells
         self._keeps = keeps and cells is None
         self._ahead: Cells | None = None
-        self._held: dict[int, _Pane] = {}
+        self._held: dict[int, _TablePane] = {}
         offsets = codes.offsets[codes.booleans :]
         self._offsets = np.array(offsets, np.int64)
 
@@ -105,7 +105,7 @@ class TableCounts:
         levels = np.empty((m, len(codes.attributes) - codes.booleans), np.uint16)
         if pane not in self._held:
             moments = np.zeros((codes.bits, codes.bits), np.int64)
-            self._held[pane] = _Pane(moments, _Blocks(words.shape[1], levels.shape[1]))
+            self._held[pane] = _TablePane(moments, _Blocks(words.shape[1], levels.shape[1]))
         held = self._held[pane]
         kernels.pack(points, *codes.tables, codes.booleans, words, levels)
         kernels.add_pairs(words, levels, self._offsets, codes.booleans, held.moments)
@@ -127,7 +127,7 @@ class TableCounts:
         """From now on count these cells too as records come."""
         self._ahead = cells
 
-    def _up_to_date(self, held: _Pane, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _up_to_date(self, held: _TablePane, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Counts of a pane's cells."""
         if self.public is not None:
             return self._count(held, self.public, ())
@@ -138,7 +138,7 @@ class TableCounts:
         return found
 
     def _count(
-        self, held: _Pane, cells: Cells, parts: Iterable[tuple[NDArray[np.uint64], NDArray[np.uint16]]]
+        self, held: _TablePane, cells: Cells, parts: Iterable[tuple[NDArray[np.uint64], NDArray[np.uint16]]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Counts of a pane's cells, with some more records."""
         from .._kernels import synthetic as kernels
@@ -156,7 +156,7 @@ class TableCounts:
 class TableView:
     """A window: private, all of it."""
 
-    def __init__(self, counter: TableCounts, panes: Sequence[_Pane]) -> None:
+    def __init__(self, counter: TableCounts, panes: Sequence[_TablePane]) -> None:
         self._counter = counter
         self._panes = panes
 
@@ -205,7 +205,7 @@ class TableView:
 
 
 @dataclass(frozen=True)
-class Tables:
+class ContingencyTables:
     """Contingency tables of all sets of `order` attributes, laid end to end.
 
     Privacy: a record is counted once in every table, so l2 sensitivity is the root of their number.
@@ -248,7 +248,7 @@ class PairPanes:
     Many times faster than `TablePanes` for many columns: 64 Booleans are looked at together.
     """
 
-    def __init__(self, codes: Codes, tables: Tables) -> None:
+    def __init__(self, codes: Codes, tables: ContingencyTables) -> None:
         self._tables = tables
         self._moments = TableCounts(codes, keeps=False)
         self.add, self.drop = self._moments.add, self._moments.drop
@@ -284,7 +284,7 @@ class PairPanes:
 class TablePanes:
     """Contingency tables of any order per pane; no record is kept."""
 
-    def __init__(self, codes: Codes, tables: Tables) -> None:
+    def __init__(self, codes: Codes, tables: ContingencyTables) -> None:
         self._codes, self._tables = codes, tables
         self._layout = tables.layout()
         self._cells = tables.cells

@@ -19,7 +19,7 @@ SPREAD = 0.1
 _SMALL = 2**18
 """Multiplications that OpenBLAS does on one thread."""
 _STEPS, _RATE = 400, 0.02
-_APART, _LEAST_SPREAD = 1.6, 0.01
+_APART, _MIN_SPREAD = 1.6, 0.01
 """How far parts of a cell are put apart, in standard deviations of a bit; and the least variance of one."""
 UNIT = 10_000
 """Probabilities are published in parts of this."""
@@ -70,7 +70,7 @@ def consistent(codes: Codes, points: NDArray[np.float64]) -> NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Moments:
+class ReleasedMoments:
     """Released means and second moments of bits, as parts of all records, and their noise deviations.
 
     Attributes
@@ -89,7 +89,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Mixture:
+class TableMixture:
     """Cells with weights, in each of which attributes are independent.
 
     Attributes
@@ -111,7 +111,7 @@ class Mixture:
         ones: NDArray[np.float64],
         sigma: float,
         mean: NDArray[np.float64] | None,
-    ) -> Mixture:
+    ) -> TableMixture:
         """From noisy records of each cell (s,) and in how many of them each bit is set (s, p), noise sigma.
 
         A cell is drawn to the mean of all the more, the noisier it is; cells whose weight falls to 0 vanish.
@@ -129,18 +129,18 @@ class Mixture:
     def fitted(
         self,
         codes: Codes,
-        moments: Moments,
+        moments: ReleasedMoments,
         count: float,
         ones: NDArray[np.float64],
         sigma: float,
         components: int = 0,
-    ) -> Mixture:
+    ) -> TableMixture:
         """Nearer to released second moments, without leaving what the cells said by more than their noise.
 
         Parameters
         ----------
         codes : Codes
-        moments : Moments
+        moments : ReleasedMoments
         count : float
             Released number of records.
         ones : float64 (s, p)
@@ -180,7 +180,7 @@ class Mixture:
             second = 0.99 * second + 0.01 * slope**2
             size = _RATE * (1 - step / (_STEPS + 1)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-12)
             points = consistent(codes, points - size * first / (1 - 0.9**step))
-        return Mixture(parted, points.astype(np.float64))
+        return TableMixture(parted, points.astype(np.float64))
 
     def _parted(
         self, codes: Codes, components: int
@@ -192,7 +192,7 @@ class Mixture:
         owners = np.repeat(np.arange(len(parts)), parts)
         points = self.points[owners]
         shift = 2 * _uniform(SeededEntropy(0), points.size).reshape(points.shape) - 1
-        shift *= _APART * np.sqrt(np.maximum(points * (1 - points), _LEAST_SPREAD)) * (parts[owners] > 1)[:, None]
+        shift *= _APART * np.sqrt(np.maximum(points * (1 - points), _MIN_SPREAD)) * (parts[owners] > 1)[:, None]
         return owners, (self.weights / parts)[owners], consistent(codes, points + shift)
 
     def rounded(self) -> tuple[list[float], list[list[int]]]:
@@ -200,7 +200,7 @@ class Mixture:
         return [round(w, 9) for w in self.weights.tolist()], np.rint(self.points * UNIT).astype(int).tolist()
 
 
-def draw(codes: Codes, mixture: Mixture, rows: int, seed: int) -> NDArray[np.int64]:
+def draw(codes: Codes, mixture: TableMixture, rows: int, seed: int) -> NDArray[np.int64]:
     """Rows (m, attributes) of levels: a function of the mixture and a seed, the same wherever it is computed.
 
     Cells are drawn in proportion to their weights (systematically, each as often as it should, up to one), levels

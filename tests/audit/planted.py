@@ -185,22 +185,22 @@ FAULTS = [
     Fault(
         "too many records by their exact number",
         "releases/record_gate.py",
-        "return noisy > self.most or size > self.held",
-        "return size > self.most",
+        "return noisy > self.max_records or size > self.max_held",
+        "return size > self.max_records",
         ("unit/releases/test_record_gate.py::test_audit_of_the_gate_at_max_records_at_h_and_beyond",),
     ),
     Fault(
         "too many records without a margin",
         "releases/record_gate.py",
-        "return self.most + self.margin",
-        "return self.most",
+        "return self.max_records + self.margin",
+        "return self.max_records",
         ("unit/releases/test_record_gate.py::test_audit_of_the_gate_at_max_records_at_h_and_beyond",),
     ),
     Fault(
         "too many records where more is held than delta pays for",
         "releases/record_gate.py",
-        "return noisy > self.most or size > self.held",
-        "return noisy > self.most",
+        "return noisy > self.max_records or size > self.max_held",
+        "return noisy > self.max_records",
         ("unit/releases/test_record_gate.py::test_audit_of_the_gate_at_max_records_at_h_and_beyond",),
     ),
     Fault(
@@ -220,8 +220,8 @@ FAULTS = [
     Fault(
         "a pane that is let go of because others hold too much",
         "releases/record_gate.py",
-        "if self._sizes[pane] <= self._most:",
-        "if sum(self._sizes.values()) <= self._most:",
+        "if self._sizes[pane] <= self._max_size:",
+        "if sum(self._sizes.values()) <= self._max_size:",
         (
             "unit/releases/test_record_gate.py::test_counter_holds_what_its_naive_twin_holds_and_lets_go_of_a_pane_that_alone_has_too_many",
         ),
@@ -229,8 +229,8 @@ FAULTS = [
     Fault(
         "records of a flooded window that are cut instead of refused",
         "releases/record_gate.py",
-        "GatedView(size, None if size > self._most else self.inner.view(wanted))",
-        "GatedView(min(size, self._most), self.inner.view(wanted))",
+        "GatedView(size, None if size > self._max_size else self.inner.view(wanted))",
+        "GatedView(min(size, self._max_size), self.inner.view(wanted))",
         (
             "unit/releases/test_record_gate.py::test_counter_holds_what_its_naive_twin_holds_and_lets_go_of_a_pane_that_alone_has_too_many",
         ),
@@ -245,8 +245,8 @@ FAULTS = [
     Fault(
         "users who may have no room flood a window",
         "engine/engine.py",
-        "np.count_nonzero(self._ledger.room(keys, most)) > gate.held",
-        "len(keys) > gate.held",
+        "np.count_nonzero(self._ledger.has_room(keys, most)) > gate.max_held",
+        "len(keys) > gate.max_held",
         ("unit/releases/test_record_gate.py::test_users_are_held_while_it_is_not_sure_that_they_will_have_room",),
     ),
     Fault(
@@ -296,7 +296,7 @@ FAULTS = [
     Fault(
         "sums that go on in an int64 for ever",
         "stream/totals.py",
-        "if self._held + rows > self.most:",
+        "if self._held + rows > self.max_rows:",
         "if self._held + rows > 2**80:",
         ("unit/stream/test_totals.py::test_one_record_more_in_a_window_of_one_part_does_not_flip_the_mean",),
         quick=True,
@@ -304,7 +304,7 @@ FAULTS = [
     Fault(
         "a part of a window that is added in one go",
         "stream/totals.py",
-        "step = totals.most // lanes",
+        "step = totals.max_rows // lanes",
         "step = max(1, len(tiles))",
         ("unit/stream/test_totals.py::test_one_record_more_in_a_window_of_one_part_does_not_flip_the_mean",),
     ),
@@ -363,7 +363,7 @@ FAULTS = [
     Fault(
         "a refund after a crash",
         "ledgers/base.py",
-        "return PrivacyLoss() if self.again else self.loss - self._started",
+        "return PrivacyLoss() if self.is_redraw else self.loss - self._started",
         "return self.loss - self._started",
         ("recovery/test_recovery.py::test_kill_at_every_call_and_restart",),
     ),
@@ -423,7 +423,7 @@ FAULTS = [
     Fault(
         "noise that cannot be drawn is found out when a window closes",
         "releases/averages.py",
-        "if self.sum_nano < LEAST_NANO or self.count_nano < 1:",
+        "if self.sum_nano < MIN_NANO or self.count_nano < 1:",
         "if self.sum_nano < 1 or self.count_nano < 1:",
         ("unit/releases/test_drawable_noise.py::test_every_ball_can_be_had_with_the_least_rho",),
     ),
@@ -431,17 +431,17 @@ FAULTS = [
     Fault(
         "answers begin with the first record",
         "engine/engine.py",
-        "            skipped = fine & (last < (self._start.index or 0))\n",
+        "            skipped = fine & (last < (self._first_window.index or 0))\n",
         "            if arrivals is not None and len(arrivals):\n                self.begin(int(arrivals.min()))\n"
-        "            skipped = fine & (last < (self._start.index or 0))\n",
+        "            skipped = fine & (last < (self._first_window.index or 0))\n",
         ("unit/engine/test_first_window.py::test_one_record_more_does_not_move_the_first_window",),
         quick=True,
     ),
     Fault(
         "the reason of a refusal by the exact number of records",
         "releases/means/mean.py",
-        "        if rough is None:\n            return Outcome(self.why_not(core.count), count=core.count)",
-        "        if rough is None:\n            return Outcome(self.why_not(view.size), count=core.count)",
+        "        if rough is None:\n            return Outcome(self.refusal_reason(core.count), count=core.count)",
+        "        if rough is None:\n            return Outcome(self.refusal_reason(view.size), count=core.count)",
         ("unit/releases/test_reasons.py::test_the_reason_is_a_function_of_what_is_released",),
     ),
     Fault(

@@ -16,7 +16,7 @@ from fcstream.cores.replacement import ReplacedFilter
 from fcstream.counting.exact import FriendCounts
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchWithin
-from fcstream.releases.clusters.mixtures import PrivateMixture
+from fcstream.releases.clusters.mixtures import MixtureAlgorithm
 from fcstream.releases.clusters.pipeline import LloydRounds, LloydStep
 from fcstream.releases.clusters.plan import ClusterJob
 from fcstream.releases.clusters.tuples import TupleAverage, friend_counts
@@ -167,7 +167,7 @@ def test_a_radius_that_is_searched_for(weak):
 @pytest.mark.parametrize("weak", [1.0, 0.02])
 def test_a_mixture(weak):
     """One record more in the learning half, at the edge of its part; the tuples are given."""
-    made = PrivateMixture.of(
+    made = MixtureAlgorithm.of(
         ClusterJob(3, (0.0, 0.0), 1.0, 9000, oracle=lambda p, k, s: p[:k], spread=0.05), LOSS, Lattice(STEP)
     )
     rng = np.random.default_rng(0)

@@ -22,12 +22,12 @@ from fcstream.cli import main
 from fcstream.config import Config, Job
 from fcstream.connectors import dead_letters as letters_module
 from fcstream.connectors import open_dead_letter, open_live
-from fcstream.connectors.files import LEAST_LETTER_BYTES, DeadLetters
+from fcstream.connectors.files import MIN_LETTER_BYTES, DeadLetters
 from fcstream.errors import ConfigError
 from fcstream.formats.batch import Rejection
 from fcstream.formats.payloads import decoder_for
-from fcstream.service.session import Setting
-from fcstream.service.supervisor import Service
+from fcstream.service.session import SessionContext
+from fcstream.service.supervisor import Supervisor
 
 REDIS = os.environ.get("FCSTREAM_REDIS", "127.0.0.1:6379")
 MQTT = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")
@@ -134,8 +134,8 @@ def test_a_place_for_letters_that_goes_away_never_holds_up_the_stream(request, t
         letters.write(REJECTIONS[:1])
         assert read(at, "reader", bool)
         proxies[0].close()
-        setting = Setting(decoder_for("json", Job.of(rig.config).schema), lambda: rig.clock.now_ms)
-        service = Service(
+        setting = SessionContext(decoder_for("json", Job.of(rig.config).schema), lambda: rig.clock.now_ms)
+        service = Supervisor(
             lambda keys: Engine(rig.config, on_rejection=letters.write),
             lambda: LogSource(rig.log),
             lambda: rig.sink,
@@ -171,20 +171,20 @@ def test_a_place_that_is_away_is_told_and_what_never_arrives_is_counted(request,
         goes_on, connect, waits = threading.Event(), opened._open, []
         opened._open = lambda: (waits.append(goes_on.wait(60)), connect())[1]
         opened.write([])
-        for _ in range(letters_module.MOST_WAITING // len(REJECTIONS) + 10):
+        for _ in range(letters_module.MAX_WAITING // len(REJECTIONS) + 10):
             opened.write(REJECTIONS)
         goes_on.set()
-        assert len(opened._waiting) <= letters_module.MOST_WAITING
+        assert len(opened._waiting) <= letters_module.MAX_WAITING
         assert opened.lost >= 5 * len(REJECTIONS)
         opened.close()
         opened.close()
         assert all(waits)  # the connection waited for `write`, which did not wait for it
-        assert opened.lost == len(REJECTIONS) * (letters_module.MOST_WAITING // len(REJECTIONS) + 10)
+        assert opened.lost == len(REJECTIONS) * (letters_module.MAX_WAITING // len(REJECTIONS) + 10)
     assert SECRET not in caplog.text
 
 
 def test_letters_in_files_take_as_much_room_as_they_may_and_the_newest_are_there(tmp_path):
-    path, most = tmp_path / "dead.jsonl", LEAST_LETTER_BYTES
+    path, most = tmp_path / "dead.jsonl", MIN_LETTER_BYTES
     with contextlib.closing(DeadLetters(str(path), most)) as letters:
         for start in range(0, 60_000, 3_000):
             letters.write([Rejection("out_of_range", start + i, "temperature") for i in range(3_000)])

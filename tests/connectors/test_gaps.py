@@ -13,8 +13,8 @@ from support.rabbitmq import STREAMS, amqp, declared
 
 from fcstream.connectors.base import Gap
 from fcstream.connectors.nats.source import NatsSource
-from fcstream.service.gaps import Gaps
-from fcstream.service.metrics import Watched, exposition
+from fcstream.service.gaps import IncompleteWindows
+from fcstream.service.metrics import StreamStatus, exposition
 from fcstream.service.status import answer
 from fcstream.stream.windows import Schedule
 
@@ -42,19 +42,19 @@ class Missing:
     ],
 )
 def test_which_windows_a_gap_concerns(since_ms, next_window, now_ms, concerned):
-    gaps = Gaps()
-    last = gaps.look(Missing(Gap("x", since_ms)), SCHEDULE, next_window, now_ms)
-    assert [k for k in range(60) if gaps.concern(10_000 * k)] == concerned
+    gaps = IncompleteWindows()
+    last = gaps.update(Missing(Gap("x", since_ms)), SCHEDULE, next_window, now_ms)
+    assert [k for k in range(60) if gaps.includes(10_000 * k)] == concerned
     assert last == (concerned[-1] if concerned else -1)
     assert gaps.found == 1
-    assert gaps.look(Missing(), SCHEDULE, next_window, now_ms) == -1
-    gaps.answer([10_000 * k for k in range(60)])
+    assert gaps.update(Missing(), SCHEDULE, next_window, now_ms) == -1
+    gaps.forget_answered([10_000 * k for k in range(60)])
     assert gaps.answered == len(concerned)
 
 
 def told(live):
     """What those who watch a service see of gaps."""
-    watched = Watched("s", live.service)
+    watched = StreamStatus("s", live.service)
     code, _, text = answer([watched], "/ready")
     assert code == 200, text
     metrics = exposition([watched])[0].decode().splitlines()

@@ -211,7 +211,7 @@ def test_topics_partitions_and_tombstones(broker):
         assert np.concatenate([chunk.offsets for chunk in first]).tolist() == list(range(11))
         assert bodies_of(chunk for chunk in chunks if chunk.partition == f"{topic}:1")[0] == b""
     assert source.stamp_kind in ("CreateTime", "LogAppendTime")
-    assert all(chunk.stamps_ms.flags.c_contiguous and chunk.stamps_ms.dtype == np.int64 for chunk in chunks)
+    assert all(chunk.timestamps_ms.flags.c_contiguous and chunk.timestamps_ms.dtype == np.int64 for chunk in chunks)
     assert source.poll(1, 0) == []
     assert source.generation == 0
     # Ends are asked for beside the long polls of the consumer, which would hold up each question for half a second.
@@ -265,7 +265,7 @@ def test_a_rebalance_starts_again_from_the_committed_positions(broker):
     while len(two.ends()) < 4 and time.monotonic() < until:
         left += two.poll(100, 0.1)
     assert two.generation > 0
-    assert two._known() == {**dict.fromkeys(ours[0], 21), **{name: 5 + int(name[-1]) for name in ours[1]}}
+    assert two._committed_positions() == {**dict.fromkeys(ours[0], 21), **{name: 5 + int(name[-1]) for name in ours[1]}}
     two.close()
 
 
@@ -288,7 +288,7 @@ def test_what_comes_while_an_answer_is_waited_for_is_bounded(broker, monkeypatch
     send(broker, topic, sent)
     source = source_of(broker, topic)
     source._wait(lambda: source._is_assigned and source._held, "an assignment")
-    monkeypatch.setattr(kafka_module, "_MOST_HELD", 1000 * (300 + 5))
+    monkeypatch.setattr(kafka_module, "_MAX_HELD", 1000 * (300 + 5))
     full = []
 
     def is_long_full():
@@ -306,7 +306,7 @@ def test_what_comes_while_an_answer_is_waited_for_is_bounded(broker, monkeypatch
 def test_the_first_messages_of_a_member_are_taken_as_they_come(broker):
     """They may come from the very call that brings the assignment: none is of a time before, none is read again."""
 
-    class Watched:
+    class StreamStatus:
         def __init__(self, consumer):
             self.consumer, self.restarts = consumer, 0
 
@@ -321,7 +321,7 @@ def test_the_first_messages_of_a_member_are_taken_as_they_come(broker):
     sent = [b"%d" % i for i in range(40)]
     send(broker, topic, sent)
     source = source_of(broker, topic)
-    watched = source._consumer = Watched(source._consumer)
+    watched = source._consumer = StreamStatus(source._consumer)
     [found] = gather([source], lambda found: len(bodies_of(found[0])) >= len(sent))
     assert sorted(bodies_of(found)) == sorted(sent)
     assert watched.restarts == 0

@@ -235,7 +235,7 @@ def test_the_broker_sends_no_more_than_may_be_unacknowledged(mqtt_client, mqtt_t
 
 def test_large_messages_wait_with_the_broker_not_in_memory(broker):
     """Forty of 4 MB, sent while the consumer is there and while it is away: a few of them are held at a time."""
-    limit = 2 * module._MOST_BYTES
+    limit = 2 * module._MAX_BYTES
     publisher, body = MqttClient(broker.host), os.urandom(4 * MIB)
     opened = queue("large", host=broker.host)
     try:
@@ -385,7 +385,7 @@ def test_lost_acknowledgements_are_redelivered(mqtt_client, mqtt_topic, tmp_path
 
 def test_a_connection_stays_while_messages_wait(mqtt_client, mqtt_topic, monkeypatch):
     """A spool that is full takes nothing for hours: who asks must keep the connection, or all would come again."""
-    monkeypatch.setattr(module._Connection, "keepalive_s", 3)  # the broker waits for half as long again
+    monkeypatch.setattr(module._MqttConnection, "keepalive_s", 3)  # the broker waits for half as long again
     with contextlib.closing(queue(mqtt_topic)) as opened:
         mqtt_client.publish(mqtt_topic, [b"%d" % i for i in range(5)])
         found = opened.receive(1, 60)
@@ -542,7 +542,7 @@ def test_secrets_and_content_are_in_no_message(guarded, tmp_path, caplog, capfd)
         out = open_sink(url.format("right").replace("client_id=c&", ""))
         out.write([sample_release()])
         proxy = open_sink(url.format("right").replace("client_id=c&", ""))
-        proxy._link.do(lambda connection: connection.answer(connection.publish("open/t", CONTENT, False)))
+        proxy._link.run(lambda connection: connection.answer(connection.publish("open/t", CONTENT, False)))
         assert CONTENT in drain(source, 2)
         guarded.stop()
         tell(lambda: source.poll(1, 60.0))

@@ -25,8 +25,8 @@ from support.nats_server import HOST, NatsServer
 from support.proxy import Proxy
 
 from fcstream.connectors import is_live, open_live, open_sink
-from fcstream.connectors.nats.connection import Lost
-from fcstream.connectors.nats.reader import Reader
+from fcstream.connectors.nats.connection import NatsLost
+from fcstream.connectors.nats.reader import NatsReader
 from fcstream.connectors.nats.source import NatsSink, NatsSource
 from fcstream.connectors.urls import parse
 from fcstream.errors import ConfigError, FcstreamError, SinkError, SourceError
@@ -339,7 +339,7 @@ def test_what_nobody_got_comes_again(nats_server, nats_stream, lingers):
     """An interruption after the messages were handed out; a message that went missing on the way."""
     nats_server.add(nats_stream, [b"%d" % i for i in range(10)])
     with source(nats_stream) as opened:
-        assert len(opened._wire.do(lambda: opened._take(3, 60.0))) == 3
+        assert len(opened._wire.run(lambda: opened._take(3, 60.0))) == 3
         assert [chunk.bodies for chunk in opened.poll(4, 60.0)] == [[b"0", b"1", b"2", b"3"]]
         assert bodies(drain(opened, 6)) == [b"%d" % i for i in range(4, 10)]
         client, missed = opened._wire.client, []
@@ -721,7 +721,7 @@ def test_a_surprise_of_the_library_is_a_loss(nats_server, nats_stream):
 
     with sink(nats_stream, patience_s=0.2) as out:
         with pytest.raises(SinkError, match="cannot be reached: RecursionError") as caught:
-            out._wire.do(surprise)
+            out._wire.run(surprise)
         assert SECRET not in everything(caught.value)
         assert out.last() is None
 
@@ -765,7 +765,7 @@ def test_a_subscriber_that_answers(nats_server, nats_stream, answer):
         assert nats_server.held(nats_stream) == [release.to_bytes() for release in sent]
         nats_server.js("delete_stream", nats_stream)
         with contextlib.closing(out), pytest.raises(SinkError, match="a subscriber of the subject answers"):
-            out._wire.do(lambda: out._post(b"x"), 0.1)
+            out._wire.run(lambda: out._post(b"x"), 0.1)
 
 
 def forget_at_once(server, stream, **options):
@@ -801,7 +801,7 @@ def test_an_answer_that_came_too_late(nats_server, nats_stream, monkeypatch):
         if body == sent[1].to_bytes() and not lost:
             lost.append(body)
             await asyncio.sleep(0.3)
-            raise Lost("no answer")
+            raise NatsLost("no answer")
         return ack
 
     monkeypatch.setattr(NatsSink, "_post", lose)
@@ -815,7 +815,7 @@ def test_silence_is_not_the_end(private, monkeypatch):
     """The server sleeps while it is asked what it holds, until it is asked whether that was all."""
     server, sent = private(), [sample_release(i) for i in range(3)]
     server.js("add_stream", name="s", subjects=["s"])
-    first, last, opened = Reader.open, NatsSink._last, []
+    first, last, opened = NatsReader.open, NatsSink._last, []
 
     async def sleep(*arguments):
         reader = await first(*arguments)
@@ -832,7 +832,7 @@ def test_silence_is_not_the_end(private, monkeypatch):
     monkeypatch.setattr(NatsSink, "_last", wake)
     with sink("s", host=server.host, patience_s=60.0) as out:
         out.write(sent)
-        monkeypatch.setattr(Reader, "open", sleep)
+        monkeypatch.setattr(NatsReader, "open", sleep)
         assert out.missing(sent) == []
     assert len(opened) == 2
 
@@ -892,13 +892,13 @@ def test_other_subjects_do_not_hide_what_is_there(nats_server, nats_stream, monk
     monkeypatch.setattr("fcstream.connectors.nats.source._LOOK_BACK", 10)
     forget_at_once(nats_server, nats_stream)
     sent, looks = [sample_release(i) for i in range(3)], []
-    among = NatsSink._among
+    among = NatsSink._find_between
 
     async def look(self, wanted, start, end):
         looks.append((start, end))
         return await among(self, wanted, start, end)
 
-    monkeypatch.setattr(NatsSink, "_among", look)
+    monkeypatch.setattr(NatsSink, "_find_between", look)
     with sink(nats_stream) as out:
         out.write(sent[:1])
         nats_server.add(f"{nats_stream}.other", [b"other"] * 100)
@@ -1042,7 +1042,7 @@ def test_a_reader_that_is_broken_stays_so(nats_server, nats_stream):
         def breaks():
             opened._reader.is_broken = True  # no news with it: the wait runs out
 
-        with pytest.raises(Lost):
+        with pytest.raises(NatsLost):
             opened._wire.once(take)
 
 

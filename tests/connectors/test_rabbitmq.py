@@ -880,7 +880,7 @@ def test_more_keys_than_a_connection_has_publishers(rabbitmq_stream):
 
 
 def test_publishers_take_turns(rabbitmq_stream, monkeypatch):
-    monkeypatch.setattr(rabbitmq_streams, "_MOST_PUBLISHERS", 5)
+    monkeypatch.setattr(rabbitmq_streams, "_MAX_PUBLISHERS", 5)
     releases = [[dataclasses.replace(sample_release(n), stream=f"s/{i}") for i in range(8)] for n in range(2)]
     with sink(rabbitmq_stream) as out:
         for group in (releases[0], releases[0], releases[1]):
@@ -1022,13 +1022,13 @@ def test_the_end_is_never_told_too_early(rabbitmq_stream, monkeypatch):
     with source(rabbitmq_stream) as opened:
         from rstream import OffsetType
 
-        edge, calls = opened._link.edge, []
+        edge, calls = opened._link.end_chunk, []
 
         async def late(client, kind):
             calls.append(kind)
             return None if kind is OffsetType.LAST and len(calls) < 6 else await edge(client, kind)
 
-        monkeypatch.setattr(opened._link, "edge", late)
+        monkeypatch.setattr(opened._link, "end_chunk", late)
         assert opened.ends() == {rabbitmq_stream: 10}
         assert len(calls) >= 6
 
@@ -1038,7 +1038,7 @@ def test_the_end_is_never_told_too_early(rabbitmq_stream, monkeypatch):
 
 def test_the_broker_restarts(node, tmp_path, monkeypatch):
     """All four come back by themselves."""
-    monkeypatch.setattr(retry, "_MOST_S", 0.5)
+    monkeypatch.setattr(retry, "_MAX_S", 0.5)
     host, logs = f"127.0.0.1:{node.queues}", f"127.0.0.1:{node.streams}"
     with contextlib.ExitStack() as stack:
         classic, stream = (stack.enter_context(declared(kind, host)) for kind in ("classic", "stream"))

@@ -23,7 +23,7 @@ from support.helpers import service
 from fcstream.connectors import open_sink
 from fcstream.connectors.http.sink import WebhookSink, _retry_after
 from fcstream.connectors.postgres.sink import PostgresSink
-from fcstream.connectors.retry import Remainder
+from fcstream.connectors.retry import PendingMessages
 from fcstream.connectors.urls import parse
 from fcstream.errors import ConfigError, SinkError
 from fcstream.releases.base import Release
@@ -957,7 +957,7 @@ def test_hooks_that_cannot_be_used(rest, message):
 
 
 def test_a_group_that_got_stuck_goes_on_where_it_was():
-    remainder = Remainder()
+    remainder = PendingMessages()
     waiting = remainder.of([b"1", b"2", b"3"])
     waiting.popleft()
     assert list(remainder.of((b"1", b"2", b"3"))) == [b"2", b"3"]

@@ -12,7 +12,7 @@ from support.proxy import Proxy
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import LedgerError
-from fcstream.ledgers import Answer, Request, Terms, WindowKey, open_ledger
+from fcstream.ledgers import Request, SealedRelease, Terms, WindowKey, open_ledger
 
 psycopg = pytest.importorskip("psycopg")
 lead = pytest.importorskip("fcstream.ledgers.postgres.leader")
@@ -54,10 +54,10 @@ def stand_in(url):
 
 def test_only_one_has_it_and_it_is_renewed_for_longer_than_it_lasts(url, short):
     with stand_in(url) as one, stand_in(url) as two:
-        assert one.take()
+        assert one.acquire()
         end = time.monotonic() + 1.5 * lead.LEASE_S
         while time.monotonic() < end:
-            assert not two.take()
+            assert not two.acquire()
             one.check()
             time.sleep(0.1)
 
@@ -65,23 +65,23 @@ def test_only_one_has_it_and_it_is_renewed_for_longer_than_it_lasts(url, short):
 def test_who_ends_or_is_killed_is_replaced_at_once(url, monkeypatch):
     monkeypatch.setattr(lead, "LEASE_S", 120.0)
     with stand_in(url) as one, stand_in(url) as two, stand_in(url) as three:
-        assert one.take()
-        assert not two.take()
+        assert one.acquire()
+        assert not two.acquire()
         one.close()
-        until(two.take)
-        two._session.run(lambda db: (two._over.set(), db.close()))  # what the kernel does for a killed process
-        until(three.take)
+        until(two.acquire)
+        two._session.run(lambda db: (two._closing.set(), db.close()))  # what the kernel does for a killed process
+        until(three.acquire)
 
 
 def test_a_holder_behind_a_silent_network_is_replaced_at_the_deadline_and_knows_it(url, short):
     with Proxy(5432) as proxy:
         through = url.replace(":5432", f":{proxy.port}")
         with stand_in(through) as cut_off, stand_in(url) as other:
-            assert cut_off.take()
+            assert cut_off.acquire()
             with contextlib.closing(open_ledger(cut_off.bind(through), TERMS)) as ledger:
                 ledger.charge([request(0)])
                 proxy.is_silent = True
-                until(other.take)
+                until(other.acquire)
                 assert raises(cut_off.check)  # it knew before
                 proxy.is_silent = False
                 with pytest.raises(LedgerError, match="another process answers this stream"):
@@ -90,16 +90,16 @@ def test_a_holder_behind_a_silent_network_is_replaced_at_the_deadline_and_knows_
 
 def test_a_holder_that_was_replaced_can_neither_charge_nor_seal_nor_acknowledge(url, short):
     with stand_in(url) as one, stand_in(url) as two:
-        assert one.take()
+        assert one.acquire()
         with contextlib.closing(open_ledger(one.bind(url), TERMS)) as mine:
             mine.charge([request(0), request(1)])
-            mine.seal([Answer(WindowKey(0, 1), b"{}", PrivacyLoss())])
-            one._over.set()  # it renews no more, as if it was stopped
+            mine.seal([SealedRelease(WindowKey(0, 1), b"{}", PrivacyLoss())])
+            one._closing.set()  # it renews no more, as if it was stopped
             one._renewer.join()
-            until(two.take)
+            until(two.acquire)
             for change in (
                 lambda: mine.charge([request(2)]),
-                lambda: mine.seal([Answer(WindowKey(1, 2), b"{}", PrivacyLoss())]),
+                lambda: mine.seal([SealedRelease(WindowKey(1, 2), b"{}", PrivacyLoss())]),
                 lambda: mine.acknowledge([WindowKey(0, 1)]),
             ):
                 with pytest.raises(LedgerError, match="another process answers this stream"):
@@ -112,15 +112,15 @@ def test_a_holder_that_was_replaced_can_neither_charge_nor_seal_nor_acknowledge(
 
 def test_it_is_not_taken_while_a_transaction_of_its_holder_is_under_way(url, short):
     with stand_in(url) as one, stand_in(url) as two:
-        assert one.take()
+        assert one.acquire()
         with contextlib.closing(open_ledger(one.bind(url), TERMS)) as mine:
             taken = threading.Event()
-            taker = threading.Thread(target=lambda: (until(two.take), taken.set()))
+            taker = threading.Thread(target=lambda: (until(two.acquire), taken.set()))
 
             def slow(db):
                 with db.transaction():
                     mine._charge(db, [request(0)], mine._token(), None)
-                    one._over.set()
+                    one._closing.set()
                     taker.start()
                     assert not taken.wait(1.5 * lead.LEASE_S)
 

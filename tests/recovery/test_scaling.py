@@ -19,7 +19,7 @@ from support.proxy import Proxy
 
 from fcstream import Release
 from fcstream.connectors.partitioners import place
-from fcstream.ledgers import each_book
+from fcstream.ledgers import each_reader
 
 psycopg = pytest.importorskip("psycopg")
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -138,7 +138,7 @@ def check(fleet, keys):
             if release.reason != "interrupted":
                 assert abs(release.count - fleet.sent[key, release.window_open_ms]) <= 1, release
     assert sum(release.reason == "interrupted" for release in found) <= 1
-    for books in each_book(f"{SERVER}?schema={fleet.table}"):
+    for books in each_reader(f"{SERVER}?schema={fleet.table}"):
         books.verify()
         kinds = Counter((row.kind, row.open_ms) for row in books.rows())
         assert {n for (kind, _), n in kinds.items() if kind in ("charge", "seal")} == {1}

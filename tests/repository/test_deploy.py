@@ -27,7 +27,7 @@ from fcstream.engine.engine import Engine
 from fcstream.planning.plan import plan
 from fcstream.service.app import build
 from fcstream.service.metrics import exposition
-from fcstream.service.status import SLOWEST_BEAT_S, Status, split
+from fcstream.service.status import SLOWEST_BEAT_S, StatusServer, split_address
 
 DEPLOY = REPOSITORY / "examples" / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
@@ -45,7 +45,7 @@ def test_the_configuration_loads_and_will_release(monkeypatch, tmp_path):
     config = Config.load(DEPLOY / "fcstream.toml")
     assert is_live(config.source.url)
     assert plan(config).probability > 0.99
-    assert split(config.service.listen) == ("127.0.0.1", 9100)
+    assert split_address(config.service.listen) == ("127.0.0.1", 9100)
     build(config)
 
 
@@ -96,7 +96,7 @@ def test_the_health_check_of_the_image(tmp_path):
     command = json.loads(re.search(r"HEALTHCHECK.*?CMD (\[.*?\])$", DOCKERFILE, re.S | re.M)[1])
     assert command[0] == "python"
     each, port = watched(), free_port()
-    status = Status([each])
+    status = StatusServer([each])
     environment = {**os.environ, "FCSTREAM_HEALTH": f"http://127.0.0.1:{port}/live"}
 
     def check():

@@ -164,4 +164,4 @@ def test_a_gate_holds_for_what_savings_add():
     """Later windows may be offered more: their gate is their own."""
     job = Job.of(Config.from_mapping(configured(RELEASES["quantiles"][0])))
     for rho in (1.0, 3.7, 90.0):
-        assert job.mechanism.at(PrivacyLoss.charge(rho)).false_release <= 1e-4
+        assert job.mechanism.with_loss(PrivacyLoss.charge(rho)).false_release <= 1e-4

@@ -17,7 +17,7 @@ from fcstream.noise.samplers import (
     Noise,
     SeededEntropy,
     SystemEntropy,
-    _Reader,
+    _WordReader,
     gaussian_draw,
     laplace_draw,
     normal_tail,
@@ -70,7 +70,7 @@ def test_large_gaussian_has_the_right_deviation():
 def test_compiled_gaussian_equals_its_twin(variance):
     n = 400
     fast = Noise(SeededEntropy(5)).discrete_gaussian(variance, n)
-    reader = _Reader(SeededEntropy(5))  # the same stream of words, read one by one
+    reader = _WordReader(SeededEntropy(5))  # the same stream of words, read one by one
     assert fast.tolist() == [gaussian_draw(Fraction(variance), reader) for _ in range(n)]
 
 
@@ -78,7 +78,7 @@ def test_compiled_gaussian_equals_its_twin(variance):
 def test_compiled_laplace_equals_its_twin(scale):
     n = 400
     fast = Noise(SeededEntropy(7)).discrete_laplace(scale, n)
-    reader = _Reader(SeededEntropy(7))
+    reader = _WordReader(SeededEntropy(7))
     assert fast.tolist() == [laplace_draw(scale, reader) for _ in range(n)]
 
 
@@ -220,7 +220,7 @@ def test_bad_scales():
 
 
 def test_plain_samplers_have_the_right_law():
-    reader = _Reader(SeededEntropy(31))
+    reader = _WordReader(SeededEntropy(31))
     draws = np.array([gaussian_draw(Fraction(3, 2), reader) for _ in range(3000)])
     assert chi_square_p(draws, naive.gaussian_pmf(1.5, 40)) > 1e-4
     assert chi_square_p(draws, naive.gaussian_pmf(1.5 * 0.49, 40)) < 1e-9

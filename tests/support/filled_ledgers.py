@@ -3,7 +3,7 @@
 import numpy as np
 
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.ledgers.base import Answer, Request, Terms
+from fcstream.ledgers.base import Request, SealedRelease, Terms
 from fcstream.stream.contributions import user_key
 from fcstream.testing import window
 
@@ -25,7 +25,7 @@ def fill(ledger, n=12):
         else:
             ledger.charge([Request(window(i), LOSS, (str(i), str(i + 1)))])
         refund = PrivacyLoss.charge("0.05") if i % 3 == 0 else PrivacyLoss()
-        ledger.seal([Answer(window(i), b"answer %d" % i, refund)])
+        ledger.seal([SealedRelease(window(i), b"answer %d" % i, refund)])
         if i < n - 3:
             ledger.acknowledge([window(i)])
     ledger.charge(

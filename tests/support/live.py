@@ -11,8 +11,8 @@ from fcstream.config import Config, Job
 from fcstream.connectors import open_live
 from fcstream.connectors.sinks import ListSink
 from fcstream.formats.payloads import decoder_for
-from fcstream.service.session import Setting
-from fcstream.service.supervisor import Service
+from fcstream.service.session import SessionContext
+from fcstream.service.supervisor import Supervisor
 from support.helpers import sample
 from support.memory_log import WINDOW
 
@@ -32,11 +32,11 @@ class Live:
             )
         )
         self.sink, self.sent = ListSink(), Counter()
-        self.service = Service(
+        self.service = Supervisor(
             lambda keys: Engine(config),
             url if callable(url) else lambda: open_live(url, f"test-{secrets.token_hex(6)}"),
             lambda: self.sink,
-            Setting(decoder_for("json", Job.of(config).schema), lambda: time.time_ns() // 10**6 + ahead_ms),
+            SessionContext(decoder_for("json", Job.of(config).schema), lambda: time.time_ns() // 10**6 + ahead_ms),
         )
         self._thread = threading.Thread(target=self.service.run, daemon=True)
 

@@ -10,8 +10,8 @@ from fcstream.connectors.base import Chunk
 from fcstream.connectors.sinks import ListSink
 from fcstream.errors import SourceError
 from fcstream.formats.payloads import decoder_for
-from fcstream.service.session import Setting
-from fcstream.service.supervisor import Service
+from fcstream.service.session import SessionContext
+from fcstream.service.supervisor import Supervisor
 from fcstream.testing import ManualClock
 from support.helpers import sample
 
@@ -95,11 +95,11 @@ class Rig:
             self.opened += 1
             return Engine(self.config, noise=Noise(SeededEntropy(self.opened)))
 
-        return Service(
+        return Supervisor(
             engine,
             lambda: LogSource(self.log),
             lambda: self.sink,
-            Setting(decoder_for("json", Job.of(self.config).schema), lambda: self.clock.now_ms),
+            SessionContext(decoder_for("json", Job.of(self.config).schema), lambda: self.clock.now_ms),
         )
 
     def send(self, partition, times, stamps=None, body=None):

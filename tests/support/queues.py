@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from fcstream.connectors.base import Received
+from fcstream.connectors.base import ReceivedMessage
 
 MIB = 1 << 20
 
@@ -29,7 +29,7 @@ class Queue:
         found = [self.waiting.popleft() for _ in range(min(max_messages, len(self.waiting)))]
         self.sent += found
         self.received += len(found)
-        return [Received(body, (self.epoch, body)) for body in found]
+        return [ReceivedMessage(body, (self.epoch, body)) for body in found]
 
     def acknowledge(self, received):
         for one in received:
@@ -50,5 +50,5 @@ def drain(source, most=100):
     rows = []
     while chunks := source.poll(most, 0.0):
         for chunk in chunks:
-            rows += zip(chunk.offsets.tolist(), chunk.stamps_ms.tolist(), chunk.bodies, strict=True)
+            rows += zip(chunk.offsets.tolist(), chunk.timestamps_ms.tolist(), chunk.bodies, strict=True)
     return rows

@@ -4,17 +4,17 @@ import urllib.error
 import urllib.request
 
 from fcstream.config import ServiceSection
-from fcstream.service.metrics import Watched
-from fcstream.service.session import Setting
-from fcstream.service.supervisor import Service
+from fcstream.service.metrics import StreamStatus
+from fcstream.service.session import SessionContext
+from fcstream.service.supervisor import Supervisor
 
 
 def watched(stream="s", **section):
-    service = Service(*[lambda: None] * 3, Setting(decoder=None, clock=lambda: 0))
+    service = Supervisor(*[lambda: None] * 3, SessionContext(decoder=None, clock=lambda: 0))
     service.counters.messages, service.counters.records, service.counters.released = 71717, 72727, 3
     service.counters.rejected = {"late": 73737}
     service.counters.refused = {"too_few": 2}
-    return Watched(stream, service, ServiceSection(**section))
+    return StreamStatus(stream, service, ServiceSection(**section))
 
 
 def ask(port, path, host="127.0.0.1", accept=""):

@@ -5,7 +5,7 @@ import time
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import LedgerError
-from fcstream.ledgers.base import Answer, Request, Terms
+from fcstream.ledgers.base import Request, SealedRelease, Terms
 from fcstream.ledgers.postgres.ledger import PostgresLedger
 from fcstream.testing import window
 
@@ -32,7 +32,7 @@ def answer_all(url, seed, barrier):
             charge.start(REST)
         time.sleep(draw.random() * 0.002)  # whoever comes first
         try:
-            ledger.seal([Answer(window(i), b"too few" if is_refused else b"released", charge.unused)])
+            ledger.seal([SealedRelease(window(i), b"too few" if is_refused else b"released", charge.unused)])
         except LedgerError as error:
             assert "its answer is final" in str(error), error  # noqa: PT017
     ledger.close()

@@ -36,7 +36,7 @@ from contextlib import suppress
 from ...errors import ConfigError, SinkError
 from ...releases.base import Release
 from ...runtime import waiting
-from ..retry import Remainder, close_quietly, cut_after, pauses
+from ..retry import PendingMessages, close_quietly, deadline, pauses
 from ..urls import Address
 
 _OURS = "fcstream."
@@ -52,7 +52,7 @@ class _Busy(Exception):
     """The server wants to be asked later."""
 
 
-class _Answer(http.client.HTTPResponse):
+class _FinalResponse(http.client.HTTPResponse):
     """An answer that counts: http.client skips 100 only, so 102 or 103 would leave the real one to the next request."""
 
     def begin(self) -> None:
@@ -80,29 +80,29 @@ class WebhookSink:
     """
 
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
-        self._address_key = address.place
+        self._address_key = address.key
         self._patience_s = address.take_number("fcstream.patience", patience_s)
         self._timeout_s = address.take_number("fcstream.timeout", 10.0)
         batch = address.take("fcstream.batch", "no")
         if batch not in ("yes", "no"):
-            raise ConfigError(f"must have 'yes' or 'no' as `fcstream.batch`, got {batch!r}", address.place)
+            raise ConfigError(f"must have 'yes' or 'no' as `fcstream.batch`, got {batch!r}", address.key)
         self._is_batch = batch == "yes"
         ca = address.take("fcstream.ca", "")
         self._headers = _headers(address)
         self._target = _target(address)
         name, port = address.host(443 if address.scheme == "https" else 80)
         shown = f"[{name}]" if ":" in name else name
-        self._place = f"{address.scheme}://{shown}" + (f":{address.hosts[0][1]}" if address.hosts[0][1] else "")
+        self._location = f"{address.scheme}://{shown}" + (f":{address.hosts[0][1]}" if address.hosts[0][1] else "")
         if len(address.hosts) != 1:
-            raise ConfigError(f"must name one host, got {self._place}, ...", address.place)
+            raise ConfigError(f"must name one host, got {self._location}, ...", address.key)
         self._connection = (
-            http.client.HTTPSConnection(name, port, timeout=self._timeout_s, context=_trust(ca, address.place))
+            http.client.HTTPSConnection(name, port, timeout=self._timeout_s, context=_trust(ca, address.key))
             if address.scheme == "https"
             else http.client.HTTPConnection(name, port, timeout=self._timeout_s)
         )
-        self._connection.response_class = _Answer
+        self._connection.response_class = _FinalResponse
         self._not_before = 0.0  # until when the server asked to be left alone
-        self._remainder: Remainder[tuple[bytes, str]] = Remainder()
+        self._remainder: PendingMessages[tuple[bytes, str]] = PendingMessages()
 
     def write(self, releases: Sequence[Release]) -> None:
         until = time.monotonic() + self._patience_s
@@ -126,9 +126,9 @@ class WebhookSink:
             body = b"[" + b",".join(release.to_bytes() for release in releases) + b"]"
             first, last = releases[0], releases[-1]
             digest = hashlib.sha256(body).hexdigest()[:16]
-            return [(body, f"{_quoted(first.stream)}/{first.window_open_ms}/{last.window_close_ms}/{digest}")]
+            return [(body, f"{_safe_text(first.stream)}/{first.window_open_ms}/{last.window_close_ms}/{digest}")]
         return [
-            (release.to_bytes(), f"{_quoted(release.stream)}/{release.window_open_ms}/{release.window_close_ms}")
+            (release.to_bytes(), f"{_safe_text(release.stream)}/{release.window_open_ms}/{release.window_close_ms}")
             for release in releases
         ]
 
@@ -140,7 +140,7 @@ class WebhookSink:
             wait = max(pause, self._not_before - time.monotonic())
             if wait > 0 and (time.monotonic() + wait > until or waiting.is_over()):
                 raise SinkError(
-                    f"{self._place} did not take a release within {self._patience_s:g} s: {why}; check the server: "
+                    f"{self._location} did not take a release within {self._patience_s:g} s: {why}; check the server: "
                     "what was sealed is in the ledger and is written again"
                 )
             waiting.pause(max(0.0, wait))
@@ -150,19 +150,19 @@ class WebhookSink:
                 self.close()
                 if isinstance(error, ssl.SSLCertVerificationError):
                     raise SinkError(
-                        f"{self._place} must have a certificate that is trusted: {error.verify_message}; name its "
+                        f"{self._location} must have a certificate that is trusted: {error.verify_message}; name its "
                         "authority's as `fcstream.ca`"
                     ) from None
-                pause, why = next(waits), _what(error)
+                pause, why = next(waits), _error_text(error)
             except _Busy as busy:
                 pause, why = next(waits), str(busy)
-            waiting.tried(why)
+            waiting.note_failure(why)
 
     def _post(self, body: bytes, key: str) -> None:
         """Ask once."""
         if self._connection.sock is None:
             self._connection.connect()
-        with cut_after(self._connection.sock.fileno(), self._timeout_s) as is_over:
+        with deadline(self._connection.sock.fileno(), self._timeout_s) as is_over:
             self._connection.request("POST", self._target, body, {**self._headers, "Idempotency-Key": key})
             answer = self._connection.getresponse()
             if is_over.is_set():  # to http.client, a head that was cut off is whole
@@ -181,7 +181,8 @@ class WebhookSink:
             raise _Busy(f"status {status}" + (f", which asks for a pause of {asked:.0f} s" if asked else ""))
         moved = ": give the address it moved to" if 300 <= status < 400 else ""
         raise SinkError(
-            f"{self._place} refuses a release with status {status}; correct `{self._address_key}` or the server{moved}"
+            f"{self._location} refuses a release with status {status}; correct `{self._address_key}` or the server"
+            f"{moved}"
         )
 
     def _drain(self, answer: http.client.HTTPResponse) -> None:
@@ -200,7 +201,7 @@ class WebhookSink:
         self.close()
 
 
-def _what(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """A lost connection in a few words, none of them the server's."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
@@ -217,7 +218,7 @@ def _retry_after(text: str) -> float:
         return 0.0
 
 
-def _quoted(text: str) -> str:
+def _safe_text(text: str) -> str:
     return urllib.parse.quote(text, safe="")
 
 
@@ -233,21 +234,21 @@ def _headers(address: Address) -> dict[str, str]:
     for option in [name for name in address.options if name.startswith(_OURS)]:
         name, value = option.removeprefix(f"{_OURS}header."), address.take(option)
         if name == option or name.lower() in _NOT_YOURS:
-            raise ConfigError(f"has an unknown option {option!r}", address.place)
+            raise ConfigError(f"has an unknown option {option!r}", address.key)
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or not re.fullmatch(r"[\x20-\x7e]*", value):
-            raise ConfigError(f"must have visible ASCII as a header's name and value: {name!r}", address.place)
+            raise ConfigError(f"must have visible ASCII as a header's name and value: {name!r}", address.key)
         headers[name] = value
     if not re.fullmatch(r"[\x20-\x7e]*", headers.get("Authorization", "")):
-        raise ConfigError("must have visible ASCII as `fcstream.bearer`", address.place)
+        raise ConfigError("must have visible ASCII as `fcstream.bearer`", address.key)
     return headers
 
 
-def _trust(ca: str, place: str) -> ssl.SSLContext:
+def _trust(ca: str, key: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca or None)
     except OSError as error:  # an unreadable certificate is one too
         why = error.strerror or type(error).__name__
-        raise ConfigError(f"must have a file of certificates as `fcstream.ca`, got {ca}: {why}", place) from None
+        raise ConfigError(f"must have a file of certificates as `fcstream.ca`, got {ca}: {why}", key) from None
 
 
 def _target(address: Address) -> str:
@@ -256,4 +257,4 @@ def _target(address: Address) -> str:
     pairs = [pair for pair in query.split("&") if pair]
     others = [pair for pair in pairs if not urllib.parse.unquote_plus(pair).startswith(_OURS)]
     target = (path or "/") + ("?" + "&".join(others) if others else "")
-    return re.sub(r"[^\x21-\x7e]+", lambda found: _quoted(found[0]), target)
+    return re.sub(r"[^\x21-\x7e]+", lambda found: _safe_text(found[0]), target)

@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ConfigError, FcstreamError
-from ...runtime.waiting import is_over, tried
+from ...runtime.waiting import is_over, note_failure
 from ..retry import with_patience
 from ..tls import TRUST
-from ..urls import Address, need
+from ..urls import Address, missing_library
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -33,11 +33,11 @@ _SASL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _REMEDY = "correct the login, or what it is allowed to do"
 
 
-class Lost(Exception):
+class KafkaLost(Exception):
     """The brokers did not answer, or not with what was asked for."""
 
 
-class Cluster:
+class KafkaConnection:
     """Where the brokers are and how to log in; what their clients complained about, and since when.
 
     Takes the connection's options of an address; `error` is the type that it raises.
@@ -48,45 +48,49 @@ class Cluster:
             import confluent_kafka
             import confluent_kafka.admin
         except ImportError:
-            raise need("confluent-kafka", "kafka", address.place) from None
+            raise missing_library("confluent-kafka", "kafka", address.key) from None
         self.kafka: Any = confluent_kafka
-        self.place = address.masked
+        self.location = address.masked
         self.patience_s = address.take_number("patience", patience_s)
         self.down_since: float | None = None
-        self._error, self._key, self._password = error, address.place, address.password
+        self._error, self._key, self._password = error, address.key, address.password
         self._why = self._final = ""
         self.topics = tuple(dict.fromkeys(address.path.split(",")))
         if not all(re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) for topic in self.topics):
-            raise ConfigError(f"must name a topic after the host, got {self.place}", self._key)
+            raise ConfigError(f"must name a topic after the host, got {self.location}", self._key)
         self.settings = {
             "bootstrap.servers": address.listing(9092),
             "client.id": name,
             "socket.timeout.ms": int(1000 * max(2.0, min(self.patience_s, 20.0))),
-            "log_level": 0,  # what matters comes through `hear`
+            "log_level": 0,  # what matters comes through `on_client_event`
             **_login(address),
         }
         # Asked for ends on a connection of its own: on the consumer's, every question waits behind its long polls.
         self._specs: Any = vars(confluent_kafka.admin)["OffsetSpec"]
-        self.admin = self.make(confluent_kafka.admin.AdminClient, {"error_cb": partial(self.hear, is_idle=True)})
+        self.admin = self.make(
+            confluent_kafka.admin.AdminClient, {"error_cb": partial(self.on_client_event, is_idle=True)}
+        )
 
     def make(self, client: Callable[[dict[str, Any]], T], extra: Mapping[str, Any]) -> T:
         """A client with these settings."""
         try:
-            return client({**self.settings, "error_cb": self.hear, **extra})
+            return client({**self.settings, "error_cb": self.on_client_event, **extra})
         except self.kafka.KafkaException as error:
-            raise ConfigError(f"cannot be used: {self.say(error.args[0])}, got {self.place}", self._key) from None
+            raise ConfigError(
+                f"cannot be used: {self.error_text(error.args[0])}, got {self.location}", self._key
+            ) from None
 
-    def say(self, error: KafkaError) -> str:
+    def error_text(self, error: KafkaError) -> str:
         """What a client says, on one line, without our secrets."""
         text = " ".join(error.str().split())[:300] or error.name()
         return text.replace(self._password, "***") if self._password else text
 
-    def hear(self, error: KafkaError, is_idle: bool = False) -> None:
+    def on_client_event(self, error: KafkaError, is_idle: bool = False) -> None:
         """Called by a client, within our own calls, for what happens in its background."""
         if error.name() in FINAL or error.fatal():
-            self._final = self.say(error)
+            self._final = self.error_text(error)
         elif error.name() != "_ALL_BROKERS_DOWN":
-            self._why = self.say(error)
+            self._why = self.error_text(error)
         elif not is_idle:  # one that idles loses its connections rightly
             self.is_down("")
 
@@ -94,23 +98,23 @@ class Cluster:
         self._why = why or self._why
         if self.down_since is None:
             self.down_since = time.monotonic()
-            LOG.warning("%s does not answer; trying again", self.place)
+            LOG.warning("%s does not answer; trying again", self.location)
 
     def is_up(self) -> None:
         if self.down_since is not None:
             self.down_since = None
-            LOG.warning("%s answers again", self.place)
+            LOG.warning("%s answers again", self.location)
 
     def check(self) -> None:
         """Raise what waiting does not mend, once."""
         final, self._final = self._final, ""
         if final:
-            raise self._error(f"{self.place} refuses: {final}; {_REMEDY}")
+            raise self._error(f"{self.location} refuses: {final}; {_REMEDY}")
 
-    def gone(self, last: BaseException) -> FcstreamError:
+    def unreachable(self, last: BaseException) -> FcstreamError:
         """The error when patience has ended."""
         why = self._why or str(last) or "no answer"
-        long = f"{self.place} did not answer for {self.patience_s:g} s"
+        long = f"{self.location} did not answer for {self.patience_s:g} s"
         is_distrusted = "certificate verify failed" in why
         return self._error(
             f"{long}: {why}; {TRUST if is_distrusted else 'check that the brokers run and can be reached'}"
@@ -122,33 +126,33 @@ class Cluster:
 
         def expired() -> bool:
             if (why := self._why) and self.down_since is not None:
-                tried(why)
+                note_failure(why)
             return time.monotonic() > start + (min(_LAST_S, self.patience_s) if is_over() else self.patience_s + more_s)
 
         return expired
 
-    def patiently(self, action: Callable[[], T]) -> T:
-        """Ask until an answer comes; `action` raises `Lost` or the client's errors."""
+    def retry(self, action: Callable[[], T]) -> T:
+        """Ask until an answer comes; `action` raises `KafkaLost` or the client's errors."""
 
         def act() -> T:
             try:
                 return action()
             except self.kafka.KafkaException as error:
-                raise self.sorted(error.args[0]) from None
+                raise self.classify(error.args[0]) from None
             except TimeoutError:
-                raise Lost from None
+                raise KafkaLost from None
             finally:
                 self.admin.poll(0)
 
-        return with_patience(act, self.check, (Lost,), self.patience_s, self.gone)
+        return with_patience(act, self.check, (KafkaLost,), self.patience_s, self.unreachable)
 
-    def sorted(self, error: KafkaError) -> Exception:
+    def classify(self, error: KafkaError) -> Exception:
         """An error of the client as one to be waited out, or one to raise."""
         if error.name() in FINAL or error.fatal():
-            return self._error(f"{self.place} refuses: {self.say(error)}; {_REMEDY}")
-        return Lost(self.say(error))
+            return self._error(f"{self.location} refuses: {self.error_text(error)}; {_REMEDY}")
+        return KafkaLost(self.error_text(error))
 
-    def meet(self, client: Any) -> dict[str, list[int]]:
+    def partitions_of_topics(self, client: Any) -> dict[str, list[int]]:
         """Each topic's partitions, once the brokers answer; a producer makes topics by asking, if it may."""
         until = time.monotonic() + min(5.0, self.patience_s / 2)  # one that was made just now
         waits = iter((0.5, 1.0, 2.0))  # short at first: what refuses a login leaves us waiting
@@ -157,11 +161,11 @@ class Cluster:
             found = self.partitions(client, next(waits, ASK_S))
             if not all(found.values()):
                 if time.monotonic() > until:
-                    raise self._error(f"{self.place} has no such topic: create it, or correct `{self._key}`")
-                raise Lost
+                    raise self._error(f"{self.location} has no such topic: create it, or correct `{self._key}`")
+                raise KafkaLost
             return found
 
-        return self.patiently(ask)
+        return self.retry(ask)
 
     def partitions(self, client: Any, seconds: float) -> dict[str, list[int]]:
         """Empty for an unknown topic."""
@@ -169,7 +173,7 @@ class Cluster:
         for topic in self.topics:
             data = client.list_topics(topic, timeout=min(seconds, self.patience_s)).topics[topic]
             if data.error is not None and "UNKNOWN_TOPIC" not in data.error.name():
-                raise self.sorted(data.error)
+                raise self.classify(data.error)
             found[topic] = sorted(data.partitions)
         if all(found.values()):
             self.is_up()
@@ -201,13 +205,13 @@ def _login(address: Address) -> dict[str, Any]:
     files = {"ca": ca, "certificate": address.take("cert", ""), "key": address.take("key", "")}
     for name, value, known in (("security", security, _SECURITY), ("sasl", sasl, _SASL)):
         if value not in known:
-            raise ConfigError(f"must have one of {', '.join(known)} as `{name}`, got {value!r}", address.place)
+            raise ConfigError(f"must have one of {', '.join(known)} as `{name}`, got {value!r}", address.key)
     settings: dict[str, Any] = {"security.protocol": security}
     if security.startswith("sasl") != (user is not None) or (user is None) != (password is None):
         wrong = "must have a user and a password with security 'sasl_...', and only then"
-        raise ConfigError(f"{wrong}, got {address.masked}", address.place)
+        raise ConfigError(f"{wrong}, got {address.masked}", address.key)
     if any(files.values()) and not security.endswith("ssl"):
-        raise ConfigError(f"must have security 'ssl' or 'sasl_ssl' with certificates, got {security!r}", address.place)
+        raise ConfigError(f"must have security 'ssl' or 'sasl_ssl' with certificates, got {security!r}", address.key)
     if user is not None:
         settings |= {"sasl.mechanism": sasl, "sasl.username": user, "sasl.password": password}
     return settings | {f"ssl.{name}.location": path for name, path in files.items() if path}

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import SourceError
 from ..base import Chunk
-from .connection import ASK_S, FINAL, Cluster, Lost
+from .connection import ASK_S, FINAL, KafkaConnection, KafkaLost
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -40,7 +40,7 @@ class KafkaRanges:
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         for option in _GROUP_OPTIONS:
             address.take(option, "")
-        self._cluster = Cluster(address, name, patience_s, SourceError)
+        self._cluster = KafkaConnection(address, name, patience_s, SourceError)
         address.finish()
         settings = {
             "group.id": name,  # the client wants one; it never joins it, and commits nothing
@@ -52,7 +52,7 @@ class KafkaRanges:
             "fetch.queue.backoff.ms": 10,
         }
         self._consumer: Any = self._cluster.make(self._cluster.kafka.Consumer, settings)
-        found = self._cluster.meet(self._consumer)
+        found = self._cluster.partitions_of_topics(self._consumer)
         self._names = {f"{topic}:{number}": (topic, number) for topic, numbers in found.items() for number in numbers}
         self._next: dict[str, int] = {}
         self._ended = False
@@ -64,10 +64,10 @@ class KafkaRanges:
     def ends(self) -> dict[str, int]:
         """Also of partitions that topics have got since."""
         if not self._next:
-            found = self._cluster.patiently(lambda: self._cluster.partitions(self._consumer, ASK_S))
+            found = self._cluster.retry(lambda: self._cluster.partitions(self._consumer, ASK_S))
             self._names = {f"{topic}:{number}": (topic, number) for topic, each in found.items() for number in each}
         asked = [self._names[name] for name in self._next or self._names]
-        spans = self._cluster.patiently(lambda: self._cluster.spans(asked))
+        spans = self._cluster.retry(lambda: self._cluster.spans(asked))
         return {f"{topic}:{number}": high for (topic, number), (_, high) in spans.items()}
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
@@ -76,12 +76,12 @@ class KafkaRanges:
             self._cluster.check()
             left = until - time.monotonic()
             messages = self._consumer.consume(max_messages, max(0.0, min(left, 0.1)))
-            found = [message for message in messages if self._is_proper(message)]
+            found = [message for message in messages if self._is_message(message)]
             if found:
                 self._cluster.is_up()
                 return self._chunks(found)
             if left <= 0 or self._moved():
-                self._mind_trouble()
+                self._check_brokers()
                 return []
 
     def behind(self, ends: Mapping[str, int]) -> bool:
@@ -101,7 +101,7 @@ class KafkaRanges:
         moved, self._ended = self._ended, False
         return moved
 
-    def _is_proper(self, message: Message) -> bool:
+    def _is_message(self, message: Message) -> bool:
         """Whether it is a message, not an event, which is noted."""
         error = message.error()
         if error is None:
@@ -112,9 +112,9 @@ class KafkaRanges:
             self._next[name] = max(self._next[name], message.offset() or 0)
             self._ended = True
         elif error.name() in FINAL or error.fatal():
-            self._cluster.hear(error)
+            self._cluster.on_client_event(error)
         else:
-            self._cluster.is_down(self._cluster.say(error))
+            self._cluster.is_down(self._cluster.error_text(error))
         return False
 
     def _chunks(self, messages: list[Message]) -> list[Chunk]:
@@ -124,18 +124,18 @@ class KafkaRanges:
         chunks = []
         for name, rows in by_name.items():
             offsets = np.array([message.offset() for message in rows], np.int64)
-            stamps = np.array([message.timestamp()[1] for message in rows], np.int64)
+            timestamps = np.array([message.timestamp()[1] for message in rows], np.int64)
             self._next[name] = int(offsets[-1]) + 1
-            chunks.append(Chunk(name, offsets, stamps, [message.value() or b"" for message in rows]))
+            chunks.append(Chunk(name, offsets, timestamps, [message.value() or b"" for message in rows]))
         return chunks
 
-    def _mind_trouble(self) -> None:
+    def _check_brokers(self) -> None:
         """Nothing came: because the brokers are away? Raise once patience has ended."""
         cluster, since = self._cluster, self._cluster.down_since
         if since is not None:
-            with suppress(Lost, cluster.kafka.KafkaException):
+            with suppress(KafkaLost, cluster.kafka.KafkaException):
                 cluster.partitions(self._consumer, 1.0)
         cluster.check()
         if since is not None and cluster.down_since is not None and time.monotonic() - since > cluster.patience_s:
             cluster.down_since = time.monotonic()
-            raise cluster.gone(Lost())
+            raise cluster.unreachable(KafkaLost())

@@ -38,17 +38,17 @@ import numpy as np
 
 from ...errors import ConfigError, SinkError, SourceError
 from ...releases.base import Release
-from ..base import Chunk, Share
-from ..retry import Remainder
+from ..base import Chunk, PartitionAssignment
+from ..retry import PendingMessages
 from ..urls import Address
-from .connection import ASK_S, FINAL, Cluster, Lost
+from .connection import ASK_S, FINAL, KafkaConnection, KafkaLost
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 LOG = logging.getLogger("fcstream.connectors.kafka")
 _TAIL = 1000  # messages of each partition that are read back; releases that are under way together
-_MOST_HELD, _WEIGHT = 1 << 26, 300  # bytes of messages that wait while something else is waited for; of each beside it
+_MAX_HELD, _WEIGHT = 1 << 26, 300  # bytes of messages that wait while something else is waited for; of each beside it
 _LONGEST_NAME = 255  # bytes; brokers choke on very long ones
 _COMMIT_S = 1.0  # that the answer to a commit is waited for
 _FROM_THE_START = -2
@@ -93,7 +93,7 @@ class KafkaSource:
         if max(len(group.encode()), len(instance.encode())) > _LONGEST_NAME:
             raise ConfigError(
                 f"must have a `group` and an `instance` of {_LONGEST_NAME} bytes at most, got {address.masked}",
-                address.place,
+                address.key,
             )
         settings: dict[str, Any] = {
             "group.id": group,
@@ -111,7 +111,7 @@ class KafkaSource:
         }
         if instance:
             settings["group.instance.id"] = instance
-        self._cluster = Cluster(address, name, patience_s, SourceError)
+        self._cluster = KafkaConnection(address, name, patience_s, SourceError)
         address.finish()
         self.stamp_kind: str | None = None
         self._generation = -1  # until the first assignment
@@ -129,7 +129,7 @@ class KafkaSource:
         self._message: Any = self._cluster.kafka.Message
         self._ranks = {topic: rank for rank, topic in enumerate(self._cluster.topics)}
         self._consumer: Consumer | None = self._cluster.make(self._cluster.kafka.Consumer, settings)
-        self._cluster.meet(self._consumer)
+        self._cluster.partitions_of_topics(self._consumer)
         self._consumer.subscribe(
             list(self._cluster.topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
         )
@@ -139,20 +139,20 @@ class KafkaSource:
         return max(0, self._generation)
 
     @property
-    def stamps_are_brokers(self) -> bool:
+    def timestamps_are_brokers(self) -> bool:
         """Whether the last messages had the brokers' stamps."""
         return self.stamp_kind == "LogAppendTime"
 
     @property
-    def share(self) -> Share | None:
+    def share(self) -> PartitionAssignment | None:
         if not self._is_assigned:
             return None
         if self._total is None:  # topics may have got more of them, which is why they were given anew
-            found = self._cluster.patiently(lambda: self._cluster.partitions(self._open, ASK_S))
+            found = self._cluster.retry(lambda: self._cluster.partitions(self._open, ASK_S))
             self._total = sum(map(len, found.values()))
         firsts = {topic: rank << 32 for topic, rank in self._ranks.items()}
         mine = {firsts[topic] + number: name for (topic, number), name in self._names.items()}
-        return Share(self._total, mine, len(self._ranks))
+        return PartitionAssignment(self._total, mine, len(self._ranks))
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
         until, limit = time.monotonic() + timeout_s, min(max_messages, 1_000_000)
@@ -167,7 +167,7 @@ class KafkaSource:
                 self._cluster.is_up()
                 return chunks
             if (left := until - time.monotonic()) <= 0:
-                self._mind_trouble()
+                self._check_brokers()
                 break
             got = self._consume(1, min(left, 0.5))
             if got:
@@ -176,8 +176,8 @@ class KafkaSource:
 
     def ends(self) -> dict[str, int]:
         self._wait(lambda: self._is_assigned, "the group gives no partitions yet")
-        known, ends = self._known(), {}
-        for partition, (low, high) in self._cluster.patiently(lambda: self._cluster.spans(list(self._names))).items():
+        known, ends = self._committed_positions(), {}
+        for partition, (low, high) in self._cluster.retry(lambda: self._cluster.spans(list(self._names))).items():
             name = self._names[partition]
             if name not in self._next and low <= known.get(name, -1) <= high:
                 self._next[name] = known[name]
@@ -196,7 +196,7 @@ class KafkaSource:
         ours = set(self._names.values())
         self._wanted |= {name: offset for name, offset in positions.items() if name in ours}
         if self._wanted:
-            self._cluster.patiently(self._commit)
+            self._cluster.retry(self._commit)
 
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
@@ -207,7 +207,7 @@ class KafkaSource:
     @property
     def _open(self) -> Consumer:
         if self._consumer is None:
-            raise SourceError(f"{self._cluster.place} is closed: open it again to go on")
+            raise SourceError(f"{self._cluster.location} is closed: open it again to go on")
         return self._consumer
 
     def _consume(self, limit: int, timeout_s: float) -> list[Message]:
@@ -238,7 +238,11 @@ class KafkaSource:
                 self._open.incremental_unassign(ours)
                 self._open.incremental_assign(ours)
         except self._cluster.kafka.KafkaException as error:
-            LOG.info("%s: partitions are not read again yet: %s", self._cluster.place, self._cluster.say(error.args[0]))
+            LOG.info(
+                "%s: partitions are not read again yet: %s",
+                self._cluster.location,
+                self._cluster.error_text(error.args[0]),
+            )
             return False
         self._must_rewind = False
         return True
@@ -249,10 +253,10 @@ class KafkaSource:
         messages = self._consume(limit, timeout_s)
         if self._generation != generation:
             return self._held
-        got.extend(filter(self._is_proper, messages))
+        got.extend(filter(self._is_message, messages))
         return got
 
-    def _is_proper(self, message: Message) -> bool:
+    def _is_message(self, message: Message) -> bool:
         """Else it is an event, and is noted."""
         error = message.error()
         if error is None:
@@ -261,9 +265,9 @@ class KafkaSource:
             # Transactions' marks and compaction leave offsets without messages at the end.
             self._reached(f"{message.topic()}:{message.partition()}", message.offset() or 0)
         elif error.name() in FINAL or error.fatal():
-            self._cluster.hear(error)
+            self._cluster.on_client_event(error)
         elif error.name() != "_MAX_POLL_EXCEEDED":  # a rebalance follows
-            self._cluster.is_down(self._cluster.say(error))
+            self._cluster.is_down(self._cluster.error_text(error))
         return False
 
     def _reached(self, name: str, offset: int) -> None:
@@ -275,13 +279,13 @@ class KafkaSource:
         kind = self._message
         stamped = list(map(kind.timestamp, messages))
         if 0 in map(itemgetter(0), stamped):  # events have no stamp, as messages of an old format have none
-            messages = list(filter(self._is_proper, messages))
+            messages = list(filter(self._is_message, messages))
             if not messages:
                 return []
             stamped = list(map(kind.timestamp, messages))
-        self._tell_kind(set(map(itemgetter(0), stamped)))
+        self._set_timestamp_kind(set(map(itemgetter(0), stamped)))
         n = len(messages)
-        stamps = np.fromiter(map(itemgetter(1), stamped), np.int64, n)
+        timestamps = np.fromiter(map(itemgetter(1), stamped), np.int64, n)
         keys = np.fromiter(map(kind.partition, messages), np.int64, n)
         if len(self._ranks) > 1:
             topics = map(self._ranks.__getitem__, map(kind.topic, messages))
@@ -293,7 +297,7 @@ class KafkaSource:
         cuts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), n]
         if len(cuts) - 1 > len(np.unique(keys[cuts[:-1]])):  # else each partition's messages came in one run
             order = np.argsort(keys, kind="stable")
-            keys, offsets, stamps = keys[order], offsets[order], stamps[order]
+            keys, offsets, timestamps = keys[order], offsets[order], timestamps[order]
             bodies = [bodies[row] for row in order.tolist()]
             cuts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), n]
         chunks = []
@@ -301,47 +305,47 @@ class KafkaSource:
             key = int(keys[first])
             name = self._names[self._cluster.topics[key >> 32], key & 0xFFFFFFFF]
             self._reached(name, int(offsets[last - 1]) + 1)
-            chunks.append(Chunk(name, offsets[first:last], stamps[first:last], bodies[first:last]))
+            chunks.append(Chunk(name, offsets[first:last], timestamps[first:last], bodies[first:last]))
         return chunks
 
-    def _tell_kind(self, kinds: set[int]) -> None:
+    def _set_timestamp_kind(self, kinds: set[int]) -> None:
         kind = ("none", "CreateTime", "LogAppendTime")[min(kinds)] if len(kinds) == 1 else "mixed"
         if kind not in ("LogAppendTime", self.stamp_kind):
-            LOG.warning("%s: producers choose the arrival times: see message.timestamp.type", self._cluster.place)
+            LOG.warning("%s: producers choose the arrival times: see message.timestamp.type", self._cluster.location)
         self.stamp_kind = kind
 
-    def _mind_trouble(self) -> None:
+    def _check_brokers(self) -> None:
         """Nothing came: because the brokers are away? Raise once patience has ended."""
         cluster, since = self._cluster, self._cluster.down_since
         if since is not None:
-            with suppress(Lost, cluster.kafka.KafkaException):
+            with suppress(KafkaLost, cluster.kafka.KafkaException):
                 cluster.partitions(self._open, 1.0)
         cluster.check()
         if since is not None and cluster.down_since is not None and time.monotonic() - since > cluster.patience_s:
             cluster.down_since = time.monotonic()  # the next call tries again
-            raise cluster.gone(Lost())
+            raise cluster.unreachable(KafkaLost())
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Partitions beside those that stay."""
         if partitions or not self._is_assigned:
-            self._exchanged()
+            self._on_exchange()
             fresh = {(each.topic, each.partition): f"{each.topic}:{each.partition}" for each in partitions}
             self._names |= fresh
-            self._forget(fresh.values())
+            self._forget_partitions(fresh.values())
         self._is_assigned, self._total = True, None
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Some partitions, or all."""
         if partitions or not self._names:
-            self._exchanged()
-        self._forget([self._names.pop((each.topic, each.partition), "") for each in partitions])
+            self._on_exchange()
+        self._forget_partitions([self._names.pop((each.topic, each.partition), "") for each in partitions])
         self._is_assigned, self._total = bool(self._names), None
 
-    def _exchanged(self) -> None:
+    def _on_exchange(self) -> None:
         self._generation += 1
         self._held, self._next, self._wanted = [], {}, {}
 
-    def _forget(self, names: Iterable[str]) -> None:
+    def _forget_partitions(self, names: Iterable[str]) -> None:
         """Where partitions were committed that others may commit, or have committed."""
         for name in names:
             self._committed.pop(name, None)
@@ -361,11 +365,11 @@ class KafkaSource:
         try:
             while not is_done():
                 if expired():
-                    raise self._cluster.gone(Lost(what))
+                    raise self._cluster.unreachable(KafkaLost(what))
                 before = len(self._held)
                 self._held = self._receive(self._held, 1, 0.02)
                 size += sum(_WEIGHT + len(message) for message in self._held[before:])
-                if size > _MOST_HELD and not paused:
+                if size > _MAX_HELD and not paused:
                     paused = [self._cluster.kafka.TopicPartition(*partition) for partition in self._names]
                     self._open.pause(paused)
                 self._cluster.check()
@@ -374,7 +378,7 @@ class KafkaSource:
                 with suppress(self._cluster.kafka.KafkaException):  # partitions that were taken away meanwhile
                     self._open.resume(paused)
 
-    def _known(self) -> dict[str, int]:
+    def _committed_positions(self) -> dict[str, int]:
         """The positions that the group has committed for our partitions; -1 for none."""
         asked = [
             self._cluster.kafka.TopicPartition(*partition)
@@ -382,15 +386,15 @@ class KafkaSource:
             if name not in self._committed
         ]
         if asked:
-            found = self._cluster.patiently(lambda: self._told(self._open.committed(asked, timeout=ASK_S)))
+            found = self._cluster.retry(lambda: self._read_positions(self._open.committed(asked, timeout=ASK_S)))
             told = {self._names.get((each.topic, each.partition), ""): max(-1, each.offset) for each in found}
             self._committed |= {name: offset for name, offset in told.items() if name}
         return self._committed
 
-    def _told(self, found: list[TopicPartition]) -> list[TopicPartition]:
+    def _read_positions(self, found: list[TopicPartition]) -> list[TopicPartition]:
         """Positions, if the answer has all of them."""
         if (error := next((each.error for each in found if each.error is not None), None)) is not None:
-            raise self._cluster.sorted(error)
+            raise self._cluster.classify(error)
         return found
 
     def _commit(self) -> None:
@@ -408,12 +412,12 @@ class KafkaSource:
         if self._generation != generation or (error is not None and error.name() in _REBALANCED):
             return  # the next polls tell: everything is read again from what was committed before
         if error is not None:
-            raise self._cluster.sorted(error)
+            raise self._cluster.classify(error)
         if self._unanswered and time.monotonic() > self._asked_at + self._cluster.patience_s:
-            raise self._cluster.gone(Lost("no answer to a commit"))
+            raise self._cluster.unreachable(KafkaLost("no answer to a commit"))
 
     def _ask_to_commit(self) -> None:
-        known, wanted, self._wanted = self._known(), self._wanted, {}
+        known, wanted, self._wanted = self._committed_positions(), self._wanted, {}
         ahead = [
             self._cluster.kafka.TopicPartition(*partition, wanted[name])
             for partition, name in self._names.items()
@@ -444,15 +448,15 @@ class KafkaSink:
     """
 
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
-        self._cluster = Cluster(address, "fcstream", patience_s, SinkError)
+        self._cluster = KafkaConnection(address, "fcstream", patience_s, SinkError)
         address.finish()
         if len(self._cluster.topics) != 1:
-            raise ConfigError(f"must name one topic, got {address.masked}", address.place)
+            raise ConfigError(f"must name one topic, got {address.masked}", address.key)
         self._topic = self._cluster.topics[0]
         self._producer: Producer | None = None
         self._is_closed = False
-        self._remainder: Remainder[tuple[bytes, bytes, dict[str, str]]] = Remainder()
-        found = self._cluster.meet(self._cluster.admin)[self._topic]
+        self._remainder: PendingMessages[tuple[bytes, bytes, dict[str, str]]] = PendingMessages()
+        found = self._cluster.partitions_of_topics(self._cluster.admin)[self._topic]
         self._partitions = [(self._topic, number) for number in found]
 
     def write(self, releases: Sequence[Release]) -> None:
@@ -472,11 +476,11 @@ class KafkaSink:
     def last(self, stream: str | None = None) -> Release | None:
         """The last release, of some stream, among the topic's last 1,000 messages per partition."""
         found: list[tuple[int, Release]] = []
-        for stamp, body in self._tail():
+        for timestamp, body in self._tail():
             with suppress(msgspec.DecodeError, UnicodeDecodeError):  # somebody else's
                 release = Release.from_bytes(body)
                 if stream in (None, release.stream):
-                    found.append((stamp, release))
+                    found.append((timestamp, release))
         return max(found, key=lambda pair: (pair[0], pair[1].window_open_ms))[1] if found else None
 
     def close(self) -> None:
@@ -485,7 +489,7 @@ class KafkaSink:
 
     def _post(self, messages: list[tuple[bytes, bytes, dict[str, str]]]) -> None:
         if self._is_closed:
-            raise SinkError(f"{self._cluster.place} is closed: open it again to go on")
+            raise SinkError(f"{self._cluster.location} is closed: open it again to go on")
         waiting = self._remainder.of(messages)
         while waiting:
             some, taken = list(islice(waiting, _TAIL)), set[int]()
@@ -526,11 +530,11 @@ class KafkaSink:
         while self._producer.flush(0.1):
             cluster.check()
             if expired():
-                raise cluster.gone(Lost())
+                raise cluster.unreachable(KafkaLost())
         if failed and failed[0].name() == "_MSG_TIMED_OUT":
-            raise cluster.gone(Lost())
+            raise cluster.unreachable(KafkaLost())
         if failed:
-            told_us = f"{cluster.place} did not take all releases: {cluster.say(failed[0])}"
+            told_us = f"{cluster.location} did not take all releases: {cluster.error_text(failed[0])}"
             raise SinkError(f"{told_us}; what was sealed is in the ledger and is written again")
         cluster.is_up()
 
@@ -544,7 +548,7 @@ class KafkaSink:
     def _tail(self) -> list[tuple[int, bytes]]:
         """(stamp, body) of the last messages, oldest first within a partition; none if we may not read."""
         cluster, found = self._cluster, list[tuple[int, bytes]]()
-        spans = cluster.patiently(lambda: cluster.spans(self._partitions))
+        spans = cluster.retry(lambda: cluster.spans(self._partitions))
         at = {each: max(low, high - _TAIL) for each, (low, high) in spans.items() if low < high}
         settings = {"group.id": "fcstream", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
         ending = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}  # nothing is waited for but the end
@@ -562,7 +566,7 @@ class KafkaSink:
                     elif error.name() == "_PARTITION_EOF":
                         at.pop((message.topic(), message.partition()), None)
                 if at and expired():
-                    raise cluster.gone(Lost())
+                    raise cluster.unreachable(KafkaLost())
         finally:
             reader.close()
         return found

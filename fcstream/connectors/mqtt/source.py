@@ -21,11 +21,11 @@ import msgspec
 
 from ...errors import ConfigError, FcstreamError, SinkError, SourceError
 from ...releases.base import Release
-from ..base import Received
-from ..retry import Remainder, close_quietly, with_patience
+from ..base import ReceivedMessage
+from ..retry import PendingMessages, close_quietly, with_patience
 from ..spool import MEMORY
-from ..tls import distrust, tls_context
-from ..urls import need
+from ..tls import tls_context, tls_failure
+from ..urls import missing_library
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -37,8 +37,8 @@ _KEEPALIVE_S, _PATIENT_S = 60, 240  # the second where the connection is served 
 _TAKEN_OVER = 0x8E
 _NOTHING = "fcstream/nothing"  # a topic to ask about, for the sake of the answer
 _FIGHT, _FIGHT_S = 10, 10.0
-_MOST = 1_000_000  # messages that are kept while an answer is waited for; no broker sends as many unasked
-_MOST_BYTES = 1 << 24  # of messages that wait here: beyond, nothing is read, and the broker has to wait
+_MAX = 1_000_000  # messages that are kept while an answer is waited for; no broker sends as many unasked
+_MAX_BYTES = 1 << 24  # of messages that wait here: beyond, nothing is read, and the broker has to wait
 
 
 class MqttTopic:
@@ -73,43 +73,48 @@ class MqttTopic:
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         topic = _topic(address)
-        self._most = int(address.take_number("inflight", 1000))
-        if self._most > 65535:
-            raise ConfigError(f"must have `inflight` in [1, 65535], got {self._most}", address.place)
+        self._max_messages = int(address.take_number("inflight", 1000))
+        if self._max_messages > 65535:
+            raise ConfigError(f"must have `inflight` in [1, 65535], got {self._max_messages}", address.key)
         self._identity, self._arrival = address.take("delivery_id", ""), address.take("arrival", "")
         self.gives_arrivals, self.connections = bool(self._arrival), 0
-        if self._identity and self._most > MEMORY:
+        if self._identity and self._max_messages > MEMORY:
             raise ConfigError(
-                f"must have `inflight` of {MEMORY} at most with a `delivery_id`: so many are remembered", address.place
+                f"must have `inflight` of {MEMORY} at most with a `delivery_id`: so many are remembered", address.key
             )
         client_id = address.take("client_id", name)
-        session = {"ReceiveMaximum": self._most, "SessionExpiryInterval": int(address.take_number("session", 604800))}
+        session = {
+            "ReceiveMaximum": self._max_messages,
+            "SessionExpiryInterval": int(address.take_number("session", 604800)),
+        }
         self._filter = topic
-        self._link = _Link(address, patience_s, SourceError, self._subscribe, client_id, session)
+        self._link = _MqttSession(address, patience_s, SourceError, self._subscribe, client_id, session)
 
-    def receive(self, max_messages: int, timeout_s: float) -> list[Received]:
+    def receive(self, max_messages: int, timeout_s: float) -> list[ReceivedMessage]:
         until = time.monotonic() + timeout_s
-        most = min(max_messages, max(1, self._most // 4))  # so that more is under way while these are put on disk
-        return self._link.do(lambda connection: connection.take(most, until))
+        limit = min(
+            max_messages, max(1, self._max_messages // 4)
+        )  # so that more is under way while these are put on disk
+        return self._link.run(lambda connection: connection.take(limit, until))
 
-    def acknowledge(self, received: Sequence[Received]) -> None:
+    def acknowledge(self, received: Sequence[ReceivedMessage]) -> None:
         if (link := self._link.connection) is not None:
             link.acknowledge([one.token for one in received if one.token[0] is link])
 
     def pending(self) -> bool:
-        return self._link.do(lambda connection: connection.has_messages())
+        return self._link.run(lambda connection: connection.has_messages())
 
     def waiting(self) -> int | None:
-        return self._link.do(lambda connection: connection.remaining())
+        return self._link.run(lambda connection: connection.remaining())
 
-    def delivery_id(self, received: Received) -> bytes | None:
+    def delivery_id(self, received: ReceivedMessage) -> bytes | None:
         """What a message keeps when it is delivered again; None if it has nothing."""
         found: bytes | None = received.token[3]
         return found
 
-    def is_current(self, received: Received) -> bool:
+    def is_current(self, received: ReceivedMessage) -> bool:
         """Whether the connection that it came by is still the one."""
-        connection: _Connection = received.token[0]
+        connection: _MqttConnection = received.token[0]
         return connection is self._link.connection and connection.lost is None
 
     def close(self) -> None:
@@ -117,7 +122,7 @@ class MqttTopic:
             close_quietly(self._link.connection.settle)  # acknowledgements are seen
         self._link.close()
 
-    def _subscribe(self, connection: _Connection, host: str, port: int) -> None:
+    def _subscribe(self, connection: _MqttConnection, host: str, port: int) -> None:
         # Messages come with the connection. Until the subscription is confirmed, nobody takes them.
         self.connections += 1
         connection.collect(self._filter, self._identity, self._arrival)
@@ -148,13 +153,15 @@ class MqttSink:
         retain = address.take("retain", "false")
         if retain not in ("true", "false") or "+" in self._topic or "#" in self._topic:
             raise ConfigError(
-                f"must be a topic without wildcards, `retain` true or false, got {address.masked}", address.place
+                f"must be a topic without wildcards, `retain` true or false, got {address.masked}", address.key
             )
         self._retain = retain == "true"
         self._where = address.masked
         client_id = address.take("client_id", "")
-        self._remainder: Remainder[bytes] = Remainder()
-        self._link = _Link(address, patience_s, SinkError, _Attended.open, client_id, kind=_Attended)
+        self._remainder: PendingMessages[bytes] = PendingMessages()
+        self._link = _MqttSession(
+            address, patience_s, SinkError, _ThreadedConnection.open, client_id, kind=_ThreadedConnection
+        )
 
     def write(self, releases: Sequence[Release]) -> None:
         self.send([release.to_bytes() for release in releases])
@@ -162,13 +169,13 @@ class MqttSink:
     def send(self, bodies: Sequence[bytes]) -> None:
         waiting = self._remainder.of(bodies)
 
-        def publish(connection: _Connection) -> None:
+        def publish(connection: _MqttConnection) -> None:
             mids = [connection.publish(self._topic, body, self._retain) for body in waiting]
             for mid in mids:
                 connection.expect(mid)
                 waiting.popleft()
 
-        self._link.do(publish)
+        self._link.run(publish)
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         last = self.last() if releases else None
@@ -180,7 +187,7 @@ class MqttSink:
     def last(self) -> Release | None:
         if not self._retain:
             return None
-        body = self._link.do(lambda connection: connection.retained(self._topic))
+        body = self._link.run(lambda connection: connection.retained(self._topic))
         try:
             return Release.from_bytes(body) if body else None
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -190,15 +197,15 @@ class MqttSink:
         self._link.close()
 
 
-class _Lost(Exception):
+class _MqttLost(Exception):
     """The connection."""
 
 
-class _Refused(Exception):
+class _BrokerRefused(Exception):
     """What the broker will not do, however often it is asked."""
 
 
-class _Link:
+class _MqttSession:
     """Connections, one after the other; errors tell no secrets."""
 
     def __init__(
@@ -209,14 +216,14 @@ class _Link:
         prepare: Callable[[Any, str, int], None],
         client_id: str = "",
         session: Mapping[str, int] = MappingProxyType({}),
-        kind: type[_Connection] | None = None,
+        kind: type[_MqttConnection] | None = None,
     ) -> None:
         try:
             import paho.mqtt.client  # noqa: F401
         except ImportError:
-            raise need("paho-mqtt", "mqtt", address.place) from None
-        self.connection: _Connection | None = None
-        self._kind = kind or _Connection
+            raise missing_library("paho-mqtt", "mqtt", address.key) from None
+        self.connection: _MqttConnection | None = None
+        self._kind = kind or _MqttConnection
         self._address, self._error, self._prepare = address, error, prepare
         self._client_id, self._session = client_id, session
         self._times: deque[float] = deque(maxlen=_FIGHT)  # of connections that were made
@@ -226,14 +233,16 @@ class _Link:
         address.finish()
         try:
             self._connect()
-        except (_Lost, _Refused) as failed:
+        except (_MqttLost, _BrokerRefused) as failed:
             raise self._unusable(failed) from None
 
-    def do(self, action: Callable[[_Connection], T]) -> T:
+    def run(self, action: Callable[[_MqttConnection], T]) -> T:
         """Do something with the connection that is safe to repeat."""
         try:
-            return with_patience(lambda: self._once(action), self._connect, (_Lost,), self._patience_s, self._unusable)
-        except _Refused as refused:
+            return with_patience(
+                lambda: self._once(action), self._connect, (_MqttLost,), self._patience_s, self._unusable
+            )
+        except _BrokerRefused as refused:
             raise self._unusable(refused) from None
 
     def close(self) -> None:
@@ -241,9 +250,9 @@ class _Link:
         if connection is not None:
             connection.close()
 
-    def _once(self, action: Callable[[_Connection], T]) -> T:
+    def _once(self, action: Callable[[_MqttConnection], T]) -> T:
         if self.connection is None:
-            raise _Lost("not connected")
+            raise _MqttLost("not connected")
         return action(self.connection)
 
     def _connect(self) -> None:
@@ -251,14 +260,16 @@ class _Link:
         self.close()
         if known and len(self._times) == _FIGHT and time.monotonic() < self._times[0] + _FIGHT_S:
             self._times.clear()
-            raise _Refused("connections are lost again and again; does another process have the same `client_id`?")
-        lost = _Lost("no host")
+            raise _BrokerRefused(
+                "connections are lost again and again; does another process have the same `client_id`?"
+            )
+        lost = _MqttLost("no host")
         for host, given in self._address.hosts:
             port = given or (1883 if self._tls is None else 8883)
             connection = self._kind(self._client(), known)
             try:
                 self._prepare(connection, host, port)
-            except _Lost as error:
+            except _MqttLost as error:
                 connection.close()
                 lost = error
             except BaseException:
@@ -293,7 +304,7 @@ class _Link:
         return self._error(f"{self._address.masked} cannot be used: {error}; start the broker, or correct the address")
 
 
-class _Connection:
+class _MqttConnection:
     """One connection: opened once, used, thrown away. The network is served while something is waited for, by whoever
     waits: a thread for it would take turns with ours for every message."""
 
@@ -307,7 +318,7 @@ class _Connection:
         # More than a broker sends ahead: what it answers lies behind those.
         self._room = session.get("ReceiveMaximum", 65535) + 1
         self._answers: dict[int, list[Any]] = {}  # packet -> reason codes; 0 is the connection
-        self._messages: deque[Received] = deque()
+        self._messages: deque[ReceivedMessage] = deque()
         self._unacknowledged = 0  # taken or waiting here
         self._bytes = 0  # of these messages
         self._subscribing: int | None = None  # the packet whose answer lies behind messages that have to be taken first
@@ -329,7 +340,7 @@ class _Connection:
         try:
             self.client.connect(host, port, self.keepalive_s, clean_start=not self._session, properties=properties)
         except OSError as error:
-            raise _Lost(distrust(error) or error.strerror or type(error).__name__) from None
+            raise _MqttLost(tls_failure(error) or error.strerror or type(error).__name__) from None
         self._started()
         self.answer(0)
 
@@ -357,7 +368,7 @@ class _Connection:
             if known:
                 name = given(message, identity)
                 token = self, mid, qos, None if name is None else name.encode()
-                self._messages.append(Received(message.payload, token, _milliseconds(given(message, arrival))))
+                self._messages.append(ReceivedMessage(message.payload, token, _milliseconds(given(message, arrival))))
                 self._unacknowledged += qos > 0
                 self._bytes += len(message.payload)
             else:
@@ -371,30 +382,30 @@ class _Connection:
         kind = SubscribeOptions.RETAIN_SEND_ON_SUBSCRIBE if retained else SubscribeOptions.RETAIN_DO_NOT_SEND
         _, mid = self.client.subscribe(topic, options=SubscribeOptions(qos=1, retainHandling=kind))
         if mid is None:
-            raise _Lost("not connected")
+            raise _MqttLost("not connected")
         self._sent(mid)
         self._subscribing = mid
         self._serve_until(lambda: mid in self._answers or self._is_laden, _ANSWER_S)
         self._check()
         if self._subscribing is not None and not self._is_laden:
-            raise _Lost("no answer")
+            raise _MqttLost("no answer")
 
     @property
     def _is_laden(self) -> bool:
         """Whether so much waits here that it must be taken before anything else is read."""
-        return self._bytes > _MOST_BYTES
+        return self._bytes > _MAX_BYTES
 
     def settle(self) -> None:
         """Ask something, so that all that was sent before, either way, has arrived; messages are not kept any more."""
         self.client.on_message = None
         self.request(self.client.unsubscribe, _NOTHING)
 
-    def take(self, most: int, until: float) -> list[Received]:
+    def take(self, max_messages: int, until: float) -> list[ReceivedMessage]:
         if self.lost is None:
-            self._serve(0.0, most)  # also if messages wait here: the connection must stay
-        self._serve_until(lambda: bool(self._messages), max(0.0, until - time.monotonic()), most)
+            self._serve(0.0, max_messages)  # also if messages wait here: the connection must stay
+        self._serve_until(lambda: bool(self._messages), max(0.0, until - time.monotonic()), max_messages)
         self._check()
-        taken = [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
+        taken = [self._messages.popleft() for _ in range(min(max_messages, len(self._messages)))]
         self._bytes -= sum(len(received.body) for received in taken)
         return taken
 
@@ -415,7 +426,7 @@ class _Connection:
             self._serve_until(lambda: bool(self._messages) or mid in self._answers, _ANSWER_S, self._room)
             self._check()
             if not self._messages and self._answers.pop(mid, None) is None:
-                raise _Lost("no answer")
+                raise _MqttLost("no answer")
         return bool(self._messages)
 
     def remaining(self) -> int | None:
@@ -430,7 +441,7 @@ class _Connection:
         self._serve_until(lambda: not has_room() or mid in self._answers, _ANSWER_S, self._room)
         self._check()
         if self._answers.pop(mid, None) is None and has_room():
-            raise _Lost("no answer")
+            raise _MqttLost("no answer")
         return len(self._messages) if has_room() else None
 
     def retained(self, topic: str) -> bytes:
@@ -454,7 +465,7 @@ class _Connection:
         """Send something and wait for the answer."""
         _, mid = ask(*args, **options)
         if mid is None:
-            raise _Lost("not connected")
+            raise _MqttLost("not connected")
         self._sent(mid)
         return self.answer(mid)
 
@@ -463,7 +474,7 @@ class _Connection:
         self._serve_until(lambda: mid in self._answers, _ANSWER_S)
         if mid not in self._answers:
             self._check()
-            raise _Lost("no answer")
+            raise _MqttLost("no answer")
         return self._answers.pop(mid)
 
     def expect(self, mid: int) -> None:
@@ -471,7 +482,7 @@ class _Connection:
         for code in self.answer(mid):
             if code.is_failure:
                 self._lose("a message was refused", False)  # with the answers to those after it
-                raise _Refused(str(code))
+                raise _BrokerRefused(str(code))
 
     def close(self) -> None:
         self._lose("closed", False)
@@ -491,16 +502,16 @@ class _Connection:
     def _sent(self, mid: int) -> None:
         self._answers.pop(mid, None)  # as in `has_messages`
 
-    def _serve_until(self, is_so: Callable[[], bool], seconds: float, most: int = _MOST) -> None:
+    def _serve_until(self, is_so: Callable[[], bool], seconds: float, max_messages: int = _MAX) -> None:
         """Serve the network until something is so, the connection is lost, or the time is over."""
         until = time.monotonic() + seconds
         while not is_so() and self.lost is None:
-            self._serve(max(0.0, until - time.monotonic()), most)
+            self._serve(max(0.0, until - time.monotonic()), max_messages)
             if time.monotonic() >= until:
                 return
 
-    def _serve(self, seconds: float, most: int) -> None:
-        """Write what waits to be written, and read what is there, up to `most` messages; wait if nothing is."""
+    def _serve(self, seconds: float, max_messages: int) -> None:
+        """Write what waits to be written, and read what is there, up to `max_messages` messages; wait if nothing is."""
         self.client.loop_write()
         network = self.client.socket()
         if network is None:
@@ -512,7 +523,7 @@ class _Connection:
             poll.register(network, select.POLLIN | (select.POLLOUT if self.client.want_write() else 0))
             is_there = any(event & ~select.POLLOUT for _, event in poll.poll(1000 * seconds))
         before = -1
-        while is_there and before < len(self._messages) < most and not self._is_laden:
+        while is_there and before < len(self._messages) < max_messages and not self._is_laden:
             before = len(self._messages)
             self.client.loop_read()
         self.client.loop_misc()
@@ -520,13 +531,13 @@ class _Connection:
 
     def _check(self) -> None:
         if self._is_taken_over:
-            raise _Refused("another process has the same `client_id`: give each its own")
+            raise _BrokerRefused("another process has the same `client_id`: give each its own")
         if self._subscribing in self._answers:
             codes, self._subscribing = self._answers.pop(self._subscribing), None
             if [code.value for code in codes] != [1]:
-                raise _Refused(f"the subscription gets {codes[0]}, not QoS 1")
+                raise _BrokerRefused(f"the subscription gets {codes[0]}, not QoS 1")
         if self.lost is not None:
-            raise _Lost(self.lost)
+            raise _MqttLost(self.lost)
 
     def _on_connect(self, _client: object, _userdata: object, flags: Any, code: Any, _properties: object) -> None:
         self.is_resumed = bool(flags.session_present)
@@ -545,7 +556,7 @@ class _Connection:
         self._bytes = 0
 
 
-class _Attended(_Connection):
+class _ThreadedConnection(_MqttConnection):
     """The network runs in a thread of the client's, so that the connection stays while nobody uses it."""
 
     keepalive_s = _KEEPALIVE_S
@@ -566,7 +577,7 @@ class _Attended(_Connection):
     def _sent(self, mid: int) -> None:
         pass  # the answer may be there already
 
-    def _serve_until(self, is_so: Callable[[], bool], seconds: float, most: int = _MOST) -> None:
+    def _serve_until(self, is_so: Callable[[], bool], seconds: float, max_messages: int = _MAX) -> None:
         with self._changed:
             self._changed.wait_for(lambda: is_so() or self.lost is not None, seconds)
 
@@ -588,5 +599,5 @@ def _milliseconds(text: str | None) -> int | None:
 
 def _topic(address: Address) -> str:
     if "#" in address.masked or not address.path:
-        raise ConfigError(f"must be mqtt://host/topic, with %23 for #, got {address.masked}", address.place)
+        raise ConfigError(f"must be mqtt://host/topic, with %23 for #, got {address.masked}", address.key)
     return address.path

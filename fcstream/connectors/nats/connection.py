@@ -17,10 +17,10 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...errors import ConfigError, FcstreamError
-from ..libraries import unfit
+from ..libraries import unsupported_version
 from ..retry import with_patience
-from ..tls import distrust, tls_context
-from ..urls import need
+from ..tls import tls_context, tls_failure
+from ..urls import missing_library
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -39,23 +39,23 @@ _STREAM_REFUSES = 10077  # an error code: the stream is full
 _STREAM_UNKNOWN = 10059
 
 
-class Stored(NamedTuple):
+class StoredMessage(NamedTuple):
     """A message of a stream."""
 
     sequence: int
     subject: str
-    stamp_ms: int  # to the second
+    timestamp_ms: int  # to the second
     body: bytes
 
 
-class Wire:
+class NatsConnection:
     """A connection in a thread of its own, which is made again when it was lost, and whose errors tell no secrets."""
 
     def __init__(self, address: Address, patience_s: float, error: type[FcstreamError]) -> None:
         try:
             import nats.aio.client  # noqa: F401
         except ImportError:
-            raise need("nats-py", "nats", address.place) from None
+            raise missing_library("nats-py", "nats", address.key) from None
         self._error = error
         self._where = address.masked
         self._patience_s = address.take_number("patience", patience_s)
@@ -66,7 +66,7 @@ class Wire:
         self.is_awaited = False
         """Whether a stream that does not exist is about to be made anew."""
         self._trouble: BaseException | None = None
-        self._unfit = unfit("nats-py", address.place)
+        self._unfit = unsupported_version("nats-py", address.key)
         self._is_tried = False
         self._closed = asyncio.Event()
         self._loop = asyncio.new_event_loop()
@@ -76,12 +76,12 @@ class Wire:
     def first(self, action: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The first thing to do: one try, so that a wrong address is told at once; closes if it fails."""
         try:
-            return self.do(action, 0.0)
+            return self.run(action, 0.0)
         except BaseException:
             self.close()
             raise
 
-    def do(self, action: Callable[[], Coroutine[Any, Any, T]], patience_s: float | None = None) -> T:
+    def run(self, action: Callable[[], Coroutine[Any, Any, T]], patience_s: float | None = None) -> T:
         """Do something that is safe to repeat when the connection is lost: for so long, or as the address says."""
         if self._loop.is_closed():
             raise self._error(f"{self._where} was closed: open it again")
@@ -90,7 +90,7 @@ class Wire:
             return self._error(f"{self._where} cannot be reached: {error}; start the server, or correct the address")
 
         patience_s = self._patience_s if patience_s is None else patience_s
-        return with_patience(lambda: self.once(action), lambda: None, (Lost,), patience_s, lost)
+        return with_patience(lambda: self.once(action), lambda: None, (NatsLost,), patience_s, lost)
 
     def once(self, action: Callable[[], Coroutine[Any, Any, T]]) -> T:
         future = asyncio.run_coroutine_threadsafe(self._guarded(action), self._loop)
@@ -148,7 +148,7 @@ class Wire:
                 return None
         return unix_ms(now), unix_ms(info["state"]["last_ts"])
 
-    async def message(self, stream: str, **which: Any) -> Stored | None:
+    async def message(self, stream: str, **which: Any) -> StoredMessage | None:
         """One message, None if there is none. The library would read its headers, which may be anything."""
         from nats.js.errors import NotFoundError
 
@@ -158,9 +158,9 @@ class Wire:
             if error.err_code == _STREAM_UNKNOWN:
                 raise
             return None
-        stamp = datetime.datetime.fromisoformat(found["time"][:19] + "+00:00")
+        timestamp = datetime.datetime.fromisoformat(found["time"][:19] + "+00:00")
         body = base64.b64decode(found.get("data") or b"")
-        return Stored(int(found["seq"]), found["subject"], int(stamp.timestamp()) * 1000, body)
+        return StoredMessage(int(found["seq"]), found["subject"], int(timestamp.timestamp()) * 1000, body)
 
     async def _api(self, what: str, **request: Any) -> Any:
         """An answer of the server's, as it is: the library knows parts of it only."""
@@ -174,7 +174,7 @@ class Wire:
         return found
 
     async def _guarded(self, action: Callable[[], Awaitable[T]]) -> T:
-        """Connect if need be, and act; what goes wrong is either `Lost` or an error of ours."""
+        """Connect if need be, and act; what goes wrong is either `NatsLost` or an error of ours."""
         import nats.errors
         import nats.js.errors
 
@@ -182,13 +182,13 @@ class Wire:
             if self.client is None or self.client.is_closed:
                 await self._connect()
             return await self._unless_closed(action)
-        except (FcstreamError, Lost):
+        except (FcstreamError, NatsLost):
             raise
         except nats.js.errors.APIError as error:
             if error.code == 503 and error.err_code != _STREAM_REFUSES:
-                raise Lost("JetStream is not available") from None
+                raise NatsLost("JetStream is not available") from None
             if error.err_code == _STREAM_UNKNOWN and self.is_awaited:
-                raise Lost("the stream does not exist") from None
+                raise NatsLost("the stream does not exist") from None
             raise self._refused(error.description or type(error).__name__) from None
         except (nats.errors.Error, OSError) as error:
             trouble, self._trouble = self._trouble, None
@@ -197,10 +197,12 @@ class Wire:
                 raise self._refused(why) from None
             if isinstance(error, nats.errors.TimeoutError):
                 await self._disconnect()  # whatever it is, a new connection may help
-            raise Lost(_kind(trouble if trouble and isinstance(error, nats.errors.NoServersError) else error)) from None
+            raise NatsLost(
+                _error_text(trouble if trouble and isinstance(error, nats.errors.NoServersError) else error)
+            ) from None
         except Exception as error:  # the library was surprised, by an answer perhaps: its words may hold some of it
             await self._disconnect()
-            raise Lost(type(error).__name__) from None
+            raise NatsLost(type(error).__name__) from None
 
     async def _unless_closed(self, action: Callable[[], Awaitable[T]]) -> T:
         """Act, but no longer than the connection lives."""
@@ -210,7 +212,7 @@ class Wire:
             await asyncio.wait((acting, closed), return_when=asyncio.FIRST_COMPLETED)
             if acting.done():
                 return acting.result()
-            raise Lost("the connection was closed")
+            raise NatsLost("the connection was closed")
         finally:
             for task in (acting, closed):
                 task.cancel()
@@ -226,10 +228,10 @@ class Wire:
             self._trouble = error
 
         await self._disconnect()
-        self._is_tried = self._is_tried or await _fits()
+        self._is_tried = self._is_tried or await _has_client_internals()
         if not self._is_tried:
             raise self._unfit
-        client = _sturdy_client(self._wants_tls, self._refused("the file of credentials cannot be used"))
+        client = _patched_client(self._wants_tls, self._refused("the file of credentials cannot be used"))
         try:
             await asyncio.wait_for(client.connect(closed_cb=on_close, error_cb=on_error, **self._options), _CONNECT_S)
         except BaseException:
@@ -253,7 +255,7 @@ def unix_ms(text: str) -> int:
     return int(whole.timestamp()) * 1000 + int(f"{text[19:].strip('.Z')}000"[:3] or 0)
 
 
-class Lost(Exception):
+class NatsLost(Exception):
     """The connection, the consumer, or a server that is about to come back."""
 
 
@@ -263,15 +265,15 @@ async def _close(client: Any) -> None:
         await asyncio.wait_for(client.close(), 1.0)
 
 
-def _sturdy_client(wants_tls: bool, useless: FcstreamError) -> Any:
+def _patched_client(wants_tls: bool, useless: FcstreamError) -> Any:
     """The library's client, mended in three places; raises `useless` where credentials are."""
     from nats.aio.client import Client
     from nats.errors import SecureConnRequiredError
 
-    class Sturdy(Client):
+    class PatchedClient(Client):
         def __init__(self) -> None:
             super().__init__()
-            self._ps = _sturdy_parser(self)
+            self._ps = _patched_parser(self)
 
         async def _process_msg(self, sid: Any, subject: Any, reply: Any, data: Any, headers: Any) -> None:
             # A subject or headers that it cannot parse end its reading for good: any publisher could do that.
@@ -289,10 +291,10 @@ def _sturdy_client(wants_tls: bool, useless: FcstreamError) -> Any:
             except Exception:  # of any kind: it looks into the file of credentials now
                 raise useless from None
 
-    return Sturdy()
+    return PatchedClient()
 
 
-def _sturdy_parser(client: Any) -> Any:
+def _patched_parser(client: Any) -> Any:
     """The library's parser, of which any white space ends a field. For the server only a blank does: a subject may hold
     other white space, and would end the library's reading for good."""
     from nats.protocol import parser
@@ -304,14 +306,14 @@ def _sturdy_parser(client: Any) -> Any:
         "HMSG_RE": re.compile(rb"\AHMSG" + fields + rb"([0-9]+) +([0-9]+)\r\n"),
     }
 
-    class Sturdy(parser.Parser):
+    class PatchedClient(parser.Parser):
         # The same code with other expressions, for this client only.
         parse = FunctionType(parser.Parser.parse.__code__, mended, "parse", parser.Parser.parse.__defaults__)
 
-    return Sturdy(client)
+    return PatchedClient(client)
 
 
-async def _fits() -> bool:
+async def _has_client_internals() -> bool:
     """Whether the library's insides, some of which are exchanged, are there and do what they did."""
     from nats.aio.client import Client
 
@@ -324,7 +326,7 @@ async def _fits() -> bool:
     head = b"NATS/1.0\r\n\r\n"
     wire = b"MSG a\tb 1 r 2\r\nhi\r\nHMSG s 2 %d %d\r\n%sok\r\n" % (len(head), len(head) + 2, head)
     try:
-        await _sturdy_parser(Taker()).parse(wire)
+        await _patched_parser(Taker()).parse(wire)
         client: Any = Client()
         inspect.signature(client._process_msg).bind(1, b"s", b"", b"", b"")
         inspect.signature(client._connect_command).bind()
@@ -334,9 +336,9 @@ async def _fits() -> bool:
     return is_same and taken == [(1, b"a\tb", b"r", b"hi", None), (2, b"s", b"", b"ok", head)]
 
 
-def _kind(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """What is safe to tell: the system's words, or the class."""
-    if why := distrust(error):
+    if why := tls_failure(error):
         return why
     if isinstance(error, ssl.SSLError):
         return error.reason or "TLS"
@@ -348,17 +350,17 @@ def _kind(error: BaseException) -> str:
 def stream_of(address: Address) -> str:
     """The stream that an address names."""
     if address.user and not address.password:  # a token, perhaps: not to be shown
-        raise ConfigError("must have a password after the user; a token goes into ?token=...", address.place)
+        raise ConfigError("must have a password after the user; a token goes into ?token=...", address.key)
     if not re.fullmatch(r"[^\s.*>/\\]+", address.path):
-        raise ConfigError(f"must be nats://host/STREAM, got {address.masked}", address.place)
-    return fitting(address.path, "a stream's name", _LONGEST_NAME, address)
+        raise ConfigError(f"must be nats://host/STREAM, got {address.masked}", address.key)
+    return checked_name(address.path, "a stream's name", _LONGEST_NAME, address)
 
 
-def fitting(name: str, what: str, most: int, address: Address) -> str:
+def checked_name(name: str, what: str, max_bytes: int, address: Address) -> str:
     """A name that the protocol can carry."""
-    if (length := len(name.encode())) > most:
+    if (length := len(name.encode())) > max_bytes:
         raise ConfigError(
-            f"must have at most {most} bytes as {what}, got {length}: choose a shorter one", address.place
+            f"must have at most {max_bytes} bytes as {what}, got {length}: choose a shorter one", address.key
         )
     return name
 
@@ -376,9 +378,9 @@ def _options(address: Address) -> tuple[bool, dict[str, Any]]:
         try:
             import nkeys  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: F401
         except ImportError:
-            raise need("nkeys", "nats", address.place) from None
+            raise missing_library("nkeys", "nats", address.key) from None
         if not os.access(creds, os.R_OK):
-            raise ConfigError(f"names the file {creds}, which cannot be read", address.place)
+            raise ConfigError(f"names the file {creds}, which cannot be read", address.key)
         options["user_credentials"] = creds
     wants_tls = address.take("tls", "no") == "yes" or not {"ca", "cert", "key"}.isdisjoint(address.options)
     if wants_tls:

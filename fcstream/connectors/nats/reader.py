@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from .connection import REQUEST_S, Lost, Wire
+from .connection import REQUEST_S, NatsConnection, NatsLost
 
 Row = tuple[int, int, bytes]  # sequence, stamp in milliseconds, body
 POLL_BYTES = 1 << 24
@@ -20,14 +20,14 @@ _CLOSE_S = 1.0
 _NO_CURSOR = (10084, *range(10098, 10102))  # error codes: a stream that is a work queue wants acknowledgments
 
 
-class Reader:
+class NatsReader:
     """A cursor over a stream, on one connection. Broken for good by a gap, or by anything that is not understood.
 
     One request for many messages is open at a time; the next one is sent when the last messages were handed out, so
     that they come while the caller works.
     """
 
-    def __init__(self, wire: Wire, stream: str, consumer: str, start: int) -> None:
+    def __init__(self, wire: NatsConnection, stream: str, consumer: str, start: int) -> None:
         self.client = wire.client
         self.position = start  # what was handed out lies before it
         self.rows: deque[Row] = deque()
@@ -47,7 +47,7 @@ class Reader:
         self._waiting = 0  # messages behind the last one, as the server saw it
 
     @classmethod
-    async def open(cls, wire: Wire, stream: str, subject: str, start: int) -> Reader:
+    async def open(cls, wire: NatsConnection, stream: str, subject: str, start: int) -> NatsReader:
         from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
         config = ConsumerConfig(
@@ -86,7 +86,7 @@ class Reader:
                 if self.rows or now() >= until:
                     break
         if self.is_broken and not self.rows:
-            raise Lost("the consumer was lost")
+            raise NatsLost("the consumer was lost")
         taken = [self.rows.popleft() for _ in range(min(room, len(self.rows)))]
         if taken:
             self.position = taken[-1][0] + 1
@@ -125,19 +125,19 @@ class Reader:
             return
         # $JS.ACK.[domain.account.]stream.consumer.deliveries.sequence.delivered.nanoseconds.waiting[.random]
         tokens = message.reply.split(".")
-        sequence, delivered, stamp, waiting = tokens[5:9] if len(tokens) < 11 else tokens[7:11]
+        sequence, delivered, timestamp, waiting = tokens[5:9] if len(tokens) < 11 else tokens[7:11]
         self.is_broken = self.is_broken or int(delivered) != self._delivered + 1
         if not self.is_broken:
             self._delivered += 1
             self._asked = max(0, self._asked - 1)
             self._waiting = int(waiting)
-            self.rows.append((int(sequence), int(stamp) // 1_000_000, message.data))
+            self.rows.append((int(sequence), int(timestamp) // 1_000_000, message.data))
 
 
-class Steps:
-    """Reads like a `Reader`, but asks for each message: slow, but possible where a consumer takes messages away."""
+class SingleMessageReader:
+    """Reads like a `NatsReader`, but asks for each message: slow, but possible where a consumer takes messages away."""
 
-    def __init__(self, wire: Wire, stream: str, subject: str, start: int) -> None:
+    def __init__(self, wire: NatsConnection, stream: str, subject: str, start: int) -> None:
         self._wire, self._stream, self._subject, self._position = wire, stream, subject, start
 
     async def take(self, _room: int, _timeout_s: float) -> list[Row]:
@@ -146,19 +146,19 @@ class Steps:
         if found is None:
             return []
         self._position = found.sequence + 1
-        return [(found.sequence, found.stamp_ms, found.body)]
+        return [(found.sequence, found.timestamp_ms, found.body)]
 
     async def close(self) -> None:
         pass
 
 
-async def look_into(wire: Wire, stream: str, subject: str, start: int) -> Reader | Steps:
+async def open_reader(wire: NatsConnection, stream: str, subject: str, start: int) -> NatsReader | SingleMessageReader:
     """A reader of a stream of any retention policy, which takes nothing away."""
     from nats.js.errors import APIError
 
     try:
-        return await Reader.open(wire, stream, subject, start)
+        return await NatsReader.open(wire, stream, subject, start)
     except APIError as error:
         if error.err_code not in _NO_CURSOR:
             raise
-        return Steps(wire, stream, subject, start)
+        return SingleMessageReader(wire, stream, subject, start)

@@ -21,9 +21,9 @@ import numpy as np
 from ...errors import ConfigError, SinkError, SourceError
 from ...releases.base import Release
 from ..base import BrokerTime, Chunk, Gap
-from ..retry import Remainder
-from .connection import LONGEST, REQUEST_S, Lost, Stored, Wire, fitting, stream_of
-from .reader import Reader, Row, look_into
+from ..retry import PendingMessages
+from .connection import LONGEST, REQUEST_S, NatsConnection, NatsLost, StoredMessage, checked_name, stream_of
+from .reader import NatsReader, Row, open_reader
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -65,39 +65,41 @@ class NatsSource:
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         self._stream = stream_of(address)
-        self._subject = fitting(address.take("subject", ">"), "a `subject`", LONGEST, address)
-        self._bucket = fitting(address.take("bucket", "fcstream_positions"), "a `bucket`", _LONGEST_BUCKET, address)
+        self._subject = checked_name(address.take("subject", ">"), "a `subject`", LONGEST, address)
+        self._bucket = checked_name(
+            address.take("bucket", "fcstream_positions"), "a `bucket`", _LONGEST_BUCKET, address
+        )
         if not re.fullmatch(r"[-A-Za-z0-9_]+", self._bucket):
-            raise ConfigError("must name a `bucket` of letters, digits, - and _", address.place)
+            raise ConfigError("must name a `bucket` of letters, digits, - and _", address.key)
         # An equals sign of a stream's stays as it is: it always did, and positions are kept under the key.
         whole = f"{_escaped(self._stream, b'=')}.{_escaped(address.take('group', name))}"
-        self._key = fitting(whole, "the key of stream and `group`", LONGEST, address)
-        self._reader: Reader | None = None
+        self._key = checked_name(whole, "the key of stream and `group`", LONGEST, address)
+        self._reader: NatsReader | None = None
         self._next, self._created, self._warned = 0, "", 0
         self._partition, self._times_made = self._stream, 1
-        self._stamp: int | None = None  # of the last message
+        self._timestamp: int | None = None  # of the last message
         self._looked: tuple[int, int | None] = 0, None  # position and stamp when the stream's extent was last seen
         self._gaps: list[Gap] = []
         self._ranges = False
-        self._wire = Wire(address, patience_s, SourceError)
+        self._wire = NatsConnection(address, patience_s, SourceError)
         self._wire.first(self._start)
         self._wire.is_awaited = True
         self._committed = self._next
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
-        if not (rows := self._wire.do(partial(self._take, max_messages, timeout_s))):
+        if not (rows := self._wire.run(partial(self._take, max_messages, timeout_s))):
             return []
-        sequences, stamps, bodies = zip(*rows, strict=True)
-        self._look_for_holes(sequences, stamps)
-        self._next, self._stamp = sequences[-1] + 1, stamps[-1]
-        return [Chunk(self._partition, np.array(sequences, np.int64), np.array(stamps, np.int64), list(bodies))]
+        sequences, timestamps, bodies = zip(*rows, strict=True)
+        self._find_gaps(sequences, timestamps)
+        self._next, self._timestamp = sequences[-1] + 1, timestamps[-1]
+        return [Chunk(self._partition, np.array(sequences, np.int64), np.array(timestamps, np.int64), list(bodies))]
 
     def ends(self) -> dict[str, int]:
-        end = self._wire.do(self._end)
+        end = self._wire.run(self._end)
         return {self._partition: end}
 
     def clock(self) -> BrokerTime | None:
-        found = self._wire.do(partial(self._wire.clock, self._stream))
+        found = self._wire.run(partial(self._wire.clock, self._stream))
         return None if found is None else BrokerTime(*found)
 
     def behind(self, ends: Mapping[str, int]) -> bool:
@@ -111,7 +113,7 @@ class NatsSource:
             first = await self._wire.message(self._stream, seq=self._next, next_by_subj=self._subject)
             return None if first is None else first.sequence
 
-        found = self._wire.do(ask)
+        found = self._wire.run(ask)
         return found is not None and found < end
 
     def seek(self, positions: Mapping[str, int]) -> None:
@@ -121,7 +123,7 @@ class NatsSource:
         position = positions.get(self._partition, 0)
         if position > self._committed:
             value = json.dumps({"position": position, "created": self._created}).encode()
-            self._wire.do(partial(self._put, value))
+            self._wire.run(partial(self._put, value))
             self._committed = position
 
     def gaps(self) -> list[Gap]:
@@ -132,16 +134,16 @@ class NatsSource:
         reader, self._reader = self._reader, None
         self._wire.close(None if reader is None else reader.close)
 
-    def _look_for_holes(self, sequences: Sequence[int], stamps: Sequence[int]) -> None:
+    def _find_gaps(self, sequences: Sequence[int], timestamps: Sequence[int]) -> None:
         """Sequences that were skipped were purged or deleted; or they are of other subjects."""
         if self._subject != ">" or self._ranges:
             return
-        expected, before = self._next if self._next != self._warned else sequences[0], self._stamp
-        for sequence, stamp in zip(sequences, stamps, strict=True):
+        expected, before = self._next if self._next != self._warned else sequences[0], self._timestamp
+        for sequence, timestamp in zip(sequences, timestamps, strict=True):
             if sequence != expected:
                 LOG.warning("stream %s: messages %d to %d were dropped unread", self._stream, expected, sequence - 1)
                 self._gaps.append(Gap(f"messages of stream {self._stream} were dropped unread", before))
-            expected, before = sequence + 1, stamp
+            expected, before = sequence + 1, timestamp
 
     async def _start(self) -> None:
         """Where to go on from."""
@@ -176,21 +178,21 @@ class NatsSource:
         if created != self._created or end < position:
             if self._ranges:
                 raise SourceError(f"stream {stream} was made anew: open the source again to read it from its beginning")
-            self._begin_anew(created, first)
+            self._reset_partition(created, first)
         elif first > position > self._warned:
             self._warned = position
             LOG.warning("stream %s begins at %d: messages from %d on were dropped unread", stream, first, position)
-            self._gaps.append(Gap(f"messages of stream {stream} were dropped unread", self._stamp))
+            self._gaps.append(Gap(f"messages of stream {stream} were dropped unread", self._timestamp))
         elif self._subject != ">" and first > self._looked[0] > 0:
             # Purged since, and messages came after that: whether all before them had been read cannot be seen.
             self._gaps.append(Gap(f"messages of stream {stream} may have been dropped unread", self._looked[1]))
-        self._looked = self._next, self._stamp
+        self._looked = self._next, self._timestamp
         return end
 
-    def _begin_anew(self, created: str, first: int) -> None:
+    def _reset_partition(self, created: str, first: int) -> None:
         """Sequences begin anew, so the partition gets another name; what was handed out before is not asked back."""
         LOG.warning("stream %s was made anew: it is read from its beginning", self._stream)
-        self._gaps.append(Gap(f"stream {self._stream} was made anew", self._stamp))
+        self._gaps.append(Gap(f"stream {self._stream} was made anew", self._timestamp))
         self._created, self._next, self._warned, self._committed = created, first, 0, 0
         self._times_made += 1
         self._partition = f"{self._stream} ({self._times_made})"
@@ -205,7 +207,7 @@ class NatsSource:
             if reader is not None:
                 await reader.close()
             await self._end()
-            reader = self._reader = await Reader.open(self._wire, self._stream, self._subject, self._next)
+            reader = self._reader = await NatsReader.open(self._wire, self._stream, self._subject, self._next)
         return await reader.take(room, timeout_s)
 
 
@@ -230,33 +232,33 @@ class NatsSink:
 
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
         self._stream = stream_of(address)
-        self._subject = fitting(address.take("subject"), "a `subject`", LONGEST, address)
+        self._subject = checked_name(address.take("subject"), "a `subject`", LONGEST, address)
         if re.search(r"[*>\s]", self._subject):
-            raise ConfigError(f"must name a `subject` without wildcards, got {address.masked}", address.place)
-        self._releases: Remainder[Release] = Remainder()
-        self._letters: Remainder[bytes] = Remainder()
+            raise ConfigError(f"must name a `subject` without wildcards, got {address.masked}", address.key)
+        self._releases: PendingMessages[Release] = PendingMessages()
+        self._letters: PendingMessages[bytes] = PendingMessages()
         self._unanswered = b""  # of a release: whether the server has it is not known
-        self._wire = Wire(address, patience_s, SinkError)
+        self._wire = NatsConnection(address, patience_s, SinkError)
         self._wire.first(self._start)
 
     def write(self, releases: Sequence[Release]) -> None:
         waiting = self._releases.of(releases)
         while waiting:
-            self._wire.do(partial(self._publish, waiting[0]))
+            self._wire.run(partial(self._publish, waiting[0]))
             waiting.popleft()
 
     def send(self, bodies: Sequence[bytes]) -> None:
         waiting = self._letters.of(bodies)
         while waiting:
-            self._wire.do(partial(self._post, waiting[0]))
+            self._wire.run(partial(self._post, waiting[0]))
             waiting.popleft()
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
-        held = self._wire.do(partial(self._held, releases)) if releases else set()
+        held = self._wire.run(partial(self._held, releases)) if releases else set()
         return [release for release in releases if release.to_bytes() not in held]
 
     def last(self) -> Release | None:
-        message = self._wire.do(self._last)
+        message = self._wire.run(self._last)
         if message is None:
             return None
         try:
@@ -288,12 +290,12 @@ class NatsSink:
         try:
             ack = await self._wire.js.publish(self._subject, body, stream=self._stream, headers=headers)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            raise Lost("a subscriber of the subject answers") from None
+            raise NatsLost("a subscriber of the subject answers") from None
         if ack.stream != self._stream:
-            raise Lost("a subscriber of the subject answers")
+            raise NatsLost("a subscriber of the subject answers")
         return ack
 
-    async def _last(self) -> Stored | None:
+    async def _last(self) -> StoredMessage | None:
         return await self._wire.message(self._stream, last_by_subj=self._subject)
 
     async def _held(self, releases: Sequence[Release]) -> set[bytes]:
@@ -304,23 +306,23 @@ class NatsSink:
         end, reach = (1 if last is None else last.sequence + 1), _LOOK_BACK
         while end > 1 and held != wanted:
             start = max(1, end - reach)
-            found, oldest_ms = await self._among(wanted, start, end)
+            found, oldest_ms = await self._find_between(wanted, start, end)
             held |= found
             if oldest_ms is not None and oldest_ms < since_ms:
                 break
             end, reach = start, 2 * reach
         return held
 
-    async def _among(self, wanted: set[bytes], start: int, end: int) -> tuple[set[bytes], int | None]:
+    async def _find_between(self, wanted: set[bytes], start: int, end: int) -> tuple[set[bytes], int | None]:
         """Those that lie between two sequences, and when the first message there was stored."""
         found, oldest_ms, sequence = set[bytes](), None, 0
-        reader = await look_into(self._wire, self._stream, self._subject, start)
+        reader = await open_reader(self._wire, self._stream, self._subject, start)
         try:
             while sequence < end - 1 and found != wanted:
                 if not (rows := await reader.take(1000, REQUEST_S)):
                     last = await self._last()
                     if last is not None and last.sequence > sequence:
-                        raise Lost("the messages of the stream did not come")
+                        raise NatsLost("the messages of the stream did not come")
                     break
                 oldest_ms = oldest_ms or rows[0][1]
                 sequence = rows[-1][0]

@@ -19,8 +19,8 @@ import msgspec
 from ...errors import ConfigError, SinkError
 from ...releases.base import Release
 from ...runtime import libpq
-from ..retry import close_quietly, cut_after, with_patience
-from ..urls import Address, need
+from ..retry import close_quietly, deadline, with_patience
+from ..urls import Address, missing_library
 
 if TYPE_CHECKING:
     import psycopg
@@ -56,7 +56,7 @@ FROM ({_GIVEN}) AS given JOIN {{table}} AS held USING ({_KEY}) ORDER BY place
 _WAITING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots", "not yet accepting")
 
 
-class _Lost(Exception):
+class _PostgresLost(Exception):
     """The server was away, or did not come to an answer in time."""
 
 
@@ -79,9 +79,9 @@ class PostgresSink:
         try:
             import psycopg
         except ImportError:
-            raise need("psycopg", "postgresql", address.place) from None
+            raise missing_library("psycopg", "postgresql", address.key) from None
         self._client = psycopg
-        self._place, self._key = address.masked, address.place
+        self._location, self._key = address.masked, address.key
         self._patience_s = address.take_number("patience", patience_s)
         self._schema = address.take("schema", "")
         self._name = address.take("table", "releases")
@@ -123,7 +123,7 @@ class PostgresSink:
             return None if row is None else Release.from_bytes((row[0] or "").encode())
         except (msgspec.DecodeError, UnicodeDecodeError):  # the second of a database without an encoding
             raise SinkError(
-                f"{self._place} holds something else than releases: choose another table in `{self._key}`"
+                f"{self._location} holds something else than releases: choose another table in `{self._key}`"
             ) from None
 
     def close(self) -> None:
@@ -140,12 +140,12 @@ class PostgresSink:
             for _, is_same, window in held:
                 if not is_same:
                     raise SinkError(
-                        f"{self._place} holds another answer for window {window}: a window has one; the ledger was "
+                        f"{self._location} holds another answer for window {window}: a window has one; the ledger was "
                         "lost or exchanged: restore it, or start a stream under a new name"
                     )
             if len(held) != len(releases):
                 raise SinkError(
-                    f"{self._place} did not keep {len(releases) - len(held)} of {len(releases)} releases that were "
+                    f"{self._location} did not keep {len(releases) - len(held)} of {len(releases)} releases that were "
                     "inserted: look for a trigger or a rule of the table that leaves rows out"
                 )
 
@@ -173,7 +173,7 @@ class PostgresSink:
         types = db.execute(wanted.encode()).description or []
         names = {db.adapters.types["json"].oid: "json", db.adapters.types["text"].oid: "text"}
         if types[4].type_code not in names:
-            raise SinkError(f"{self._place} must have a `body` of type json or text, which keep the bytes: alter it")
+            raise SinkError(f"{self._location} must have a `body` of type json or text, which keep the bytes: alter it")
         self._type = names[types[4].type_code]
 
     def _exists(self, db: psycopg.Connection[tuple[Any, ...]]) -> bool:
@@ -206,21 +206,21 @@ class PostgresSink:
         def act() -> T:
             try:
                 db = self._connected()
-                with cut_after(db.fileno(), self._patience_s + _LATE_S):
+                with deadline(db.fileno(), self._patience_s + _LATE_S):
                     return work(db)
             except self._client.Error as error:
-                raise self._sorted(error) from None
+                raise self._classify(error) from None
             except OSError as error:  # no answer, or no descriptor left
-                raise _Lost(error.strerror or str(error)) from None
+                raise _PostgresLost(error.strerror or str(error)) from None
 
-        return with_patience(act, self.close, (_Lost,), self._patience_s, self._gone)
+        return with_patience(act, self.close, (_PostgresLost,), self._patience_s, self._unreachable)
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._db is None or self._db.closed:
             # A pooler may give the next statement to a server that did not prepare it.
             db = self._client.connect(**self._parameters, autocommit=True, prepare_threshold=None)
             try:
-                with cut_after(db.fileno(), self._patience_s + _LATE_S):
+                with deadline(db.fileno(), self._patience_s + _LATE_S):
                     self._set_up(db)
             except BaseException:
                 close_quietly(db.close)
@@ -237,31 +237,33 @@ class PostgresSink:
             "WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"
         )
 
-    def _sorted(self, error: psycopg.Error) -> Exception:
+    def _classify(self, error: psycopg.Error) -> Exception:
         """A client's error as one to be waited out, or one to raise."""
-        text = self._say(error)
+        text = self._error_text(error)
         is_lost = isinstance(error, (self._client.OperationalError, self._client.InterfaceError))
-        remedy = libpq.untrusted(str(error)) if is_lost and error.sqlstate is None else None
+        remedy = libpq.trust_remedy(str(error)) if is_lost and error.sqlstate is None else None
         if remedy is not None:
-            return SinkError(f"{self._place} cannot be used: {text}; {remedy}")
+            return SinkError(f"{self._location} cannot be used: {text}; {remedy}")
         if is_lost and error.sqlstate is None and "FATAL" in text and not any(word in text for word in _WAITING):
-            return SinkError(f"{self._place} refuses the login: {text}; correct `{self._key}`")
+            return SinkError(f"{self._location} refuses the login: {text}; correct `{self._key}`")
         # 25006 is a server that became read-only: another host may have become the one to write to.
         if is_lost or (error.sqlstate or "").startswith(("08", "25006", "40", "53", "55P03", "57", "58")):
-            return _Lost(text)
+            return _PostgresLost(text)
         if error.sqlstate == "42P10":
-            return SinkError(f"{self._place} must have the primary key ({_KEY}): alter the table")
-        return SinkError(f"{self._place} cannot be used: {text}; what was sealed is in the ledger and is written again")
+            return SinkError(f"{self._location} must have the primary key ({_KEY}): alter the table")
+        return SinkError(
+            f"{self._location} cannot be used: {text}; what was sealed is in the ledger and is written again"
+        )
 
-    def _say(self, error: psycopg.Error) -> str:
+    def _error_text(self, error: psycopg.Error) -> str:
         """The first line of what a server says: its further ones may quote rows."""
         text = " ".join((error.diag.message_primary or str(error).partition("\n")[0]).split())[:300]
         return text.replace(self._password, "***") if self._password else text
 
-    def _gone(self, last: BaseException) -> SinkError:
+    def _unreachable(self, last: BaseException) -> SinkError:
         return SinkError(
-            f"{self._place} did not answer for {self._patience_s:g} s: {last}; check that the server runs and can be "
-            "reached: what was sealed is in the ledger and is written again"
+            f"{self._location} did not answer for {self._patience_s:g} s: {last}; check that the server runs and can "
+            "be reached: what was sealed is in the ledger and is written again"
         )
 
 

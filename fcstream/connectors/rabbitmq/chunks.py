@@ -16,7 +16,7 @@ KINDS = ("none", "gzip", "snappy", "lz4", "zstd")
 _BATCH = 10  # bytes of a batch's head, behind its kind: messages (2), bytes decompressed (4), bytes here (4)
 
 
-class Piece(NamedTuple):
+class ChunkMessages(NamedTuple):
     """Messages that follow each other from offset `first` on; `after` is the offset behind them and behind what of
     their batch cannot be read."""
 
@@ -25,11 +25,11 @@ class Piece(NamedTuple):
     messages: list[bytes]
 
 
-def pieces_of(frame: Any) -> tuple[list[Piece], str]:
+def pieces_of(frame: Any) -> tuple[list[ChunkMessages], str]:
     """The messages of a delivered chunk, and how that was compressed which could not be read (empty: all could)."""
     data, at, offset, room = frame.data, 0, frame.chunk_first_offset, LARGEST
     plain: list[bytes] = []
-    pieces: list[Piece] = []
+    pieces: list[ChunkMessages] = []
     unread = ""
     for _ in range(frame.num_entries):
         if at >= len(data):
@@ -40,7 +40,7 @@ def pieces_of(frame: Any) -> tuple[list[Piece], str]:
             at += 4 + size
             continue
         if plain:
-            pieces.append(Piece(offset, offset + len(plain), plain))
+            pieces.append(ChunkMessages(offset, offset + len(plain), plain))
             offset, plain = offset + len(plain), []
         kind = data[at] >> 4 & 7
         count, large, size = (int.from_bytes(data[at + i : at + j]) for i, j in ((1, 3), (3, 7), (7, 11)))
@@ -51,10 +51,10 @@ def pieces_of(frame: Any) -> tuple[list[Piece], str]:
             unread = KINDS[kind] if kind < len(KINDS) else "something else"
             messages = messages or [b""]
         if count:
-            pieces.append(Piece(offset, offset + count, messages))
+            pieces.append(ChunkMessages(offset, offset + count, messages))
             offset += count
     if plain:
-        pieces.append(Piece(offset, offset + len(plain), plain))
+        pieces.append(ChunkMessages(offset, offset + len(plain), plain))
     return pieces, unread
 
 

@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import FcstreamError
-from ..libraries import unfit
+from ..libraries import unsupported_version
 from ..retry import close_quietly, with_patience
-from ..tls import distrust, tls_context
-from ..urls import need
+from ..tls import tls_context, tls_failure
+from ..urls import missing_library
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -27,11 +27,11 @@ _LAST_REQUEST = 0x7FFFFFFF  # a number that no other request gets
 _LINGERS = 10  # hundredths of a second that a chunk may come after the answer that should follow it
 
 
-class Lost(Exception):
+class RabbitLost(Exception):
     """The connection, or what it needs of the broker."""
 
 
-class Link:
+class RabbitConnection:
     """A connection to the broker that leads a stream, in a loop and a thread of its own; errors tell no secrets."""
 
     def __init__(
@@ -46,9 +46,9 @@ class Link:
         try:
             import rstream  # noqa: F401
         except ImportError:
-            raise need("rstream", "rabbitmq", address.place) from None
-        if not _fits():
-            raise unfit("rstream", address.place)
+            raise missing_library("rstream", "rabbitmq", address.key) from None
+        if not _has_client_internals():
+            raise unsupported_version("rstream", address.key)
         self.lost = True
         self.changed = threading.Condition()
         self._address, self._name, self._error, self._stream, self._prepare = address, name, error, stream, prepare
@@ -71,27 +71,29 @@ class Link:
         """The first connection: one try."""
         try:
             self._run(self._connect())
-        except Lost as lost:
+        except RabbitLost as lost:
             self.close()
             raise self._unusable(lost) from None
         except BaseException:
             self.close()
             raise
 
-    def do(self, action: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    def run(self, action: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         """Do something with the client that is safe to repeat."""
         return self.repeat(lambda: self.once(action))
 
     def repeat(self, action: Callable[[], T]) -> T:
-        """Do something that raises `Lost` when the connection is."""
-        return with_patience(action, lambda: self._run(self._connect()), (Lost,), self._patience_s, self._unusable)
+        """Do something that raises `RabbitLost` when the connection is."""
+        return with_patience(
+            action, lambda: self._run(self._connect()), (RabbitLost,), self._patience_s, self._unusable
+        )
 
     def once(self, action: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         if self.lost:
-            raise Lost("the connection was lost")
+            raise RabbitLost("the connection was lost")
         return self._run(self._guarded(action(self._client)))
 
-    def grant(self, number: int) -> None:
+    def add_credit(self, number: int) -> None:
         """Let the broker send one chunk more."""
         if not self.lost:
             asyncio.run_coroutine_threadsafe(self._client.credit(number, 1), self._loop)
@@ -119,7 +121,7 @@ class Link:
         await client.unsubscribe(number)
         del self._readers[number]
 
-    async def edge(self, client: Any, kind: Any) -> Any:
+    async def end_chunk(self, client: Any, kind: Any) -> Any:
         """The first or the last chunk of messages; None if there is none that all replicas have."""
         found: list[Any] = []
         number = await self.subscribe(client, kind, None, 1, found.append)
@@ -136,8 +138,8 @@ class Link:
         """The last chunk of messages; None if the stream holds none."""
         from rstream import OffsetType
 
-        while (found := await self.edge(client, OffsetType.LAST)) is None:
-            if await self.edge(client, OffsetType.FIRST) is None:
+        while (found := await self.end_chunk(client, OffsetType.LAST)) is None:
+            if await self.end_chunk(client, OffsetType.FIRST) is None:
                 break
             # There are messages, so replicas wait for the last ones, or they are new: those before must not be missed.
         return found
@@ -153,16 +155,16 @@ class Link:
         try:
             if not task.done():
                 task.cancel()
-                raise Lost("the connection was lost" if self.lost else "no answer")
+                raise RabbitLost("the connection was lost" if self.lost else "no answer")
             return task.result()
         except FcstreamError:
             raise
-        except Lost:
+        except RabbitLost:
             self._lose()
             raise
         except Exception as error:  # of any kind: the library has no common one, and quotes what it got
             self._lose()
-            raise Lost(distrust(error) or getattr(error, "strerror", None) or type(error).__name__) from None
+            raise RabbitLost(tls_failure(error) or getattr(error, "strerror", None) or type(error).__name__) from None
 
     async def _connect(self) -> None:
         self._disconnect()
@@ -173,7 +175,7 @@ class Link:
             try:
                 await self._guarded(self._open(host, given or (5552 if self._ssl is None else 5551)))
                 return
-            except Lost as error:
+            except RabbitLost as error:
                 lost = error
                 self._disconnect()
             except BaseException:
@@ -266,7 +268,7 @@ class Link:
         )
 
 
-def _fits() -> bool:
+def _has_client_internals() -> bool:
     """Whether the library's insides that are used are there: its connection, to be closed when it was lost, and what
     its own consumers and producers are made of."""
     try:

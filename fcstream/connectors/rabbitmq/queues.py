@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ConfigError, FcstreamError, SinkError, SourceError
 from ...releases.base import Release
-from ..base import Received, shortened
-from ..retry import Remainder, close_quietly, with_patience
+from ..base import ReceivedMessage, shortened
+from ..retry import PendingMessages, close_quietly, with_patience
 from ..spool import MEMORY
-from ..tls import distrust, tls_context
-from ..urls import need
+from ..tls import tls_context, tls_failure
+from ..urls import missing_library
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -27,7 +27,7 @@ _HEARTBEAT_S = 60
 _SOCKET_S = 10.0
 _ANSWER_S = 10.0
 _WAIT_S = 1.0  # a consumer that is cancelled does not end a wait
-_MOST_BYTES = 1 << 24  # of messages that wait here: beyond, no more is read than keeps the connection
+_MAX_BYTES = 1 << 24  # of messages that wait here: beyond, no more is read than keeps the connection
 _LONGEST_ID = 255  # bytes that AMQP has for it
 _PRECONDITION_FAILED = 406
 _SILENCE = "no answer"
@@ -74,37 +74,37 @@ class AmqpQueue:
             raise ConfigError(
                 "must have `prefetch` in [1, 65535] and `delivery_id` = none or message_id, got "
                 f"{self._prefetch} and {identity!r}",
-                address.place,
+                address.key,
             )
         self._by_message_id = identity == "message_id"
         if self._by_message_id and self._prefetch > MEMORY:
             raise ConfigError(
-                f"must have `prefetch` of {MEMORY} at most with a `delivery_id`: so many are remembered", address.place
+                f"must have `prefetch` of {MEMORY} at most with a `delivery_id`: so many are remembered", address.key
             )
         self._is_stream = ConfigError(
-            f"must not name a stream, {address.masked} does: use rabbitmq-stream://", address.place
+            f"must not name a stream, {address.masked} does: use rabbitmq-stream://", address.key
         )
         arrival = address.take("arrival", "receipt")
         if arrival not in ("receipt", "timestamp"):
-            raise ConfigError(f"must have `arrival` = receipt or timestamp, got {arrival!r}", address.place)
+            raise ConfigError(f"must have `arrival` = receipt or timestamp, got {arrival!r}", address.key)
         self.gives_arrivals = arrival == "timestamp"
         self.connections = 0
         self._is_cancelled = False
-        self._ready: deque[Received] = deque()
+        self._ready: deque[ReceivedMessage] = deque()
         self._bytes = 0  # of these messages
         self._given: deque[int] = deque()  # tags that wait to be acknowledged, ascending
-        self._link = _Link(address, name, patience_s, SourceError, self._consume)
+        self._link = _AmqpConnection(address, name, patience_s, SourceError, self._consume)
         self._link.open()
 
-    def receive(self, max_messages: int, timeout_s: float) -> list[Received]:
+    def receive(self, max_messages: int, timeout_s: float) -> list[ReceivedMessage]:
         until = time.monotonic() + timeout_s
-        self._link.do(lambda channel: self._gather(channel, max_messages, until), timeout_s)
+        self._link.run(lambda channel: self._gather(channel, max_messages, until), timeout_s)
         found = [self._ready.popleft() for _ in range(min(max_messages, len(self._ready)))]
         self._bytes -= sum(len(received.body) for received in found)
         self._given.extend(received.token[1] for received in found)
         return found
 
-    def acknowledge(self, received: Sequence[Received]) -> None:
+    def acknowledge(self, received: Sequence[ReceivedMessage]) -> None:
         tags = [one.token[1] for one in received if self.is_current(one)]
         together = tags == [self._given[i] for i in range(min(len(tags), len(self._given)))]
         for tag in tags[-1:] if together else tags:
@@ -116,19 +116,19 @@ class AmqpQueue:
             self._given = deque(tag for tag in self._given if tag not in set(tags))
 
     def pending(self) -> bool:
-        return self._link.do(self._count) > 0
+        return self._link.run(self._count) > 0
 
     def waiting(self) -> int:
-        return self._link.do(partial(self._count, is_asked=True))
+        return self._link.run(partial(self._count, is_asked=True))
 
-    def delivery_id(self, received: Received) -> bytes | None:
+    def delivery_id(self, received: ReceivedMessage) -> bytes | None:
         """What a message keeps when it is delivered again; None if it has nothing."""
         identity: str | bytes | None = received.token[2]  # bytes if they are not UTF-8
         if not (self._by_message_id and identity):
             return None
         return identity.encode() if isinstance(identity, str) else identity
 
-    def is_current(self, received: Received) -> bool:
+    def is_current(self, received: ReceivedMessage) -> bool:
         """Whether the connection that it came by is still the one."""
         return received.token[0] is self._link.channel
 
@@ -148,7 +148,7 @@ class AmqpQueue:
 
         def take(_channel: object, method: Any, properties: Any, body: bytes) -> None:
             token = channel, method.delivery_tag, properties.message_id
-            self._ready.append(Received(body, token, _arrival(properties) if self.gives_arrivals else None))
+            self._ready.append(ReceivedMessage(body, token, _arrival(properties) if self.gives_arrivals else None))
             self._bytes += len(body)
 
         def cancel(_frame: object) -> None:
@@ -177,10 +177,10 @@ class AmqpQueue:
         channel.close()
         return True
 
-    def _gather(self, channel: Any, most: int, until: float) -> None:
+    def _gather(self, channel: Any, max_messages: int, until: float) -> None:
         """Wait for the first message; then take what is there."""
         before = -1
-        while before < len(self._ready) < most and self._bytes <= _MOST_BYTES:
+        while before < len(self._ready) < max_messages and self._bytes <= _MAX_BYTES:
             before = len(self._ready)
             channel.connection.process_data_events(0 if before else max(0.0, min(until - time.monotonic(), _WAIT_S)))
             self._check(channel)
@@ -198,9 +198,9 @@ class AmqpQueue:
 
     def _check(self, channel: Any) -> None:
         if channel.is_closed:
-            raise _Lost("the broker closed the channel")
+            raise _AmqpLost("the broker closed the channel")
         if self._is_cancelled and not self._ready:  # a queue that was deleted gives nothing again
-            raise _Lost("the queue cancelled its consumer")
+            raise _AmqpLost("the queue cancelled its consumer")
 
 
 class AmqpSink:
@@ -227,8 +227,8 @@ class AmqpSink:
         self._exchange = address.take("exchange", "")
         self._key = address.take("routing_key", "") if self._exchange else address.take("queue")
         self._where = address.masked
-        self._remainder: Remainder[tuple[bytes, str | None]] = Remainder()
-        self._link = _Link(address, "fcstream", patience_s, SinkError, self._prepare)
+        self._remainder: PendingMessages[tuple[bytes, str | None]] = PendingMessages()
+        self._link = _AmqpConnection(address, "fcstream", patience_s, SinkError, self._prepare)
         self._link.open()
 
     def write(self, releases: Sequence[Release]) -> None:
@@ -256,7 +256,7 @@ class AmqpSink:
     def _post(self, messages: list[tuple[bytes, str | None]]) -> None:
         waiting = self._remainder.of(messages)
         while waiting:
-            self._link.do(lambda channel: self._publish(channel, *waiting[0]), self._link.patience_s)
+            self._link.run(lambda channel: self._publish(channel, *waiting[0]), self._link.patience_s)
             waiting.popleft()
 
     def _publish(self, channel: Any, body: bytes, message_id: str | None) -> None:
@@ -288,11 +288,11 @@ def _acknowledge(channel: Any, tag: int, multiple: bool) -> None:
     channel.basic_ack(tag, multiple=multiple)
 
 
-class _Lost(Exception):
+class _AmqpLost(Exception):
     """The connection, or what it needs of the broker."""
 
 
-class _Link:
+class _AmqpConnection:
     """A connection with one channel that comes back after it was lost, and whose errors tell no secrets."""
 
     def __init__(
@@ -307,7 +307,7 @@ class _Link:
             import pika
             import pika.adapters.utils.connection_workflow
         except ImportError:
-            raise need("pika", "rabbitmq", address.place) from None
+            raise missing_library("pika", "rabbitmq", address.key) from None
         self.channel: Any = None
         """None if the connection was lost."""
         self._where, self._error, self._prepare = address.masked, error, prepare
@@ -338,39 +338,39 @@ class _Link:
         """The first connection: one try."""
         try:
             self._connect()
-        except _Lost as lost:
+        except _AmqpLost as lost:
             raise self._unreachable(lost) from None
 
-    def do(self, action: Callable[[Any], T], seconds: float = 0.0) -> T:
+    def run(self, action: Callable[[Any], T], seconds: float = 0.0) -> T:
         """Do something with the channel that is safe to repeat, and may take some seconds."""
         once = partial(self._once, action, seconds)
-        return with_patience(once, self._connect, (_Lost,), self.patience_s, self._unreachable)
+        return with_patience(once, self._connect, (_AmqpLost,), self.patience_s, self._unreachable)
 
     def attempt(self, action: Callable[[Any], object]) -> None:
         """Do something if the connection is there; if it is lost meanwhile, that is noticed later."""
         try:
             self._once(action)
-        except _Lost:
+        except _AmqpLost:
             pass
 
     def drop(self) -> None:
         """Take the connection as lost."""
         channel, self.channel = self.channel, None
         if channel is not None:
-            _let_go(channel.connection)
+            _close_connection(channel.connection)
 
     def close(self) -> None:
         self.drop()
 
     def _once(self, action: Callable[[Any], T], seconds: float = 0.0) -> T:
         if self.channel is None:
-            raise _Lost("not connected")
+            raise _AmqpLost("not connected")
         try:
             with _limited(self.channel.connection, _ANSWER_S + seconds):
                 return action(self.channel)
         except self._errors as error:
             self.drop()
-            raise _Lost(_words(error)) from None
+            raise _AmqpLost(_error_text(error)) from None
 
     def _connect(self) -> None:
         import pika
@@ -384,12 +384,12 @@ class _Link:
                     channel = connection.channel()
                     self._prepare(channel)
             except self._errors as error:
-                lost = _Lost(_words(error))
+                lost = _AmqpLost(_error_text(error))
                 if connection is not None:
-                    _let_go(connection)
+                    _close_connection(connection)
             except BaseException:
                 if connection is not None:
-                    _let_go(connection)
+                    _close_connection(connection)
                 raise
             else:
                 self.channel = channel
@@ -417,7 +417,7 @@ def _limited(connection: Any, seconds: float) -> Iterator[None]:
         close_quietly(lambda: below._adapter_remove_timeout(timer))
 
 
-def _let_go(connection: Any) -> None:
+def _close_connection(connection: Any) -> None:
     try:
         with _limited(connection, _ANSWER_S):
             connection.close()
@@ -425,16 +425,16 @@ def _let_go(connection: Any) -> None:
         close_quietly(lambda: connection._cleanup())
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """What is safe to tell: the broker's own words, the system's, or the class."""
-    if why := distrust(error):
+    if why := tls_failure(error):
         return why
     words = getattr(error, "reply_text", None) or getattr(error, "strerror", None)
     if found := _UNREADABLE.match(str(error)):
         words = f"a message's headers cannot be read ({found[1]}): remove it from the queue"
     for inner in (getattr(error, "exception", None), *error.args):
         if isinstance(inner, BaseException):
-            words = words or _words(inner)
+            words = words or _error_text(inner)
         elif isinstance(inner, str) and inner.startswith(("ConnectionClosedByBroker", _SILENCE)):
             words = words or inner
     return str(words or type(error).__name__)

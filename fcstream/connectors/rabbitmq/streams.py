@@ -25,8 +25,8 @@ import numpy as np
 from ...errors import ConfigError, SinkError, SourceError
 from ...releases.base import Release
 from ..base import Chunk, Gap, shortened
-from .chunks import Piece, body_of, pieces_of
-from .connection import FRAME_BYTES, Link, Lost
+from .chunks import ChunkMessages, body_of, pieces_of
+from .connection import FRAME_BYTES, RabbitConnection, RabbitLost
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -37,7 +37,7 @@ POLL_BYTES = 1 << 26
 """A poll stops gathering here; it exceeds it by one chunk at most."""
 _QUIET_S = 30.0
 _HOUR_MS = 3_600_000
-_MOST_PUBLISHERS = 200
+_MAX_PUBLISHERS = 200
 _LONGEST_NAME = 255  # bytes that the protocol has for one
 _UNREADABLE = 5  # connections that end at the same chunk
 
@@ -72,7 +72,7 @@ class RabbitStreamSource:
     """
 
     receipt_is_durable = False
-    stamps_are_brokers = True
+    timestamps_are_brokers = True
     generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
@@ -86,11 +86,11 @@ class RabbitStreamSource:
         self._gaps: list[Gap] = []
         self._ranges = False
         self._frames: deque[Any] = deque()
-        self._opened: deque[Piece] = deque()  # of the first frame, what is not polled yet
-        self._stamp = 0
+        self._opened: deque[ChunkMessages] = deque()  # of the first frame, what is not polled yet
+        self._timestamp = 0
         self._has_warned = False
         self._heard, self._number = 0.0, 0
-        self._link = Link(address, self._name, patience_s, SourceError, self._stream, self._begin)
+        self._link = RabbitConnection(address, self._name, patience_s, SourceError, self._stream, self._begin)
         self._link.open()
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
@@ -100,7 +100,7 @@ class RabbitStreamSource:
         room, size = max_messages, 0
         while room > 0 and size < POLL_BYTES and (rest := self._rest()) is not None:
             first, after, messages = rest
-            pieces.append((first, self._stamp, [body_of(message) for message in messages[:room]]))
+            pieces.append((first, self._timestamp, [body_of(message) for message in messages[:room]]))
             count = len(pieces[-1][2])
             self._next = after if count == len(messages) else first + count
             room, size = room - count, size + sum(map(len, pieces[-1][2]))
@@ -109,11 +109,11 @@ class RabbitStreamSource:
         self._polled_ms = pieces[-1][1]
         counts = [len(bodies) for *_, bodies in pieces]
         offsets = np.concatenate([np.arange(first, first + len(bodies)) for first, _, bodies in pieces])
-        stamps = np.repeat(np.array([stamp for _, stamp, _ in pieces]), counts)
-        return [Chunk(self._partition, offsets, stamps, [body for *_, bodies in pieces for body in bodies])]
+        timestamps = np.repeat(np.array([timestamp for _, timestamp, _ in pieces]), counts)
+        return [Chunk(self._partition, offsets, timestamps, [body for *_, bodies in pieces for body in bodies])]
 
     def ends(self) -> dict[str, int]:
-        end = self._link.do(self._end)
+        end = self._link.run(self._end)
         return {self._partition: end}
 
     def behind(self, ends: Mapping[str, int]) -> bool:
@@ -125,12 +125,12 @@ class RabbitStreamSource:
             await self._begin(client)
 
         self._next, self._ranges = positions[self._stream], True
-        self._link.do(begin_again)
+        self._link.run(begin_again)
 
     def commit(self, positions: Mapping[str, int]) -> None:
         position = positions.get(self._partition, 0)
         if position > self._committed:
-            self._link.do(lambda client: self._store(client, position))
+            self._link.run(lambda client: self._store(client, position))
             self._committed = position
 
     def gaps(self) -> list[Gap]:
@@ -154,13 +154,13 @@ class RabbitStreamSource:
                 self._next = self._committed = await client.query_offset(self._stream, self._name) + 1
             except OffsetNotFound:
                 self._next = 0
-        first = await self._link.edge(client, OffsetType.FIRST) if self._next else None
+        first = await self._link.end_chunk(client, OffsetType.FIRST) if self._next else None
         oldest, oldest_ms = (self._next, 0) if first is None else (first.chunk_first_offset, first.timestamp)
         if self._next < oldest:
             LOG.warning("stream %s begins at %d: messages were dropped unread", self._stream, oldest)
             self._gaps.append(Gap(f"messages of stream {self._stream} were dropped unread", self._polled_ms))
         elif self._next > oldest and self._polled_ms is not None and oldest_ms > self._polled_ms:
-            self._begin_anew()  # it holds messages before ours that were written after them
+            self._reset_partition()  # it holds messages before ours that were written after them
         await self._end(client)
         self._frames.clear()
         self._opened.clear()
@@ -178,12 +178,12 @@ class RabbitStreamSource:
         last = await self._link.last(client)
         end = self._next if last is None else last.chunk_first_offset + last.num_records
         if end < self._next:
-            self._begin_anew()
-            raise Lost("the stream was made anew")  # to subscribe again
+            self._reset_partition()
+            raise RabbitLost("the stream was made anew")  # to subscribe again
         self._heard = time.monotonic()
         return int(end)
 
-    def _begin_anew(self) -> None:
+    def _reset_partition(self) -> None:
         """Offsets begin anew, so the partition gets another name; what was polled before is not asked back."""
         if self._ranges:
             raise SourceError(
@@ -201,7 +201,7 @@ class RabbitStreamSource:
         # No answer tells that an offset was stored: what is asked next, is answered after it.
         await client.store_offset(self._stream, self._name, position - 1)
         if await client.query_offset(self._stream, self._name) != position - 1:
-            raise Lost("the offset was not stored")
+            raise RabbitLost("the offset was not stored")
 
     def _wait(self, until: float) -> None:
         """Wait for messages."""
@@ -219,15 +219,15 @@ class RabbitStreamSource:
             self._opened.popleft()
         return bool(self._opened)
 
-    def _rest(self) -> Piece | None:
+    def _rest(self) -> ChunkMessages | None:
         """The next messages of the first chunk that has some."""
         while not self._left():
             if not self._frames:
                 return None
             frame = self._frames.popleft()
             pieces, unread = pieces_of(frame)
-            self._opened, self._stamp = deque(pieces), frame.timestamp
-            self._link.grant(self._number)
+            self._opened, self._timestamp = deque(pieces), frame.timestamp
+            self._link.add_credit(self._number)
             if unread and not self._has_warned:
                 self._has_warned = True
                 LOG.warning(
@@ -237,7 +237,7 @@ class RabbitStreamSource:
                 )
         first, after, messages = self._opened[0]
         skip = max(0, self._next - first)
-        return Piece(first + skip, after, messages[skip:]) if skip else self._opened[0]
+        return ChunkMessages(first + skip, after, messages[skip:]) if skip else self._opened[0]
 
 
 class RabbitStreamSink:
@@ -267,7 +267,7 @@ class RabbitStreamSink:
         self._refused: list[int] = []  # the broker's codes
         self._tried: set[bytes] = set()
         self._numbers = itertools.count(1)
-        self._link = Link(address, "fcstream", patience_s, SinkError, self._stream, self._begin)
+        self._link = RabbitConnection(address, "fcstream", patience_s, SinkError, self._stream, self._begin)
         self._link.open()
 
     def write(self, releases: Sequence[Release]) -> None:
@@ -277,7 +277,7 @@ class RabbitStreamSink:
             for name in dict.fromkeys(release.stream for release in releases):
                 await self._publish(client, name, [release for release in in_order if release.stream == name])
 
-        self._link.do(publish)
+        self._link.run(publish)
 
     def send(self, bodies: Sequence[bytes]) -> None:
         async def publish(client: Any) -> None:
@@ -285,14 +285,14 @@ class RabbitStreamSink:
             numbered = [(next(self._numbers), body) for body in bodies]
             await self._hand_over(client, publisher, numbered)
 
-        self._link.do(publish)
+        self._link.run(publish)
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
-        held = self._link.do(lambda client: self._held(client, releases))
+        held = self._link.run(lambda client: self._held(client, releases))
         return [release for release in releases if release.to_bytes() not in held]
 
     def last(self) -> Release | None:
-        frame = self._link.do(self._link.last)
+        frame = self._link.run(self._link.last)
         try:
             return None if frame is None else Release.from_bytes((_bodies(frame) or [b""])[-1])
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -335,7 +335,7 @@ class RabbitStreamSink:
         number = self._publishers.pop(reference, None)
         if number is None:
             number = len(self._publishers)
-            if number == _MOST_PUBLISHERS:  # a connection numbers them with one byte
+            if number == _MAX_PUBLISHERS:  # a connection numbers them with one byte
                 number = self._publishers.pop(next(iter(self._publishers)))
                 await client.delete_publisher(number)
             await client.declare_publisher(self._stream, reference, number)
@@ -356,7 +356,7 @@ class RabbitStreamSink:
         wanted = {(publisher, number) for number, _ in messages}
         while not wanted <= self._confirmed:
             if self._refused:
-                raise Lost(f"the broker answers {self._refused[0]}")
+                raise RabbitLost(f"the broker answers {self._refused[0]}")
             await asyncio.sleep(0.001)
         self._confirmed -= wanted
 
@@ -396,7 +396,7 @@ class RabbitStreamSink:
 def _named(address: Address, option: str, name: str) -> str:
     """A name that the protocol can carry."""
     if len(name.encode()) > _LONGEST_NAME:
-        raise ConfigError(f"must have a `{option}` of {_LONGEST_NAME} bytes at most: {address.masked}", address.place)
+        raise ConfigError(f"must have a `{option}` of {_LONGEST_NAME} bytes at most: {address.masked}", address.key)
     return name
 
 

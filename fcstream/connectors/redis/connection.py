@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ConfigError, FcstreamError
 from ..retry import close_quietly, with_patience
-from ..tls import distrust, tls_context
-from ..urls import need
+from ..tls import tls_context, tls_failure
+from ..urls import missing_library
 
 if TYPE_CHECKING:
     import ssl
@@ -23,7 +23,7 @@ _UNREADY = {"BUSY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READO
 """Error codes of a server that is about to change its mind, or its part."""
 
 
-class Link:
+class RedisConnection:
     """A client that comes back after its connection was lost, and whose errors tell no secrets."""
 
     def __init__(self, address: Address, patience_s: float, error: type[FcstreamError]) -> None:
@@ -32,7 +32,7 @@ class Link:
             from redis.backoff import NoBackoff
             from redis.retry import Retry
         except ImportError:
-            raise need("redis", "redis", address.place) from None
+            raise missing_library("redis", "redis", address.key) from None
         self._error = error
         self._where = address.masked
         self._patience_s = address.take_number("patience", patience_s)
@@ -57,7 +57,7 @@ class Link:
         """The first thing to do: one try, so that a wrong address is told at once."""
         return self._repeat(action, 0.0)
 
-    def do(self, action: Callable[[Any], T]) -> T:
+    def run(self, action: Callable[[Any], T]) -> T:
         """Do something that is safe to repeat."""
         return self._repeat(action, self._patience_s)
 
@@ -70,7 +70,7 @@ class Link:
                 return self._error(f"{self._where} cannot serve now: {error}; mend the server, or its replication")
             return self._error(f"{self._where} cannot be reached: {error}; start the server, or correct the address")
 
-        return with_patience(lambda: self._once(action), lambda: None, (_Lost,), patience_s, lost)
+        return with_patience(lambda: self._once(action), lambda: None, (_RedisLost,), patience_s, lost)
 
     def _once(self, action: Callable[[Any], T]) -> T:
         errors = redis_errors()
@@ -80,13 +80,13 @@ class Link:
             raise self._refused(error) from None
         except (errors.ConnectionError, errors.TimeoutError, OSError) as error:
             self._drop()
-            raise _Lost(error_kind(error)) from None
+            raise _RedisLost(error_text(error)) from None
         except (errors.RedisError, ValueError) as error:  # ValueError: an answer that the client cannot make out
             code = _code(error)
             if code in _UNREADY or isinstance(error, ValueError):
                 self._drop()
             if code in _UNREADY:
-                raise _Lost(code) from None
+                raise _RedisLost(code) from None
             raise self._refused(error) from None
 
     def _drop(self) -> None:
@@ -94,16 +94,16 @@ class Link:
         close_quietly(self._client.connection_pool.disconnect)
 
     def _refused(self, error: Exception) -> FcstreamError:
-        return self._error(f"{self._where} refuses: {error_kind(error)}; correct the address, or the server's rules")
+        return self._error(f"{self._where} refuses: {error_text(error)}; correct the address, or the server's rules")
 
 
-class _Lost(Exception):
+class _RedisLost(Exception):
     """The connection, or a server that is about to come back."""
 
 
-def error_kind(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """What is safe to tell: the server's error code, or the system's words, or the class."""
-    if why := distrust(error):
+    if why := tls_failure(error):
         return why
     cause: Any = error if isinstance(error, OSError) else error.__context__
     words = cause.strerror if isinstance(cause, OSError) else None
@@ -135,7 +135,7 @@ def redis_errors() -> Any:
 def _options(address: Address) -> dict[str, Any]:
     """Of the client."""
     if len(address.hosts) > 1 or not re.fullmatch(r"\d{0,4}", address.path):
-        raise ConfigError(f"must be redis://host:port/number, got {address.masked}", address.place)
+        raise ConfigError(f"must be redis://host:port/number, got {address.masked}", address.key)
     host, port = address.host(6379)
     options: dict[str, Any] = {"host": host, "port": port, "db": int(address.path or 0)}
     options |= {"username": address.user, "password": address.password}

@@ -21,8 +21,8 @@ import numpy as np
 from ...errors import ConfigError, SinkError, SourceError
 from ...releases.base import Release
 from ..base import BrokerTime, Chunk, Gap
-from ..retry import Remainder
-from .connection import Link, answers_of, raise_first, redis_errors
+from ..retry import PendingMessages
+from .connection import RedisConnection, answers_of, raise_first, redis_errors
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -121,10 +121,10 @@ class RedisSource:
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         keys = list(dict.fromkeys(key for key in address.take("stream").split(",") if key))
         if not keys:
-            raise ConfigError(f"must name a stream, got {address.masked}", address.place)
+            raise ConfigError(f"must name a stream, got {address.masked}", address.key)
         self._positions_key = f"fcstream:{address.take('group', name)}:positions"
         self._field = address.take("field", "data").encode()
-        self._link = Link(address, patience_s, SourceError)
+        self._link = RedisConnection(address, patience_s, SourceError)
         self._entry_bytes = POLL_BYTES / _STEP
         self._step = _FEW
         self._warned: dict[str, int] = {}
@@ -141,10 +141,10 @@ class RedisSource:
         stored = self._link.open(lambda client: client.hgetall(self._positions_key))
         self._next = {key: parse_id(stored.get(key.encode(), b"0-0")) for key in keys}
         self._committed = dict(self._next)
-        for key, extent in self._link.do(self._extents).items():
+        for key, extent in self._link.run(self._extents).items():
             if 0 < extent.end < self._next[key]:
-                self._begin_anew(key, None)
-            self._tell_trimmed(key, extent)
+                self._reset_partition(key, None)
+            self._warn_trimmed(key, extent)
             self._count(key, extent)
         self._partitions = {key: key for key in keys}  # nobody has polled yet
         self.ends()
@@ -153,30 +153,30 @@ class RedisSource:
         until = time.monotonic() + timeout_s
         while True:
             wait_s = min(until - time.monotonic(), _WAIT_S)
-            chunks = self._link.do(partial(self._gather, room=max_messages, wait_s=wait_s))
+            chunks = self._link.run(partial(self._gather, room=max_messages, wait_s=wait_s))
             for key, chunk in chunks:
-                self._took(key, chunk)
+                self._advance(key, chunk)
             if chunks or time.monotonic() >= until:
                 return [chunk for _, chunk in chunks]
 
     def ends(self) -> dict[str, int]:
-        extents = self._link.do(self._extents)
+        extents = self._link.run(self._extents)
         for key, extent in extents.items():
             position = self._next[key]
-            if 0 < extent.end < position or not self._is_the_same(key, extent):
+            if 0 < extent.end < position or not self._is_same_stream(key, extent):
                 if self._ranges:
                     raise SourceError(
                         f"stream {key} must go on after id {write_id(position - 1)}, it does not: it was made anew; "
                         "open the source again to read it from its beginning"
                     )
-                self._begin_anew(key, position >> 64)
+                self._reset_partition(key, position >> 64)
                 self._count(key, extent)
             elif extent.added is not None and extent.added < self._ranks.get(key, 0):
                 # Deleted, and written again with ids that go on.
                 self._gaps.append(Gap(f"stream {key} was made anew", self._sound.get(key)))
                 del self._ranks[key]
                 self._marks.pop(key, None)
-            self._tell_trimmed(key, extent)
+            self._warn_trimmed(key, extent)
             if extent.added is not None and key not in self._marks:  # a later one might never be reached
                 self._marks[key] = extent.end, extent.added
                 self._compare(key, 0)
@@ -193,7 +193,7 @@ class RedisSource:
             newest = max((extent.end >> 64 for extent in self._extents(client).values()), default=0)
             return BrokerTime(int(seconds) * 1000 + int(micros) // 1000, newest)
 
-        return self._link.do(ask)
+        return self._link.run(ask)
 
     def behind(self, ends: Mapping[str, int]) -> bool:
         found = {key: of_offset(ends[name]) for key, name in self._partitions.items() if name in ends}
@@ -202,7 +202,7 @@ class RedisSource:
         def ask(client: Any) -> bool:
             return any(client.xrange(key, write_id(start), write_id(end - 1), 1) for key, (start, end) in spans.items())
 
-        return bool(spans) and self._link.do(ask)
+        return bool(spans) and self._link.run(ask)
 
     def seek(self, positions: Mapping[str, int]) -> None:
         self._next = {key: of_offset(offset) for key, offset in positions.items()}
@@ -221,7 +221,7 @@ class RedisSource:
                 entries = client.xrange(partition, write_id(of_offset(start)), "+", count)
                 return len(entries), entries[-1][0] if entries else b""
 
-        number, last = self._link.do(ask)
+        number, last = self._link.run(ask)
         return to_offset(parse_id(last)) + 1 if number == count else _MS_LIMIT << _SEQ_BITS
 
     def commit(self, positions: Mapping[str, int]) -> None:
@@ -230,7 +230,7 @@ class RedisSource:
         later = {key: number for key, number in found.items() if number > self._committed[key]}
         if later:
             ids = {key: write_id(number) for key, number in later.items()}
-            self._link.do(lambda client: client.hset(self._positions_key, mapping=ids))
+            self._link.run(lambda client: client.hset(self._positions_key, mapping=ids))
             self._committed |= later
 
     def gaps(self) -> list[Gap]:
@@ -240,7 +240,7 @@ class RedisSource:
     def close(self) -> None:
         self._link.close()
 
-    def _begin_anew(self, key: str, since_ms: int | None) -> None:
+    def _reset_partition(self, key: str, since_ms: int | None) -> None:
         """Ids begin anew, so the partition gets another name; what was handed out before is not asked back."""
         LOG.warning("stream %s was made anew: it is read from its beginning", key)
         self._gaps.append(Gap(f"stream {key} was made anew", since_ms))
@@ -255,7 +255,7 @@ class RedisSource:
         if extent.added is not None and (self._next[key] <= extent.first or not extent.length):
             self._ranks[key] = extent.added - extent.length  # what is gone comes before what there is
 
-    def _took(self, key: str, chunk: Chunk) -> None:
+    def _advance(self, key: str, chunk: Chunk) -> None:
         """Move on behind what was read."""
         last = of_offset(int(chunk.offsets[-1]))
         mark, _ = self._marks.get(key, (0, 0))
@@ -283,7 +283,7 @@ class RedisSource:
         self._ranks[key] = added + after
         self._sound[key] = end >> 64
 
-    def _tell_trimmed(self, key: str, extent: _Extent) -> None:
+    def _warn_trimmed(self, key: str, extent: _Extent) -> None:
         """Where nothing was counted; what was counted is told exactly."""
         position = self._next[key]
         if key not in self._ranks and 0 < position < extent.first and self._warned.get(key) != position:
@@ -293,7 +293,7 @@ class RedisSource:
             self._gaps.append(Gap(f"entries of stream {key} may have been trimmed unread", position >> 64))
             self._warned[key] = position
 
-    def _is_the_same(self, key: str, extent: _Extent) -> bool:
+    def _is_same_stream(self, key: str, extent: _Extent) -> bool:
         """Whether a stream still holds what was read last, if it holds something older: else it has grown past that
         since it was made anew, or its server lost entries."""
         last = self._last.get(key)
@@ -306,7 +306,7 @@ class RedisSource:
             now = self._extents(client)[key]  # it may have been trimmed in between
             return not 0 < now.first <= last or last <= (now.deleted or 0)
 
-        return self._link.do(ask)
+        return self._link.run(ask)
 
     def _extents(self, client: Any) -> dict[str, _Extent]:
         extents = {}
@@ -367,9 +367,9 @@ class RedisSource:
                 )
             self._marked.add(key)
         if key in self._marked:
-            stamps = [min(number >> 64, _MS_LIMIT) for number in numbers]
+            timestamps = [min(number >> 64, _MS_LIMIT) for number in numbers]
             return Chunk(
-                self._partitions[key], np.array([number | _MARKED for number in numbers]), np.array(stamps), bodies
+                self._partitions[key], np.array([number | _MARKED for number in numbers]), np.array(timestamps), bodies
             )
         identity = np.array([number >> 44 | number & _LOW_COUNTERS for number in numbers], np.int64)
         return Chunk(self._partitions[key], identity, identity >> _SEQ_BITS, bodies)
@@ -389,7 +389,7 @@ class RedisSource:
             extents = self._extents(client)
             for key, entries in zip(unsure, there, strict=True):
                 if not entries:
-                    self._tell_trimmed(key, extents[key])
+                    self._warn_trimmed(key, extents[key])
         return reply
 
     def _body(self, fields: list[bytes]) -> bytes:
@@ -447,12 +447,12 @@ class RedisSink:
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
         self._key = address.take("stream")
         self._replicas = int(address.take_number("replicas", 1)) if "replicas" in address.options else 0
-        self._unsent: Remainder[bytes | None] = Remainder()
-        self._link = Link(address, patience_s, SinkError)
+        self._unsent: PendingMessages[bytes | None] = PendingMessages()
+        self._link = RedisConnection(address, patience_s, SinkError)
         self._link.open(lambda client: client.exists(self._key))
 
     def write(self, releases: Sequence[Release]) -> None:
-        self._link.do(lambda client: self._add(client, releases))
+        self._link.run(lambda client: self._add(client, releases))
 
     def send(self, bodies: Sequence[bytes]) -> None:
         waiting = self._unsent.of([*bodies, None])  # None: the replicas' word
@@ -464,20 +464,20 @@ class RedisSink:
                 raise_first(added)
                 while len(waiting) > 1:
                     waiting.popleft()
-                self._must_have(having)
+                self._check_replicas(having)
             else:
                 self._confirm(client)
 
         if bodies:
-            self._link.do(add)
+            self._link.run(add)
             waiting.clear()
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
-        held = self._link.do(lambda client: self._held(client, releases))
+        held = self._link.run(lambda client: self._held(client, releases))
         return [release for release, found in zip(releases, held, strict=True) if found != release.to_bytes()]
 
     def last(self) -> Release | None:
-        entries = self._link.do(lambda client: client.xrevrange(self._key, count=1))
+        entries = self._link.run(lambda client: client.xrevrange(self._key, count=1))
         if not entries:
             return None
         try:
@@ -506,7 +506,7 @@ class RedisSink:
                     raise answer
                 not_added.append(release)
         self._check(client, not_added)
-        self._must_have(having)
+        self._check_replicas(having)
         if not_added:
             self._confirm(client)
 
@@ -531,9 +531,9 @@ class RedisSink:
             ]
             done, having = self._transact(client, commands)
             raise_first(done)
-            self._must_have(having)
+            self._check_replicas(having)
 
-    def _must_have(self, replicas: int) -> None:
+    def _check_replicas(self, replicas: int) -> None:
         if replicas < self._replicas:
             raise SinkError(
                 f"{self._key} must reach {self._replicas} replicas, they did not answer in {_WAIT_S:g} s: mend them, "

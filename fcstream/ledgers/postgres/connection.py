@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from ...accounting.losses import PrivacyLoss
 from ...errors import ConfigError, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch, extra_missing
 from ...runtime import libpq
-from ...runtime.interpolation import fill
+from ...runtime.interpolation import interpolate
 from ...runtime.undo import on_error
-from ...runtime.waiting import is_over, on, pause, tried
+from ...runtime.waiting import calling, is_over, note_failure, pause
 from ..base import WRONG_CONTENT
 
 try:
@@ -30,7 +30,7 @@ except ImportError:
         f"needs the PostgreSQL client, which is not installed: {extra_missing('postgresql')}", "ledger.url"
     ) from None
 
-__all__ = ["PATIENCE", "Address", "Connection", "Line", "Session", "older_copy", "sql"]
+__all__ = ["PATIENCE", "Connection", "PostgresConnection", "ServerAddress", "SharedConnection", "older_copy", "sql"]
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -54,7 +54,7 @@ SELECT current_setting('fsync'), current_setting('full_page_writes'),
 """
 _LOST = {"57P01", "57P02", "57P03", "57P05", "25P03"}  # states of a session that its server has ended
 _READ_ONLY = "25006"  # it writes no more: another host may
-_OPEN: weakref.WeakSet[Session] = weakref.WeakSet()
+_OPEN: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
 _DISOWNED: list[object] = []
 
 
@@ -67,7 +67,7 @@ os.register_at_fork(after_in_child=_disown_all)
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerAddress:
     """Where a ledger is.
 
     Attributes
@@ -80,7 +80,7 @@ class Address:
     is_unsafe : bool
         A server that loses commits when its machine crashes will do: for tests.
     lease : str
-        What the ledger's changes are bound to, see `lead.PostgresLead.claim`; empty: nothing.
+        What the ledger's changes are bound to, see `lead.PostgresLease.claim`; empty: nothing.
     """
 
     parameters: dict[str, str] = field(repr=False)
@@ -90,7 +90,7 @@ class Address:
     lease: str = ""
 
     @classmethod
-    def of(cls, url: str) -> Address:
+    def of(cls, url: str) -> ServerAddress:
         """Read ``postgresql://[user[:password]@]host[:port]/dbname[?options]``; ``${NAME}`` and ``${file:PATH}`` in it
         come from the environment and from files.
 
@@ -99,7 +99,7 @@ class Address:
         ConfigError
             Never with a part of the URL that could belong to a password.
         """
-        scheme, _, rest = fill(url, "ledger.url").partition("://")
+        scheme, _, rest = interpolate(url, "ledger.url").partition("://")
         rest, _, query = rest.partition("?")
         login, _, rest = rest.rpartition("@")
         if scheme not in ("postgresql", "postgres") or "@" in query:
@@ -134,7 +134,7 @@ class Address:
             ours.get("lease", ""),
         )
 
-    def place(self, stream: str | None) -> str:
+    def location(self, stream: str | None) -> str:
         """For messages: a URL of the stream, without a user or a password."""
         host, port, database = (self.parameters.get(name, "") for name in ("host", "port", "dbname"))
         named = "" if stream is None else f"&stream={urllib.parse.quote(stream)}"
@@ -155,7 +155,7 @@ def _split_hosts(text: str) -> tuple[str, str]:
     return ",".join(hosts).strip(","), ",".join(ports) if any(ports) else ""
 
 
-class _Bounded(psycopg.Connection[tuple[Any, ...]]):
+class _BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """One that waits for an answer for a bounded time: whoever takes our packets and stays silent is no server."""
 
     answer_s = _ANSWER_S
@@ -182,7 +182,7 @@ def _until(gen: Any, deadline: float) -> Any:
         return end.value
 
 
-class Line:
+class SharedConnection:
     """A connection that sessions of one process may share, one at a time."""
 
     def __init__(self) -> None:
@@ -197,17 +197,17 @@ class Line:
                 db.close()
 
 
-class Session:
+class PostgresConnection:
     """One connection, made when it is first needed and made again when it was lost.
 
     Parameters
     ----------
-    address : Address
-    place : str
+    address : ServerAddress
+    location : str
         For messages.
     is_reader : bool
         Nothing is to be changed; a standby server will do.
-    line : Line, optional
+    line : SharedConnection, optional
         Of another session with the same address, to share it.
 
     Attributes
@@ -218,11 +218,13 @@ class Session:
         Seconds that an answer is waited for, unless nothing is to be changed.
     """
 
-    def __init__(self, address: Address, place: str, *, is_reader: bool, line: Line | None = None) -> None:
-        self.place = place
+    def __init__(
+        self, address: ServerAddress, location: str, *, is_reader: bool, line: SharedConnection | None = None
+    ) -> None:
+        self.location = location
         self.patience = 0.0
         self.answer_s = _ANSWER_S
-        self.line = line or Line()
+        self.line = line or SharedConnection()
         self.line.sessions += 1
         self._address = address
         self._is_reader = is_reader
@@ -249,10 +251,10 @@ class Session:
     def run(self, work: Callable[[Connection], T]) -> T:
         """Do `work`, which must do no harm when it is done again: after a conflict, or on a new connection."""
         if os.getpid() != self._pid:
-            raise LedgerError(f"{self.place} was opened before a fork: open the engine in the process that uses it")
+            raise LedgerError(f"{self.location} was opened before a fork: open the engine in the process that uses it")
         if self._is_closed:
-            raise LedgerError(f"{self.place} is closed: open it again to go on")
-        with on("ledger"), self.line.lock:
+            raise LedgerError(f"{self.location} is closed: open it again to go on")
+        with calling("ledger"), self.line.lock:
             return self._run(work)
 
     def _run(self, work: Callable[[Connection], T]) -> T:
@@ -263,17 +265,17 @@ class Session:
             except (faults.SerializationFailure, faults.DeadlockDetected) as error:
                 conflicts += 1
                 if conflicts > _CONFLICTS:
-                    raise self._in_our_words(error) from None
+                    raise self._translate_error(error) from None
             except psycopg.Error as error:
                 if not self._is_lost(error):
-                    raise self._in_our_words(error) from None
+                    raise self._translate_error(error) from None
                 self.line.drop()
-                tried(_first_words(error))
+                note_failure(_first_line(error))
                 now = time.monotonic()
                 deadline = deadline or now + self.patience
                 if now >= deadline or is_over():
                     raise LedgerError(
-                        f"{self.place} cannot be reached: {_first_words(error)}; check `ledger.url`, and that the "
+                        f"{self.location} cannot be reached: {_first_line(error)}; check `ledger.url`, and that the "
                         "server runs and takes this login: whatever was charged stays charged"
                     ) from None
             except FcstreamError:
@@ -289,16 +291,16 @@ class Session:
             target = {"target_session_attrs": "any" if self._is_reader else "read-write"}
             parameters: dict[str, Any] = target | self._address.parameters
             try:
-                kind = psycopg.Connection if self._is_reader else _Bounded  # what reads may look at very much
+                kind = psycopg.Connection if self._is_reader else _BoundedConnection  # what reads may look at very much
                 db = kind.connect(**parameters, autocommit=True, prepare_threshold=1)
             except psycopg.ProgrammingError as error:
-                raise ConfigError(f"cannot be used: {_first_words(error)}", "ledger.url") from None
+                raise ConfigError(f"cannot be used: {_first_line(error)}", "ledger.url") from None
             except psycopg.OperationalError as error:
-                remedy = libpq.untrusted(str(error))
+                remedy = libpq.trust_remedy(str(error))
                 if remedy is None:
                     raise
-                raise ConfigError(f"cannot be used: {_first_words(error)}; {remedy}", "ledger.url") from None
-            if isinstance(db, _Bounded):
+                raise ConfigError(f"cannot be used: {_first_line(error)}; {remedy}", "ledger.url") from None
+            if isinstance(db, _BoundedConnection):
                 db.answer_s = self.answer_s
             with on_error(db.close):
                 self._check_server(db)
@@ -309,13 +311,15 @@ class Session:
         """Refuse a server that would forget what it committed, and see to it that commits wait for the disk."""
         version = db.info.server_version
         if version < _OLDEST_SERVER:
-            raise LedgerError(f"{self.place} must be PostgreSQL 12 or newer, got {version // 10000}: update the server")
+            raise LedgerError(
+                f"{self.location} must be PostgreSQL 12 or newer, got {version // 10000}: update the server"
+            )
         values = ("on" if self._is_reader else "off", self._address.lease)
         found = db.execute(_SETTINGS, values).fetchone() or ()
         for name, setting in zip(("fsync", "full_page_writes"), found, strict=False):
             if setting != "on" and not self._address.is_unsafe:
                 raise LedgerError(
-                    f"{self.place} must keep what it commits, but its server has {name} = off: switch it on, or say "
+                    f"{self.location} must keep what it commits, but its server has {name} = off: switch it on, or say "
                     "&unsafe=yes for a test"
                 )
 
@@ -327,67 +331,67 @@ class Session:
             return False
         return self.db is None or self.db.closed or state in _LOST or state.startswith("08")
 
-    def _in_our_words(self, error: psycopg.Error) -> LedgerError:
+    def _translate_error(self, error: psycopg.Error) -> LedgerError:
         """PostgreSQL's errors in our words."""
         state, detail = error.sqlstate or "", (error.diag.message_detail or "").split()
         if state == "ZF001":
-            return older_copy(self.place, int(detail[0]))
+            return older_copy(self.location, int(detail[0]))
         if state == "ZF003":
-            return LedgerError(f"window {detail[0]} is sealed in {self.place}: its answer is final")
+            return LedgerError(f"window {detail[0]} is sealed in {self.location}: its answer is final")
         if state == "ZF004":
             charged = PrivacyLoss(int(detail[1]), int(detail[2]))
             return LedgerError(f"window {detail[0]} was charged {charged}: that much cannot be refunded")
         if state == "ZF005":
             return LedgerMismatch(
-                f"{self.place} was retired by `fcstream budget retire`: start with its new specification"
+                f"{self.location} was retired by `fcstream budget retire`: start with its new specification"
             )
         if state == "ZF007":
-            return caps_lowered(self.place)
+            return caps_lowered(self.location)
         if state == "ZF006":
-            return LedgerError(f"{self.place}: another process answers this stream since this one's lease ran out")
-        text = _first_words(error)
+            return LedgerError(f"{self.location}: another process answers this stream since this one's lease ran out")
+        text = _first_line(error)
         if state == "55P03":
-            return LedgerInUse(f"{self.place} is in use: another process has kept the stream locked for a minute")
+            return LedgerInUse(f"{self.location} is in use: another process has kept the stream locked for a minute")
         if state in ("42P05", "26000"):
             return LedgerError(
-                f"{self.place} must be reached by sessions that stay whole: let the pooler pool sessions, not "
+                f"{self.location} must be reached by sessions that stay whole: let the pooler pool sessions, not "
                 "transactions"
             )
         if state.startswith("53"):
-            return LedgerError(f"{self.place} cannot grow: {text}; nothing was released under an unwritten charge")
+            return LedgerError(f"{self.location} cannot grow: {text}; nothing was released under an unwritten charge")
         if state == "42501":
             return LedgerError(
-                f"{self.place} may not be used by this login: {text}; grant it the schema and its tables"
+                f"{self.location} may not be used by this login: {text}; grant it the schema and its tables"
             )
         if state.startswith(("ZF", "23", "42", "3F", "XX001", "XX002")):
-            return LedgerDamaged(f"{self.place} is damaged: {text}")
-        return LedgerError(f"{self.place} cannot be used: {text}")
+            return LedgerDamaged(f"{self.location} is damaged: {text}")
+        return LedgerError(f"{self.location} cannot be used: {text}")
 
 
 @contextmanager
-def in_our_words(place: str) -> Iterator[None]:
+def translated_errors(location: str) -> Iterator[None]:
     """What cannot be read is damaged."""
     try:
         yield
     except (LedgerError, psycopg.Error):
         raise
     except WRONG_CONTENT:
-        raise LedgerDamaged(f"{place} is damaged: a value is not what this version writes") from None
+        raise LedgerDamaged(f"{location} is damaged: a value is not what this version writes") from None
 
 
-def caps_lowered(place: str) -> LedgerMismatch:
+def caps_lowered(location: str) -> LedgerMismatch:
     """The error for caps that are stricter than what the caller goes by."""
-    return LedgerMismatch(f"{place}: another process has lowered the caps for ever: start with its `budget`")
+    return LedgerMismatch(f"{location}: another process has lowered the caps for ever: start with its `budget`")
 
 
-def older_copy(place: str, seq: int) -> LedgerDamaged:
+def older_copy(location: str, seq: int) -> LedgerDamaged:
     """The error for a journal row that was there and is not."""
     return LedgerDamaged(
-        f"{place} has lost journal row {seq}, which this process has seen: an older copy was put in its place and "
+        f"{location} has lost journal row {seq}, which this process has seen: an older copy was put in its place and "
         "charges are forgotten; restore the newest one, or end this stream and start one under a new name and budget"
     )
 
 
-def _first_words(error: psycopg.Error) -> str:
+def _first_line(error: psycopg.Error) -> str:
     """What an error says, on one line, without the statement that it is about."""
     return " ".join((error.diag.message_primary or str(error)).split())[:300]

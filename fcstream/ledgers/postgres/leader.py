@@ -19,7 +19,7 @@ import urllib.parse
 
 from ...errors import FcstreamError, LedgerError
 from ...noise.samplers import SystemEntropy
-from .connection import Address, Connection, Session, sql
+from .connection import Connection, PostgresConnection, ServerAddress, sql
 from .tables import make_schema
 
 LEASE_S = 10.0
@@ -28,7 +28,7 @@ _RENEW_S = 2.0
 _ANSWER_S = 3.0
 
 
-class PostgresLead:
+class PostgresLease:
     """The lease of one stream, or of all parts of a keyed stream.
 
     Parameters
@@ -48,17 +48,17 @@ class PostgresLead:
     """
 
     def __init__(self, url: str, stream: str) -> None:
-        self._address = Address.of(url)
-        self._session = Session(self._address, self._address.place(stream), is_reader=False)
+        self._address = ServerAddress.of(url)
+        self._session = PostgresConnection(self._address, self._address.location(stream), is_reader=False)
         self._session.answer_s = _ANSWER_S
         self._key = stream, SystemEntropy().words(2).tobytes().hex()
         self.claim = f"{self._key[1]} {stream}"
         self._has_tables = False
-        self._over, self._lost = threading.Event(), threading.Event()
+        self._closing, self._lost = threading.Event(), threading.Event()
         self._until = 0.0
         self._renewer: threading.Thread | None = None
 
-    def take(self) -> bool:
+    def acquire(self) -> bool:
         """Whether it is this process from now on."""
         asked = time.monotonic()
         if not self._session.run(self._take):
@@ -77,11 +77,11 @@ class PostgresLead:
         LedgerError
         """
         if self._lost.is_set():
-            raise LedgerError(f"{self._session.place}: another process has taken the lease of this stream")
+            raise LedgerError(f"{self._session.location}: another process has taken the lease of this stream")
         if time.monotonic() > self._until:
             raise LedgerError(
-                f"{self._session.place}: the lease of this stream could not be renewed for {LEASE_S:g} s; check that "
-                "the server can be reached"
+                f"{self._session.location}: the lease of this stream could not be renewed for {LEASE_S:g} s; check "
+                "that the server can be reached"
             )
 
     def bind(self, url: str) -> str:
@@ -90,7 +90,7 @@ class PostgresLead:
 
     def close(self) -> None:
         """Let another process take it. Idempotent."""
-        self._over.set()
+        self._closing.set()
         if self._renewer is None:
             self._session.close()
         else:
@@ -101,16 +101,16 @@ class PostgresLead:
             with db.transaction():
                 make_schema(db, self._address)
             self._has_tables = True
-        return self._ask(db, "SELECT {schema}.take_lease(%s, %s, %s)", *self._key, LEASE_S)
+        return self._query_lease(db, "SELECT {schema}.take_lease(%s, %s, %s)", *self._key, LEASE_S)
 
     def _renew(self) -> None:
         """Until it is given back, or lost."""
         query = "SELECT {schema}.renew_lease(%s, %s, %s)"
         try:
-            while not self._over.wait(_RENEW_S):
+            while not self._closing.wait(_RENEW_S):
                 asked = time.monotonic()
                 try:
-                    is_ours = self._session.run(lambda db: self._ask(db, query, *self._key, LEASE_S))
+                    is_ours = self._session.run(lambda db: self._query_lease(db, query, *self._key, LEASE_S))
                 except FcstreamError:
                     continue  # `check` tells when this has lasted too long
                 if not is_ours:
@@ -124,11 +124,11 @@ class PostgresLead:
     def _give_back(self) -> None:
         query = "UPDATE {schema}.leases SET expires = '-infinity' WHERE name = %s AND holder = %s RETURNING true"
         try:
-            self._session.run(lambda db: self._ask(db, query, *self._key))
+            self._session.run(lambda db: self._query_lease(db, query, *self._key))
         except FcstreamError:
             return  # it runs out
 
-    def _ask(self, db: Connection, query: str, *values: object) -> bool:
+    def _query_lease(self, db: Connection, query: str, *values: object) -> bool:
         schema = sql.Identifier(self._address.schema).as_string()
         row = db.execute(query.replace("{schema}", schema).encode(), values).fetchone()
         return row is not None and bool(row[0])

@@ -27,13 +27,23 @@ from ...errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerMismatc
 from ...noise.samplers import SystemEntropy
 from ...runtime.undo import on_error
 from .. import journal, user_budgets
-from ..base import TOTAL_BLOCK, Answer, Request, Row, Terms, Verdict, WindowKey, grant
-from .connection import PATIENCE, Address, Connection, Line, Session, caps_lowered, in_our_words, older_copy, sql
+from ..base import TOTAL_BLOCK, ChargeResult, Request, Row, SealedRelease, Terms, WindowKey, grant
+from .connection import (
+    PATIENCE,
+    Connection,
+    PostgresConnection,
+    ServerAddress,
+    SharedConnection,
+    caps_lowered,
+    older_copy,
+    sql,
+    translated_errors,
+)
 from .tables import (
     ROW,
     WINDOW,
-    Opened,
-    Tables,
+    OpenedStream,
+    PostgresTables,
     caps_of,
     check_version,
     checked_window,
@@ -51,10 +61,10 @@ T = TypeVar("T")
 _BUCKETS = 1024  # buckets of users that are written in one statement
 
 
-class _Answered(NamedTuple):
+class _ChargeRow(NamedTuple):
     """A row of the function `charge`."""
 
-    verdict: str
+    outcome: str
     draws: int
     rho: int
     delta: int
@@ -68,7 +78,7 @@ class _Answered(NamedTuple):
 
 
 class PostgresLedger:
-    """See `Ledger` and `Books` for the contracts.
+    """See `Ledger` and `LedgerReader` for the contracts.
 
     Parameters
     ----------
@@ -76,8 +86,8 @@ class PostgresLedger:
         ``postgresql://[user[:password]@]host[:port]/dbname``, or ``postgresql:///dbname?host=/var/run/postgresql`` for
         a socket. Parameters after ``?``, joined by ``&``: ``schema=NAME`` (made if absent; ``fcstream`` by default),
         ``stream=NAME``, ``unsafe=yes`` (a server with ``fsync = off``, for tests),
-        ``lease=CLAIM`` (nothing is written once another process holds the lease, see `lead.PostgresLead`), and all that
-        libpq knows, such as ``sslmode=verify-full``.
+        ``lease=CLAIM`` (nothing is written once another process holds the lease, see `lead.PostgresLease`), and all
+        that libpq knows, such as ``sslmode=verify-full``.
     terms : Terms, optional
         What the ledger must be about; a stream that is absent is made. None opens what is there, to look at it.
     stream : str, optional
@@ -93,7 +103,7 @@ class PostgresLedger:
     def __init__(
         self, url: str, terms: Terms | None = None, stream: str | None = None, beside: PostgresLedger | None = None
     ) -> None:
-        self._address = Address.of(url)
+        self._address = ServerAddress.of(url)
         stream = (stream or self._address.stream) if terms is None else terms.stream
         if self._address.stream not in (None, stream):
             raise LedgerMismatch(
@@ -101,8 +111,10 @@ class PostgresLedger:
                 "leave `stream` out of `ledger.url`"
             )
         self._takes_charges = terms is not None
-        line: Line | None = None if beside is None else beside._session.line
-        self._session: Session = Session(self._address, self._address.place(stream), is_reader=terms is None, line=line)
+        line: SharedConnection | None = None if beside is None else beside._session.line
+        self._session: PostgresConnection = PostgresConnection(
+            self._address, self._address.location(stream), is_reader=terms is None, line=line
+        )
         self._schema = sql.Identifier(self._address.schema).as_string()
         self._instance = SystemEntropy().words(2).tobytes()
         self._calls = 0
@@ -114,23 +126,23 @@ class PostgresLedger:
     @classmethod
     def names(cls, url: str) -> list[str]:
         """The stream that the URL names, or all streams of the schema."""
-        address = Address.of(url)
+        address = ServerAddress.of(url)
         if address.stream is not None:
             return [address.stream]
-        session = Session(address, address.place(None), is_reader=True)
+        session = PostgresConnection(address, address.location(None), is_reader=True)
         try:
             return session.run(lambda db: stream_names(db, address))
         finally:
             session.close()
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Its URL without user and password, for messages."""
-        return self._session.place
+        return self._session.location
 
     # -- the contract ------------------------------------------------------------------------------------------------
 
-    def charge(self, requests: Sequence[Request]) -> list[Verdict]:
+    def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:
         if not requests:
             return []
         token = self._token()
@@ -140,10 +152,11 @@ class PostgresLedger:
             answered = self._change(lambda db: [(row, None) for row in self._charge(db, requests, token, None)])
         self._seen = answered[-1][0].seq, answered[-1][0].chain
         return [
-            self._verdict(request, row, admitted) for request, (row, admitted) in zip(requests, answered, strict=True)
+            self._charge_result(request, row, admitted)
+            for request, (row, admitted) in zip(requests, answered, strict=True)
         ]
 
-    def seal(self, answers: Sequence[Answer]) -> None:
+    def seal(self, answers: Sequence[SealedRelease]) -> None:
         if not answers:
             return
         token = self._token()
@@ -176,17 +189,19 @@ class PostgresLedger:
             f"WHERE w.stream = %s AND {which}"
         )
         found = []
-        with in_our_words(self.place):
-            for columns in self._look(query):
-                window = checked_window(self.place, columns[:9])
-                row = followed(self.place, columns[9:-1], columns[-1])
+        with translated_errors(self.location):
+            for columns in self._read_rows(query):
+                window = checked_window(self.location, columns[:9])
+                row = followed(self.location, columns[9:-1], columns[-1])
                 if (row.kind, row.open_ms, row.close_ms) != ("seal", *window[:2]):
-                    raise LedgerDamaged(f"{self.place}: journal row {row.seq} ({row.kind}) is no seal of {window[0]}")
+                    raise LedgerDamaged(
+                        f"{self.location}: journal row {row.seq} ({row.kind}) is no seal of {window[0]}"
+                    )
                 found.append((WindowKey(*window[:2]), bytes(row.body)))
         return found
 
     def spent(self, block: str | None = None) -> PrivacyLoss:
-        rows = self._look(
+        rows = self._read_rows(
             "SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM {schema}.blocks WHERE stream = %s AND block "
             + ("<> %s" if block is None else "= %s"),
             block or TOTAL_BLOCK,
@@ -195,13 +210,13 @@ class PostgresLedger:
 
     def charged_blocks(self, window: WindowKey) -> tuple[str, ...]:
         query = f"SELECT {WINDOW} FROM {{schema}}.windows w WHERE stream = %s AND open_ms = %s AND close_ms = %s"
-        rows = self._look(query, window.open_ms, window.close_ms)
-        return tuple(filter(None, checked_window(self.place, rows[0])[6].split(","))) if rows else ()
+        rows = self._read_rows(query, window.open_ms, window.close_ms)
+        return tuple(filter(None, checked_window(self.location, rows[0])[6].split(","))) if rows else ()
 
     def setting(self, key: str) -> str | None:
-        rows = self._look("SELECT value, mark FROM {schema}.settings WHERE stream = %s AND key = %s", key)
+        rows = self._read_rows("SELECT value, mark FROM {schema}.settings WHERE stream = %s AND key = %s", key)
         if rows and journal.mark("s", key, rows[0][0]) != rows[0][1]:
-            raise LedgerDamaged(f"{self.place} is damaged: setting {key} disagrees with the mark beside it")
+            raise LedgerDamaged(f"{self.location} is damaged: setting {key} disagrees with the mark beside it")
         return str(rows[0][0]) if rows else None
 
     def keep_setting(self, key: str, value: str) -> str:
@@ -216,31 +231,31 @@ class PostgresLedger:
     # -- for those who look ------------------------------------------------------------------------------------------
 
     def summary(self) -> dict[str, int]:
-        """See `Books`."""
-        rows = self._look("SELECT state, count(*) FROM {schema}.windows WHERE stream = %s GROUP BY state")
+        """See `LedgerReader`."""
+        rows = self._read_rows("SELECT state, count(*) FROM {schema}.windows WHERE stream = %s GROUP BY state")
         states = {str(state): int(number) for state, number in rows}
-        states["blocks"] = self._look("SELECT count(*) FROM {schema}.blocks WHERE stream = %s")[0][0]
-        size = self._look("SELECT coalesce(sum(length(body)), 0) FROM {schema}.users WHERE stream = %s")[0][0]
+        states["blocks"] = self._read_rows("SELECT count(*) FROM {schema}.blocks WHERE stream = %s")[0][0]
+        size = self._read_rows("SELECT coalesce(sum(length(body)), 0) FROM {schema}.users WHERE stream = %s")[0][0]
         states["users"] = int(size) // user_budgets.ENTRY_BYTES
         return states
 
     def charges(self) -> list[tuple[WindowKey, PrivacyLoss]]:
-        """See `Books`."""
-        rows = self._look(
+        """See `LedgerReader`."""
+        rows = self._read_rows(
             "SELECT open_ms, close_ms, rho, delta FROM {schema}.windows "
             "WHERE stream = %s AND draws > 0 ORDER BY open_ms"
         )
         return [(WindowKey(opens, closes), PrivacyLoss(rho, delta)) for opens, closes, rho, delta in rows]
 
     def releases(self) -> list[bytes]:
-        """See `Books`."""
+        """See `LedgerReader`."""
         return [bytes(row.body) for row in self.rows() if row.kind == "seal"]
 
     def rows(self) -> list[Row]:
-        """See `Books`."""
+        """See `LedgerReader`."""
         found, before = [], journal.origin(self.salt)
-        for columns in self._look(f"SELECT {ROW} FROM {{schema}}.journal j WHERE stream = %s ORDER BY seq"):
-            found.append(followed(self.place, columns, before))
+        for columns in self._read_rows(f"SELECT {ROW} FROM {{schema}}.journal j WHERE stream = %s ORDER BY seq"):
+            found.append(followed(self.location, columns, before))
             before = columns[-1]
         return found[1:]
 
@@ -260,39 +275,39 @@ class PostgresLedger:
         if terms is not None:
             self._session.run(lambda db: self._join(db, terms))
         elif not self._session.run(lambda db: one(db, "SELECT to_regclass(%s)", (f"{self._schema}.meta",)))[0]:
-            raise LedgerError(f"{self.place} does not exist: there is no ledger to look at")
+            raise LedgerError(f"{self.location} does not exist: there is no ledger to look at")
         self._session.run(lambda db: check_version(db, self._address))
         if stream is None:
             stream = self._only_stream()
-            self._session.place = self._address.place(stream)
+            self._session.location = self._address.location(stream)
         self._stream = stream
         found = self._session.run(self._check)
         if terms is not None and caps_of(found.terms) != caps_of(terms):  # between joining and looking
-            raise caps_lowered(self.place)
+            raise caps_lowered(self.location)
         self.terms = replace(found.terms, stream=stream)  # a retired one has another name
         self.salt, self._seen, self.is_retired = found.salt, found.seen, found.is_retired
 
     def _join(self, db: Connection, terms: Terms) -> None:
-        with db.transaction(), in_our_words(self.place):
+        with db.transaction(), translated_errors(self.location):
             make_schema(db, self._address)
             self._tables(db).join(terms)
 
-    def _check(self, db: Connection) -> Opened:
-        with db.transaction(), in_our_words(self.place):
+    def _check(self, db: Connection) -> OpenedStream:
+        with db.transaction(), translated_errors(self.location):
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             return self._tables(db).check(self._stream)
 
-    def _tables(self, db: Connection) -> Tables:
-        return Tables(db, self._schema, self.place)
+    def _tables(self, db: Connection) -> PostgresTables:
+        return PostgresTables(db, self._schema, self.location)
 
     def _only_stream(self) -> str:
         names = self._session.run(lambda db: stream_names(db, self._address))
         if len(names) != 1:
             held = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
             raise LedgerMismatch(
-                f"{self.place} holds {len(names)} streams: name one with &stream=NAME: {held}"
+                f"{self.location} holds {len(names)} streams: name one with &stream=NAME: {held}"
                 if names
-                else f"{self.place} is not a ledger: it holds no stream"
+                else f"{self.location} is not a ledger: it holds no stream"
             )
         return names[0]
 
@@ -300,7 +315,7 @@ class PostgresLedger:
 
     def _charge(
         self, db: Connection, requests: Sequence[Request], token: bytes, digest: bytes | None
-    ) -> list[_Answered]:
+    ) -> list[_ChargeRow]:
         query = self._sql(
             "SELECT * FROM {schema}.charge(%s::text, %s::bigint, %b::bytea, %b::bytea, %s::bigint[], %s::bigint[], "
             "%s::bigint[], %s::bigint[], %s::text[], %b::bytea)"
@@ -311,48 +326,48 @@ class PostgresLedger:
             *(_array(r.loss.rho_nano for r in requests), _array(r.loss.delta_femto for r in requests)),
             *(_texts(",".join(r.blocks) for r in requests), digest),
         )
-        return [_Answered(*row) for row in db.execute(query, values, binary=True)]
+        return [_ChargeRow(*row) for row in db.execute(query, values, binary=True)]
 
     def _charge_each(
         self, db: Connection, requests: Sequence[Request], token: bytes
-    ) -> list[tuple[_Answered, NDArray[np.bool_] | None]]:
+    ) -> list[tuple[_ChargeRow, NDArray[np.bool_] | None]]:
         """Requests with users, one after the other in one transaction."""
-        answered: list[tuple[_Answered, NDArray[np.bool_] | None]] = []
+        answered: list[tuple[_ChargeRow, NDArray[np.bool_] | None]] = []
         with db.transaction():
-            for place, request in enumerate(requests):
-                own = token + place.to_bytes(4, "big")
+            for index, request in enumerate(requests):
+                part_token = token + index.to_bytes(4, "big")
                 if request.users is None:
-                    answered.append((self._charge(db, [request], own, None)[0], None))
+                    answered.append((self._charge(db, [request], part_token, None)[0], None))
                     continue
                 total = self._lock_users(db)
                 held = self._buckets(db, user_budgets.buckets_of(request.users))
                 opens, capacity = request.window.open_ms, self.terms.capacity
                 changed, admitted = user_budgets.charge(held, request.users, request.loss, capacity, opens)
                 marks = {name: user_budgets.mark(name, body) for name, body in changed.items()}
-                row = self._charge(db, [request], own, user_budgets.redigest(total, held, marks))[0]
-                if row.verdict == "charged":
+                row = self._charge(db, [request], part_token, user_budgets.redigest(total, held, marks))[0]
+                if row.outcome == "charged":
                     self._store_users(db, changed, marks)
                 else:
                     admitted = user_budgets.charged(held, request.users, opens)
                 answered.append((row, admitted))
         return answered
 
-    def _verdict(self, request: Request, row: _Answered, admitted: NDArray[np.bool_] | None) -> Verdict:
+    def _charge_result(self, request: Request, row: _ChargeRow, admitted: NDArray[np.bool_] | None) -> ChargeResult:
         window, spent = request.window, PrivacyLoss(row.spent_rho, row.spent_delta)
-        if row.verdict == "sealed":
-            return Verdict(window, spent)
+        if row.outcome == "sealed":
+            return ChargeResult(window, spent)
         if row.block is not None:
             capacity = self.terms.cap(row.block)
             left = capacity - PrivacyLoss(row.block_rho, row.block_delta)
             refusal = BudgetExhausted(request.loss, left, capacity, row.block, window)
-            return Verdict(window, spent, refusal=refusal)
+            return ChargeResult(window, spent, refusal=refusal)
         loss = PrivacyLoss(row.rho, row.delta)
-        if row.verdict == "interrupted":
-            return Verdict(window, spent, interrupted=loss)
-        return grant(window, loss, spent, admitted, again=row.draws > 1)
+        if row.outcome == "interrupted":
+            return ChargeResult(window, spent, interrupted=loss)
+        return grant(window, loss, spent, admitted, is_redraw=row.draws > 1)
 
     def _seal(
-        self, db: Connection, answers: Sequence[Answer], token: bytes, digests: list[str]
+        self, db: Connection, answers: Sequence[SealedRelease], token: bytes, digests: list[str]
     ) -> tuple[int, int, bytes]:
         """How many were refunded now, not by an earlier try of this call; the last row and its link."""
         query = self._sql(
@@ -368,18 +383,18 @@ class PostgresLedger:
         _, refunded, seq, chain = one(db, query, values)
         return refunded, seq, chain
 
-    def _seal_each(self, db: Connection, answers: Sequence[Answer], token: bytes) -> tuple[int, bytes]:
+    def _seal_each(self, db: Connection, answers: Sequence[SealedRelease], token: bytes) -> tuple[int, bytes]:
         """Answers that give back to users, one after the other in one transaction."""
         with db.transaction():
-            for place, answer in enumerate(answers):
-                own, digest, changed = token + place.to_bytes(4, "big"), "", dict[int, bytes]()
+            for index, answer in enumerate(answers):
+                part_token, digest, changed = token + index.to_bytes(4, "big"), "", dict[int, bytes]()
                 marks = dict[int, bytes]()
                 if answer.refund != PrivacyLoss():
                     total, held = self._lock_users(db), self._buckets(db, None)
                     changed = user_budgets.refund(held, answer.refund, answer.window.open_ms)
                     marks = {name: user_budgets.mark(name, body) for name, body in changed.items()}
                     digest = user_budgets.redigest(total, held, marks).hex()
-                refunded, seq, chain = self._seal(db, [answer], own, [digest])
+                refunded, seq, chain = self._seal(db, [answer], part_token, [digest])
                 if refunded:
                     self._store_users(db, changed, marks)
         return seq, chain
@@ -389,14 +404,14 @@ class PostgresLedger:
         query = self._sql("SELECT users FROM {schema}.lock_stream(%s::text, %s::bigint, %b::bytea)")
         return bytes(one(db, query, (self.terms.stream, *self._seen))[0])
 
-    def room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
-        def look(db: Connection) -> user_budgets.Held:
+    def has_room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
+        def look(db: Connection) -> user_budgets.CheckedBuckets:
             self._check_seen(db)
             return self._buckets(db, user_budgets.buckets_of(keys))
 
-        return user_budgets.room(self._session.run(look), keys, loss, self.terms.capacity)
+        return user_budgets.has_room(self._session.run(look), keys, loss, self.terms.capacity)
 
-    def _buckets(self, db: Connection, names: list[int] | None) -> user_budgets.Held:
+    def _buckets(self, db: Connection, names: list[int] | None) -> user_budgets.CheckedBuckets:
         """Buckets of users by name; None: all."""
         query = "SELECT bucket, body, mark FROM {schema}.users WHERE stream = %s"
         values: tuple[Any, ...] = (self.terms.stream,)
@@ -405,7 +420,7 @@ class PostgresLedger:
             values += (_array(names),)
         wanted = None if names is None else set(names)
         held = db.execute(self._sql(query), values, binary=True)
-        return user_budgets.checked(self.place, (row for row in held if wanted is None or row[0] in wanted))
+        return user_budgets.checked(self.location, (row for row in held if wanted is None or row[0] in wanted))
 
     def _store_users(self, db: Connection, changed: dict[int, bytes], marks: dict[int, bytes]) -> None:
         query = self._sql(
@@ -424,7 +439,7 @@ class PostgresLedger:
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
-    def _look(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+    def _read_rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Rows of one statement, whose first parameter is the stream."""
 
         def look(db: Connection) -> list[tuple[Any, ...]]:
@@ -442,12 +457,12 @@ class PostgresLedger:
             "WHERE s.retired AND j.seq = %s AND j.chain = %b"
         )
         if db.execute(query, self._seen).fetchone() is not None:
-            raise LedgerMismatch(f"{self.place} was retired: start with its new specification")
-        raise older_copy(self.place, self._seen[0])
+            raise LedgerMismatch(f"{self.location} was retired: start with its new specification")
+        raise older_copy(self.location, self._seen[0])
 
     def _verify(self, db: Connection) -> int:
-        replay = journal.Replay(self.place, self.salt)
-        with db.transaction(), in_our_words(self.place):
+        replay = journal.JournalReplay(self.location, self.salt)
+        with db.transaction(), translated_errors(self.location):
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             self._check_seen(db)
             for *row, chain in self._scan(db, f"SELECT {ROW} FROM {{schema}}.journal j WHERE stream = %s ORDER BY seq"):
@@ -456,7 +471,7 @@ class PostgresLedger:
             root = None
             held = self._scan(db, "SELECT bucket, body, mark FROM {schema}.users WHERE stream = %s ORDER BY bucket")
             if self.terms.unit == "user":
-                root = user_budgets.audit(self.place, held, found.terms.capacity)
+                root = user_budgets.audit(self.location, held, found.terms.capacity)
             windows = self._scan(
                 db, f"SELECT {WINDOW} FROM {{schema}}.windows w WHERE stream = %s ORDER BY open_ms, close_ms"
             )
@@ -481,7 +496,7 @@ class PostgresLedger:
 
     def _change(self, work: Callable[[Connection], T]) -> T:
         if not self._takes_charges:
-            raise LedgerError(f"{self.place} was opened to look at it: it takes no charges")
+            raise LedgerError(f"{self.location} was opened to look at it: it takes no charges")
         return self._session.run(work)
 
 

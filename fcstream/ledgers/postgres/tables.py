@@ -13,9 +13,9 @@ from ...accounting.losses import PrivacyLoss
 from ...errors import LedgerDamaged, LedgerError, LedgerMismatch
 from ...noise.samplers import SystemEntropy
 from .. import journal, user_budgets
-from ..agreement import alike, must_agree, must_hold, must_name_all, tell_tightened, tightened
+from ..agreement import check_caps, check_keys_named, check_terms, folded_name, log_tightened, tightened
 from ..base import TOTAL_BLOCK, Row, Terms
-from .connection import Address, Connection, sql
+from .connection import Connection, ServerAddress, sql
 
 SCHEMA_VERSION = 3
 ROW = "j.seq, j.kind, j.open_ms, j.close_ms, j.rho, j.delta, j.blocks, j.body, j.chain"
@@ -42,7 +42,7 @@ CROSS JOIN (SELECT
 """
 
 
-class Opened(NamedTuple):
+class OpenedStream(NamedTuple):
     """A stream as it was found.
 
     Attributes
@@ -57,7 +57,7 @@ class Opened(NamedTuple):
     is_retired: bool
 
 
-def make_schema(db: Connection, address: Address) -> None:
+def make_schema(db: Connection, address: ServerAddress) -> None:
     """Make the tables where they are absent, inside a transaction; several processes may do so at once.
 
     Raises
@@ -74,34 +74,34 @@ def make_schema(db: Connection, address: Address) -> None:
         db.execute(f"CREATE SCHEMA {schema}".encode())
     elif one(db, count, (name,))[0]:
         raise LedgerMismatch(
-            f"{address.place(None)}: schema {name} holds tables of another program: choose another with ?schema=NAME"
+            f"{address.location(None)}: schema {name} holds tables of another program: choose another with ?schema=NAME"
         )
     db.execute(files(__package__).joinpath("schema.sql").read_text().replace("{schema}", schema).encode())
     db.execute(f"INSERT INTO {schema}.meta VALUES ('schema', %s)".encode(), (str(SCHEMA_VERSION),))
 
 
-def check_version(db: Connection, address: Address) -> None:
+def check_version(db: Connection, address: ServerAddress) -> None:
     schema = sql.Identifier(address.schema).as_string()
     found = db.execute(f"SELECT value FROM {schema}.meta WHERE key = 'schema'".encode()).fetchone()
     if found is None:
-        raise LedgerDamaged(f"{address.place(None)} is damaged: meta row 'schema' is missing")
+        raise LedgerDamaged(f"{address.location(None)} is damaged: meta row 'schema' is missing")
     if str(found[0]) != str(SCHEMA_VERSION):
         raise LedgerMismatch(
-            f"{address.place(None)} has schema version {found[0]}, this version reads {SCHEMA_VERSION}: "
+            f"{address.location(None)} has schema version {found[0]}, this version reads {SCHEMA_VERSION}: "
             "use the version that made it"
         )
 
 
-def stream_names(db: Connection, address: Address) -> list[str]:
+def stream_names(db: Connection, address: ServerAddress) -> list[str]:
     """Names of all streams, retired ones too."""
     schema = sql.Identifier(address.schema).as_string()
     if not one(db, "SELECT to_regclass(%s)", (f"{schema}.meta",))[0]:
-        raise LedgerError(f"{address.place(None)} does not exist: there is no ledger to look at")
+        raise LedgerError(f"{address.location(None)} does not exist: there is no ledger to look at")
     found = db.execute(f"SELECT stream FROM {schema}.streams ORDER BY stream".encode()).fetchall()
     return [str(name) for (name,) in found]
 
 
-class Tables:
+class PostgresTables:
     """The tables of one schema, on one connection.
 
     Parameters
@@ -109,12 +109,12 @@ class Tables:
     db : Connection
     schema : str
         Quoted.
-    place : str
+    location : str
         For messages.
     """
 
-    def __init__(self, db: Connection, schema: str, place: str) -> None:
-        self._db, self._schema, self._place = db, schema, place
+    def __init__(self, db: Connection, schema: str, location: str) -> None:
+        self._db, self._schema, self._location = db, schema, location
 
     def join(self, terms: Terms) -> None:
         """A stream and all its kin agree with the terms, or take their stricter caps; the stream is added if absent.
@@ -123,23 +123,25 @@ class Tables:
         """
         listed = dict(self._do("SELECT stream, retired FROM {schema}.streams").fetchall())
         if listed.get(terms.stream) and self.open(terms.stream).is_retired:
-            raise LedgerMismatch(f"{self._place}: stream {terms.stream!r} was retired: choose another `stream.name`")
-        kin = [name for name, retired in listed.items() if not retired and alike(name) == alike(terms.root)]
-        parts = [self.open(name, lock=True) for name in sorted(kin)]
+            raise LedgerMismatch(f"{self._location}: stream {terms.stream!r} was retired: choose another `stream.name`")
+        sibling_streams = [
+            name for name, retired in listed.items() if not retired and folded_name(name) == folded_name(terms.root)
+        ]
+        parts = [self.open(name, lock=True) for name in sorted(sibling_streams)]
         for found in parts:
-            must_agree(self._place, found.terms, terms)
-        must_name_all(self._place, kin, terms)
+            check_terms(self._location, found.terms, terms)
+        check_keys_named(self._location, sibling_streams, terms)
         told = False
         for found in parts:
             if found.terms != tightened(found.terms, terms):
                 if not told:
-                    tell_tightened(self._place, found.terms, terms)
+                    log_tightened(self._location, found.terms, terms)
                 told = True
                 self._tighten(found, tightened(found.terms, terms))
         if terms.stream not in listed:
             self._create(terms)
 
-    def open(self, stream: str, *, lock: bool = False) -> Opened:
+    def open(self, stream: str, *, lock: bool = False) -> OpenedStream:
         """Read what a stream is about, and that its head is whole.
 
         Raises
@@ -148,20 +150,22 @@ class Tables:
         """
         head = self._do(_HEAD + ("FOR UPDATE" if lock else ""), (stream,)).fetchone()
         if head is None:
-            raise LedgerMismatch(f"{self._place} does not exist: there is no such stream to look at")
+            raise LedgerMismatch(f"{self._location} does not exist: there is no such stream to look at")
         salt, seq, chain, _, _, terms_seq, is_retired, caps, is_whole = head
         rows = {row.seq: row for row in self.linked(stream, [0, terms_seq, seq], salt)}
         if not is_whole or not {0, terms_seq, seq} <= rows.keys() or self._link_at(stream, seq) != chain:
             raise LedgerDamaged(
-                f"{self._place} is damaged: the head of {stream!r} disagrees with its journal at row {seq}"
+                f"{self._location} is damaged: the head of {stream!r} disagrees with its journal at row {seq}"
             )
-        terms = journal.terms_of(self._place, rows[terms_seq].body if rows[terms_seq].kind == "terms" else b"")
+        terms = journal.terms_of(self._location, rows[terms_seq].body if rows[terms_seq].kind == "terms" else b"")
         is_named = journal.listed_as(terms, rows[seq]) == stream and is_retired == (rows[seq].kind == "retire")
         if caps != caps_of(terms) or not is_named:
-            raise LedgerDamaged(f"{self._place} is damaged: what stream {stream!r} is about disagrees with its journal")
-        return Opened(terms, salt, (seq, chain), is_retired)
+            raise LedgerDamaged(
+                f"{self._location} is damaged: what stream {stream!r} is about disagrees with its journal"
+            )
+        return OpenedStream(terms, salt, (seq, chain), is_retired)
 
-    def check(self, stream: str) -> Opened:
+    def check(self, stream: str) -> OpenedStream:
         """Every row of the summary tables and the newest of the journal, against the head, as of one moment.
 
         Raises
@@ -172,12 +176,12 @@ class Tables:
         _, seq, _, digest, digest_of_users, *_ = one(self._db, self._sql(_HEAD), (stream,))
         total, bad = one(self._db, self._sql(_SUMS), {"stream": stream})
         if bad is not None:
-            raise LedgerDamaged(f"{self._place} is damaged: {bad} disagrees with the mark beside it")
+            raise LedgerDamaged(f"{self._location} is damaged: {bad} disagrees with the mark beside it")
         if total != digest:
-            raise LedgerDamaged(f"{self._place} is damaged: its tables disagree with the head at row {seq}")
+            raise LedgerDamaged(f"{self._location} is damaged: its tables disagree with the head at row {seq}")
         marks = self._do("SELECT mark FROM {schema}.users WHERE stream = %s", (stream,))
         if user_budgets.sum_of(mark for (mark,) in marks) != digest_of_users:
-            raise LedgerDamaged(f"{self._place} is damaged: the users' budgets disagree with the head")
+            raise LedgerDamaged(f"{self._location} is damaged: the users' budgets disagree with the head")
         for row in self.linked(stream, range(max(0, seq - journal.TAIL), seq + 1), found.salt):
             seq = row.seq
         return found
@@ -194,14 +198,14 @@ class Tables:
         for number in numbers:
             columns = next(found, None)
             if columns is None or columns[0] != number:
-                raise LedgerDamaged(f"{self._place}: journal row {number} is missing")
-            yield followed(self._place, columns[:-1], columns[-1] if number else journal.origin(salt))
+                raise LedgerDamaged(f"{self._location}: journal row {number} is missing")
+            yield followed(self._location, columns[:-1], columns[-1] if number else journal.origin(salt))
 
     def _create(self, terms: Terms) -> None:
         if self._do("SELECT EXISTS (SELECT FROM {schema}.journal WHERE stream = %s)", (terms.stream,)).fetchone() == (
             True,
         ):
-            raise LedgerDamaged(f"{self._place} is damaged: there is a journal, its row of `streams` is missing")
+            raise LedgerDamaged(f"{self._location} is damaged: there is a journal, its row of `streams` is missing")
         salt = SystemEntropy().words(4).tobytes()
         self._do(
             "SELECT {schema}.create_stream(%s::text, %s::bigint[], %b::bytea, %b::bytea, %b::bytea, %b::bytea)",
@@ -211,7 +215,7 @@ class Tables:
             ),
         )
 
-    def _tighten(self, found: Opened, wanted: Terms) -> None:
+    def _tighten(self, found: OpenedStream, wanted: Terms) -> None:
         """Take stricter caps, in the chain."""
         stream = found.terms.stream
         self.check(stream)
@@ -220,7 +224,7 @@ class Tables:
         total = self._do(query, (stream, TOTAL_BLOCK)).fetchone() or (0, 0)
         sums = "SELECT coalesce(sum(rho), 0)::bigint, coalesce(sum(delta), 0)::bigint FROM {schema}.windows"
         everything = PrivacyLoss(*one(self._db, self._sql(f"{sums} WHERE stream = %s"), (stream,)))
-        must_hold(self._place, wanted, everything if wanted.unit == "user" else most, PrivacyLoss(*total))
+        check_caps(self._location, wanted, everything if wanted.unit == "user" else most, PrivacyLoss(*total))
         self._do(
             "SELECT {schema}.set_terms(%s::text, %s::bigint, %b::bytea, %s::bigint[], %b::bytea)",
             (stream, *found.seen, caps_of(wanted), journal.terms_body(wanted)),
@@ -237,20 +241,20 @@ class Tables:
         return text.replace("{schema}", self._schema)
 
 
-def followed(place: str, columns: Sequence[Any], before: bytes | None) -> Row:
+def followed(location: str, columns: Sequence[Any], before: bytes | None) -> Row:
     """A journal row from its columns, the last its link, that follows from the link before it."""
     *parts, chain = columns
     row = Row(*parts)
     if before is None or journal.link(before, row) != chain:
-        raise LedgerDamaged(f"{place}: journal row {row.seq} does not follow from the rows before it")
+        raise LedgerDamaged(f"{location}: journal row {row.seq} does not follow from the rows before it")
     return row
 
 
-def checked_window(place: str, columns: Sequence[Any]) -> tuple[Any, ...]:
+def checked_window(location: str, columns: Sequence[Any]) -> tuple[Any, ...]:
     """A row of `windows` without its mark, which it agrees with."""
     *parts, stored = columns
     if journal.mark("w", *parts) != stored:
-        raise LedgerDamaged(f"{place} is damaged: window {parts[0]} disagrees with the mark beside it")
+        raise LedgerDamaged(f"{location} is damaged: window {parts[0]} disagrees with the mark beside it")
     return tuple(parts)
 
 

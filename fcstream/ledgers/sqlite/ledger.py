@@ -25,24 +25,24 @@ from ...accounting.losses import PrivacyLoss
 from ...errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from ...runtime.undo import on_error
 from .. import journal, user_budgets
-from ..agreement import alike, must_agree, must_name_all, tell_tightened, tightened
+from ..agreement import check_keys_named, check_terms, folded_name, log_tightened, tightened
 from ..base import (
     TOTAL_BLOCK,
     USER_BLOCK,
-    Answer,
+    ChargeResult,
     Request,
     Row,
+    SealedRelease,
     Terms,
-    Verdict,
     WindowKey,
     grant,
+    max_loss,
     public_blocks,
     root_of,
-    worst,
 )
-from ..files import APPLICATION_ID, LedgerFile, in_our_words
-from ..rollback_guard import Witness
-from .tables import StreamTables, Window, ending, must_be_listed, rows_of, stream_numbers
+from ..files import APPLICATION_ID, LedgerFile, translated_errors
+from ..rollback_guard import RollbackGuard
+from .tables import StreamTables, WindowRow, check_listed, ending, rows_of, stream_numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,24 +78,24 @@ class SQLiteLedger:
         self._pid = os.getpid()
         self._closed = False
         self._stream = ""  # once it is ours
-        self._witness: Witness | None = None
+        self._rollback_guard: RollbackGuard | None = None
         self._file = LedgerFile.share(path, create=terms is not None)
-        with on_error(self.close), self._file.lock, in_our_words(path):
+        with on_error(self.close), self._file.lock, translated_errors(path):
             self._prepare(terms, stream)
 
     @property
     def streams(self) -> list[str]:
         """Names of all streams in the file."""
-        with self._looking():
+        with self._locked():
             return [name for _, name, _ in stream_numbers(self._file)]
 
     # -- the contract ------------------------------------------------------------------------------------------------
 
-    def charge(self, requests: Sequence[Request]) -> list[Verdict]:
+    def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:
         with self._transaction() as tables:
             return [self._charge(tables, request) for request in requests]
 
-    def seal(self, answers: Sequence[Answer]) -> None:
+    def seal(self, answers: Sequence[SealedRelease]) -> None:
         with self._transaction() as tables:
             for answer in answers:
                 self._seal(tables, answer)
@@ -109,33 +109,33 @@ class SQLiteLedger:
                     tables.append("acknowledge", key, PrivacyLoss(), "", b"")
 
     def unacknowledged(self) -> list[tuple[WindowKey, bytes]]:
-        with self._looking() as tables:
+        with self._locked() as tables:
             found = tables.windows("WHERE state = 'sealed' ORDER BY sealed_seq")
             return [(WindowKey(row.open_ms, row.close_ms), tables.body(row.sealed_seq or 0)) for row in list(found)]
 
     def last_sealed(self) -> tuple[WindowKey, bytes] | None:
-        with self._looking() as tables:
+        with self._locked() as tables:
             row = next(tables.windows("WHERE state != 'charged' ORDER BY open_ms DESC LIMIT 1"), None)
             return (WindowKey(row.open_ms, row.close_ms), tables.body(row.sealed_seq or 0)) if row else None
 
     def spent(self, block: str | None = None) -> PrivacyLoss:
-        with self._looking() as tables:
-            return tables.most() if block is None else tables.block(block)
+        with self._locked() as tables:
+            return tables.max_spent_of_all() if block is None else tables.block(block)
 
     def charged_blocks(self, window: WindowKey) -> tuple[str, ...]:
-        with self._looking() as tables:
+        with self._locked() as tables:
             found = tables.window(window)
         return tuple(filter(None, found.blocks.split(","))) if found else ()
 
     def setting(self, key: str) -> str | None:
-        with self._looking() as tables:
+        with self._locked() as tables:
             return tables.settings().get(key)
 
     def keep_setting(self, key: str, value: str) -> str:
         with self._transaction() as tables:
             kept = tables.settings().get(key)
             if kept is None:
-                others = (self._tables_of(number).settings().get(key) for number, _ in self._family())
+                others = (self._tables_of(number).settings().get(key) for number, _ in self._sibling_tables())
                 kept = next((other for other in others if other is not None), value)
                 tables.put_setting(key, kept)
             return kept
@@ -144,8 +144,8 @@ class SQLiteLedger:
         if self._pid != os.getpid() or self._closed:
             return
         self._closed = True
-        if self._witness is not None:
-            self._witness.close()
+        if self._rollback_guard is not None:
+            self._rollback_guard.close()
         self._file.leave(self._stream)
 
     def __del__(self) -> None:
@@ -155,26 +155,26 @@ class SQLiteLedger:
     # -- for those who look ------------------------------------------------------------------------------------------
 
     def summary(self) -> dict[str, int]:
-        """See `Books`."""
-        with self._looking() as tables:
+        """See `LedgerReader`."""
+        with self._locked() as tables:
             states = dict(tables.do("SELECT state, count(*) FROM windows{n} GROUP BY state").fetchall())
             states["blocks"] = tables.do("SELECT count(*) FROM blocks{n}").fetchone()[0]
             states["users"] = sum(user_budgets.count(body) for (body,) in tables.do("SELECT body FROM users{n}"))
         return states
 
     def charges(self) -> list[tuple[WindowKey, PrivacyLoss]]:
-        """See `Books`."""
-        with self._looking() as tables:
+        """See `LedgerReader`."""
+        with self._locked() as tables:
             found = tables.windows("WHERE draws > 0 ORDER BY open_ms")
             return [(WindowKey(row.open_ms, row.close_ms), row.loss) for row in found]
 
     def releases(self) -> list[bytes]:
-        """See `Books`."""
+        """See `LedgerReader`."""
         return [bytes(row.body) for row in self.rows() if row.kind == "seal"]
 
     def rows(self) -> list[Row]:
-        """See `Books`."""
-        with self._looking() as tables:
+        """See `LedgerReader`."""
+        with self._locked() as tables:
             return rows_of(tables.journal())
 
     def verify(self) -> int:
@@ -185,11 +185,11 @@ class SQLiteLedger:
         LedgerDamaged
             Naming the first bad row.
         """
-        with self._looking() as tables:
+        with self._locked() as tables:
             for (message,) in tables.do("PRAGMA integrity_check"):
                 if message != "ok":
                     raise LedgerDamaged(f"{self.path} is damaged: {message}")
-            replay = journal.Replay(self.path, self.salt)
+            replay = journal.JournalReplay(self.path, self.salt)
             for row, chain in tables.plain_journal():
                 replay.follow(row, chain)
             root = None
@@ -206,7 +206,7 @@ class SQLiteLedger:
     def _prepare(self, terms: Terms | None, stream: str | None) -> None:
         file = self._file
         if file.is_empty and terms is None:
-            self._witness_of(1).check_absence()
+            self._guard_of(1).check_absence()
             raise LedgerMismatch(f"{self.path} is not a ledger: it is empty")
         with file.changing("EXCLUSIVE"):
             if file.is_empty:
@@ -223,7 +223,7 @@ class SQLiteLedger:
         file.enter(name, self.path)
         self._stream = name
         tables.check()
-        self._witness = tables.witness()
+        self._rollback_guard = tables.rollback_guard()
         file.mark("open")
         file.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -240,7 +240,7 @@ class SQLiteLedger:
 
     def _choose(self, terms: Terms | None, stream: str | None) -> tuple[int, str, int]:
         """Number and name of our stream, which is added if it may be, and whether it was retired."""
-        must_be_listed(self._file, self.path)
+        check_listed(self._file, self.path)
         listed = {name: (number, name, retired) for number, name, retired in stream_numbers(self._file)}
         if terms is not None:
             return self._join(terms, listed)
@@ -257,22 +257,30 @@ class SQLiteLedger:
         """Our stream and its kin agree with the terms, all of them; the stream is added if it is absent."""
         if terms.stream in listed and listed[terms.stream][2]:
             raise LedgerMismatch(f"{self.path}: stream {terms.stream!r} was retired: choose another `stream.name`")
-        kin = {n: name for n, name, retired in listed.values() if not retired and alike(name) == alike(terms.root)}
+        sibling_streams = {
+            n: name
+            for n, name, retired in listed.values()
+            if not retired and folded_name(name) == folded_name(terms.root)
+        }
         about = replace(terms, stream=terms.root)
-        unchecked = [] if self._file.agreed.get(alike(terms.root)) == about else list(map(self._tables_of, kin))
+        unchecked = (
+            []
+            if self._file.agreed.get(folded_name(terms.root)) == about
+            else list(map(self._tables_of, sibling_streams))
+        )
         for tables in unchecked:
-            must_agree(self.path, tables.terms, terms)
-        must_name_all(self.path, kin.values(), terms)
+            check_terms(self.path, tables.terms, terms)
+        check_keys_named(self.path, sibling_streams.values(), terms)
         self._tighten(unchecked, terms)
-        self._file.agreed[alike(terms.root)] = about
+        self._file.agreed[folded_name(terms.root)] = about
         if terms.stream in listed:
             return listed[terms.stream]
         number = len(listed) + 1
-        self._witness_of(number).check_absence()
+        self._guard_of(number).check_absence()
         self._file.db.execute("INSERT INTO streams VALUES (?, ?, 0)", (number, terms.stream))
         StreamTables(self._file, self.path, number).create(terms)
         others = [name for _, name, retired in listed.values() if not retired]
-        if others and not kin:
+        if others and not sibling_streams:
             self._tell_of_a_new_name(terms, others)
         return number, terms.stream, 0
 
@@ -283,7 +291,7 @@ class SQLiteLedger:
             if self._file.holds(tables.terms.stream):
                 raise LedgerInUse(f"{self.path}: stream {tables.terms.stream!r} is in use with a larger cap: close it")
         if looser:
-            tell_tightened(self.path, looser[0].terms, terms)
+            log_tightened(self.path, looser[0].terms, terms)
         for tables in looser:
             tables.tighten(terms)
 
@@ -301,20 +309,20 @@ class SQLiteLedger:
         tables.open()
         return tables
 
-    def _witness_of(self, number: int) -> Witness:
-        return Witness(f"{self._file.path}-witness{ending(number)}")
+    def _guard_of(self, number: int) -> RollbackGuard:
+        return RollbackGuard(f"{self._file.path}-witness{ending(number)}")
 
-    def _family(self) -> list[tuple[int, str]]:
+    def _sibling_tables(self) -> list[tuple[int, str]]:
         """The streams in the file that are parts of one with ours, it included."""
         root = self.terms.root
         return [(n, name) for n, name, retired in stream_numbers(self._file) if not retired and root_of(name) == root]
 
     # -- charging ----------------------------------------------------------------------------------------------------
 
-    def _charge(self, tables: StreamTables, request: Request) -> Verdict:
+    def _charge(self, tables: StreamTables, request: Request) -> ChargeResult:
         found = tables.window(request.window)
         if found is not None and found.state != "charged":
-            return Verdict(request.window, tables.worst(public_blocks(request)))
+            return ChargeResult(request.window, tables.max_spent(public_blocks(request)))
         if found is not None:
             return self._charge_again(tables, request, found)
         names = request.blocks if self.terms.total is None else (*request.blocks, TOTAL_BLOCK)
@@ -323,7 +331,7 @@ class SQLiteLedger:
             capacity, spent = self.terms.cap(block), held[block] or PrivacyLoss()
             if not (spent + request.loss).fits(capacity):
                 refusal = BudgetExhausted(request.loss, capacity - spent, capacity, block, request.window)
-                return Verdict(request.window, tables.worst(public_blocks(request)), refusal=refusal)
+                return ChargeResult(request.window, tables.max_spent(public_blocks(request)), refusal=refusal)
         admitted = None
         if request.users is not None:
             # Somebody who is always there has room.
@@ -335,21 +343,21 @@ class SQLiteLedger:
         for block in names:
             tables.put_block(block, held[block], after[block])
         self._note(tables, request, ",".join(names), b"" if admitted is None else tables.head.users)
-        spent = worst([after.get(block) or tables.block(block) for block in public_blocks(request)])
+        spent = max_loss([after.get(block) or tables.block(block) for block in public_blocks(request)])
         return grant(request.window, request.loss, spent, admitted)
 
     def _note(self, tables: StreamTables, request: Request, names: str, body: bytes) -> None:
         """The charge in the journal and among the windows."""
         key, loss = request.window, request.loss
-        row = Window(key.open_ms, key.close_ms, "charged", 1, loss.rho_nano, loss.delta_femto, names, None)
+        row = WindowRow(key.open_ms, key.close_ms, "charged", 1, loss.rho_nano, loss.delta_femto, names, None)
         tables.put_window(None, row)
         tables.append("charge", key, loss, names, body)
 
-    def _charge_again(self, tables: StreamTables, request: Request, found: Window) -> Verdict:
+    def _charge_again(self, tables: StreamTables, request: Request, found: WindowRow) -> ChargeResult:
         """A window charged before a crash: once more under the same charge, then never again."""
-        window, spent = request.window, tables.worst(public_blocks(request))
+        window, spent = request.window, tables.max_spent(public_blocks(request))
         if found.draws >= 2:
-            return Verdict(window, spent, interrupted=found.loss)
+            return ChargeResult(window, spent, interrupted=found.loss)
         tables.put_window(found, found._replace(draws=found.draws + 1))
         tables.append("again", window, PrivacyLoss(), found.blocks, b"")
         admitted = None
@@ -357,7 +365,7 @@ class SQLiteLedger:
             admitted = user_budgets.charged(
                 tables.buckets(user_budgets.buckets_of(request.users)), request.users, request.window.open_ms
             )
-        return grant(window, found.loss, spent, admitted, again=True)
+        return grant(window, found.loss, spent, admitted, is_redraw=True)
 
     def _charge_users(self, tables: StreamTables, request: Request, keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
         held = tables.buckets(user_budgets.buckets_of(keys))
@@ -365,12 +373,12 @@ class SQLiteLedger:
         tables.put_buckets(held, changed)
         return admitted
 
-    def room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
-        with self._looking() as tables:
+    def has_room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
+        with self._locked() as tables:
             held = tables.buckets(user_budgets.buckets_of(keys))
-        return user_budgets.room(held, keys, loss, self.terms.capacity)
+        return user_budgets.has_room(held, keys, loss, self.terms.capacity)
 
-    def _seal(self, tables: StreamTables, answer: Answer) -> None:
+    def _seal(self, tables: StreamTables, answer: SealedRelease) -> None:
         window, refund = answer.window, answer.refund
         found = tables.window(window)
         if found is not None and found.state != "charged":
@@ -384,7 +392,7 @@ class SQLiteLedger:
         root = self._refund(tables, window, refund, found.blocks) if found and refund != PrivacyLoss() else ""
         seq = tables.append("seal", window, refund, root, answer.body)
         if found is None:  # a refusal: nothing was charged
-            sealed = Window(window.open_ms, window.close_ms, "sealed", 0, 0, 0, "", seq)
+            sealed = WindowRow(window.open_ms, window.close_ms, "sealed", 0, 0, 0, "", seq)
         else:
             left = charged - refund
             sealed = found._replace(state="sealed", sealed_seq=seq, rho=left.rho_nano, delta=left.delta_femto)
@@ -404,23 +412,23 @@ class SQLiteLedger:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _looking(self) -> Iterator[StreamTables]:
+    def _locked(self) -> Iterator[StreamTables]:
         """Alone with the connection."""
         if os.getpid() != self._pid:
             raise LedgerError(f"{self.path} was opened before a fork: open the engine in the process that uses it")
-        with self._file.lock, in_our_words(self.path):
+        with self._file.lock, translated_errors(self.path):
             if self._closed:  # others may have the file open still, and this stream too
                 raise LedgerError(f"{self.path} is closed: open it again to go on")
             yield self._tables
 
     @contextmanager
     def _transaction(self) -> Iterator[StreamTables]:
-        with self._looking() as tables:
+        with self._locked() as tables:
             with on_error(setattr, tables, "head", tables.head), self._file.changing("IMMEDIATE"):
                 yield tables
                 tables.save()
-            assert self._witness is not None
-            self._witness.note(tables.head.seq, tables.head.chain)
+            assert self._rollback_guard is not None
+            self._rollback_guard.note(tables.head.seq, tables.head.chain)
 
 
 def _some(names: Iterable[str]) -> str:

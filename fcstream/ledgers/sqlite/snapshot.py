@@ -11,7 +11,7 @@ page that changed in the main file meanwhile stands in the copied log, whose las
 log has more.) Without a log nothing covers the main file: it is then compared with its copy byte by byte.
 
 The witness is copied before both. It is written after the ledger, so what it has seen must be in the copy: the check
-of `Witness` holds for copies, and a mark ``open`` without a log is refused as it is when an engine starts.
+of `RollbackGuard` holds for copies, and a mark ``open`` without a log is refused as it is when an engine starts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEADER = 32  # bytes of a write-ahead log's header, salts and checksum among th
 
 
 class Snapshot(SQLiteLedger):
-    """The `Books` of a SQLite ledger, as of one moment; a copy in a directory of mode 0700, removed by `close`.
+    """The `LedgerReader` of a SQLite ledger, as of one moment; a copy in a directory of mode 0700, removed by `close`.
 
     Only a process that is killed (-9) in the middle of a look leaves its copy behind, in TMPDIR as ``fcstream-*``.
 
@@ -114,7 +114,7 @@ class Snapshot(SQLiteLedger):
         yield self._tables
 
 
-class _State(NamedTuple):
+class _FileState(NamedTuple):
     """What must stay the same while a ledger is copied: all but the length of its log."""
 
     main: tuple[int, ...]
@@ -123,14 +123,14 @@ class _State(NamedTuple):
     header: bytes
 
     @classmethod
-    def of(cls, path: str) -> _State:
+    def of(cls, path: str) -> _FileState:
         header = b""
         with contextlib.suppress(FileNotFoundError), open(f"{path}-wal", "rb") as file:
             header = file.read(_HEADER)
-        return cls(_stamp(path), _stamp(f"{path}-journal"), _stamp(f"{path}-wal")[:2], header)
+        return cls(_file_state(path), _file_state(f"{path}-journal"), _file_state(f"{path}-wal")[:2], header)
 
 
-def _stamp(path: str) -> tuple[int, ...]:
+def _file_state(path: str) -> tuple[int, ...]:
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -144,12 +144,12 @@ def _copy(path: str, copy: str) -> None:
     for turn in range(_TRIES):
         if turn:
             time.sleep(min(0.005 * 2**turn, _LONGEST_WAIT))
-        for witness in glob.glob(f"{glob.escape(real)}-witness*"):
-            _copy_file(witness, copy + witness.removeprefix(real))
-        before = _State.of(real)
+        for rollback_guard in glob.glob(f"{glob.escape(real)}-witness*"):
+            _copy_file(rollback_guard, copy + rollback_guard.removeprefix(real))
+        before = _FileState.of(real)
         for part in ("-journal", "", "-wal"):  # the log last: it holds what changes in the main file
             _copy_file(real + part, copy + part)
-        after = _State.of(real)
+        after = _FileState.of(real)
         covered = len(after.header) == _HEADER
         if after == before and after.main and (covered or filecmp.cmp(real, copy, shallow=False)):
             return

@@ -14,11 +14,11 @@ from ...errors import LedgerDamaged
 from ...noise.samplers import SystemEntropy
 from .. import journal
 from .. import user_budgets as users
-from ..agreement import must_hold, tightened
-from ..base import TOTAL_BLOCK, Row, Terms, WindowKey, worst
+from ..agreement import check_caps, tightened
+from ..base import TOTAL_BLOCK, Row, Terms, WindowKey, max_loss
 from ..files import LedgerFile
 from ..journal import MASK, mark
-from ..rollback_guard import Witness
+from ..rollback_guard import RollbackGuard
 
 _TABLES = """
 CREATE TABLE meta{n} (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -42,7 +42,7 @@ _ROW = "SELECT seq, kind, open_ms, close_ms, rho, delta, blocks, body, chain FRO
 _SETTING = "SELECT key, value, mark FROM settings{n}"
 
 
-class Window(NamedTuple):
+class WindowRow(NamedTuple):
     """A row of `windows`."""
 
     open_ms: int
@@ -65,7 +65,7 @@ class Window(NamedTuple):
         return self.state, self.draws, self.rho, self.delta, self.blocks, self.sealed_seq
 
 
-class Head(NamedTuple):
+class LedgerHead(NamedTuple):
     """What the tables lead to: the journal's last row and its link, the sum of all marks, the digest of the users, and
     the row that holds the terms."""
 
@@ -92,7 +92,7 @@ class StreamTables:
 
     Attributes
     ----------
-    head : Head
+    head : LedgerHead
     terms : Terms
     salt : bytes
     name : str
@@ -113,7 +113,7 @@ class StreamTables:
         for statement in _TABLES.split(";"):
             self.do(statement)
         self.salt = SystemEntropy().words(4).tobytes()
-        self.head = Head(-1, journal.origin(self.salt), 0, users.NO_USERS, 0)
+        self.head = LedgerHead(-1, journal.origin(self.salt), 0, users.NO_USERS, 0)
         self.do("INSERT INTO meta{n} VALUES ('salt', ?), ('head', '')", (self.salt.hex(),))
         self._adopt(terms)
         self.save()
@@ -127,7 +127,9 @@ class StreamTables:
         """
         self.salt = bytes.fromhex(self.meta("salt"))
         seq, chain, digest, digest_of_users, terms_seq = self.meta("head").split(":")
-        self.head = Head(int(seq), bytes.fromhex(chain), int(digest), bytes.fromhex(digest_of_users), int(terms_seq))
+        self.head = LedgerHead(
+            int(seq), bytes.fromhex(chain), int(digest), bytes.fromhex(digest_of_users), int(terms_seq)
+        )
         row, _ = self._linked(self.head.terms_seq)
         self.terms = journal.terms_of(self.path, row.body if row.kind == "terms" else b"")
         last, link = self._linked(self.do("SELECT max(seq) FROM journal{n}").fetchone()[0])
@@ -135,9 +137,9 @@ class StreamTables:
             raise LedgerDamaged(f"{self.path} is damaged: its head disagrees with the journal's last row, {last.seq}")
         self.name, self.is_retired = journal.listed_as(self.terms, last), last.kind == "retire"
 
-    def witness(self) -> Witness:
+    def rollback_guard(self) -> RollbackGuard:
         """What remembers how far this stream came."""
-        return Witness(f"{self._file.path}-witness{self._n}")
+        return RollbackGuard(f"{self._file.path}-witness{self._n}")
 
     def check(self) -> None:
         """Every row of the summary tables and the newest of the journal, against the head.
@@ -173,8 +175,8 @@ class StreamTables:
         """Take stricter caps, in the chain."""
         self.check()
         everything = sum((window.loss for window in self.windows()), PrivacyLoss())
-        spent = everything if self.terms.unit == "user" else self.most()
-        must_hold(self.path, tightened(self.terms, wanted), spent, self.block(TOTAL_BLOCK))
+        spent = everything if self.terms.unit == "user" else self.max_spent_of_all()
+        check_caps(self.path, tightened(self.terms, wanted), spent, self.block(TOTAL_BLOCK))
         self._adopt(tightened(self.terms, wanted))
         self.save()
 
@@ -236,21 +238,21 @@ class StreamTables:
 
     # -- summary tables ----------------------------------------------------------------------------------------------
 
-    def window(self, key: WindowKey) -> Window | None:
+    def window(self, key: WindowKey) -> WindowRow | None:
         found = self.windows("WHERE open_ms = ? AND close_ms = ?", (key.open_ms, key.close_ms))
         return next(iter(found), None)
 
-    def windows(self, where: str = "ORDER BY open_ms, close_ms", values: Sequence[object] = ()) -> Iterator[Window]:
+    def windows(self, where: str = "ORDER BY open_ms, close_ms", values: Sequence[object] = ()) -> Iterator[WindowRow]:
         for *columns, stored in self.do(f"{_WINDOW} {where}", values):
-            self._must_be(stored, "w", columns, f"window {columns[0]}")
-            yield Window(*columns)
+            self._check_row(stored, "w", columns, f"window {columns[0]}")
+            yield WindowRow(*columns)
 
     def last_charged(self) -> WindowKey:
         """The window that was charged last; there must be one."""
         query = "SELECT open_ms, close_ms FROM journal{n} WHERE kind = 'charge' ORDER BY seq DESC LIMIT 1"
         return WindowKey(*self.do(query).fetchone())
 
-    def put_window(self, old: Window | None, new: Window) -> None:
+    def put_window(self, old: WindowRow | None, new: WindowRow) -> None:
         marked = mark("w", *new)
         if old is None:
             self._turn(0, marked)
@@ -271,7 +273,7 @@ class StreamTables:
 
     def blocks(self, where: str = "ORDER BY block", values: Sequence[object] = ()) -> Iterator[tuple[str, int, int]]:
         for *columns, stored in self.do(f"{_BLOCK} {where}", values):
-            self._must_be(stored, "b", columns, f"block {columns[0]}")
+            self._check_row(stored, "b", columns, f"block {columns[0]}")
             yield columns[0], columns[1], columns[2]
 
     def put_block(self, block: str, old: PrivacyLoss | None, new: PrivacyLoss) -> None:
@@ -279,11 +281,11 @@ class StreamTables:
         self._turn(0 if old is None else mark("b", block, *old.parts), marked)
         self.do("INSERT OR REPLACE INTO blocks{n} VALUES (?, ?, ?, ?)", (block, *new.parts, marked))
 
-    def worst(self, blocks: Sequence[str]) -> PrivacyLoss:
+    def max_spent(self, blocks: Sequence[str]) -> PrivacyLoss:
         """Of the most charged of some blocks, the total left out."""
-        return worst([self.block(block) for block in blocks if block != TOTAL_BLOCK])
+        return max_loss([self.block(block) for block in blocks if block != TOTAL_BLOCK])
 
-    def most(self) -> PrivacyLoss:
+    def max_spent_of_all(self) -> PrivacyLoss:
         """Of the most charged of all blocks, the total left out."""
         query = "SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM blocks{n} WHERE block != ?"
         return PrivacyLoss(*self.do(query, (TOTAL_BLOCK,)).fetchone())
@@ -291,7 +293,7 @@ class StreamTables:
     def settings(self) -> dict[str, str]:
         found = {}
         for key, value, stored in self.do(_SETTING):
-            self._must_be(stored, "s", (key, value), f"setting {key}")
+            self._check_row(stored, "s", (key, value), f"setting {key}")
             found[key] = value
         return found
 
@@ -301,7 +303,7 @@ class StreamTables:
         self.do("INSERT INTO settings{n} VALUES (?, ?, ?)", (key, value, marked))
         self.append("setting", WindowKey(0, 0), PrivacyLoss(), key, value.encode())
 
-    def buckets(self, names: list[int] | None) -> users.Held:
+    def buckets(self, names: list[int] | None) -> users.CheckedBuckets:
         """Buckets of users by name; None: all."""
         query, values = "SELECT bucket, body, mark FROM users{n}", list[int]()
         if names is not None and len(names) <= _FEW:
@@ -312,7 +314,7 @@ class StreamTables:
             raise LedgerDamaged(f"{self.path} is damaged: a bucket of users is not found")
         return held
 
-    def put_buckets(self, held: users.Held, changed: dict[int, bytes]) -> None:
+    def put_buckets(self, held: users.CheckedBuckets, changed: dict[int, bytes]) -> None:
         marks = {name: users.mark(name, body) for name, body in changed.items()}
         self._buckets |= marks.keys()
         rows = ((name, body, marks[name]) for name, body in changed.items())
@@ -335,7 +337,7 @@ class StreamTables:
         """A row took another's place."""
         self.head = self.head._replace(digest=(self.head.digest - old + new) & MASK)
 
-    def _must_be(self, stored: object, table: str, columns: Sequence[object], what: str) -> None:
+    def _check_row(self, stored: object, table: str, columns: Sequence[object], what: str) -> None:
         if stored != mark(table, *columns):
             raise LedgerDamaged(f"{self.path} is damaged: {what} disagrees with the mark beside it")
 
@@ -366,7 +368,7 @@ def stream_numbers(file: LedgerFile) -> list[tuple[int, str, int]]:
     return file.db.execute("SELECT number, stream, retired FROM streams ORDER BY number").fetchall()
 
 
-def must_be_listed(file: LedgerFile, path: str) -> None:
+def check_listed(file: LedgerFile, path: str) -> None:
     """Every stream's tables stand in the list of streams, under their name, and none is older than its witness: none is
     lost, so none starts anew.
 
@@ -383,12 +385,12 @@ def must_be_listed(file: LedgerFile, path: str) -> None:
     for number, name, retired in listed:
         tables = StreamTables(file, path, number)
         tables.open()
-        must_be_called(path, tables, name, retired)
-        tables.witness().check(tables.head.seq, tables.head.chain, tables.link_at)
+        check_stream_name(path, tables, name, retired)
+        tables.rollback_guard().check(tables.head.seq, tables.head.chain, tables.link_at)
     file.is_listed = True
 
 
-def must_be_called(path: str, tables: StreamTables, name: str, retired: int) -> None:
+def check_stream_name(path: str, tables: StreamTables, name: str, retired: int) -> None:
     """A stream is listed under its own name, or under the one that it was retired to."""
     if name != tables.name or bool(retired) != tables.is_retired:
         raise LedgerDamaged(f"{path} is damaged: stream {tables.name!r} is listed as {name!r}")

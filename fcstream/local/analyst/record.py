@@ -18,9 +18,9 @@ import numpy as np
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...errors import ConfigError, LedgerDamaged, LedgerMismatch
-from ...ledgers.base import DEVICE_BLOCK, Answer, Request, Terms, WindowKey
+from ...ledgers.base import DEVICE_BLOCK, Request, SealedRelease, Terms, WindowKey
 from ..queries.base import METHODS
-from ..queries.confidence import split
+from ..queries.confidence import split_budget
 from ..queries.elimination import Transcript
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def used_by(record: dict[str, Any], offered: NDArray[np.int64]) -> NDArray[np.in
         The record is not one of such a query.
     """
     paid = np.frombuffer(zlib.decompress(base64.b64decode(record["paid"])), "<u2").astype(np.int64)
-    sums = _sums(split(offered, record["of_rounds"], record["split"]))
+    sums = _sums(split_budget(offered, record["of_rounds"], record["split"]))
     if len(paid) != len(offered) or (len(paid) and int(paid.max()) >= sums.shape[1]):
         raise ValueError
     return np.asarray(sums[np.arange(len(paid)), paid])
@@ -187,7 +187,7 @@ class QueryLedger:
         head = {"stream": self._series, "window_open_ms": opens, "window_close_ms": closes, "status": "released"}
         more = {"remaining_rho": _mean(left), "left": digest(left)}
         whole = {**head, "reason": None, "kind": "devices", **record, **more}
-        self._ledger.seal([Answer(self._window, json.dumps(whole).encode(), refund)])
+        self._ledger.seal([SealedRelease(self._window, json.dumps(whole).encode(), refund)])
         self.records.append(whole)
         self.pending = None
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
-class Charge(NamedTuple):
+class DeviceCharge(NamedTuple):
     """What a device is to be charged for one answer.
 
     Attributes
@@ -61,7 +61,7 @@ class Reply(NamedTuple):
 
 
 @dataclass(slots=True)
-class Entry:
+class AnswerState:
     """What became of one id on one device: charged, perhaps drawn again once, perhaps answered."""
 
     digest: str
@@ -73,7 +73,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Tally:
+class DeviceTotals:
     """Of one device, for ever: nano units of its budget, charges, and how many of them were answered."""
 
     spent: int = 0
@@ -82,11 +82,11 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Kept:
+class KeptQuery:
     """A query whose answers can be given again."""
 
     at_ms: int
-    entries: dict[tuple[str, int], Entry] = field(default_factory=dict)
+    entries: dict[tuple[str, int], AnswerState] = field(default_factory=dict)
 
 
 def fingerprint(query: str) -> int:
@@ -103,21 +103,21 @@ class Accounts:
     def __init__(self) -> None:
         self.budget: dict[str, Any] | None = None
         self.metrics: dict[str, Any] = {}
-        self.tallies: dict[str, Tally] = {}
-        self.kept: dict[str, Kept] = {}
+        self.tallies: dict[str, DeviceTotals] = {}
+        self.kept: dict[str, KeptQuery] = {}
         self.expired: set[int] = set()
 
-    def tally(self, device: str) -> Tally:
-        return self.tallies.get(device) or self.tallies.setdefault(device, Tally())
+    def tally(self, device: str) -> DeviceTotals:
+        return self.tallies.get(device) or self.tallies.setdefault(device, DeviceTotals())
 
-    def entry(self, query: str, round: int, device: str) -> Entry | None:
+    def entry(self, query: str, round: int, device: str) -> AnswerState | None:
         kept = self.kept.get(query)
         return None if kept is None else kept.entries.get((device, round))
 
     def has_expired(self, query: str) -> bool:
         return bool(self.expired) and query not in self.kept and fingerprint(query) in self.expired
 
-    def too_many(self, queries: set[str], keep: int) -> list[str]:
+    def oldest_beyond(self, queries: set[str], keep: int) -> list[str]:
         """The oldest queries, which must be dropped to keep `keep` of them when these are charged or drawn again."""
         excess = len(self.kept.keys() | queries) - keep
         return [name for name in self.kept if name not in queries][: max(0, excess)] if excess > 0 else []
@@ -138,7 +138,7 @@ class Accounts:
             if self.metrics.setdefault(component, metric) != metric:
                 raise ValueError("another metric")
         for device, (spent, charged, sealed) in change.get("folded", {}).items():
-            self.tallies[device] = Tally(spent, charged, sealed)
+            self.tallies[device] = DeviceTotals(spent, charged, sealed)
         self.expired.update(int(text, 16) for text in change.get("expired", ()))
         for query in change.get("drop", ()):
             del self.kept[query]
@@ -167,7 +167,7 @@ class Accounts:
         if kept is None:
             if self.has_expired(query) or self.budget is None:
                 raise ValueError("charged for a forgotten query, or without a budget")
-            kept = self.kept[query] = Kept(at_ms)
+            kept = self.kept[query] = KeptQuery(at_ms)
         most = self.budget["capacity_nano"]  # type: ignore[index]
         for device, nano, *other in rows:
             cost = other[0] if other else nano
@@ -176,11 +176,11 @@ class Accounts:
                 raise ValueError("charged twice, or more than there was")
             tally.spent += cost
             tally.charged += 1
-            kept.entries[device, round] = Entry(digest, pure, nano, cost)
+            kept.entries[device, round] = AnswerState(digest, pure, nano, cost)
 
     def compacted(self, at_ms: int) -> Iterator[dict[str, Any]]:
         """Transactions that lead to this state, without what was dropped."""
-        rest = {name: Tally(tally.spent, tally.charged, tally.sealed) for name, tally in self.tallies.items()}
+        rest = {name: DeviceTotals(tally.spent, tally.charged, tally.sealed) for name, tally in self.tallies.items()}
         for kept in self.kept.values():
             for (device, _), entry in kept.entries.items():
                 tally = rest[device]
@@ -192,26 +192,26 @@ class Accounts:
         yield head | {"folded": folded, "expired": [f"{x:016x}" for x in self.expired]}
         for query, kept in self.kept.items():
             charges = [
-                Charge(query, round, entry.digest, entry.pure, device, entry.nano, entry.cost)
+                DeviceCharge(query, round, entry.digest, entry.pure, device, entry.nano, entry.cost)
                 for (device, round), entry in kept.entries.items()
             ]
-            again = [(query, round, device) for (device, round), entry in kept.entries.items() if entry.draws > 1]
+            redraws = [(query, round, device) for (device, round), entry in kept.entries.items() if entry.draws > 1]
             replies = [
                 Reply(query, round, device, entry.reply)
                 for (device, round), entry in kept.entries.items()
                 if entry.reply is not None
             ]
-            yield {"at": kept.at_ms} | charging(charges, again) | sealing(replies)
+            yield {"at": kept.at_ms} | charging(charges, redraws) | sealing(replies)
 
 
-def charging(charges: list[Charge], again: list[tuple[str, int, str]]) -> dict[str, Any]:
+def charging(charges: list[DeviceCharge], redraws: list[tuple[str, int, str]]) -> dict[str, Any]:
     """Charges and second draws as parts of a transaction."""
     groups: dict[tuple[str, int, str, bool], list[Any]] = {}
     for query, round, digest, pure, device, nano, cost in charges:
         row = [device, nano] if cost == nano else [device, nano, cost]
         groups.setdefault((query, round, digest, pure), []).append(row)
     second: dict[tuple[str, int], list[str]] = {}
-    for query, round, device in again:
+    for query, round, device in redraws:
         second.setdefault((query, round), []).append(device)
     found = {
         "charge": [[*key, rows] for key, rows in groups.items()],

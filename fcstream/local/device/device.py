@@ -22,8 +22,8 @@ from ...errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch
 from ...noise.samplers import Noise
 from ..functions import Box, Distance, Function, Named, function_from
 from ..protocol import Ask, answered, refused
-from ..spaces import MOST_LOSS, Space
-from .accounts import Charge, Reply
+from ..spaces import MAX_LOSS, Space
+from .accounts import DeviceCharge, Reply
 from .journal import FileJournal, Journal, MemoryJournal
 
 
@@ -96,7 +96,7 @@ _SYSTEM = Noise()  # one for all, so that a batch is drawn at once
 Components = Callable[[str], Component | None]
 
 
-class _Asked:
+class _QuestionCheck:
     """A question that was looked at once for many devices: the same space gives the same verdict."""
 
     def __init__(self, ask: Ask, named: Mapping[str, Named]) -> None:
@@ -270,7 +270,7 @@ class LocalFilter:
         """What an ask costs this budget; a rho has no price in epsilon."""
         return _loss_of(nano, pure, self.budget.kind == "geo")
 
-    def _decide(self, ask: Ask, asked: _Asked) -> tuple[bytes | None, Component | None, Charge | None]:
+    def _decide(self, ask: Ask, asked: _QuestionCheck) -> tuple[bytes | None, Component | None, DeviceCharge | None]:
         """A reply at once, or the component to answer from and what to charge for it: None if that was charged before a
         crash."""
         if self._closed:
@@ -291,7 +291,7 @@ class LocalFilter:
         known = self._journal.accounts.metrics.get(asked.kind, metric)
         if known != metric:
             raise LedgerMismatch(
-                f"{self._journal.place} has answers about {asked.kind!r} in the metric {known}, now it is {metric}: "
+                f"{self._journal.location} has answers about {asked.kind!r} in the metric {known}, now it is {metric}: "
                 "what was promised per unit of distance stays promised; restore it, or give the component another name"
             )
         if kept is not None:
@@ -300,7 +300,7 @@ class LocalFilter:
         if type(ask.nano) is not int:
             return refused("loss", ask, "must be an integer"), None, None
         try:
-            if not least <= ask.nano <= MOST_LOSS:
+            if not least <= ask.nano <= MAX_LOSS:
                 component.space.check_loss(asked.function, ask.nano, ask.pure)
             loss = self._loss(ask.nano, ask.pure)
         except ConfigError as error:
@@ -310,7 +310,7 @@ class LocalFilter:
         except BudgetExhausted:
             return refused("budget", ask), None, None
         cost = loss.parts[0]
-        return None, component, Charge(ask.query, ask.round, asked.digest, ask.pure, self.name, ask.nano, cost)
+        return None, component, DeviceCharge(ask.query, ask.round, asked.digest, ask.pure, self.name, ask.nano, cost)
 
     def _resync(self) -> None:
         """What was going to be charged, but was not."""
@@ -326,13 +326,13 @@ def _loss_of(nano: int, pure: bool, is_geo: bool) -> Loss:
     return zcdp_of_geo(Fraction(nano, EPSILON_UNIT)) if pure else PrivacyLoss(nano)
 
 
-class _Drawn(NamedTuple):
+class _PendingReply(NamedTuple):
     """An answer in the making, and its place among the replies."""
 
-    place: int
+    position: int
     device: LocalFilter
     ask: Ask
-    asked: _Asked
+    asked: _QuestionCheck
     component: Component
 
 
@@ -362,29 +362,29 @@ def answer_all(asks: Sequence[tuple[LocalFilter, Ask]]) -> list[bytes]:
 
 def _answer_all(asks: Sequence[tuple[LocalFilter, Ask]], journals: list[Journal]) -> list[bytes]:
     """`answer_all`, alone with the journals."""
-    looked_at: dict[tuple[Any, ...], _Asked] = {}
+    looked_at: dict[tuple[Any, ...], _QuestionCheck] = {}
     replies: list[bytes | None] = [None] * len(asks)
-    todo: list[_Drawn] = []
-    charges: dict[int, tuple[list[Charge], list[tuple[str, int, str]], dict[str, Any]]]
+    todo: list[_PendingReply] = []
+    charges: dict[int, tuple[list[DeviceCharge], list[tuple[str, int, str]], dict[str, Any]]]
     charges = {id(one): ([], [], {}) for one in journals}
     waiting: set[tuple[int, tuple[str, int]]] = set()
-    again: list[int] = []
+    redraws: list[int] = []
     try:
         before: tuple[Any, ...] = ()
-        asked: _Asked | None = None
-        for place, (device, ask) in enumerate(asks):
+        asked: _QuestionCheck | None = None
+        for index, (device, ask) in enumerate(asks):
             key = ask.function, ask.space, ask.component, ask.pure, ask.query, ask.round, device._named
             if asked is None or any(map(operator.is_not, key, before)):  # not the question of the one before
                 before, ids = key, (id(ask.function), id(ask.space), *key[2:6], id(device._named))
                 asked = looked_at.get(ids)
                 if asked is None:
-                    asked = looked_at[ids] = _Asked(ask, device._named)
+                    asked = looked_at[ids] = _QuestionCheck(ask, device._named)
             if (id(device), ask.id) in waiting:
-                again.append(place)
+                redraws.append(index)
                 continue
             reply, component, charge = device._decide(ask, asked)
             if component is None:
-                replies[place] = reply
+                replies[index] = reply
                 continue
             new, second, metrics = charges[id(device._journal)]
             if charge is None:
@@ -395,11 +395,11 @@ def _answer_all(asks: Sequence[tuple[LocalFilter, Ask]], journals: list[Journal]
                     metric = asked.verdict(component.space)[2]
                     if metrics.setdefault(asked.kind, metric) != metric:
                         raise LedgerMismatch(
-                            f"{device._journal.place}: all its devices must mean one thing by distance 1 of "
+                            f"{device._journal.location}: all its devices must mean one thing by distance 1 of "
                             f"{asked.kind!r}"
                         )
             waiting.add((id(device), ask.id))
-            todo.append(_Drawn(place, device, ask, asked, component))
+            todo.append(_PendingReply(index, device, ask, asked, component))
         for journal in journals:
             new, second, metrics = charges[id(journal)]
             if new or second:
@@ -410,13 +410,13 @@ def _answer_all(asks: Sequence[tuple[LocalFilter, Ask]], journals: list[Journal]
         raise
     done: dict[int, list[Reply]] = {}
     for one, values in zip(todo, _draw(todo), strict=True):
-        body = replies[one.place] = answered(one.ask, values, one.device._noise.private)
+        body = replies[one.position] = answered(one.ask, values, one.device._noise.private)
         done.setdefault(id(one.device._journal), []).append(Reply(*one.ask.id, one.device.name, body))
     for journal in journals:
         if id(journal) in done:
             journal.seal(done[id(journal)])
-    for place in again:
-        replies[place] = _answer_all([asks[place]], [asks[place][0]._journal])[0]
+    for index in redraws:
+        replies[index] = _answer_all([asks[index]], [asks[index][0]._journal])[0]
     return [reply for reply in replies if reply is not None]
 
 
@@ -428,7 +428,7 @@ def _exact(function: Function, points: list[tuple[int, ...]]) -> list[list[int]]
     return [list(function.evaluate(point)) for point in points]
 
 
-def _draw(todo: Sequence[_Drawn]) -> list[list[int]]:
+def _draw(todo: Sequence[_PendingReply]) -> list[list[int]]:
     """Noisy integers of every ask. Devices with one source of noise, space and question are served together."""
     groups: dict[tuple[int, int, int, bool], list[int]] = {}
     for i, (_, device, ask, asked, component) in enumerate(todo):

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
-from ...ledgers.rollback_guard import Witness
+from ...ledgers.rollback_guard import RollbackGuard
 from ...runtime.disk import sync_folder, write_all
-from .accounts import Accounts, Charge, Reply, charging, sealing
+from .accounts import Accounts, DeviceCharge, Reply, charging, sealing
 
 KEEP = 1000
 """Queries whose answers are given again; the oldest is forgotten when another one comes."""
@@ -62,7 +62,7 @@ class Journal:
         self._budget: dict[str, Any] | None = None  # of the devices that are here
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """For messages."""
         return "the journal"
 
@@ -79,11 +79,13 @@ class Journal:
         with self.lock:
             self.check()
             if device in self._names:
-                raise LedgerInUse(f"{self.place} has a device {device!r} that is in use: give each a name of its own")
+                raise LedgerInUse(
+                    f"{self.location} has a device {device!r} that is in use: give each a name of its own"
+                )
             self._budget = self._budget or self.accounts.budget or dict(budget)
             if self._budget != dict(budget):
                 raise LedgerMismatch(
-                    f"{self.place} has devices with another budget: what was promised stays promised; give devices "
+                    f"{self.location} has devices with another budget: what was promised stays promised; give devices "
                     "with another budget a journal of their own"
                 )
             self._names.add(device)
@@ -95,21 +97,21 @@ class Journal:
     def check(self) -> None:
         """Raise unless it can be written."""
         if os.getpid() != self._pid:
-            raise LedgerError(f"{self.place} was opened before a fork: open it in the process that uses it")
+            raise LedgerError(f"{self.location} was opened before a fork: open it in the process that uses it")
         if self._closed:
-            raise LedgerError(f"{self.place} is closed: open it again")
+            raise LedgerError(f"{self.location} is closed: open it again")
         if self._failed:
-            raise LedgerError(f"{self.place} could not be written before: open it again")
+            raise LedgerError(f"{self.location} could not be written before: open it again")
 
     def charge(
-        self, charges: list[Charge], again: list[tuple[str, int, str]], metrics: Mapping[str, Any] | None = None
+        self, charges: list[DeviceCharge], redraws: list[tuple[str, int, str]], metrics: Mapping[str, Any] | None = None
     ) -> None:
         """Note charges, second draws (query, round, device) and new metrics; durable when this returns."""
-        change = charging(charges, again)
+        change = charging(charges, redraws)
         if metrics:
             change = {"metrics": dict(metrics)} | change
-        asked = {charge.query for charge in charges} | {query for query, *_ in again}
-        dropped = self.accounts.too_many(asked, self.keep)
+        asked = {charge.query for charge in charges} | {query for query, *_ in redraws}
+        dropped = self.accounts.oldest_beyond(asked, self.keep)
         if dropped:
             change = {"drop": dropped} | change
         if self.accounts.budget is None:
@@ -172,7 +174,7 @@ class FileJournal(Journal):
         self.path = Path(path)
         self._sync = sync
         self._seq, self._chain = 0, b""
-        self._witness = Witness(f"{self.path}-witness")
+        self._rollback_guard = RollbackGuard(f"{self.path}-witness")
         self._file = -1
         try:
             self._open()
@@ -184,13 +186,13 @@ class FileJournal(Journal):
             raise
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return str(self.path)
 
     def _open(self) -> None:
         is_new = not self.path.exists()
         if is_new:
-            self._witness.check_absence(_REMEDY)
+            self._rollback_guard.check_absence(_REMEDY)
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         _hold(self._file, self.path)
         if is_new:
@@ -199,7 +201,7 @@ class FileJournal(Journal):
             os.remove(self._scratch)  # of a compaction that did not come to its end
         with open(self.path, "rb") as file:
             data = file.read()
-        found = read(data, self.path, self._witness)
+        found = read(data, self.path, self._rollback_guard)
         if found.size < len(data):
             os.ftruncate(self._file, found.size)
             os.fsync(self._file)
@@ -222,7 +224,7 @@ class FileJournal(Journal):
         except OSError as error:
             raise LedgerError(f"{self.path} cannot be written: {error.strerror}") from None
         self._seq, self._chain, self._size = self._seq + 1, chain, self._size + len(line)
-        self._witness.note(self._seq, chain)
+        self._rollback_guard.note(self._seq, chain)
 
     def seal(self, replies: list[Reply]) -> None:
         with self.lock:
@@ -259,7 +261,7 @@ class FileJournal(Journal):
             self._file = file
             self._seq, self._chain = self._seq + len(lines), lines[-1]
             self._size = self._last_size = os.fstat(file).st_size
-            self._witness.note(self._seq, self._chain)
+            self._rollback_guard.note(self._seq, self._chain)
             self._failed = False
 
     def _write_scratch(self) -> tuple[int, list[bytes]]:
@@ -287,7 +289,7 @@ class FileJournal(Journal):
     def close(self) -> None:
         with self.lock:
             super().close()
-            self._witness.close()
+            self._rollback_guard.close()
             if self._file >= 0:
                 os.close(self._file)
                 self._file = -1
@@ -298,7 +300,7 @@ _REMEDY = (
 )
 
 
-class Read:
+class JournalContents:
     """A journal's file, read: its state, the length that is whole, how many transactions led there, the last link."""
 
     def __init__(self) -> None:
@@ -308,15 +310,20 @@ class Read:
 
 
 def read(
-    data: bytes, path: Path, witness: Witness, seen: tuple[int, bytes] | None = None, *, all_changes: bool = False
-) -> Read:
+    data: bytes,
+    path: Path,
+    rollback_guard: RollbackGuard,
+    seen: tuple[int, bytes] | None = None,
+    *,
+    all_changes: bool = False,
+) -> JournalContents:
     """Follow a journal's lines, and compare them with what its witness has seen, now or when `seen` was read.
 
     Raises
     ------
     LedgerDamaged
     """
-    found = Read()
+    found = JournalContents()
     links = {0: b""}
     found.size = data.rfind(b"\n") + 1
     for number, line in enumerate(_lines(data, found.size), 1):
@@ -339,7 +346,7 @@ def read(
         if all_changes:
             found.changes.append((found.seq, change))
     # What the witness saw before a file was made smaller cannot be compared any more.
-    witness.check(found.seq, found.chain, links.get, _REMEDY, seen)
+    rollback_guard.check(found.seq, found.chain, links.get, _REMEDY, seen)
     return found
 
 

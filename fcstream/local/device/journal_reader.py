@@ -15,7 +15,7 @@ from typing import Any
 from ...accounting.losses import DPLoss, Loss, PrivacyLoss
 from ...errors import LedgerError, LedgerMismatch
 from ...ledgers.base import Row, Terms, WindowKey
-from ...ledgers.rollback_guard import Witness
+from ...ledgers.rollback_guard import RollbackGuard
 from ..protocol import canonical
 from .accounts import Accounts
 from .journal import read
@@ -31,8 +31,9 @@ def is_journal(path: str) -> bool:
     return False
 
 
-class DeviceBooks:
-    """The `Books` of a journal of devices: of all of them, or of one. A question to a device is what a window is there.
+class DeviceJournalReader:
+    """The `LedgerReader` of a journal of devices: of all of them, or of one. A question to a device is what a window is
+    there.
 
     Parameters
     ----------
@@ -52,14 +53,14 @@ class DeviceBooks:
 
     def __init__(self, path: str, device: str | None = None) -> None:
         self.path, self._device = path, device
-        witness = Witness(f"{path}-witness")
-        seen = witness.seen()  # before the file, which then must have it
+        rollback_guard = RollbackGuard(f"{path}-witness")
+        seen = rollback_guard.seen()  # before the file, which then must have it
         try:
             with open(path, "rb") as file:
                 data = file.read()
         except OSError as error:
             raise LedgerError(f"{path} cannot be read: {error.strerror}") from None
-        found = read(data, Path(path), witness, seen, all_changes=True)
+        found = read(data, Path(path), rollback_guard, seen, all_changes=True)
         if found.accounts.budget is None:
             raise LedgerError(f"{path} holds nothing yet")
         self._accounts: Accounts = found.accounts
@@ -79,14 +80,14 @@ class DeviceBooks:
         return found
 
     def summary(self) -> dict[str, int]:
-        """See `Books`; what was answered long ago counts too."""
+        """See `LedgerReader`; what was answered long ago counts too."""
         tallies = [tally for name, tally in self._accounts.tallies.items() if self._is_mine(name)]
         sealed = sum(tally.sealed for tally in tallies)
         charged = sum(tally.charged for tally in tallies) - sealed
         return {"charged": charged, "sealed": sealed, "blocks": len(tallies), "users": 0}
 
     def charges(self) -> list[tuple[WindowKey, Loss]]:
-        """See `Books`; a device's dropped answers are one."""
+        """See `LedgerReader`; a device's dropped answers are one."""
         rows = (row for row in self.rows() if row.kind in ("charge", "folded"))
         return [(WindowKey(row.open_ms, row.close_ms), self._kind(row.rho)) for row in rows]
 

@@ -11,7 +11,7 @@ from ...accounting.losses import RHO_UNIT
 from ...errors import ConfigError
 from ..functions import Function
 from ..spaces import Space
-from .confidence import split
+from .confidence import split_budget
 from .elimination import Question, Respondents, Rounds, Transcript, Triple, eliminate
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Query:
         triple = self.triple(method, width)
         budget = np.array([int(rho * RHO_UNIT)], np.int64)
         step = _step_width(self.space)
-        parts = split(budget, rounds.count, rounds.split)[0]
+        parts = split_budget(budget, rounds.count, rounds.split)[0]
         so_far = np.cumsum(parts)
         h = triple.half_width(so_far, rounds.level(n, n))
         sigma = float(triple.sigma(budget)[0])

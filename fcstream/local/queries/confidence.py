@@ -18,7 +18,7 @@ SPLITS = {"even": (1, 10_000), "doubling": (2, 30), "steep": (8, 10)}
 """How parts grow, and the most rounds."""
 
 
-def reach(dimension: int, beta: float, form: str = "quantile") -> float:
+def confidence_radius(dimension: int, beta: float, form: str = "quantile") -> float:
     """lambda(d, beta): a standard normal vector of d coordinates is longer with probability at most beta.
 
     Parameters
@@ -50,7 +50,7 @@ def reach(dimension: int, beta: float, form: str = "quantile") -> float:
 
 
 @functools.cache
-def pure_reach(dimension: int, beta: float) -> tuple[float, float]:
+def pure_confidence_radius(dimension: int, beta: float) -> tuple[float, float]:
     """Factors (a, s) so that averaged noise of pure geo-privacy is longer than a A + s S with probability at most beta.
 
     Answers of epsilon_1, epsilon_2, ... are averaged with weights w_j in proportion to epsilon_j**2; the noise of each
@@ -72,7 +72,7 @@ def pure_reach(dimension: int, beta: float) -> tuple[float, float]:
     return float(dimension), float(((math.log(1 / beta) - dimension * (np.log1p(-t) + t)) / t).min())
 
 
-def split(rho_nano: NDArray[np.int64], rounds: int, how: str = "doubling") -> NDArray[np.int64]:
+def split_budget(rho_nano: NDArray[np.int64], rounds: int, how: str = "doubling") -> NDArray[np.int64]:
     """Parts (n, rounds) of each budget for the rounds of a query; they sum to it exactly.
 
     Parameters

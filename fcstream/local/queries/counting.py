@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .elimination import Judge
 
 THRESHOLDS = ("balanced", "paper", "none")
-_MOST_DIMENSIONS = 16
+_MAX_DIMENSIONS = 16
 _NODES = 48
 
 
@@ -151,8 +151,8 @@ def balanced_cut(sides: ArrayLike, sigma: ArrayLike) -> NDArray[np.float64]:
     inside, that of the smaller box.
     """
     lengths = np.asarray(sides, np.float64)
-    if len(lengths) > _MOST_DIMENSIONS:
-        raise ConfigError(f"must have at most {_MOST_DIMENSIONS} dimensions for distances: ask for points", "box")
+    if len(lengths) > _MAX_DIMENSIONS:
+        raise ConfigError(f"must have at most {_MAX_DIMENSIONS} dimensions for distances: ask for points", "box")
     gamma = np.atleast_1d(np.asarray(sigma, np.float64))
     from scipy.special import ndtr
 

@@ -16,7 +16,7 @@ from ...errors import ConfigError
 from ..functions import Function, Point
 from ..noise import _kernels
 from ..spaces import Space
-from .confidence import pure_reach, reach, split
+from .confidence import confidence_radius, pure_confidence_radius, split_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ class Triple:
     points : bool
         True: devices answer with noisy points, and phi is taken of their average. False: with noisy values of phi.
     width : str
-        See `fcstream.local.queries.confidence.reach`.
+        See `fcstream.local.queries.confidence.confidence_radius`.
     pure : bool
         Pure geo-privacy: losses are epsilons, and answers are averaged with weights in proportion to their squares.
 
@@ -88,13 +88,13 @@ class Triple:
     pure: bool = False
 
     @property
-    def asked(self) -> Function:
+    def function_asked(self) -> Function:
         return Point() if self.points else self.phi
 
     @property
     def dimension(self) -> int:
         """Of the noise in an answer."""
-        return self.asked.outputs(self.space.dimension)
+        return self.function_asked.outputs(self.space.dimension)
 
     def weigh(self, costs: NDArray[np.int64]) -> NDArray[Any]:
         """Weights of answers in an average: what they cost in rho, or epsilon**2."""
@@ -105,14 +105,14 @@ class Triple:
         if self.pure:
             scale = self._scale * math.sqrt(self.dimension + 1 if self.points else 2)
         else:
-            scale = math.sqrt(self.space.variance(self.asked) * RHO_UNIT) / self.asked.fineness
+            scale = math.sqrt(self.space.variance(self.function_asked) * RHO_UNIT) / self.function_asked.fineness
         with np.errstate(divide="ignore"):
             return scale / np.sqrt(np.asarray(weights, np.float64))
 
     @property
     def _scale(self) -> float:
         """Of pure noise at an epsilon of 1, in lattice steps."""
-        asked = self.asked
+        asked = self.function_asked
         return float(self.space.steps_per_unit) * (1.0 if self.points else asked.sensitivity / asked.fineness)
 
     def estimate(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -120,8 +120,8 @@ class Triple:
         if self.points:
             return self.phi.estimate(means)
         # Values were rounded down: half a part of a step is added back.
-        shift = 0.0 if self.asked.fineness == 1 else 0.5
-        return (means[:, 0] + shift) / self.asked.fineness
+        shift = 0.0 if self.function_asked.fineness == 1 else 0.5
+        return (means[:, 0] + shift) / self.function_asked.fineness
 
     def half_width(
         self, weights: NDArray[Any], beta: float, paid: NDArray[np.int64] | None = None
@@ -130,10 +130,10 @@ class Triple:
 
         `paid` is what the answers cost together, in nano units; noisy points of pure geo-privacy need it.
         """
-        rounding = 0.0 if self.points or self.asked.fineness == 1 else 0.5 / self.asked.fineness
+        rounding = 0.0 if self.points or self.function_asked.fineness == 1 else 0.5 / self.function_asked.fineness
         if not self.pure:
-            return self.sigma(weights) * reach(self.dimension, beta, self.width) + rounding
-        mean, spread = pure_reach(self.dimension if self.points else 0, beta)
+            return self.sigma(weights) * confidence_radius(self.dimension, beta, self.width) + rounding
+        mean, spread = pure_confidence_radius(self.dimension if self.points else 0, beta)
         known = np.asarray(weights, np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             found = spread / np.sqrt(known)
@@ -152,7 +152,7 @@ class Rounds:
     count : int
         c. One round asks everybody once: no elimination.
     split : str
-        ``doubling``, ``steep`` or ``even``: see `fcstream.local.queries.confidence.split`.
+        ``doubling``, ``steep`` or ``even``: see `fcstream.local.queries.confidence.split_budget`.
     beta : float
         Probability that anybody is sorted wrongly.
     confidence : str
@@ -170,7 +170,7 @@ class Rounds:
     confidence: str = "all"
 
     def __post_init__(self) -> None:
-        split(np.empty(0, np.int64), self.count, self.split)
+        split_budget(np.empty(0, np.int64), self.count, self.split)
         if not 0 < self.beta < 1:
             raise ConfigError(f"must be in (0, 1), got {self.beta}", "beta")
         if self.confidence not in CONFIDENCE:
@@ -335,17 +335,17 @@ def eliminate(
         raise ConfigError(f"must be one for each of {n} respondents, got {len(budgets)}", "budgets")
     if n > 1 and bool((np.diff(np.sort(who)) == 0).any()):
         raise ConfigError("must name each respondent once: whoever is there twice would be charged once", "who")
-    triple.space.check(triple.asked)
+    triple.space.check(triple.function_asked)
     triple.space.check(triple.phi)
     if triple.pure:
         if triple.points and not triple.space.is_euclidean:
             raise ConfigError("must be noisy values, or cost rho: points here are no places", "method")
-        triple.space.check_pure(triple.asked)
-    parts = split(budgets, rounds.count, rounds.split)
+        triple.space.check_pure(triple.function_asked)
+    parts = split_budget(budgets, rounds.count, rounds.split)
     sums, state = np.zeros((n, triple.dimension)), np.zeros(n, np.int8)
     known: NDArray[Any] = np.zeros(n, np.float64 if triple.pure else np.int64)
     found = Transcript(who, parts, np.zeros(n, np.int64), known, sums, state)
-    asked = replace(question, space=triple.space, function=triple.asked, pure=triple.pure)
+    asked = replace(question, space=triple.space, function=triple.function_asked, pure=triple.pure)
     for j in range(rounds.count):
         left = found.rows(Transcript.LEFT)
         if len(left) <= enough:

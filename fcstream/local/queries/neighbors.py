@@ -12,7 +12,7 @@ from ...errors import ConfigError
 from ..functions import FINENESS, Distance, Function
 from ..spaces import Euclidean
 from .base import BOUND, Plan, Query, _step_width, error_width
-from .confidence import reach
+from .confidence import confidence_radius
 from .elimination import Rounds, Transcript, Triple, smallest
 
 if TYPE_CHECKING:
@@ -93,5 +93,5 @@ class Nearest(Query):
         rounds = rounds or Rounds()
         found, triple = self.forecast(n, rho, method, rounds), self.triple(method)
         sigma = float(triple.sigma(np.array([int(rho * RHO_UNIT)]))[0]) * _step_width(self.space)
-        bound = 2 * sigma * reach(triple.dimension, min(0.999, BOUND * rounds.beta) / max(1, n))
+        bound = 2 * sigma * confidence_radius(triple.dimension, min(0.999, BOUND * rounds.beta) / max(1, n))
         return Plan(found.sigma, found.widths, found.half_saved_at, bound, found.notes)

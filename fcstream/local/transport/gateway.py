@@ -24,7 +24,7 @@ LARGEST = 2**21
 """Bytes of one message."""
 LARGEST_REPLY = 2**24
 """Bytes of one reply."""
-MOST_ASKED = 10_000
+MAX_QUESTIONS = 10_000
 """Devices that one message may name."""
 _PRICES = ("rho_nano", "epsilon_nano")
 
@@ -116,8 +116,8 @@ def _asks(found: Any) -> tuple[str, list[tuple[str, Ask]]]:
         raise ConfigError("must be a text and a list", "message.batch")
     if not isinstance(found["ask"], dict):
         raise ConfigError("must be an object", "message.ask")
-    if len(to) > MOST_ASKED:
-        raise ConfigError(f"must name at most {MOST_ASKED} devices, got {len(to)}", "message.to")
+    if len(to) > MAX_QUESTIONS:
+        raise ConfigError(f"must name at most {MAX_QUESTIONS} devices, got {len(to)}", "message.to")
     first = Ask.from_dict({**found["ask"], found["loss"]: 0})
     asks: list[tuple[str, Ask]] = []
     for entry in to:
@@ -156,7 +156,7 @@ class Remote:
     devices : sequence of (gateway, name)
         Who is number 0, 1, ... for the analyst.
     batch : int
-        Devices asked in one message, at most `MOST_ASKED`.
+        Devices asked in one message, at most `MAX_QUESTIONS`.
     timeout_s : float
         For each try. What has not answered by then is asked again under the same id, which costs nothing if it had
         been answered, and after the last try counts as silent.
@@ -176,8 +176,8 @@ class Remote:
         timeout_s: float = 10.0,
         tries: int = 3,
     ) -> None:
-        if not 1 <= batch <= MOST_ASKED:
-            raise ConfigError(f"must be in [1, {MOST_ASKED}], got {batch}", "analyst.batch")
+        if not 1 <= batch <= MAX_QUESTIONS:
+            raise ConfigError(f"must be in [1, {MAX_QUESTIONS}], got {batch}", "analyst.batch")
         self._transport = transport
         self._devices = list(devices)
         self._batch = batch
@@ -194,8 +194,8 @@ class Remote:
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         ask = ask_of(question, 0)
         groups: dict[str, list[int]] = {}
-        for place, number in enumerate(who.tolist()):
-            groups.setdefault(self._devices[number][0], []).append(place)
+        for index, number in enumerate(who.tolist()):
+            groups.setdefault(self._devices[number][0], []).append(index)
         waiting: dict[str, tuple[str, list[int]]] = {}
         for gateway, places in groups.items():
             for start in range(0, len(places), self._batch):
@@ -218,8 +218,8 @@ class Remote:
                 found = _opened(data, batch, len(places))
                 if found is not None:
                     del waiting[batch]
-                    for place, reply in zip(places, found, strict=True):
-                        replies[place] = reply
+                    for index, reply in zip(places, found, strict=True):
+                        replies[index] = reply
         return read_replies(question, ask, replies, costs)
 
 

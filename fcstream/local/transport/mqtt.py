@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ...connectors.tls import distrust, tls_context
-from ...connectors.urls import Address, need, parse
+from ...connectors.tls import tls_context, tls_failure
+from ...connectors.urls import Address, missing_library, parse
 from ...errors import ConfigError, SourceError
 from .gateway import LARGEST, LARGEST_REPLY, Gateway
 
@@ -26,7 +26,7 @@ _WAITING = 2**24  # bytes of messages that a gateway keeps in memory; more stay 
 _AT_ONCE = 3  # messages answered with two durable writes; more at once take longer each
 
 
-class _Link:
+class _MqttClient:
     """A connected client that subscribes again whenever it has to connect again; longer messages do not come."""
 
     def __init__(self, address: Address, topic: str, most: int, on_message: Callable[[Any], None]) -> None:
@@ -35,7 +35,7 @@ class _Link:
             from paho.mqtt.packettypes import PacketTypes
             from paho.mqtt.properties import Properties
         except ImportError:
-            raise need("paho-mqtt", "mqtt", address.place) from None
+            raise missing_library("paho-mqtt", "mqtt", address.key) from None
         self._topic, self._ready, self._refused = topic, threading.Event(), ""
         self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, f"fcstream-{uuid.uuid4()}", protocol=paho.MQTTv5)
         self.client.max_inflight_messages_set(1000)
@@ -54,7 +54,7 @@ class _Link:
         try:
             self.client.connect(host, port, 30, properties=properties)
         except OSError as error:
-            told = distrust(error) or error.strerror or type(error).__name__
+            told = tls_failure(error) or error.strerror or type(error).__name__
             raise SourceError(f"{address.masked} cannot be reached: {told}") from None
         self.client.loop_start()
         if not self._ready.wait(_PATIENCE_S) or self._refused:
@@ -84,14 +84,14 @@ class _Link:
         self.client.loop_stop()
 
 
-def _address(url: str, place: str) -> tuple[Address, str]:
-    address = parse(url, place)
+def _address(url: str, key: str) -> tuple[Address, str]:
+    address = parse(url, key)
     if address.scheme not in ("mqtt", "mqtts") or not address.path or set(address.path) & set("+#"):
-        raise ConfigError(f"must be mqtt://HOST/PREFIX without wildcards, got {address.masked}", place)
+        raise ConfigError(f"must be mqtt://HOST/PREFIX without wildcards, got {address.masked}", key)
     return address, address.path
 
 
-class _Waiting(queue.Queue[Any]):
+class _MessageQueue(queue.Queue[Any]):
     """Messages in order, bounded by their bytes; None ends it."""
 
     def _init(self, maxsize: int) -> None:
@@ -133,9 +133,9 @@ class MqttGateway:
     def __init__(self, url: str, name: str, gateway: Gateway) -> None:
         address, self._prefix = _address(url, "listen.url")
         self._gateway = gateway
-        self._queue = _Waiting(_WAITING)
+        self._queue = _MessageQueue(_WAITING)
         self.failed: Exception | None = None
-        self._link = _Link(address, f"{self._prefix}/ask/{name}", LARGEST, self._queue.put)
+        self._link = _MqttClient(address, f"{self._prefix}/ask/{name}", LARGEST, self._queue.put)
         self._thread = threading.Thread(target=self._work, name="fcstream-gateway", daemon=True)
         self._thread.start()
 
@@ -201,7 +201,7 @@ class MqttTransport:
         self._changed = threading.Condition()
         self._came: dict[str, bytes] = {}
         self._wanted: set[str] = set()
-        self._link = _Link(address, self._replies, LARGEST_REPLY, self._take)
+        self._link = _MqttClient(address, self._replies, LARGEST_REPLY, self._take)
 
     def _take(self, message: Any) -> None:
         batch = getattr(message.properties, "CorrelationData", b"").decode(errors="replace")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
-from ...connectors.urls import mask, need
+from ...connectors.urls import mask, missing_library
 from ...errors import ConfigError
 from ...runtime.http_server import Limits, Server
 from .gateway import LARGEST, LARGEST_REPLY, Gateway
@@ -42,7 +42,7 @@ def app(gateway: Gateway) -> Any:
         from starlette.responses import PlainTextResponse, Response
         from starlette.routing import Route
     except ImportError:
-        raise need("starlette", "local", "devices.listen") from None
+        raise missing_library("starlette", "local", "devices.listen") from None
     alone = asyncio.Lock()  # what a message grows into takes memory: one at a time
 
     async def ask(request: Request) -> Response:
@@ -87,7 +87,7 @@ def serve(gateway: Gateway, server: Server, stop: threading.Event) -> None:
         server.close()
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Goes nowhere else: a gateway must not send the token to another place."""
 
     def redirect_request(self, *_: Any) -> None:
@@ -105,7 +105,7 @@ class HttpTransport:
 
     def __init__(self, token: str | None = None) -> None:
         self._pool = ThreadPoolExecutor(_AT_ONCE, "fcstream-ask")
-        self._opener = urllib.request.build_opener(_Stay)
+        self._opener = urllib.request.build_opener(_NoRedirect)
         self._headers = {"Content-Type": "application/json"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"

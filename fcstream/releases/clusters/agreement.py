@@ -127,13 +127,13 @@ class Geometry:
 
 def _first(
     passed: NDArray[np.bool_],
-    sure: bool,
+    is_certain: bool,
     chosen: NDArray[np.float64],
     radii: NDArray[np.float64],
     inside: NDArray[np.bool_],
 ) -> Balls | None:
     """Balls of the first passing tuple; None without one, or where the test failed."""
-    if not sure or not passed.any():
+    if not is_certain or not passed.any():
         return None
     i = int(np.argmax(passed))
     return Balls(chosen[i], radii[i], inside[i])
@@ -153,13 +153,13 @@ class GaussianTest:
         m, the proposing tuples.
     beta : float
         Chance that tuples which all agree are refused.
-    strange : int or None
+    outlier_tuples : int or None
         A smaller l than (|Q| - 2) / 2, for `averages`.
 
     Privacy
     -------
     Unit: one tuple, one of t. Relation: REPLACE one. Let A be (rho_A, delta_A)-indistinguishable for all balls that
-    partition all but at most `most_strange` tuples of two neighbors. Test and A together are
+    partition all but at most `max_outlier_tuples` tuples of two neighbors. Test and A together are
     (max(rho1, rho2) / (1 - delta2) + rho_A, delta1 + delta2 + delta_A)-zCDP with rho1 = rho2 here, delta1 = m Phi'((l -
     theta) sqrt(2 rho1 / m)) and delta2 = Phi'((nu - 1) sqrt(2 rho2)); `loss` is the test's part, and 2e-15 of its delta
     pays for the finite precision of the bits. A tuple has one role, so nothing is secret and nothing is a group. The
@@ -178,11 +178,11 @@ class GaussianTest:
     tuples: int
     positions: int
     beta: float = BETA
-    strange: int | None = None
+    outlier_tuples: int | None = None
 
     def __post_init__(self) -> None:
-        if self.strange is not None and not 0 <= self.strange <= (self.compared - 2) // 2:
-            raise ConfigError(f"must be at most {(self.compared - 2) // 2}, got {self.strange}", "strange")
+        if self.outlier_tuples is not None and not 0 <= self.outlier_tuples <= (self.compared - 2) // 2:
+            raise ConfigError(f"must be at most {(self.compared - 2) // 2}, got {self.outlier_tuples}", "strange")
         if not 1 <= self.positions < self.tuples:
             raise ConfigError(f"must be in [1, {self.tuples}), got {self.positions}", "positions")
         if self.loss.delta_femto < 8 or self._rho_nano < 1 or self.loss.rho > 4:
@@ -211,9 +211,9 @@ class GaussianTest:
         return self.tuples - self.positions
 
     @property
-    def most_strange(self) -> int:
+    def max_outlier_tuples(self) -> int:
         """l: tuples of Q that released balls may leave out, but for delta1."""
-        return (self.compared - 2) // 2 if self.strange is None else self.strange
+        return (self.compared - 2) // 2 if self.outlier_tuples is None else self.outlier_tuples
 
     @cached_property
     def sigmas(self) -> tuple[float, float]:
@@ -225,7 +225,7 @@ class GaussianTest:
     def threshold(self) -> float:
         """theta: as many strange tuples pass, up to noise."""
         tail = tail_quantile(self._deltas[0] / self.positions)
-        return (self.most_strange - self.sigmas[0] * tail) * (1 - 1e-12) if self.most_strange > 0 else -1.0
+        return (self.max_outlier_tuples - self.sigmas[0] * tail) * (1 - 1e-12) if self.max_outlier_tuples > 0 else -1.0
 
     @cached_property
     def level(self) -> float:
@@ -254,13 +254,15 @@ class GaussianTest:
         # l_X + N <= theta: the noise is symmetric, so q - l_X + N >= q - theta.
         passed = noise.threshold_bits(agreed, q, q / 2 - self.threshold, self.sigmas[0])
         total = np.array([np.count_nonzero(passed)], np.int64)
-        sure = bool(noise.threshold_bits(total, m, self.level - m / 2, self.sigmas[1])[0])
-        return _first(passed, sure, chosen, radii, inside)
+        is_certain = bool(noise.threshold_bits(total, m, self.level - m / 2, self.sigmas[1])[0])
+        return _first(passed, is_certain, chosen, radii, inside)
 
 
 @functools.lru_cache(maxsize=256)
-def plan_gaussian(loss: PrivacyLoss, tuples: int, strange: float = 0.0, beta: float = BETA) -> GaussianTest | None:
-    """The G form for t tuples of which a share `strange` may match nothing; None if t is too few.
+def plan_gaussian(
+    loss: PrivacyLoss, tuples: int, outlier_tuples: float = 0.0, beta: float = BETA
+) -> GaussianTest | None:
+    """The G form for t tuples of which a share `outlier_tuples` may match nothing; None if t is too few.
 
     Privacy
     -------
@@ -277,18 +279,22 @@ def plan_gaussian(loss: PrivacyLoss, tuples: int, strange: float = 0.0, beta: fl
         except ConfigError:
             continue
         # Three deviations more than the share of strange tuples among the proposals, and among the others.
-        spare = strange * m + (3 * math.sqrt(strange * m) if strange else 0)
-        room = test.tolerated - strange * test.compared - (3 * math.sqrt(strange * test.compared) if strange else 0)
-        if m - spare >= test.needed and room >= 0 and (best is None or room > _room(best, strange)):
+        spare = outlier_tuples * m + (3 * math.sqrt(outlier_tuples * m) if outlier_tuples else 0)
+        room = (
+            test.tolerated
+            - outlier_tuples * test.compared
+            - (3 * math.sqrt(outlier_tuples * test.compared) if outlier_tuples else 0)
+        )
+        if m - spare >= test.needed and room >= 0 and (best is None or room > _room(best, outlier_tuples)):
             best = test
     return best
 
 
-def _room(test: GaussianTest, strange: float) -> float:
-    return test.tolerated - strange * test.compared - 3 * math.sqrt(strange * test.compared)
+def _room(test: GaussianTest, outlier_tuples: float) -> float:
+    return test.tolerated - outlier_tuples * test.compared - 3 * math.sqrt(outlier_tuples * test.compared)
 
 
-def fewest_gaussian(loss: PrivacyLoss, strange: float = 0.0, beta: float = BETA) -> int:
+def fewest_gaussian(loss: PrivacyLoss, outlier_tuples: float = 0.0, beta: float = BETA) -> int:
     """Fewest tuples of a G form.
 
     Privacy
@@ -299,7 +305,7 @@ def fewest_gaussian(loss: PrivacyLoss, strange: float = 0.0, beta: float = BETA)
     ------
     Specification 6.8, 6.13; proof 7.5; ours.
     """
-    return _bisect(lambda t: plan_gaussian(loss, t, strange, beta) is not None)
+    return _bisect(lambda t: plan_gaussian(loss, t, outlier_tuples, beta) is not None)
 
 
 def _bisect(works: Callable[[int], bool]) -> int:
@@ -336,7 +342,7 @@ class LaplaceTest:
     Unit: one tuple, one of t. Relation: REPLACE one. The status is epsilon_t-DP, epsilon_t = epsilon1 + ln(1 + (m/t)
     (e^epsilon2 - 1)), by the tight lemma of sampling without replacement and a chain through the data with one role
     changed; with split roles max(epsilon1, ln(1 + (m/proposers)(e^epsilon2 - 1))). Balls that leave out more than
-    `most_strange` tuples, or none where the status is yes, have joint probability at most `slip`. With A
+    `max_outlier_tuples` tuples, or none where the status is yes, have joint probability at most `slip`. With A
     (epsilon_A, delta_A)-indistinguishable for all other balls the whole is (epsilon_t + epsilon_A, delta_A +
     (1 + e^epsilon_t) slip)-DP.
 
@@ -367,7 +373,7 @@ class LaplaceTest:
         return self.tuples - (self.proposers or 0)
 
     @property
-    def most_strange(self) -> int:
+    def max_outlier_tuples(self) -> int:
         """l."""
         return (self.compared - 2) // 2
 
@@ -399,7 +405,7 @@ class LaplaceTest:
     def slip(self) -> float:
         """Joint probability of a yes with balls that are not good, or with none."""
         none = laplace_tail(self._scales[1], math.ceil(_FINE * self.level * (1 - 1e-12)))
-        gap = math.ceil(_FINE * (self.most_strange + 1 - self.threshold) * (1 - 1e-12))
+        gap = math.ceil(_FINE * (self.max_outlier_tuples + 1 - self.threshold) * (1 - 1e-12))
         return min(1.0, none + self.positions * laplace_tail(self._scales[0], gap))
 
     def total(self, epsilon: float, delta: float) -> DPLoss:
@@ -419,8 +425,8 @@ class LaplaceTest:
         chosen = tuples[order[: self.positions]]
         others = tuples if self.proposers is None else tuples[self.proposers :]
         radii, inside = geometry.members(chosen, others)
-        strange = _FINE * (self.compared - inside.sum(axis=1).astype(np.int64))
-        passed = strange + noise.discrete_laplace(self._scales[0], self.positions) <= _FINE * self.threshold
+        outlier_tuples = _FINE * (self.compared - inside.sum(axis=1).astype(np.int64))
+        passed = outlier_tuples + noise.discrete_laplace(self._scales[0], self.positions) <= _FINE * self.threshold
         total = _FINE * int(np.count_nonzero(passed)) + int(noise.discrete_laplace(self._scales[1], 1)[0])
         return _first(passed, total >= _FINE * self.level, chosen, radii, inside)
 
@@ -444,8 +450,8 @@ def printed_test(tuples: int, epsilon: float, delta: float, beta: float = BETA) 
             return None
         second = math.log(inner)
         if m > (2 * math.log(1 / delta) + math.log(1 / beta)) / second:
-            strange = 2 * m / epsilon * math.log(m / (beta * delta))
-            return LaplaceTest(tuples, m, epsilon / 2, second, beta=beta) if tuples >= 2 * strange + 2 else None
+            outlier_tuples = 2 * m / epsilon * math.log(m / (beta * delta))
+            return LaplaceTest(tuples, m, epsilon / 2, second, beta=beta) if tuples >= 2 * outlier_tuples + 2 else None
     return None
 
 

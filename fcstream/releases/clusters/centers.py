@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ...accounting.losses import PrivacyLoss
 from ...errors import ConfigError
 from ...stream.lattice import Grid, Lattice
-from ..base import Answer, Counter, Forecast, Mechanism, MechanismBase, Notes, Outcome
-from ..options import Options, Setting
+from ..base import Counter, Forecast, Mechanism, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..options import BuildContext, Options
 from .ktuples import BallCenters
 from .oracles import Incremental
-from .pipeline import ALL_AGREE, Centers, chance_by_agreement
-from .plan import BallPlan, Choice, ClusterJob
+from .pipeline import ALL_AGREE, ClusteringAlgorithm, chance_by_agreement
+from .plan import BallPlan, ClusterJob, PlanChoice
 from .shards import ShardCounts, ShardView
 from .tuples import TupleAverage
 
@@ -55,7 +55,7 @@ class ClusterOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     always: ClassVar[tuple[str, ...]] = ("kind", "rho", "k", "delta")
 
-    def job(self, setting: Setting, size_hint: int, **more: Any) -> ClusterJob:
+    def job(self, setting: BuildContext, size_hint: int, **more: Any) -> ClusterJob:
         """What the keys say, for the records that tuples are made of; `more` of `ClusterJob`."""
         if self.k < 1:
             raise ConfigError(f"must be at least 1, got {self.k}", "release.k")
@@ -95,8 +95,8 @@ def checked(release: Made) -> Made:
     try:
         _ = release.average, release.choice
     except ConfigError as error:
-        place = error.place if error.place.startswith(("release", "lattice")) else f"release.{error.place}"
-        raise ConfigError(str(error).removeprefix(f"{error.place}: "), place) from None
+        key = error.key if error.key.startswith(("release", "lattice")) else f"release.{error.key}"
+        raise ConfigError(str(error).removeprefix(f"{error.key}: "), key) from None
     return release
 
 
@@ -117,10 +117,10 @@ class CentersOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw
     fallback_share: float = 0.1
     delta: float = 0.0
 
-    def build(self, setting: Setting) -> CentersRelease:
+    def build(self, setting: BuildContext) -> CentersRelease:
         loss = self.approximate_loss(self.delta)
         more = {"spread": self.spread, "fallback": self.fallback, "fallback_share": self.fallback_share}
-        return checked(CentersRelease(loss, self.job(setting, self.guess(), **more), setting.grid.lattice))
+        return checked(CentersRelease(loss, self.job(setting, self.checked_size_hint(), **more), setting.grid.lattice))
 
 
 def _corners(grid: Grid) -> tuple[list[float], list[float]]:
@@ -144,13 +144,13 @@ def _middle(center: list[float] | None, grid: Grid) -> tuple[float, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _built(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> Centers:
+def _built(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> ClusteringAlgorithm:
     """Planning takes a while, and savings and plans ask again and again."""
     return job.mechanism(loss, lattice)
 
 
 @functools.lru_cache(maxsize=64)
-def _chosen(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> Choice:
+def _chosen(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> PlanChoice:
     return job.choose(loss - PrivacyLoss(job.fallback_rho(loss)), lattice)
 
 
@@ -186,14 +186,14 @@ class ClusterRelease(MechanismBase):
         raise NotImplementedError
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> PlanChoice:
         """How loss and records are divided, and why."""
         return _chosen(self.job, self.loss, self.lattice)
 
-    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         features, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
         if outcome.value is None or outcome.sigma is None:
-            return Answer(None, None, features, transforms)
+            return ReleaseValues(None, None, features, transforms)
         values, widths = [grid.values(x) for x in outcome.value], [grid.widths(x) for x in outcome.sigma]
         inside = [[f.inside(x) for x, f in zip(center, grid.features, strict=True)] for center in values]
         parts = dict(outcome.parts or {})
@@ -204,13 +204,13 @@ class ClusterRelease(MechanismBase):
         parts["clipped"] = [center != kept or count < 0 for center, kept, count in told]
         # What was not measured has no deviation: None, as it is null wherever the release is read again.
         known = [[x if math.isfinite(x) else None for x in width] for width in widths]
-        return Answer(inside, known, features, transforms, parts)
+        return ReleaseValues(inside, known, features, transforms, parts)
 
-    def predicted(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self: Mechanism, size: int, grid: Grid) -> dict[str, float]:
         steps, step = self.forecast(size).sigma, grid.lattice.step
         return {feature.name: feature.scale * step * steps for feature in grid.features}
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         plan = self.choice.plan
         told = f"shards that do not agree are a refusal, which costs about {self.average.loss - self.average.last}"
         if self.job.fallback is not None:
@@ -229,9 +229,9 @@ class ClusterRelease(MechanismBase):
             "separation": plan.separation,
             "form": "balls" if isinstance(plan, BallPlan) else "core",
         }
-        return Notes((line, told), warnings, facts, case=ALL_AGREE, chance=chance)
+        return PlanNotes((line, told), warnings, facts, case=ALL_AGREE, chance=chance)
 
-    def at(self: Any, loss: PrivacyLoss) -> Any:
+    def with_loss(self: Any, loss: PrivacyLoss) -> Any:
         """The same for another rho; what no plan can use, as a G form's tests take rho up to 4, stays saved."""
         changed = replace(self, loss=PrivacyLoss(loss.rho_nano, self.loss.delta_femto))
         try:
@@ -242,7 +242,7 @@ class ClusterRelease(MechanismBase):
             return self
         return changed
 
-    def sized(self: Any, size_hint: int) -> Any:
+    def with_size_hint(self: Any, size_hint: int) -> Any:
         changed = replace(self, job=replace(self.job, size_hint=size_hint))
         _ = changed.average
         return changed
@@ -257,10 +257,10 @@ class CentersRelease(ClusterRelease):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. (rho, delta)-zCDP, see `Centers`. A window whose shards do not agree is
-    refused (``no_match``; ``no_radius`` where not even their scale is clear), which gives back what was not started.
-    Shard coins are drawn once per record: when the window closes, or when the record comes for an oracle that learns
-    meanwhile (``minibatch``, tumbling windows).
+    Unit: one record. Relation: add or remove. (rho, delta)-zCDP, see `ClusteringAlgorithm`. A window whose shards do
+    not agree is refused (``no_match``; ``no_radius`` where not even their scale is clear), which gives back what was
+    not started. Shard coins are drawn once per record: when the window closes, or when the record comes for an oracle
+    that learns meanwhile (``minibatch``, tumbling windows).
 
     Source
     ------
@@ -270,7 +270,7 @@ class CentersRelease(ClusterRelease):
     kind: str = "centers"
 
     @property
-    def inner(self) -> Centers:
+    def inner(self) -> ClusteringAlgorithm:
         return _built(self.job, self.loss, self.lattice)
 
     @property

@@ -24,7 +24,7 @@ from ...stream.lattice import MAX_COORDINATE, sqrt_up
 from ...stream.totals import column_totals
 from ..averages import Estimate, Start, _noisy_average, check_average, check_noise, gaussian_variance
 from .agreement import Balls, GaussianTest, Geometry
-from .tuples import commonest
+from .tuples import noisy_mode
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -120,7 +120,7 @@ def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> E
 
 
 def averages(
-    balls: Balls, tuples: NDArray[np.float64], radius_squared: int, strange: int, rho_nano: int, noise: Noise
+    balls: Balls, tuples: NDArray[np.float64], radius_squared: int, outlier_tuples: int, rho_nano: int, noise: Noise
 ) -> Estimate:
     """PrivatekAverages over ordered tuples: of those that the balls partition, the mean of the points in each ball.
 
@@ -131,7 +131,7 @@ def averages(
     tuples : float64 (q, k, d)
         Those that were compared.
     radius_squared : int
-    strange : int
+    outlier_tuples : int
         l: how many of them the balls may leave out.
     rho_nano : int
     noise : Noise
@@ -150,7 +150,7 @@ def averages(
 
     k, d = balls.centers.shape
     q = len(tuples)
-    width = 4 * sqrt_up(radius_squared, 40) * (strange + 1) / max(1, q - strange)
+    width = 4 * sqrt_up(radius_squared, 40) * (outlier_tuples + 1) / max(1, q - outlier_tuples)
     inside = np.ascontiguousarray(tuples[balls.members])
     if len(inside) == 0:  # only where the test erred: it must answer all the same
         inside = np.ascontiguousarray(balls.centers[None])
@@ -166,7 +166,7 @@ def nearest_averages(
     tuples: NDArray[np.float64],
     origin: NDArray[np.float64],
     ball_squared: int,
-    strange: int,
+    outlier_tuples: int,
     rho_nano: int,
     noise: Noise,
 ) -> Estimate:
@@ -187,10 +187,10 @@ def nearest_averages(
     labels = np.empty(tuples.shape[:2], np.int64)
     clusters.cut(np.ascontiguousarray(tuples), balls.centers, labels)
     offsets = (tuples - origin).astype(np.int64)
-    reach = sqrt_up(ball_squared, 40) * k * (sqrt_up(2, 40) * strange + 2)
+    reach = sqrt_up(ball_squared, 40) * k * (sqrt_up(2, 40) * outlier_tuples + 2)
     counts_rho = max(1, rho_nano // 10)
     sums_variance = gaussian_variance(reach**2, rho_nano - counts_rho)
-    counts_variance = gaussian_variance(2 * (k * (strange + 1)) ** 2, counts_rho)
+    counts_variance = gaussian_variance(2 * (k * (outlier_tuples + 1)) ** 2, counts_rho)
     value, sigma = np.empty((k, d)), np.empty((k, d))
     noisy_counts = noise.discrete_gaussian(counts_variance, k)
     for j in range(k):
@@ -226,7 +226,7 @@ class BallCenters:
 
     Privacy
     -------
-    Unit: one tuple, one of t. Relation: REPLACE one. (rho, delta)-zCDP: radius (rho_r, see `commonest`), test (its
+    Unit: one tuple, one of t. Relation: REPLACE one. (rho, delta)-zCDP: radius (rho_r, see `noisy_mode`), test (its
     loss), answer (the rest; delta only for own radii). The answer is not started, and not paid, where the test fails.
 
     Complexity
@@ -277,7 +277,7 @@ class BallCenters:
             return check_noise(4 * self.k * largest, rho)
         if self.answer == "averages":  # one that leaves out l of q >= 2 l + 2 tuples moves by less than 4 r
             return check_average(4 * sqrt_up(largest, 40) * sqrt_up(self.k, 40), rho)
-        reach = sqrt_up(self.ball_squared, 40) * self.k * (sqrt_up(2, 40) * self.test.most_strange + 2)
+        reach = sqrt_up(self.ball_squared, 40) * self.k * (sqrt_up(2, 40) * self.test.max_outlier_tuples + 2)
         return check_noise(reach**2, rho - max(1, rho // 10))
 
     @property
@@ -316,17 +316,17 @@ class BallCenters:
             return own_centers(balls, self.parted, self.last, noise)
         if self.answer == "centers":
             return noisy_centers(balls, radius_squared, rho, noise)
-        compared, strange = tuples[self.test.positions :], self.test.most_strange
+        compared, outlier_tuples = tuples[self.test.positions :], self.test.max_outlier_tuples
         if self.answer == "averages":
-            return averages(balls, compared, radius_squared, strange, rho, noise)
+            return averages(balls, compared, radius_squared, outlier_tuples, rho, noise)
         origin = np.array(self.origin, np.float64)
-        return nearest_averages(balls, compared, origin, self.ball_squared, strange, rho, noise)
+        return nearest_averages(balls, compared, origin, self.ball_squared, outlier_tuples, rho, noise)
 
     def _radius(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> int | None:
         """The public squared radius, or 1 / parted of a separation that nearly all tuples have."""
         if len(self.rungs) == 1:
             return self.rungs[0]
         start(PrivacyLoss(self.radius_nano))
-        b = commonest(tuples, self.rungs, self.radius_nano, noise)
+        b = noisy_mode(tuples, self.rungs, self.radius_nano, noise)
         found = None if b is None else self.rungs[max(0, b - 2)] // self.parted**2
         return found or None

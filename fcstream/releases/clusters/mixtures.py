@@ -14,8 +14,8 @@ from ...accounting.losses import PrivacyLoss
 from ...errors import ConfigError
 from ...stream.totals import gram_totals
 from ..averages import BallAverage, _no_stages, check_noise, gaussian_variance, in_parts, to_center
-from ..base import Answer, Forecast, Outcome
-from ..options import Setting
+from ..base import Forecast, Outcome, ReleaseValues
+from ..options import BuildContext
 from .centers import ClusterOptions, ClusterRelease, checked
 from .ktuples import BallCenters
 from .pipeline import chance_of, nearest_labels
@@ -36,7 +36,7 @@ _PRODUCT_BITS = 32  # of a clipped offset's squared length: a sum of 2**30 produ
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture:
+class ClusterMixture:
     """What is said of a window's mixture, in lattice steps. All of it counts as released.
 
     Attributes
@@ -96,8 +96,8 @@ class Mixture:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What was learned of one part; all of it released. See `Mixture`; sigma is None where too few records are.
+class ComponentEstimate:
+    """What was learned of one part; all of it released. See `ClusterMixture`; sigma is None where too few records are.
 
     Privacy
     -------
@@ -116,7 +116,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class PartLearner:
+class ComponentLearner:
     """Count, mean and second moments of one part, around a released center.
 
     Parameters
@@ -169,14 +169,14 @@ class PartLearner:
     def release(
         self, view: WindowView, part: NDArray[np.bool_], points: NDArray[np.float64], center: NDArray[np.float64],
         noise: Noise, start: Start = _no_stages,
-    ) -> Part:  # fmt: skip
+    ) -> ComponentEstimate:  # fmt: skip
         """What the records of the part of a view say; `start` is told of three stages: count, sum, second moments."""
         from ..._kernels import clusters
 
         d = self.dimension
         found, count = self.average.release(view.select(part), center, self.spread_squared, noise, start)
         if found is None:
-            return Part(count, center, None, np.zeros((d, d)), 0.0)
+            return ComponentEstimate(count, center, None, np.zeros((d, d)), 0.0)
         rest, shift, ball = self._rest, self._shift, self._ball
         start(PrivacyLoss(rest))
         clipped = np.empty((int(np.count_nonzero(part)), d), np.int64)
@@ -190,11 +190,11 @@ class PartLearner:
         offset = found.value - center
         values, vectors = np.linalg.eigh(second - np.outer(offset, offset))
         covariance = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        return Part(count, found.value, found.sigma, covariance, math.sqrt(variance) / count * 4.0**shift)
+        return ComponentEstimate(count, found.value, found.sigma, covariance, math.sqrt(variance) / count * 4.0**shift)
 
 
 @dataclass(frozen=True)
-class PrivateMixture:
+class MixtureAlgorithm:
     """PrivatekGMM: half of the records make the tuples, the other half is learned from.
 
     Parameters
@@ -233,7 +233,7 @@ class PrivateMixture:
         _ = self.learner.average  # refuses a budget that is too small to split, now
 
     @classmethod
-    def of(cls, job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> PrivateMixture:
+    def of(cls, job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> MixtureAlgorithm:
         """Both halves with all of rho; `job` is about the first half."""
         if job.spread is None:
             raise ConfigError("is required: records are clipped to that distance from their center", "spread")
@@ -247,10 +247,10 @@ class PrivateMixture:
         return PrivacyLoss(max(tuples.rho_nano, self.learner_nano), tuples.delta_femto)
 
     @cached_property
-    def learner(self) -> PartLearner:
-        return PartLearner(self.learner_nano, len(self.shards.origin), self.spread_squared, self.shards.k)
+    def learner(self) -> ComponentLearner:
+        return ComponentLearner(self.learner_nano, len(self.shards.origin), self.spread_squared, self.shards.k)
 
-    def release(self, view: WindowView, noise: Noise, start: Start) -> Mixture:
+    def release(self, view: WindowView, noise: Noise, start: Start) -> ClusterMixture:
         """The mixture of one window, or a refusal; `start` is told of every stage."""
         points = view.points()
         half = noise.uniform_integers(2, len(points)) == 1
@@ -258,7 +258,7 @@ class PrivateMixture:
 
     def from_tuples(
         self, tuples: NDArray[np.float64], half: NDArray[np.bool_], view: WindowView, noise: Noise, start: Start
-    ) -> Mixture:
+    ) -> ClusterMixture:
         """What follows the oracles; `half` (n,) are the records that made the tuples."""
         points = view.points()
         paid = learned = 0
@@ -277,7 +277,7 @@ class PrivateMixture:
 
         reason, rough = self.average.release(tuples, noise, counted)
         if rough is None:
-            return Mixture(reason)
+            return ClusterMixture(reason)
         begin = in_parts(topped_up)
         labels = nearest_labels(view, rough.value, self.shards.origin, self.shards.ball_squared)
         labels[half] = -1
@@ -286,12 +286,12 @@ class PrivateMixture:
             for j, center in enumerate(rough.value)
         ]
         if all(part.sigma is None for part in parts):
-            return Mixture("too_few")
+            return ClusterMixture("too_few")
         means = np.stack([part.mean for part in parts])
         order = np.lexsort(means.T[::-1])
         # A center that no part could improve has the noise of the tuples' average.
         sigma = np.stack([rough.sigma[j] if part.sigma is None else part.sigma for j, part in enumerate(parts)])
-        return Mixture(
+        return ClusterMixture(
             None,
             np.array([part.count for part in parts], np.int64)[order],
             means[order],
@@ -322,16 +322,16 @@ class MixturesOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, k
     spread: float
     delta: float = 0.0
 
-    def build(self, setting: Setting) -> MixturesRelease:
+    def build(self, setting: BuildContext) -> MixturesRelease:
         loss = self.approximate_loss(self.delta)
-        job = self.job(setting, self.guess() // 2, spread=self.spread)
+        job = self.job(setting, self.checked_size_hint() // 2, spread=self.spread)
         return checked(MixturesRelease(loss, replace(job, lloyd=False), setting.grid.lattice))
 
 
 @functools.lru_cache(maxsize=64)
-def _built(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> PrivateMixture:
+def _built(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> MixtureAlgorithm:
     """Planning takes a while, and savings and plans ask again and again."""
-    return PrivateMixture.of(job, loss, lattice)
+    return MixtureAlgorithm.of(job, loss, lattice)
 
 
 @dataclass(frozen=True)
@@ -345,7 +345,7 @@ class MixturesRelease(ClusterRelease):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. (rho, delta)-zCDP, see `PrivateMixture`. A window whose shards do not
+    Unit: one record. Relation: add or remove. (rho, delta)-zCDP, see `MixtureAlgorithm`. A window whose shards do not
     agree is refused as for `CentersRelease`, which gives back what was not started. The coins for halves and shards are
     drawn when the window closes.
 
@@ -357,7 +357,7 @@ class MixturesRelease(ClusterRelease):
     kind: str = "mixtures"
 
     @property
-    def inner(self) -> PrivateMixture:
+    def inner(self) -> MixtureAlgorithm:
         return _built(self.job, self.loss, self.lattice)
 
     @property
@@ -375,8 +375,8 @@ class MixturesRelease(ClusterRelease):
     def forecast(self, size: int) -> Forecast:
         return self.inner.forecast(size)
 
-    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
-        plain = super().answer(outcome, grid)
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
+        plain = super().to_user_units(outcome, grid)
         if plain.parts is None:
             return plain
         units = np.array([feature.scale * grid.lattice.step for feature in grid.features])
@@ -387,6 +387,6 @@ class MixturesRelease(ClusterRelease):
         }
         return replace(plain, parts={**plain.parts, **own})
 
-    def sized(self, size_hint: int) -> MixturesRelease:
-        changed: MixturesRelease = super().sized(size_hint // 2)
+    def with_size_hint(self, size_hint: int) -> MixturesRelease:
+        changed: MixturesRelease = super().with_size_hint(size_hint // 2)
         return changed

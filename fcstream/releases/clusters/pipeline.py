@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ...counting.exact import Selection, WindowView
     from ...noise.samplers import Noise
 
-Agreed = TupleAverage | TwoCores | BallCenters
+TupleMethod = TupleAverage | TwoCores | BallCenters
 """What becomes of tuples."""
 LLOYD_ROUNDS = 5
-LEAST_PER_CENTER = 4
+MIN_PER_CENTER = 4
 """Records of a cluster in a shard below which no oracle is worth asking."""
 
 
@@ -195,7 +195,7 @@ class LloydRounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Clusters:
+class ClusterCenters:
     """What is said of a window's clusters, in lattice steps. All of it counts as released.
 
     Attributes
@@ -226,7 +226,9 @@ class Clusters:
     tuples: int | None = None
 
     @classmethod
-    def of(cls, found: Estimate, sigma: NDArray[np.float64], counts: NDArray[np.int64], tuples: int | None) -> Clusters:
+    def of(
+        cls, found: Estimate, sigma: NDArray[np.float64], counts: NDArray[np.int64], tuples: int | None
+    ) -> ClusterCenters:
         """The release of centers as a set, or a refusal where no part has enough records."""
         if np.isnan(found.sigma).all():
             return cls("too_few")
@@ -242,7 +244,7 @@ class Clusters:
 
 
 @dataclass(frozen=True)
-class Centers:
+class ClusteringAlgorithm:
     """FC_Clustering: k centers of a window's records.
 
     Parameters
@@ -272,7 +274,7 @@ class Centers:
 
     loss: PrivacyLoss
     shards: Shards
-    average: Agreed
+    average: TupleMethod
     lloyd: LloydStep
     fallback_nano: int = 0
 
@@ -298,7 +300,7 @@ class Centers:
         step = self.lloyd.ball.false_release if self.lloyd.method == "ball" else 0.0
         return max(step, float(FALSE_RELEASE)) if self.fallback_nano else step
 
-    def find(self, view: WindowView | ShardView, noise: Noise, start: Start) -> Clusters:
+    def find(self, view: WindowView | ShardView, noise: Noise, start: Start) -> ClusterCenters:
         """The answer for one window; `start` is told of every stage."""
         if isinstance(view, ShardView):
             if len(view.tuples) == self.shards.tuples:
@@ -306,7 +308,7 @@ class Centers:
             view = view.view  # learners were made for another rho, and so for another number of shards
         return self.from_tuples(self.shards.tuples_of(view.points(), noise), view, noise, start)
 
-    def from_tuples(self, tuples: NDArray[np.float64], view: WindowView, noise: Noise, start: Start) -> Clusters:
+    def from_tuples(self, tuples: NDArray[np.float64], view: WindowView, noise: Noise, start: Start) -> ClusterCenters:
         """What follows the oracles; `start` is told of every stage."""
         spent = [PrivacyLoss()]
 
@@ -319,12 +321,12 @@ class Centers:
             found, counts = self.lloyd.release(view, rough.value, noise, counted)
             # A center that no part could improve has the noise of the tuples' average.
             sigma = np.where(np.isnan(found.sigma), rough.sigma, found.sigma)
-            return Clusters.of(found, sigma, counts, rough.count or None)
+            return ClusterCenters.of(found, sigma, counts, rough.count or None)
         if self.fallback_nano == 0:
-            return Clusters(reason)
+            return ClusterCenters(reason)
         rounds = LloydRounds((self.loss - spent[0]).rho_nano, self.k, self.lloyd.origin, self.lloyd.ball_squared)
         found, counts = rounds.release(view, noise, counted)
-        return Clusters.of(found, found.sigma, counts, None)
+        return ClusterCenters.of(found, found.sigma, counts, None)
 
     def forecast(self, size: int) -> Forecast:
         """At `size` records in k clusters of equal size whose tuples all match."""
@@ -332,7 +334,7 @@ class Centers:
         return Forecast(chance_of(self.average, size), self.lloyd.ball.sigma(radius, max(1.0, size / self.k)))
 
 
-def chance_of(average: Agreed, size: int) -> float:
+def chance_of(average: TupleMethod, size: int) -> float:
     """That tuples of `size` records in k clusters of equal size are released if they all match.
 
     Privacy
@@ -345,15 +347,15 @@ def chance_of(average: Agreed, size: int) -> float:
     """
     if isinstance(average, TwoCores):
         return math.nan  # for reference: it has no forecast
-    if size < LEAST_PER_CENTER * average.k * average.tuples:
+    if size < MIN_PER_CENTER * average.k * average.tuples:
         return 0.0
-    return average.forecast(0.0, average.least)[0] if isinstance(average, TupleAverage) else 1 - average.test.beta
+    return average.forecast(0.0, average.least_count)[0] if isinstance(average, TupleAverage) else 1 - average.test.beta
 
 
 ALL_AGREE = " in k equal clusters that all shards find"
 
 
-def chance_by_agreement(average: Agreed, k: int) -> tuple[str, list[dict[str, float]]]:
+def chance_by_agreement(average: TupleMethod, k: int) -> tuple[str, list[dict[str, float]]]:
     """How often tuples are released, by the share of shards that find other centers than the rest: in words, and as
     numbers. That share is the data's; no public number tells it.
 
@@ -367,7 +369,7 @@ def chance_by_agreement(average: Agreed, k: int) -> tuple[str, list[dict[str, fl
     """
     if isinstance(average, TupleAverage):
         shares = [0.0, *(_share_at(average, chance) for chance in (0.95, 0.05))]
-        chances = [average.forecast(share, average.least)[0] for share in shares]
+        chances = [average.forecast(share, average.least_count)[0] for share in shares]
     elif isinstance(average, TwoCores):
         return "", []  # for reference: it has no forecast
     else:
@@ -386,5 +388,5 @@ def _share_at(average: TupleAverage, chance: float) -> float:
     low, high = 0.0, 1.0
     for _ in range(20):
         middle = (low + high) / 2
-        low, high = (middle, high) if average.forecast(middle, average.least)[0] >= chance else (low, middle)
+        low, high = (middle, high) if average.forecast(middle, average.least_count)[0] >= chance else (low, middle)
     return low

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...errors import ConfigError
 from ...stream.lattice import MAX_RADIUS_SQUARED
-from ..averages import LEAST_NANO, BallAverage
+from ..averages import MIN_NANO, BallAverage
 from ..core_stage import normal_above
 from .agreement import PARTED, GaussianTest, fewest_gaussian, plan_gaussian
 from .ktuples import BallCenters
 from .oracles import find
-from .pipeline import LEAST_PER_CENTER, Centers, LloydStep
+from .pipeline import MIN_PER_CENTER, ClusteringAlgorithm, LloydStep
 from .shards import Shards
 from .tuples import GAMMA, LADDER_RATIO, SEARCH_RATIO, TupleAverage, ladder
 
@@ -36,7 +36,7 @@ class ClusterPlan:
         t.
     radius_nano, core_nano, average_nano, lloyd_nano : int
         rho (nano) of the stages.
-    strange : float
+    outlier_tuples : float
         Share of tuples that may match nothing, so that 95% of windows still release.
     separation : float
         Predicted smallest distance between centers, in deviations of a cluster, at which that many tuples match.
@@ -55,15 +55,15 @@ class ClusterPlan:
     core_nano: int
     average_nano: int
     lloyd_nano: int
-    strange: float
+    outlier_tuples: float
     separation: float
 
 
 _RELEASED = 0.95
-_BALL_STRANGE = 0.05
+_BALL_OUTLIER_TUPLES = 0.05
 _BALL_BETA = 0.005
 _BALL_FINENESS = 8.0
-_LEAST_STRANGE = 0.03  # of the tuples: oracles go wrong now and then
+_MIN_OUTLIER_TUPLES = 0.03  # of the tuples: oracles go wrong now and then
 _FINENESS = 12.0  # the average's noise is at most this part of the smallest distance between centers
 
 
@@ -106,7 +106,7 @@ def plan_clusters(
     the best t is where the predicted separation is smallest. It is told for clusters of equal size and the same
     deviation in every coordinate.
     """
-    most = size_hint // (LEAST_PER_CENTER * k)
+    most = size_hint // (MIN_PER_CENTER * k)
     best: ClusterPlan | None = None
     rho = loss.rho_nano
     share = _lloyd_share(rho, k, dimension, size_hint) if lloyd else 0
@@ -124,16 +124,16 @@ def plan_clusters(
     return best
 
 
-def _sizes(most: int) -> list[int]:
+def _sizes(max_tuples: int) -> list[int]:
     """Numbers of tuples worth trying, in steps of 4%."""
-    return [t for t in sorted({round(20 * 1.04**i) for i in range(270)}) if t <= most]
+    return [t for t in sorted({round(20 * 1.04**i) for i in range(270)}) if t <= max_tuples]
 
 
 def _lloyd_share(rho: int, k: int, dimension: int, size_hint: int) -> int:
     """A tenth of rho, up to three where the noise of a part would otherwise be above 1/1000 of the ball's radius."""
     for tenths in (0.10, 0.15, 0.2, 0.3):
         share = int(rho * tenths)
-        if share > 0 and BallAverage.split(max(share, 2 * LEAST_NANO), dimension).sigma(1, size_hint / k) <= 1e-3:
+        if share > 0 and BallAverage.split(max(share, 2 * MIN_NANO), dimension).sigma(1, size_hint / k) <= 1e-3:
             break
     return share
 
@@ -166,7 +166,7 @@ def _try(
     for _ in range(20):
         middle = (low + high) / 2
         low, high = (middle, high) if average.forecast(middle, usable)[0] >= _RELEASED else (low, middle)
-    if low < _LEAST_STRANGE:
+    if low < _MIN_OUTLIER_TUPLES:
         return None
     # Two clusters at the smallest distance D: each pair of their means must lie within gamma D.
     reach = _typical_quantile(dimension, low / 2) * math.sqrt(2 * t * k / size_hint)
@@ -193,7 +193,7 @@ class BallPlan:
     test : GaussianTest
     parted : int
         Delta: how many radii apart balls must be for the centers' noise to be small against their distance.
-    strange, separation : float
+    outlier_tuples, separation : float
 
     Privacy
     -------
@@ -209,7 +209,7 @@ class BallPlan:
     lloyd_nano: int
     test: GaussianTest
     parted: int
-    strange: float
+    outlier_tuples: float
     separation: float
 
 
@@ -233,25 +233,29 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
         radius = (loss.rho_nano - share) // 10
         budget = PrivacyLoss(int((loss.rho_nano - share - radius) * part), loss.delta_femto)
         try:
-            t = fewest_gaussian(budget, _BALL_STRANGE, _BALL_BETA)
+            t = fewest_gaussian(budget, _BALL_OUTLIER_TUPLES, _BALL_BETA)
         except ConfigError:
             continue
-        test = plan_gaussian(budget, t, _BALL_STRANGE, _BALL_BETA)
-        if test is None or t * LEAST_PER_CENTER * k > size_hint:
+        test = plan_gaussian(budget, t, _BALL_OUTLIER_TUPLES, _BALL_BETA)
+        if test is None or t * MIN_PER_CENTER * k > size_hint:
             continue
         answer = loss.rho_nano - share - radius - budget.rho_nano
         parted = max(PARTED, math.ceil(2 * _BALL_FINENESS * math.sqrt(k * RHO_UNIT / (2 * answer))))
         if parted > 10**4:
             continue
         # Radii lie between one and two rungs below 1 / parted of the distance.
-        reach = _typical_quantile(dimension, _BALL_STRANGE / 2) * math.sqrt(2 * t * k / size_hint) * LADDER_RATIO**1.5
+        reach = (
+            _typical_quantile(dimension, _BALL_OUTLIER_TUPLES / 2)
+            * math.sqrt(2 * t * k / size_hint)
+            * LADDER_RATIO**1.5
+        )
         if best is None or parted * reach < best.separation:
-            best = BallPlan(t, radius, share, test, parted, _BALL_STRANGE, parted * reach)
+            best = BallPlan(t, radius, share, test, parted, _BALL_OUTLIER_TUPLES, parted * reach)
     return best
 
 
 @dataclass(frozen=True)
-class Choice:
+class PlanChoice:
     """What a job takes, and why.
 
     Attributes
@@ -273,7 +277,7 @@ class Choice:
     why: str
 
 
-def _chosen(core: ClusterPlan | None, balls: BallPlan | None) -> Choice:
+def _chosen(core: ClusterPlan | None, balls: BallPlan | None) -> PlanChoice:
     """The one that stands clusters closer together, and why."""
 
     def told(plan: ClusterPlan | BallPlan) -> str:
@@ -281,10 +285,10 @@ def _chosen(core: ClusterPlan | None, balls: BallPlan | None) -> Choice:
 
     if core is not None and (balls is None or core.separation <= balls.separation):
         other = f"the G form asks for {told(balls)}" if balls is not None else "no G form was to be had"
-        return Choice(core, f"a core of tuples, which asks for {told(core)}: {other}")
+        return PlanChoice(core, f"a core of tuples, which asks for {told(core)}: {other}")
     assert balls is not None
     other = f"a core asks for {told(core)}" if core is not None else "no core was to be had of so few records"
-    return Choice(balls, f"the G form, which asks for {told(balls)}: {other}")
+    return PlanChoice(balls, f"the G form, which asks for {told(balls)}: {other}")
 
 
 @dataclass(frozen=True)
@@ -343,7 +347,7 @@ class ClusterJob:
     method: str = "auto"
     lloyd: bool = True
 
-    def mechanism(self, loss: PrivacyLoss, lattice: Lattice) -> Centers:
+    def mechanism(self, loss: PrivacyLoss, lattice: Lattice) -> ClusteringAlgorithm:
         """The release for this loss.
 
         Raises
@@ -357,7 +361,7 @@ class ClusterJob:
         spread = None if self.spread is None else lattice.radius_squared(self.spread, "spread")
         share = PrivacyLoss((main - average.loss).rho_nano)
         step = LloydStep(share, shards.origin, shards.ball_squared, spread, parts=self.k)
-        return Centers(loss, shards, average, step, fallback)
+        return ClusteringAlgorithm(loss, shards, average, step, fallback)
 
     def parts(self, loss: PrivacyLoss, lattice: Lattice) -> tuple[Shards, TupleAverage | BallCenters]:
         """How records become tuples, and these one tuple; what it leaves of this loss is the Lloyd step's.
@@ -379,7 +383,7 @@ class ClusterJob:
             )  # fmt: skip
         return shards, self._average(lattice)(rest, plan.tuples, plan.radius_nano, plan.core_nano)
 
-    def choose(self, loss: PrivacyLoss, lattice: Lattice) -> Choice:
+    def choose(self, loss: PrivacyLoss, lattice: Lattice) -> PlanChoice:
         """How the loss and the records are divided, by the core or by the G form, and why."""
         if self.k < 1:
             raise ConfigError(f"must be at least 1, got {self.k}", "k")

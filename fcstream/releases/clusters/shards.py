@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...noise.samplers import Noise
     from .oracles import Learner, Oracle
 
-MOST_TUPLES = 2**20
+MAX_TUPLES = 2**20
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Shards:
     step: float
 
     def __post_init__(self) -> None:
-        if not 2 <= self.tuples <= MOST_TUPLES:
+        if not 2 <= self.tuples <= MAX_TUPLES:
             raise ConfigError(f"must be in [2, 2**20], got {self.tuples}", "tuples")
         if self.k < 1:
             raise ConfigError(f"must be at least 1, got {self.k}", "k")
@@ -157,7 +157,7 @@ class ShardView:
     tuples: NDArray[np.float64]
 
 
-class _Shard:
+class _ShardLearner:
     """A learner of one shard, and its records that do not fill a chunk yet."""
 
     def __init__(self, learner: Learner | None, width: int) -> None:
@@ -211,7 +211,7 @@ class ShardCounts:
     def __init__(self, shards: Shards, noise: Noise) -> None:
         self._shards, self._noise = shards, noise
         self._points = FriendCounts(len(shards.origin), None)
-        self._learners: dict[int, list[_Shard]] = {}
+        self._learners: dict[int, list[_ShardLearner]] = {}
 
     @property
     def panes(self) -> list[int]:
@@ -245,10 +245,10 @@ class ShardCounts:
                     tuples[i] = steps
         return ShardView(self._points.view(asked), tuples)
 
-    def _of(self, pane: int) -> list[_Shard]:
+    def _of(self, pane: int) -> list[_ShardLearner]:
         if pane not in self._learners:
             made, shards = self._shards.oracle, self._shards
             assert isinstance(made, Incremental)
             learners = (made.make(shards.k, seed) for seed in range(shards.tuples))
-            self._learners[pane] = [_Shard(learner, len(shards.origin)) for learner in learners]
+            self._learners[pane] = [_ShardLearner(learner, len(shards.origin)) for learner in learners]
         return self._learners[pane]

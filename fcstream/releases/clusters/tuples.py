@@ -36,7 +36,7 @@ PAPER_GAMMA = Fraction(1, 7)
 LADDER_RATIO = 1.25
 SEARCH_RATIO = 1.5
 SEARCH_BETA = 0.02
-MOST_NOISE = 0.4
+MAX_NOISE = 0.4
 """Of the average, per coordinate, in radii: a core that is too small for it is refused by its noisy size."""
 
 
@@ -108,7 +108,7 @@ def _friendly_pairs(predicate: Predicate, tuples: NDArray[np.float64]) -> int:
     return int(friend_counts(predicate, tuples).sum())
 
 
-def commonest(tuples: NDArray[np.float64], rungs: tuple[int, ...], rho_nano: int, noise: Noise) -> int | None:
+def noisy_mode(tuples: NDArray[np.float64], rungs: tuple[int, ...], rho_nano: int, noise: Noise) -> int | None:
     """The rung b >= 1 with most tuples' separations in [rungs[b - 1], rungs[b]), by noisy counts; None: too few.
 
     Parameters
@@ -237,17 +237,18 @@ class TupleAverage:
         mask = self.core.select_core(counts, noise).mask
         assert mask is not None
         average = self.average(radius_squared)
-        return _averaged(average, reorder(tuples[mask], noise), noise, start, self.least)
+        return _averaged(average, reorder(tuples[mask], noise), noise, start, self.least_count)
 
     @cached_property
-    def least(self) -> int:
+    def least_count(self) -> int:
         """n-hat of the core at or below which the average's noise, a seventh of the smallest distance, is of no use."""
         rho2 = self.average(self.rungs[-1]).rho2
-        return math.ceil(2 / MOST_NOISE * math.sqrt(self.k / (2 * rho2)))
+        return math.ceil(2 / MAX_NOISE * math.sqrt(self.k / (2 * rho2)))
 
-    def forecast(self, strange: float, usable: float = 0.0) -> tuple[float, float]:
-        """Chance that n-hat of the core passes `usable`, and its mean; a share `strange` of tuples matches nothing."""
-        t, good = self.tuples, self.tuples * (1 - strange)
+    def forecast(self, outlier_tuples: float, usable: float = 0.0) -> tuple[float, float]:
+        """Chance that n-hat of the core passes `usable`, and its mean; a share `outlier_tuples` of tuples matches
+        nothing."""
+        t, good = self.tuples, self.tuples * (1 - outlier_tuples)
         threshold, sigma = self.core.bar
         keep = normal_above((threshold - (good - t / 2)) / sigma)
         step = self.average(self.rungs[-1])
@@ -268,7 +269,7 @@ class TupleAverage:
             # Two rungs up: FindDiam lets go a part of the pairs that the core cannot spare.
             return self._above(self.rungs[rung])
         start(PrivacyLoss(self.radius_nano))
-        b = commonest(tuples, self.rungs, self.radius_nano, noise)
+        b = noisy_mode(tuples, self.rungs, self.radius_nano, noise)
         if b is None:
             return None
         # A match is closer than gamma / (1 - gamma) of the separation; one rung more for tuples above the commonest.

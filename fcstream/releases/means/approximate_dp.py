@@ -24,9 +24,9 @@ from ...counting.exact import FriendCounts
 from ...errors import ConfigError
 from ...stream.lattice import sqrt_up
 from ..averages import Estimate, _noisy_average, check_average, exact_sums
-from ..base import Counter, Forecast, Notes, Outcome, PointMechanism
+from ..base import Counter, Forecast, Outcome, PlanNotes, PointMechanism
 from ..core_stage import noise_warnings
-from ..options import Options, Setting
+from ..options import BuildContext, Options
 
 if TYPE_CHECKING:
     from ...counting.exact import Selection, WindowView
@@ -201,14 +201,14 @@ class BasicOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     delta: float
     alpha: float = 0.0
 
-    def build(self, setting: Setting) -> BasicMean:
+    def build(self, setting: BuildContext) -> BasicMean:
         loss = self.approximate_loss(self.delta)
         radius_squared = setting.grid.lattice.radius_squared(self.radius, "release.radius")
         try:
-            return BasicMean(loss, radius_squared, self.guess(), self.alpha)
+            return BasicMean(loss, radius_squared, self.checked_size_hint(), self.alpha)
         except ConfigError as error:
-            place = "release.alpha" if error.place == "alpha" else error.place
-            raise ConfigError(error.message, place) from None
+            key = "release.alpha" if error.key == "alpha" else error.key
+            raise ConfigError(error.message, key) from None
 
 
 @dataclass(frozen=True)
@@ -267,9 +267,9 @@ class BasicMean(PointMechanism):
         charge.use(self.loss)
         core = self.core.select_core(view.in_order(), noise)
         assert core.mask is not None
-        places = view.places()
-        assert places is not None
-        estimate = self.average.release(view.select(core.mask[places]), noise)
+        arrival_order = view.arrival_order()
+        assert arrival_order is not None
+        estimate = self.average.release(view.select(core.mask[arrival_order]), noise)
         parts = self.total.as_dict()
         if estimate is None:
             return Outcome("too_few", parts=parts)
@@ -288,13 +288,13 @@ class BasicMean(PointMechanism):
             )
         return super().hint(reason)
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         total = self.total
         line = (
             f"a window is ({total.epsilon:.4g}, {total.delta:.3g})-DP; what follows on its core is {self.average.loss}"
         )
         warnings = noise_warnings(self.forecast(size or self.size_hint).sigma, self.radius_squared)
-        return Notes((line,), warnings, {"epsilon_of_window": total.epsilon})
+        return PlanNotes((line,), warnings, {"epsilon_of_window": total.epsilon})
 
 
 @lru_cache(maxsize=256)

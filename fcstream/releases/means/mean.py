@@ -14,24 +14,24 @@ from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...cores.filters import smallest_rho
 from ...errors import ConfigError
 from ..averages import BallAverage, Estimate, FriendlyAverage, norm_quantile, to_center
-from ..base import Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread
+from ..base import Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, Spread
 from ..core_stage import (
     CoreFilter,
     CoreStage,
     core_law,
+    core_share,
     find_core,
     mean_size,
     noise_warnings,
     normal_above,
     release_probability,
-    tenth,
 )
-from ..options import Options, Setting
+from ..options import BuildContext, Options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...cores.sampled_filters import Choice
+    from ...cores.sampled_filters import PairSampling
     from ...counting.exact import Selection, WindowView
     from ...ledgers.base import Charge
     from ...noise.samplers import Noise
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 CORE_MARGIN = 3.0
 """Noise deviations by which a point befriended by all clears the core's bar at the public size hint."""
-MOST_CORE_SHARE = 0.6
+MAX_CORE_SHARE = 0.6
 LADDER_RATIO = 1.25
 _FINE = 3  # bins of a rung
 _TAIL = 3.0  # noise deviations by which a tail must stand out
@@ -71,7 +71,7 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
     def holds_records(self) -> bool:
         return self.method != "ball"
 
-    def build(self, setting: Setting) -> Mechanism:
+    def build(self, setting: BuildContext) -> Mechanism:
         is_ball = self.method == "ball"
         if self.pairs != "exact" and is_ball:
             raise ConfigError("belongs to the methods that find a core, not to 'ball'", "release.pairs")
@@ -99,10 +99,10 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
             raise ConfigError("belongs to method 'ball' only: the other methods find the center", "release.center")
         return self.core_mean(self.radius, setting)
 
-    def core_mean(self, radius: float, setting: Setting) -> FriendlyMean | RecentredMean:
+    def core_mean(self, radius: float, setting: BuildContext) -> FriendlyMean | RecentredMean:
         """The mechanism of a mean with unknown center."""
         loss, lattice = self.approximate_loss(self.delta), setting.grid.lattice
-        size_hint = self.guess()
+        size_hint = self.checked_size_hint()
         radius_squared = lattice.radius_squared(radius, "release.radius")
         if self.method == "friendly":
             return FriendlyMean(loss, radius_squared, setting.dimension, size_hint, self.pairs)
@@ -169,8 +169,8 @@ class BallMean(PointMechanism):
     def false_release(self) -> float:
         return self.average.false_release
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
-        return Notes(warnings=noise_warnings(self.forecast(size or 1000).sigma, None))
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
+        return PlanNotes(warnings=noise_warnings(self.forecast(size or 1000).sigma, None))
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
@@ -202,7 +202,7 @@ class FriendlyMean(CoreStage, PointMechanism):
         Public.
     sampling : str
         ``exact``, or ``blocks`` or ``hidden``: which pairs a core is found from (see `sampled`).
-    chosen : Choice or None
+    given_pairs : PairSampling or None
         The very pairs; None chooses them for this loss and size.
 
     Privacy
@@ -220,19 +220,19 @@ class FriendlyMean(CoreStage, PointMechanism):
     size_hint: int
     sampling: str = "exact"
     kind: str = "mean"
-    chosen: Choice | None = None
+    given_pairs: PairSampling | None = None
 
     def __post_init__(self) -> None:
         try:
             _ = self.core, self.average  # refuse budgets that are too small to split, now
         except ConfigError as error:
-            if error.place.startswith("release."):
+            if error.key.startswith("release."):
                 raise
             raise ConfigError(f"must be larger: {self.loss} cannot be divided", "release.rho") from None
 
     @cached_property
     def core(self) -> CoreFilter:
-        return self.pairs.filter(tenth(self.loss))
+        return self.pairs.filter(core_share(self.loss))
 
     @cached_property
     def average(self) -> FriendlyAverage:
@@ -240,12 +240,12 @@ class FriendlyMean(CoreStage, PointMechanism):
 
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         """What `release` does under a charge that is open."""
-        core = find_core(self.core, self.least, view, charge, noise)
+        core = find_core(self.core, self.least_count, view, charge, noise)
         if core.mask is None:
             return Outcome("too_few", count=core.count)
         estimate = self.average.release(view.select(core.mask), noise, charge.start)
         if estimate is None:
-            return Outcome(self.why_not(core.count), count=core.count)
+            return Outcome(self.refusal_reason(core.count), count=core.count)
         core_count = estimate.count + self.average.offset
         return Outcome(None, estimate.value, estimate.sigma, core.count, core_count)
 
@@ -258,7 +258,7 @@ class FriendlyMean(CoreStage, PointMechanism):
 
 
 @dataclass(frozen=True)
-class _Shares:
+class _RhoShares:
     """How the recentred average divides rho (nano); chosen from public numbers."""
 
     core: int
@@ -286,7 +286,7 @@ class RecentredMean(CoreStage, PointMechanism):
     outliers : float
         Public guess, in [0, 1/2), of the share of points that are no friends of the others: the core then gets what
         it takes to do without them.
-    chosen : Choice or None
+    given_pairs : PairSampling or None
         The very pairs; None chooses them for this loss and size.
 
     Privacy
@@ -310,7 +310,7 @@ class RecentredMean(CoreStage, PointMechanism):
     sampling: str = "exact"
     outliers: float = 0.0
     kind: str = "mean"
-    chosen: Choice | None = None
+    given_pairs: PairSampling | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.outliers < 0.5:
@@ -344,13 +344,13 @@ class RecentredMean(CoreStage, PointMechanism):
 
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         """What `release` does under a charge that is open."""
-        core = find_core(self.core, self.least, view, charge, noise)
+        core = find_core(self.core, self.least_count, view, charge, noise)
         if core.mask is None:
             return Outcome("too_few", count=core.count)
         kept = view.select(core.mask)
         rough = self.center.release(kept, noise, charge.start)
         if rough is None:
-            return Outcome(self.why_not(core.count), count=core.count)
+            return Outcome(self.refusal_reason(core.count), count=core.count)
         charge.start(PrivacyLoss(self._shares.histogram))
         center, spread = to_center(rough.value), self._spread(kept, rough, noise)
         ball = self._ball(spread, float(rough.sigma[0]))
@@ -361,7 +361,7 @@ class RecentredMean(CoreStage, PointMechanism):
                 center, ball = to_center(better.value), self._ball(spread, sigma)
         estimate, count = self.final.release(kept, center, ball, noise, charge.start)
         if estimate is None:
-            return Outcome(self.why_not(core.count), count=core.count, core_count=count)
+            return Outcome(self.refusal_reason(core.count), count=core.count, core_count=count)
         return Outcome(None, estimate.value, estimate.sigma, core.count, count, spread=spread)
 
     def forecast(self, size: int) -> Forecast:
@@ -408,7 +408,7 @@ class RecentredMean(CoreStage, PointMechanism):
         return Spread(true, min(true, 3 * true / math.sqrt(self.dimension)))
 
     @cached_property
-    def _shares(self) -> _Shares:
+    def _shares(self) -> _RhoShares:
         delta = PrivacyLoss(0, self.loss.delta_femto // 2)
         # A sampled core takes the papers' tenth: less rho would ask for more pairs, which is what it is to save.
         core = (
@@ -416,11 +416,11 @@ class RecentredMean(CoreStage, PointMechanism):
                 self.size_hint,
                 delta,
                 CORE_MARGIN,
-                max(200, int(MOST_CORE_SHARE * self.loss.rho_nano)),
+                max(200, int(MAX_CORE_SHARE * self.loss.rho_nano)),
                 self.outliers * self.size_hint,
             )
             if self.sampling == "exact"
-            else tenth(self.loss).rho_nano
+            else core_share(self.loss).rho_nano
         )
         guess, histogram = self._guess, self.spread is None
         return _divide(self.loss, core, self.radius_squared, self.dimension, self._core_hint, guess, histogram)
@@ -440,7 +440,7 @@ def _divide(
     size_hint: int,
     guess: Spread,
     with_histogram: bool,
-) -> _Shares:
+) -> _RhoShares:
     """The division of rho with the smallest predicted noise, from public numbers; `core` (nano) is given."""
     delta = PrivacyLoss(0, loss.delta_femto // 2)
     rest, histogram = loss.rho_nano - core, 0
@@ -448,7 +448,7 @@ def _divide(
         # Rungs with a deviation of 0.3% of the points tell where the tail ends; a tenth of rho at most.
         histogram = max(1, min(rest // 10, int(_FINE * RHO_UNIT / (2 * (0.003 * size_hint) ** 2))))
         rest -= histogram
-    best: tuple[float, _Shares] | None = None
+    best: tuple[float, _RhoShares] | None = None
     for center in (rest * np.geomspace(0.01, 0.7, 30)).astype(np.int64).tolist():
         if center < 1000:
             continue
@@ -457,7 +457,7 @@ def _divide(
             final = rest - center - middle
             if min(final, middle) < 1000:
                 continue
-            shares = _Shares(core, center, histogram, middle, final)
+            shares = _RhoShares(core, center, histogram, middle, final)
             predicted = _chain(shares, average, guess, dimension, size_hint)
             if best is None or predicted < best[0]:
                 best = (predicted, shares)
@@ -466,7 +466,7 @@ def _divide(
     return best[1]
 
 
-def _chain(shares: _Shares, center: FriendlyAverage, spread: Spread, dimension: int, size: float) -> float:
+def _chain(shares: _RhoShares, center: FriendlyAverage, spread: Spread, dimension: int, size: float) -> float:
     """Predicted noise deviation per coordinate of the recentred average's last step, in lattice steps."""
     quantile = norm_quantile(dimension, 0.01)
     n_hat = size - center.offset

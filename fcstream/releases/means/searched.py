@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, ClassVar
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...counting.multi_radius import LadderCounts
 from ...errors import ConfigError
-from ..base import Forecast, Mechanism, Notes, Outcome, PointMechanism
+from ..base import Forecast, Mechanism, Outcome, PlanNotes, PointMechanism
 from ..core_stage import noise_warnings
 from ..diameter_search import DiameterSearch
-from ..options import Setting
+from ..options import BuildContext
 from .mean import FriendlyMean, MeanOptions, RecentredMean
 
 if TYPE_CHECKING:
-    from ...counting.multi_radius import LadderView
+    from ...counting.multi_radius import MultiRadiusView
     from ...ledgers.base import Charge
     from ...noise.samplers import Noise
     from ...stream.lattice import Grid, Lattice
@@ -31,9 +31,9 @@ BETA = 0.05
 _FEW_OUTLIERS = 0.05  # that a search does without when it was told of none
 _SURE = 3.0  # noise deviations of a check
 _ROOM = Fraction(11, 200)  # that are this share of the points
-_MOST_WIDER = 4  # rungs
+_MAX_WIDER = 4  # rungs
 _ROUGH = 0.6
-_LEAST_SEARCH, _MOST_SEARCH = 100, 10  # parts of rho: a hundredth, a tenth
+_MIN_SEARCH, _MAX_SEARCH = 100, 10  # parts of rho: a hundredth, a tenth
 
 
 def radius_ladder(lattice: Lattice, smallest: float, largest: float) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ class SearchedMean(PointMechanism):
         if self.method == "friendly":
             return 0
         found, rungs = 10.0**6, 0
-        while rungs < _MOST_WIDER:
+        while rungs < _MAX_WIDER:
             radius_squared = int((found * BASE ** (rungs + 1)) ** 2)
             mean = RecentredMean(self._rest, radius_squared, self.dimension, self.size_hint, outliers=self.outliers)
             size = max(1.0, (1 - self.outliers) * self.size_hint - mean.center.offset)
@@ -149,7 +149,7 @@ class SearchedMean(PointMechanism):
         """What keeps the counts: exact ones for every radius of the ladder."""
         return LadderCounts(dimension, self.radii_squared, reach)
 
-    def release(self, view: LadderView, charge: Charge, noise: Noise) -> Outcome:
+    def release(self, view: MultiRadiusView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
         rung = self.search.find(view.pairs.tolist().__getitem__, view.size, noise, charge.start)
         mean = self.mean_at(rung)
@@ -158,7 +158,7 @@ class SearchedMean(PointMechanism):
     def hint(self, reason: str) -> str:
         return super().hint(reason).replace("release.radius", "release.radius_max").replace("`radius`", "`radius_max`")
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         radii, step = self.radii_squared, grid.lattice.step
         low, high = (step * math.sqrt(radius) for radius in (radii[0], radii[-1]))
         line = (
@@ -166,7 +166,7 @@ class SearchedMean(PointMechanism):
             f"{self.search.rho_nano / RHO_UNIT:.3g} of rho: expected errors are those at a radius in the middle, "
             "and in proportion to the one found"
         )
-        return Notes(
+        return PlanNotes(
             (line,), noise_warnings(self.forecast(size or 1000).sigma, self.radius_squared), {"radii": len(radii)}
         )
 
@@ -187,7 +187,7 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
     Specification 5.3, 5.4, 5.6, 12.1; proofs 5.4, 5.6.
     """
 
-    def build(self, setting: Setting) -> Mechanism:
+    def build(self, setting: BuildContext) -> Mechanism:
         if self.radius != "search" or self.method not in ("recentered", "friendly"):
             return super().build(setting)
         if self.radius_min is None or self.radius_max is None:
@@ -199,7 +199,7 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
         if self.outliers and self.method == "friendly":
             raise ConfigError("belongs to the methods 'recentered' and 'tracking'", "release.outliers")
         ladder = radius_ladder(setting.grid.lattice, self.radius_min, self.radius_max)
-        loss, size_hint = self.approximate_loss(self.delta), self.guess()
+        loss, size_hint = self.approximate_loss(self.delta), self.checked_size_hint()
         return SearchedMean(loss, ladder, setting.dimension, size_hint, self.method, self.outliers)
 
 
@@ -215,4 +215,4 @@ def _mean_at(mechanism: SearchedMean, rung: int) -> RecentredMean | FriendlyMean
 def _search_share(rho_nano: int, radii: int, size: int) -> int:
     """What a search needs so that noise hardly ever decides a check, within limits; from public numbers."""
     needed = max(1, (radii - 1).bit_length()) * 2 * (_SURE / (float(_ROOM) * size)) ** 2 * RHO_UNIT
-    return max(rho_nano // _LEAST_SEARCH, min(rho_nano // _MOST_SEARCH, math.ceil(needed)))
+    return max(rho_nano // _MIN_SEARCH, min(rho_nano // _MAX_SEARCH, math.ceil(needed)))

@@ -12,7 +12,7 @@ import numpy as np
 from ...accounting.losses import PrivacyLoss
 from ...stream.totals import tile_totals
 from ..averages import BallAverage, norm_quantile, to_center
-from ..base import Counter, Forecast, Mechanism, Notes, Outcome, PointMechanism, Spread, Track
+from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, Spread, Track
 from .mean import MeanOptions, RecentredMean
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from ...ledgers.base import Charge
     from ...noise.samplers import Noise
     from ...stream.lattice import Grid
-    from ..options import Setting
+    from ..options import BuildContext
 
 ROOM = 1.25
 """By how much the ball is wider than the points were: what they may move between two windows."""
 FALL = 0.8
 """Part of its first value that the share of points in the ball must keep, or the next window starts cold."""
-LEAST_SHARE = 0.5
+MIN_SHARE = 0.5
 
 
 class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -43,7 +43,7 @@ class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_o
     Specification 5.5, 12.1; proof 5.5.
     """
 
-    def build(self, setting: Setting) -> Mechanism:
+    def build(self, setting: BuildContext) -> Mechanism:
         cold = super().build(setting)
         assert isinstance(cold, RecentredMean)
         return TrackingMean(cold)
@@ -107,11 +107,11 @@ class TrackingMean(PointMechanism):
     def after(self, track: Track | None) -> TrackingMean:
         return replace(self, track=track)
 
-    def sized(self, size_hint: int) -> Mechanism:
+    def with_size_hint(self, size_hint: int) -> Mechanism:
         """Of a cold window: nothing is known at the start."""
-        return self.cold.sized(size_hint)
+        return self.cold.with_size_hint(size_hint)
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         notes = self.cold.notes(size, grid)
         if size is None:
             return notes
@@ -121,8 +121,8 @@ class TrackingMean(PointMechanism):
         line = f"a window that goes on from the last one: noise {noise}, and no delta of its own"
         return replace(notes, lines=(*notes.lines, line), facts={**notes.facts, "warm_sigma": warm})
 
-    def at(self, loss: PrivacyLoss) -> TrackingMean:
-        return replace(self, cold=cast("RecentredMean", self.cold.at(loss)))
+    def with_loss(self, loss: PrivacyLoss) -> TrackingMean:
+        return replace(self, cold=cast("RecentredMean", self.cold.with_loss(loss)))
 
     def release(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
         if self.track is None or self.track.drift:
@@ -164,13 +164,13 @@ class TrackingMean(PointMechanism):
         everybody = count + max(0, outside)
         if estimate is None:
             return Outcome(
-                self.cold.why_not(everybody), count=everybody, core_count=count, track=replace(track, drift=True)
+                self.cold.refusal_reason(everybody), count=everybody, core_count=count, track=replace(track, drift=True)
             )
         share = count / max(1, everybody)
         # What the noise of both bins does to the share.
         doubt = 3 * math.sqrt(self.average.count_variance) / max(1, everybody)
         first = share if track.share is None else track.share
-        lost = share + doubt < max(FALL * first, LEAST_SHARE)
+        lost = share + doubt < max(FALL * first, MIN_SHARE)
         moved = Track(
             [int(value) for value in to_center(estimate.value)],
             float(estimate.sigma.max()),

@@ -25,14 +25,14 @@ class Column:
     index : int
         Its place among the features.
     feature : Feature
-    least, most : int
+    lowest, highest : int
         Lattice coordinates of its public range, both included.
     """
 
     index: int
     feature: Feature
-    least: int
-    most: int
+    lowest: int
+    highest: int
 
     @classmethod
     def of(cls, grid: Grid, name: str | None) -> Column:
@@ -49,8 +49,8 @@ class Column:
             raise ConfigError(f"must be one of {', '.join(map(repr, names))}, got {name!r}", "release.feature")
         index = 0 if name is None else names.index(name)
         feature = grid.features[index]
-        least, most = (int(grid.lattice.coordinates(feature.scaled(x))) for x in (feature.minimum, feature.maximum))
-        return cls(index, feature, least, most)
+        lowest, highest = (int(grid.lattice.coordinates(feature.scaled(x))) for x in (feature.minimum, feature.maximum))
+        return cls(index, feature, lowest, highest)
 
 
 class ColumnValues:

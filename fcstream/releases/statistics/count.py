@@ -12,7 +12,7 @@ import numpy as np
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ..base import Counter, Forecast, MechanismBase, Outcome
-from ..options import Options, Setting
+from ..options import BuildContext, Options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,12 +53,12 @@ class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     def uses(self, features: Sequence[str]) -> Sequence[str]:
         return ()
 
-    def build(self, setting: Setting) -> NoisyCount:
+    def build(self, setting: BuildContext) -> NoisyCount:
         return NoisyCount(self.pure_loss())
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class WindowSize:
     """What a window holds.
 
     Privacy
@@ -73,7 +73,7 @@ class Size:
     size: int
 
 
-class Sizes:
+class SizeCounter:
     """The number of records in each pane; none of them is kept.
 
     Privacy
@@ -101,9 +101,9 @@ class Sizes:
         """Forget a pane."""
         self._held.pop(pane, None)
 
-    def view(self, panes: Iterable[int]) -> Size:
+    def view(self, panes: Iterable[int]) -> WindowSize:
         """The window made of some panes."""
-        return Size(sum(self._held.get(pane, 0) for pane in panes))
+        return WindowSize(sum(self._held.get(pane, 0) for pane in panes))
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,9 @@ class NoisyCount(MechanismBase):
         return Fraction(RHO_UNIT, 2 * self.loss.rho_nano)
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
-        return Sizes()
+        return SizeCounter()
 
-    def release(self, view: Size | WindowView, charge: Charge, noise: Noise) -> Outcome:
+    def release(self, view: WindowSize | WindowView, charge: Charge, noise: Noise) -> Outcome:
         """Value and count are the same number."""
         charge.use(self.loss)
         count = view.size + int(noise.discrete_gaussian(self.variance, 1)[0])

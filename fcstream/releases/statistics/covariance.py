@@ -14,9 +14,9 @@ from ...cores.filters import ReplacementFilter
 from ...errors import ConfigError
 from ...predicates.base import PredicateCounts
 from ...predicates.matrices import MatrixDistance
-from ..base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..means.approximate_dp import LowerCount, paid_by
-from ..options import Options, Setting
+from ..options import BuildContext, Options
 from .moments import MomentsView, ShardMoments
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ LIMIT = 0.1
 _FINE = 2**30  # a standard normal is a discrete Gaussian in multiples of 2**-30
 _LARGEST_ETA = 1.0
 _AGREE = 0.8  # part of the shards that the core should hold; a tenth of strangers leaves so many
-_MOST_TOTAL = math.floor(3 * math.expm1(1) * EPSILON_UNIT)  # what an epsilon of 1 after the core costs
+_MAX_TOTAL = math.floor(3 * math.expm1(1) * EPSILON_UNIT)  # what an epsilon of 1 after the core costs
 _UP = 1 + 1e-9
 
 
@@ -193,7 +193,7 @@ class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
     def holds_records(self) -> bool:
         return False
 
-    def build(self, setting: Setting) -> ShardCovariance:
+    def build(self, setting: BuildContext) -> ShardCovariance:
         loss = self.approximate_loss(self.delta)
         return ShardCovariance(loss, setting.dimension, self.shards, self.centered, self.limit, self.eta)
 
@@ -256,7 +256,7 @@ class ShardCovariance(MechanismBase):
     def total(self) -> DPLoss:
         """The largest epsilon that the loss pays for, at most 3 (e - 1), and its delta."""
         paid = paid_by(self.loss)
-        return DPLoss(min(paid.epsilon_nano, _MOST_TOTAL), paid.delta_femto)
+        return DPLoss(min(paid.epsilon_nano, _MAX_TOTAL), paid.delta_femto)
 
     @cached_property
     def average(self) -> FriendlyCovariance:
@@ -310,14 +310,14 @@ class ShardCovariance(MechanismBase):
             )
         return super().hint(reason)
 
-    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         """Matrices in products of the features' units."""
         names, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
         if outcome.value is None or outcome.sigma is None:
-            return Answer(None, None, names, transforms, outcome.parts)
+            return ReleaseValues(None, None, names, transforms, outcome.parts)
         units = np.array([feature.scale * grid.lattice.step for feature in grid.features])
         both = np.outer(units, units)
-        return Answer(
+        return ReleaseValues(
             (outcome.value * both).tolist(),
             (outcome.sigma * both).tolist(),
             names,
@@ -335,11 +335,11 @@ class ShardCovariance(MechanismBase):
         """With so many normal records nearly all shards agree, with half as many nine of ten."""
         return self.shards * math.ceil((4 * (1 + math.sqrt(self.dimension)) / self.limit) ** 2)
 
-    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         """Noise of a variance, as a share of it."""
         return {"relative": 2 * self.average.eta}
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         total, needed = self.total, self.records_needed
         lines = (
             f"a window is ({total.epsilon:.4g}, {total.delta:.3g})-DP; eta is {self.average.eta:.3g}: a variance is "
@@ -349,4 +349,4 @@ class ShardCovariance(MechanismBase):
         warnings = []
         if size is not None and size < needed:
             warnings.append(f"`release.size_hint` = {size} is few: shards may not agree; widen `release.limit`")
-        return Notes(lines, tuple(warnings), {"eta": self.average.eta, "records_needed": needed})
+        return PlanNotes(lines, tuple(warnings), {"eta": self.average.eta, "records_needed": needed})

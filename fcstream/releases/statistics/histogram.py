@@ -13,8 +13,8 @@ import numpy as np
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...errors import ConfigError
-from ..base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
-from ..options import Options, Setting
+from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..options import BuildContext, Options
 from .columns import BinCounts, Column
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...noise.samplers import Noise
     from ...stream.lattice import Grid
 
-MOST_BINS = 4096
+MAX_BINS = 4096
 
 
 class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -53,7 +53,7 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     def uses(self, features: Sequence[str]) -> Sequence[str]:
         return features if self.feature is None else (self.feature,)
 
-    def build(self, setting: Setting) -> Histogram:
+    def build(self, setting: BuildContext) -> Histogram:
         column = Column.of(setting.grid, self.feature)
         if (self.edges is None) == (self.categories is None):
             raise ConfigError("must be given, or `categories`, not both", "release.edges")
@@ -70,15 +70,15 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
         return Histogram(self.pure_loss(), column, cuts, (), (low, *inner, high))
 
     def _on_lattice(self, numbers: list[float], name: str, column: Column, grid: Grid) -> tuple[int, ...]:
-        feature, place = column.feature, f"release.{name}"
-        if not 1 <= len(numbers) <= MOST_BINS:
-            raise ConfigError(f"must hold 1 to {MOST_BINS} numbers inside the range of {feature.name!r}", place)
+        feature, key = column.feature, f"release.{name}"
+        if not 1 <= len(numbers) <= MAX_BINS:
+            raise ConfigError(f"must hold 1 to {MAX_BINS} numbers inside the range of {feature.name!r}", key)
         for number in numbers:
             if not feature.minimum <= number <= feature.maximum:
                 raise ConfigError(
                     f"must lie in the range [{feature.minimum:g}, {feature.maximum:g}] of {feature.name!r}, got "
                     f"{number:g}",
-                    place,
+                    key,
                 )
         return tuple(int(grid.lattice.coordinates(feature.scaled(number))) for number in numbers)
 
@@ -135,16 +135,16 @@ class Histogram(MechanismBase):
     def forecast(self, size: int) -> Forecast:
         return Forecast(1.0, math.sqrt(self.variance))
 
-    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
-        plain = super().answer(outcome, grid)
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
+        plain = super().to_user_units(outcome, grid)
         what = "edges" if self.inner else "categories"
         parts = {"feature": self.column.feature.name, what: list(self.named)}
-        return Answer(plain.value, plain.sigma, parts=parts)
+        return ReleaseValues(plain.value, plain.sigma, parts=parts)
 
-    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         return {"records in a bin": math.sqrt(self.variance)}
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         deviation = math.sqrt(self.variance)
         warnings: tuple[str, ...] = ()
         if size is not None and size / self.bins < 2 * deviation:
@@ -152,4 +152,4 @@ class Histogram(MechanismBase):
                 f"{size} records in {self.bins} bins are fewer in a bin than twice the noise: use fewer bins, longer "
                 "windows, or a larger `release.rho`",
             )
-        return Notes((f"{self.bins} bins of {self.column.feature.name!r}, empty ones too",), warnings)
+        return PlanNotes((f"{self.bins} bins of {self.column.feature.name!r}, empty ones too",), warnings)

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from ...noise.samplers import Noise
 
-MOST_SHARDS = 2**20
+MAX_SHARDS = 2**20
 
 
 @dataclass(slots=True)
-class _Moments:
+class _PaneMoments:
     """Of the points of one pane: sizes (t,), means (t, d), lower triangles of scatter matrices (t, d, d)."""
 
     sizes: NDArray[np.int64]
@@ -27,10 +27,10 @@ class _Moments:
     scatters: NDArray[np.float64]
 
     @classmethod
-    def none(cls, shards: int, dimension: int) -> _Moments:
+    def none(cls, shards: int, dimension: int) -> _PaneMoments:
         return cls(np.zeros(shards, np.int64), np.zeros((shards, dimension)), np.zeros((shards, dimension, dimension)))
 
-    def merged(self, other: _Moments) -> _Moments:
+    def merged(self, other: _PaneMoments) -> _PaneMoments:
         """Of both; each shard's numbers depend on its own alone."""
         sizes = self.sizes + other.sizes
         weights = other.sizes / np.maximum(sizes, 1)
@@ -38,7 +38,7 @@ class _Moments:
         means = self.means + gaps * weights[:, None]
         between = gaps[:, :, None] * gaps[:, None, :]
         scatters = self.scatters + other.scatters + between * (self.sizes * weights)[:, None, None]
-        return _Moments(sizes, means, scatters)
+        return _PaneMoments(sizes, means, scatters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,12 @@ class ShardMoments:
     def __init__(self, dimension: int, shards: int, noise: Noise) -> None:
         if dimension < 1:
             raise ConfigError(f"must be at least 1, got {dimension}", "dimension")
-        if not 2 <= shards <= MOST_SHARDS:
+        if not 2 <= shards <= MAX_SHARDS:
             raise ConfigError(f"must be in [2, 2**20], got {shards}", "shards")
         self.dimension = dimension
         self.shards = shards
         self._noise = noise
-        self._panes: dict[int, _Moments] = {}
+        self._panes: dict[int, _PaneMoments] = {}
 
     @property
     def panes(self) -> list[int]:
@@ -125,7 +125,7 @@ class ShardMoments:
         if len(points) == 0:
             return
         if pane not in self._panes:
-            self._panes[pane] = _Moments.none(self.shards, self.dimension)
+            self._panes[pane] = _PaneMoments.none(self.shards, self.dimension)
         held, rows = self._panes[pane], np.ascontiguousarray(points, np.float64)
         coins = self._noise.uniform_integers(self.shards, len(rows))
         moments.add_points(rows, coins, held.sizes, held.means, held.scatters)
@@ -136,8 +136,10 @@ class ShardMoments:
 
     def view(self, panes: Iterable[int]) -> MomentsView:
         """The window made of some panes, present or not."""
-        found = _Moments.none(self.shards, self.dimension)
+        found = _PaneMoments.none(self.shards, self.dimension)
         for i, pane in enumerate(sorted(set(panes) & self._panes.keys())):
             held = self._panes[pane]
-            found = found.merged(held) if i else _Moments(held.sizes.copy(), held.means.copy(), held.scatters.copy())
+            found = (
+                found.merged(held) if i else _PaneMoments(held.sizes.copy(), held.means.copy(), held.scatters.copy())
+            )
         return MomentsView(found.sizes, found.means, found.scatters)

@@ -14,10 +14,10 @@ import numpy as np
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...errors import ConfigError
 from ...stream.lattice import exact
-from ..base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, least_gaussian
-from ..options import Options, Setting
+from ..options import BuildContext, Options
 from .columns import Column, ColumnValues
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...noise.samplers import Noise
     from ...stream.lattice import Grid
 
-MOST_QUANTILES = 100
+MAX_QUANTILES = 100
 COUNT_SHARE = 20
 """One part in so many of rho is for the number of records."""
 
@@ -53,14 +53,14 @@ class QuantilesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     def uses(self, features: Sequence[str]) -> Sequence[str]:
         return features if self.feature is None else (self.feature,)
 
-    def build(self, setting: Setting) -> Quantiles:
-        levels, place = self.quantiles, "release.quantiles"
-        if not 1 <= len(levels) <= MOST_QUANTILES:
-            raise ConfigError(f"must hold 1 to {MOST_QUANTILES} numbers, got {len(levels)}", place)
+    def build(self, setting: BuildContext) -> Quantiles:
+        levels, key = self.quantiles, "release.quantiles"
+        if not 1 <= len(levels) <= MAX_QUANTILES:
+            raise ConfigError(f"must hold 1 to {MAX_QUANTILES} numbers, got {len(levels)}", key)
         if not all(0 < level < 1 for level in levels) or any(exact(x).denominator > 10**6 for x in levels):
-            raise ConfigError("must lie in (0, 1), with at most six decimals", place)
+            raise ConfigError("must lie in (0, 1), with at most six decimals", key)
         if sorted(set(levels)) != levels:
-            raise ConfigError("must ascend", place)
+            raise ConfigError("must ascend", key)
         loss, column = self.pure_loss(), Column.of(setting.grid, self.feature)
         if loss.rho_nano < 1000 * len(levels):
             raise ConfigError(f"must be at least {1e-6 * len(levels):g} for {len(levels)} quantiles", "release.rho")
@@ -85,7 +85,7 @@ class Quantiles(MechanismBase):
     exponential mechanism over all lattice values v of the public range with cost |(1 - q) below(v) - q above(v)|, which
     one record moves by at most max(q, 1 - q) either way: with the exponent eps / (2 max(q, 1 - q)) it has eps-bounded
     range, so it costs eps**2 / 8. Drawn exactly. The values are sorted afterwards, which is free. A noisy count below
-    `least` gives ``too_few``, and the shares of the values go back.
+    `least_count` gives ``too_few``, and the shares of the values go back.
 
     Source
     ------
@@ -127,19 +127,19 @@ class Quantiles(MechanismBase):
         return [float(rate) * exact(level).denominator for rate, level in zip(self.rates, self.levels, strict=True)]
 
     @cached_property
-    def least(self) -> int:
+    def least_count(self) -> int:
         """Smaller noisy counts stop a release. Nothing in a value tells that it comes from an empty part of the range.
 
         From here on every quantile comes from where the data are with an even chance, also if these lie as close
         together as can be; wider data are found more often.
         """
-        span = self.column.most - self.column.least + 1
+        span = self.column.highest - self.column.lowest + 1
         needed = [math.log(span) / (f * min(q, 1 - q)) for f, q in zip(self._falls(), self.levels, strict=True)]
         return max(least_gaussian(self.variance), math.ceil(max(needed)))
 
     @property
     def false_release(self) -> float:
-        return gaussian_tail(self.variance, self.least)
+        return gaussian_tail(self.variance, self.least_count)
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return ColumnValues(self.column.index)
@@ -149,11 +149,11 @@ class Quantiles(MechanismBase):
         first, shares = self.shares
         charge.start(first)
         count = len(view) + int(noise.discrete_gaussian(self.variance, 1)[0])
-        if count < self.least:
+        if count < self.least_count:
             return Outcome("too_few", count=count)
-        least, most = self.column.least, self.column.most
-        inside = np.clip(view, least, most)  # a transform's rounding need not ascend
-        starts, sizes, below, above = intervals(inside, least, most)
+        lowest, highest = self.column.lowest, self.column.highest
+        inside = np.clip(view, lowest, highest)  # a transform's rounding need not ascend
+        starts, sizes, below, above = intervals(inside, lowest, highest)
         found = []
         for level, share, rate in zip(self.levels, shares, self.rates, strict=True):
             charge.start(share)
@@ -163,8 +163,8 @@ class Quantiles(MechanismBase):
 
     def forecast(self, size: int) -> Forecast:
         """Probability at data as tight as can be, all on neighboring lattice values; the deviation is one of ranks."""
-        spread, span = math.sqrt(self.variance), self.column.most - self.column.least + 1
-        chance = normal_above((self.least - 0.5 - size) / spread)
+        spread, span = math.sqrt(self.variance), self.column.highest - self.column.lowest + 1
+        chance = normal_above((self.least_count - 0.5 - size) / spread)
         for fall, level in zip(self._falls(), self.levels, strict=True):
             odds = math.exp(min(700.0, math.log(span) - fall * min(level, 1 - level) * size))
             chance *= 1 / (1 + odds)
@@ -175,31 +175,31 @@ class Quantiles(MechanismBase):
         """Standard deviations of the rank of each value, in records, where neighbors are evenly spaced."""
         return [math.sqrt(2) / fall for fall in self._falls()]
 
-    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         feature, step = self.column.feature, grid.lattice.step
         parts = {"feature": feature.name, "quantiles": list(self.levels), "rank_sigma": self.rank_sigmas}
         value = None
         if outcome.value is not None:
             value = [float(feature.origin + feature.scale * (x * step)) for x in outcome.value.tolist()]
         names, transforms = [feature.name] * len(self.levels), [feature.transform] * len(self.levels)
-        return Answer(value, None, names, transforms, parts)
+        return ReleaseValues(value, None, names, transforms, parts)
 
-    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         named = zip(self.levels, self.rank_sigmas, strict=True)
         return {f"level {level:g}": sigma / max(size, 1) for level, sigma in named}
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         warnings: tuple[str, ...] = ()
         if size is not None and max(self.rank_sigmas) > size / 10:
             warnings = ("ranks are off by more than a tenth of the records: raise `release.rho`",)
         lines = (
             f"{len(self.levels)} quantiles of {self.column.feature.name!r}; their levels are off by what stands above",
         )
-        return Notes(lines, warnings, stopped=self.shares[0], case=" with values as close together as can be")
+        return PlanNotes(lines, warnings, stopped=self.shares[0], case=" with values as close together as can be")
 
 
 def intervals(
-    values: NDArray[np.int64], least: int, most: int
+    values: NDArray[np.int64], lowest: int, highest: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """The public range cut where ranks change: first value, how many, records strictly below and above each.
 
@@ -207,7 +207,7 @@ def intervals(
     ----------
     values : int64 (n,)
         Ascending, in [least, most].
-    least, most : int
+    least, highest : int
 
     Privacy
     -------
@@ -219,7 +219,7 @@ def intervals(
     """
     distinct, held = np.unique(values, return_counts=True)
     passed = np.concatenate([[0], np.cumsum(held)])
-    edges = np.concatenate([[least - 1], distinct, [most + 1]])
+    edges = np.concatenate([[lowest - 1], distinct, [highest + 1]])
     starts = np.empty(2 * len(distinct) + 1, np.int64)
     sizes, below = np.ones_like(starts), np.empty_like(starts)
     above = np.empty_like(starts)

@@ -14,10 +14,10 @@ from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...errors import ConfigError
 from ...stream.totals import tile_totals
 from ..averages import gaussian_variance, norm_quantile, to_center
-from ..base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome, Spread
+from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, Spread
 from ..core_stage import ChargeShare, normal_above
 from ..means.mean import MeanOptions, RecentredMean
-from ..options import Options, Setting
+from ..options import BuildContext, Options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,8 +52,8 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
     delta: float
     pairs: Literal["exact", "blocks", "hidden"] = "exact"
 
-    def build(self, setting: Setting) -> Variance:
-        size_hint, loss = self.guess(), self.approximate_loss(self.delta)
+    def build(self, setting: BuildContext) -> Variance:
+        size_hint, loss = self.checked_size_hint(), self.approximate_loss(self.delta)
         reach = None
         if self.reach != "histogram":
             reach = math.isqrt(setting.grid.lattice.radius_squared(float(self.reach), "release.reach"))
@@ -64,7 +64,7 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
             try:
                 mean = MeanOptions(size_hint=size_hint, **keys).build(setting)  # type: ignore[arg-type]
             except ConfigError as error:
-                if error.place not in ("release", "release.rho"):
+                if error.key not in ("release", "release.rho"):
                     raise
                 continue
             found = Variance(loss, cast("RecentredMean", mean), size_hint, reach)
@@ -130,14 +130,14 @@ class Variance(MechanismBase):
         found = self.forecast(self.size_hint)
         return found.probability >= 0.99, -found.sigma
 
-    def at(self, loss: PrivacyLoss) -> Variance:
+    def with_loss(self, loss: PrivacyLoss) -> Variance:
         share = self.mean.loss.rho_nano * loss.rho_nano // self.loss.rho_nano
-        mean = self.mean.at(PrivacyLoss(share, self.mean.loss.delta_femto))
+        mean = self.mean.with_loss(PrivacyLoss(share, self.mean.loss.delta_femto))
         whole = PrivacyLoss(loss.rho_nano, self.loss.delta_femto)
         return Variance(whole, cast("RecentredMean", mean), self.size_hint, self.reach)
 
-    def sized(self, size_hint: int) -> Variance:
-        mean = cast("RecentredMean", self.mean.sized(size_hint))
+    def with_size_hint(self, size_hint: int) -> Variance:
+        mean = cast("RecentredMean", self.mean.with_size_hint(size_hint))
         return Variance(self.loss, mean, size_hint, self.reach)
 
     def hint(self, reason: str) -> str:
@@ -168,7 +168,7 @@ class Variance(MechanismBase):
         charge.start(PrivacyLoss(first))
         count = inside + int(noise.discrete_gaussian(self.count_variance, 1)[0])
         if count < self.smallest:
-            return Outcome(self.mean.why_not(mean.count), count=mean.count, core_count=count)
+            return Outcome(self.mean.refusal_reason(mean.count), count=mean.count, core_count=count)
         charge.start(PrivacyLoss(squares))
         variance = gaussian_variance(Fraction(ball, 2**shift) ** 2, squares)
         drawn = noise.discrete_gaussian(variance, len(center)).tolist()
@@ -196,22 +196,24 @@ class Variance(MechanismBase):
         sigma = ball * math.sqrt(RHO_UNIT / (2 * self._rest[0])) / max(size, 1)
         return Forecast(mean.probability * chance, sigma)
 
-    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         names, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
         if outcome.value is None or outcome.sigma is None or outcome.parts is None:
-            return Answer(None, None, names, transforms)
+            return ReleaseValues(None, None, names, transforms)
         squared = np.array([(f.scale * grid.lattice.step) ** 2 for f in grid.features])
         parts = {
             "mean": grid.values(outcome.parts["mean"]),
             "mean_sigma": grid.widths(outcome.parts["mean_sigma"]),
         }
-        return Answer((outcome.value * squared).tolist(), (outcome.sigma * squared).tolist(), names, transforms, parts)
+        return ReleaseValues(
+            (outcome.value * squared).tolist(), (outcome.sigma * squared).tolist(), names, transforms, parts
+        )
 
-    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         sigma = self.forecast(size).sigma
         return {f"variance of {f.name}": (f.scale * grid.lattice.step) ** 2 * sigma for f in grid.features}
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         own = self.mean.notes(size, grid)
         lines = (*own.lines, "that noise is for data half of `radius` across; it falls with their squared spread")
         return replace(own, lines=lines)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...accounting.losses import PrivacyLoss
-from ...noise.samplers import drawable
+from ...noise.samplers import sampleable
 from ...stream.totals import WIDE
 from ...synthetic.bingham import proj
 from ...synthetic.cells import FINE, covering, rounded
 from ...synthetic.codes import Codes
-from ...synthetic.mixtures import Mixture, consistent, to_simplex_l1
-from ..base import Forecast, Notes, Outcome
+from ...synthetic.mixtures import TableMixture, consistent, to_simplex_l1
+from ..base import Forecast, Outcome, PlanNotes
 from .documents import NANO, TableMechanism, epsilon_nano
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class PaperSynthetic(TableMechanism):
     @cached_property
     def scales(self) -> tuple[Fraction, Fraction]:
         """Of the noise of weights and of damped means, these in parts of 1 / (64 b)."""
-        return drawable(6 / self.epsilon), drawable(12 * self.codes.bits * _GRAIN / self.epsilon)
+        return sampleable(6 / self.epsilon), sampleable(12 * self.codes.bits * _GRAIN / self.epsilon)
 
     def __post_init__(self) -> None:
         _ = self.scales  # refuses noise that cannot be drawn, now
@@ -117,20 +117,20 @@ class PaperSynthetic(TableMechanism):
         damped += noise.discrete_laplace(self.scales[1], damped.size).reshape(damped.shape)
         points = consistent(codes, np.clip(damped / grain, 0.0, 1.0))
         kept = to_simplex_l1(weights / n)
-        return self.told(Mixture(kept[kept > 0], points[kept > 0]), weights, n, noise, None)
+        return self.published(TableMixture(kept[kept > 0], points[kept > 0]), weights, n, noise, None)
 
     def forecast(self, size: int) -> Forecast:
         """The deviation is the noise of one coordinate of a damped mean, which clipping to [0, 1] hides."""
         return Forecast(1.0, math.sqrt(2) * 12 * self.codes.bits / (self.damping * float(self.epsilon)))
 
-    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         return {"a damped mean": self.forecast(size).sigma}
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         sigma = self.forecast(self.size_hint).sigma
         lines = (f"the paper's algorithm, pure epsilon {float(self.epsilon):.4g}, with a public n = {self.size_hint}",)
         worse = (f"its noise is {sigma:.2g} times the cube: use another variant",) if sigma > 0.25 else ()
-        return Notes(lines, worse, {"epsilon": float(self.epsilon), "axes": self.axes, "damping": self.damping})
+        return PlanNotes(lines, worse, {"epsilon": float(self.epsilon), "axes": self.axes, "damping": self.damping})
 
 
 def _parts(ones: NDArray[np.int64], sizes: NDArray[np.int64], grain: int) -> NDArray[np.int64]:

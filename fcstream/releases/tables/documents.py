@@ -10,8 +10,8 @@ from ...accounting.losses import DPLoss, PrivacyLoss, largest, zcdp_of_dp
 from ...errors import ConfigError
 from ...synthetic.codes import Codes
 from ...synthetic.counts import TableCounts
-from ...synthetic.mixtures import UNIT, Mixture, draw
-from ..base import Answer, Counter, MechanismBase, Outcome, Release, Track
+from ...synthetic.mixtures import UNIT, TableMixture, draw
+from ..base import Counter, MechanismBase, Outcome, Release, ReleaseValues, Track
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...noise.samplers import Noise
     from ...stream.lattice import Grid
 
-MOST_ROWS = 10**8
+MAX_ROWS = 10**8
 NANO = 10**9
 USELESS = 0.05
 """Root-mean-square error of two-way marginals from which a table says too little: independent columns do as well."""
@@ -43,20 +43,22 @@ class TableMechanism(MechanismBase):
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return TableCounts(self.codes)
 
-    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         columns = {"columns": self.codes.described()}
         if outcome.value is None:
-            return Answer(None, None, parts=columns)
-        return Answer(outcome.value.astype(np.int64).tolist(), None, parts=columns | (outcome.parts or {}))
+            return ReleaseValues(None, None, parts=columns)
+        return ReleaseValues(outcome.value.astype(np.int64).tolist(), None, parts=columns | (outcome.parts or {}))
 
-    def told(self, mixture: Mixture, counts: NDArray[Any], count: int, noise: Noise, track: Track | None) -> Outcome:
+    def published(
+        self, mixture: TableMixture, counts: NDArray[Any], count: int, noise: Noise, track: Track | None
+    ) -> Outcome:
         """A mixture as it is published, with a seed for its rows, which tells nothing."""
         weights, points = mixture.rounded()
         parts = {
             "unit": UNIT,
             "weights": weights,
             "counts": counts.tolist(),
-            "rows": self.rows or max(1, min(count, MOST_ROWS)),
+            "rows": self.rows or max(1, min(count, MAX_ROWS)),
             "seed": noise.uniform_below(2**53),  # a whole number wherever JSON is read
         }
         return Outcome(None, np.array(points, np.float64), None, count, count, track=track, parts=parts)
@@ -114,7 +116,7 @@ def synthetic_codes(release: Release) -> tuple[list[dict[str, Any]], NDArray[np.
     if release.value is None or "seed" not in parts:
         raise ConfigError("must be a release of kind 'synthetic' that has a value", "release")
     codes = Codes.read(parts["columns"])
-    mixture = Mixture(np.array(parts["weights"]), np.array(release.value, np.float64) / parts["unit"])
+    mixture = TableMixture(np.array(parts["weights"]), np.array(release.value, np.float64) / parts["unit"])
     drawn = draw(codes, mixture, parts["rows"], parts["seed"])
     rows = np.empty_like(drawn)
     rows[:, [one.index for one in codes.attributes]] = drawn

@@ -16,10 +16,10 @@ import numpy as np
 from ...accounting.losses import PrivacyLoss
 from ...errors import ConfigError
 from ...synthetic.codes import Codes
-from ...synthetic.counts import PairPanes, TablePanes, Tables
+from ...synthetic.counts import ContingencyTables, PairPanes, TablePanes
 from ..averages import gaussian_variance
-from ..base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
-from ..options import Options, Setting
+from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
+from ..options import BuildContext, Options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from ...noise.samplers import Noise
     from ...stream.lattice import Grid
 
-MOST_CELLS = 2**20
+MAX_CELLS = 2**20
 """Of all tables together: a release of so many is some 8 MB of JSON, which a ledger and a file take."""
 LARGE_CELLS = 2**16
 """From which on a release may be larger than a broker's message: by default 1 MB with Kafka and NATS."""
-MOST_ORDER = 3
+MAX_ORDER = 3
 
 
 class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -60,17 +60,17 @@ class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     def uses(self, features: Sequence[str]) -> Sequence[str]:
         return features if self.columns is None else self.columns
 
-    def build(self, setting: Setting) -> Marginals:
+    def build(self, setting: BuildContext) -> Marginals:
         codes = Codes.of(setting.grid, self.columns, self.edges)
-        if not 1 <= self.order <= min(MOST_ORDER, len(codes.attributes)):
+        if not 1 <= self.order <= min(MAX_ORDER, len(codes.attributes)):
             raise ConfigError(
-                f"must be in [1, {min(MOST_ORDER, len(codes.attributes))}], got {self.order}", "release.order"
+                f"must be in [1, {min(MAX_ORDER, len(codes.attributes))}], got {self.order}", "release.order"
             )
         found = Marginals(self.pure_loss(), codes, self.order)
-        if found.tables.cells > MOST_CELLS:
+        if found.tables.cells > MAX_CELLS:
             raise ConfigError(
                 f"must be smaller: {found.tables.number:,} tables have {found.tables.cells:,} cells, at most "
-                f"{MOST_CELLS:,} are told in one release; name fewer `columns`, use coarser `edges`, or ask for "
+                f"{MAX_CELLS:,} are told in one release; name fewer `columns`, use coarser `edges`, or ask for "
                 "kind = 'synthetic'",
                 "release.order",
             )
@@ -106,8 +106,8 @@ class Marginals(MechanismBase):
     kind: str = "marginals"
 
     @cached_property
-    def tables(self) -> Tables:
-        return Tables(tuple(one.size for one in self.codes.attributes), self.order)
+    def tables(self) -> ContingencyTables:
+        return ContingencyTables(tuple(one.size for one in self.codes.attributes), self.order)
 
     @cached_property
     def variance(self) -> Fraction:
@@ -131,7 +131,7 @@ class Marginals(MechanismBase):
         """The deviation is that of one cell, in records, without what agreement takes from it."""
         return Forecast(1.0, math.sqrt(self.variance))
 
-    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         attributes = self.codes.attributes
         parts: dict[str, Any] = {
             "columns": self.codes.described(),
@@ -139,15 +139,15 @@ class Marginals(MechanismBase):
             "cell_sigma": math.sqrt(self.variance),
         }
         if outcome.value is None:
-            return Answer(None, None, parts=parts)
+            return ReleaseValues(None, None, parts=parts)
         ends = list(itertools.accumulate(self._sizes))
         value = [outcome.value[end - size : end].tolist() for end, size in zip(ends, self._sizes, strict=True)]
-        return Answer(value, None, parts=parts)
+        return ReleaseValues(value, None, parts=parts)
 
-    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         return {"a cell at most": math.sqrt(self.variance)}
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         sigma, most = math.sqrt(self.variance), max(self._sizes)
         lines = (
             f"{len(self._sizes)} tables of {self.order} columns, {self.tables.cells} cells in all, empty ones too",
@@ -163,10 +163,10 @@ class Marginals(MechanismBase):
                 f"a release holds {self.tables.cells:,} numbers, about {self.tables.cells * 8 / 1e6:.1f} MB: more than "
                 "many brokers take as one message; write to a file or a database, or use fewer `columns`",
             )
-        return Notes(lines, warnings, {"tables": len(self._sizes), "cells": self.tables.cells})
+        return PlanNotes(lines, warnings, {"tables": len(self._sizes), "cells": self.tables.cells})
 
 
-def agree(noisy: NDArray[np.float64], tables: Tables) -> NDArray[np.float64]:
+def agree(noisy: NDArray[np.float64], tables: ContingencyTables) -> NDArray[np.float64]:
     """The least squares fit of tables, end to end, that are marginals of one and the same function of all columns.
 
     Privacy

@@ -12,14 +12,14 @@ import numpy as np
 
 from ...accounting.losses import PrivacyLoss
 from ...errors import ConfigError
-from ...synthetic.cells import MOST_AXES
-from ...synthetic.convex import REACH, BallCells, ConvexSet, PointCounts, PointView, ball_cells
+from ...synthetic.cells import MAX_AXES
+from ...synthetic.convex import REACH, BallCells, ConvexSet, RegionCounts, RegionView, ball_cells
 from ...synthetic.mixtures import to_simplex
 from ..averages import BallAverage, check_noise, gaussian_variance
-from ..base import Answer, Counter, Forecast, MechanismBase, Notes, Outcome
+from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, least_gaussian
-from ..options import Options, Setting
+from ..options import BuildContext, Options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,7 +57,7 @@ class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     needs_no_delta: ClassVar[bool] = True
 
-    def build(self, setting: Setting) -> Points:
+    def build(self, setting: BuildContext) -> Points:
         for name, owner in (("center", "ball"), ("radius", "ball"), ("total", "simplex")):
             if (getattr(self, name) is None) != (self.set != owner):
                 raise ConfigError(f"must be given for set = {owner!r}, and for no other", f"release.{name}")
@@ -147,28 +147,28 @@ class Points(MechanismBase):
         )
 
     @cached_property
-    def least(self) -> int:
+    def least_count(self) -> int:
         """Smaller noisy numbers of records stop a release: two cells would be off by `USELESS` of the radius."""
         gate = math.ceil(Fraction(least_gaussian(self.variances[0]), REACH) + Fraction(1, 2))
         return max(gate, math.ceil(math.sqrt(2 * self.variances[3]) / REACH / USELESS))
 
     @property
     def false_release(self) -> float:
-        return gaussian_tail(self.variances[0], REACH * self.least - REACH // 2)  # the number is rounded
+        return gaussian_tail(self.variances[0], REACH * self.least_count - REACH // 2)  # the number is rounded
 
     def __post_init__(self) -> None:
         check_noise(REACH**4, min(self.shares[0], self.shares[1], self.average.sum_nano))
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
-        return PointCounts(self.region)
+        return RegionCounts(self.region)
 
-    def release(self, view: PointView, charge: Charge, noise: Noise) -> Outcome:
+    def release(self, view: RegionView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
         d = self.dimension
         charge.start(PrivacyLoss(self.shares[0]))
         drawn = noise.discrete_gaussian(self.variances[0], d + 1)
         count = round((REACH * len(view.rows) + int(drawn[0])) / REACH)
-        if count < self.least:
+        if count < self.least_count:
             return Outcome("too_few", count=count)
         mean = (view.rows.sum(axis=0) + drawn[1:]) / count
         charge.start(PrivacyLoss(self.shares[1]))
@@ -178,14 +178,14 @@ class Points(MechanismBase):
         noisy = noisy + np.triu(noisy, 1).T
         directions = np.linalg.eigh(noisy / count - np.outer(mean, mean))[1][:, ::-1].T
         spread = math.sqrt(self.variances[3]) / REACH / count
-        cells = ball_cells(directions, np.clip(mean, -REACH, REACH), spread, LIMIT, min(d, MOST_AXES))
+        cells = ball_cells(directions, np.clip(mean, -REACH, REACH), spread, LIMIT, min(d, MAX_AXES))
         charge.start(PrivacyLoss(self.shares[2]))
         points, weights, counts = self._averages(view, cells, mean, noise)
         parts = {"weights": weights.tolist(), "counts": counts.tolist()}
         return Outcome(None, points, None, count, count, parts=parts)
 
     def _averages(
-        self, view: PointView, cells: BallCells, mean: NDArray[np.float64], noise: Noise
+        self, view: RegionView, cells: BallCells, mean: NDArray[np.float64], noise: Noise
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
         """Points in the set, in lattice steps, their weights, and the noisy counts of all cells."""
         counts, sums = cells.sums(view.rows)
@@ -202,18 +202,18 @@ class Points(MechanismBase):
         """The deviation is the noise of the mean of all, in lattice steps."""
         spread = math.sqrt(self.variances[0]) / REACH
         sigma = math.sqrt(self.variances[3]) / max(size, 1) * self.region.unit
-        return Forecast(normal_above((self.least - 0.5 - size) / spread), sigma)
+        return Forecast(normal_above((self.least_count - 0.5 - size) / spread), sigma)
 
-    def answer(self, outcome: Outcome, grid: Grid) -> Answer:
+    def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
         names, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
         parts: dict[str, Any] = {"set": self.region.kind} | (outcome.parts or {})
         value = None if outcome.value is None else [grid.values(point) for point in outcome.value]
-        return Answer(value, None, names, transforms, parts)
+        return ReleaseValues(value, None, names, transforms, parts)
 
-    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         steps, step = self.forecast(size).sigma, grid.lattice.step
         return {f"a cell's share of {f.name}": f.scale * step * steps for f in grid.features}
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         lines = (f"weighted points in a {self.region.kind} of {self.dimension} dimensions",)
-        return Notes(lines, stopped=PrivacyLoss(self.shares[0]))
+        return PlanNotes(lines, stopped=PrivacyLoss(self.shares[0]))

@@ -14,18 +14,18 @@ import numpy as np
 
 from ...accounting.losses import PrivacyLoss
 from ...errors import ConfigError
-from ...noise.samplers import drawable
-from ...synthetic.cells import MOST_AXES, MOST_WORK, Cells, along, by_number
+from ...noise.samplers import sampleable
+from ...synthetic.cells import MAX_AXES, MAX_WORK, Cells, along, by_number
 from ...synthetic.codes import Codes
 from ...synthetic.counts import TableCounts, TableView
-from ...synthetic.mixtures import Mixture, Moments, to_simplex
+from ...synthetic.mixtures import ReleasedMoments, TableMixture, to_simplex
 from ..averages import BallAverage, check_noise, gaussian_variance
-from ..base import Counter, Forecast, Mechanism, Notes, Outcome, Track
+from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, Track
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, laplace_tail, least_gaussian, least_laplace
-from ..options import Options, Setting
+from ..options import BuildContext, Options
 from .covariance_paper import PaperSynthetic
-from .documents import MOST_ROWS, NANO, USELESS, TableMechanism, epsilon_nano, usefulness
+from .documents import MAX_ROWS, NANO, USELESS, TableMechanism, epsilon_nano, usefulness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,14 +73,14 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     def uses(self, features: Sequence[str]) -> Sequence[str]:
         return features if self.columns is None else self.columns
 
-    def build(self, setting: Setting) -> Mechanism:
+    def build(self, setting: BuildContext) -> Mechanism:
         loss, codes = self.pure_loss(), Codes.of(setting.grid, self.columns, self.edges)
-        if self.rows is not None and not 1 <= self.rows <= MOST_ROWS:
-            raise ConfigError(f"must be in [1, {MOST_ROWS}], got {self.rows}", "release.rows")
+        if self.rows is not None and not 1 <= self.rows <= MAX_ROWS:
+            raise ConfigError(f"must be in [1, {MAX_ROWS}], got {self.rows}", "release.rows")
         if self.kappa != 0.5 and self.variant != "paper":
             raise ConfigError("belongs to variant = 'paper': leave it out", "release.kappa")
         if self.size_hint is not None or self.variant == "paper" or self.projection == "ones":
-            self.guess()
+            self.checked_size_hint()
         if loss.rho_nano < 10_000:
             raise ConfigError(f"must be at least 1e-5, got {self.rho:g}", "release.rho")
         if self.projection == "ones" and codes.bits > codes.booleans:
@@ -91,7 +91,7 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
             raise ConfigError("must be 'learned' with variant = 'paper'", "release.projection")
         if not 0 < self.kappa < 1:
             raise ConfigError(f"must be in (0, 1), got {self.kappa:g}", "release.kappa")
-        return PaperSynthetic(loss, codes, self.guess(), self.kappa, self.rows)
+        return PaperSynthetic(loss, codes, self.checked_size_hint(), self.kappa, self.rows)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,8 @@ class Synthetic(TableMechanism):
     sensitivity norm squared + 1; on the products of entries of u of different columns, of squared sensitivity
     p (p - 1) / 2 (`Codes.pairs_squared` in general); and, in every cell, empty ones too, on the number of records and
     the sum of u: a record lies in one cell, which is an integer function of the record and of released numbers.
-    All else is post-processing. A noisy number of records below `least` stops after the first; the rest goes back.
+    All else is post-processing. A noisy number of records below `least_count` stops after the first; the rest goes
+    back.
 
     With `is_pure`: pure epsilon-DP, charged as rho = epsilon tanh(epsilon / 2), nothing goes back. The same sums with
     discrete Laplace noise, of l1 sensitivities p + 1, p (p - 1) / 2, 1 and p, epsilon divided as in `PURE_SHARES`.
@@ -172,7 +173,7 @@ class Synthetic(TableMechanism):
             parts = [self.epsilon * share for share in PURE_SHARES]
             parts.append(self.epsilon - sum(parts))
             norms = (codes.norm + 1, max(1, codes.pairs_norm), 1, codes.norm)
-            means, pairs, counts, sums = (drawable(norm / part) for norm, part in zip(norms, parts, strict=True))
+            means, pairs, counts, sums = (sampleable(norm / part) for norm, part in zip(norms, parts, strict=True))
             return means, pairs, counts, sums
         return (
             gaussian_variance(codes.norm_squared + 1, self.shares[0]),
@@ -219,14 +220,14 @@ class Synthetic(TableMechanism):
         return math.sqrt(self.variances[1] + 3 * self.variances[0]) / (4 * max(size, 1.0))
 
     @cached_property
-    def least(self) -> int:
+    def least_count(self) -> int:
         """Smaller noisy numbers of records stop a release: its marginals would be off by `USELESS`."""
         gate = least_laplace(self.scales[0]) if self.is_pure else least_gaussian(self.scales[0])
         return max(gate, math.ceil(_LOSS * self.pair_noise(1) / USELESS))
 
     @property
     def false_release(self) -> float:
-        return (laplace_tail if self.is_pure else gaussian_tail)(self.scales[0], self.least)
+        return (laplace_tail if self.is_pure else gaussian_tail)(self.scales[0], self.least_count)
 
     def release(self, view: TableView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
@@ -236,7 +237,7 @@ class Synthetic(TableMechanism):
         charge.start(PrivacyLoss(means))
         drawn = self._drawn(noise, 0, p + 1)
         count = size + int(drawn[0])
-        if count < self.least:  # what cells were known stays known
+        if count < self.least_count:  # what cells were known stays known
             return Outcome("too_few", count=count, track=None if self.cells is None else _written(self.cells))
         sums = 2 * ones - size * codes.shifts + drawn[1:]
         charge.start(PrivacyLoss(pairs))
@@ -250,9 +251,9 @@ class Synthetic(TableMechanism):
         counts, set_ = self._noisy_cells(view, cells, noise)
         mixture = self._mixture(counts, set_, mean, products / count, count)
         if found is None or not self.tracks:
-            return self.told(mixture, counts, count, noise, None)
+            return self.published(mixture, counts, count, noise, None)
         view.prepare(found)
-        return self.told(mixture, counts, count, noise, _written(found))
+        return self.published(mixture, counts, count, noise, _written(found))
 
     def _noisy_products(
         self, moments: NDArray[np.int64], ones: NDArray[np.int64], size: int, noise: Noise
@@ -279,7 +280,7 @@ class Synthetic(TableMechanism):
     def _directions(self, products: NDArray[np.int64], mean: NDArray[np.float64], count: int) -> Cells:
         """Cells along the leading eigenvectors of the noisy covariance."""
         vectors = np.linalg.eigh(products / count - np.outer(mean, mean))[1]
-        leading = vectors[:, ::-1][:, :MOST_AXES].T
+        leading = vectors[:, ::-1][:, :MAX_AXES].T
         return along(self.codes, leading, mean, self.cell_sigma / count, LIMIT)
 
     def _noisy_cells(
@@ -299,29 +300,29 @@ class Synthetic(TableMechanism):
         mean: NDArray[np.float64],
         products: NDArray[np.float64],
         count: int,
-    ) -> Mixture:
+    ) -> TableMixture:
         codes, shifts = self.codes, self.codes.shifts
         means = (mean + shifts) / 2
         pairs = (products + np.outer(shifts, mean) + np.outer(mean, shifts) + np.outer(shifts, shifts)) / 4
-        first = Mixture.of(codes, counts.astype(np.float64), ones, self.cell_sigma, means)
+        first = TableMixture.of(codes, counts.astype(np.float64), ones, self.cell_sigma, means)
         kept = to_simplex(counts / max(float(counts.sum()), 1.0)) > 0
         mean_sigma = math.sqrt(2 * self.variances[0]) / (2 * count)
-        moments = Moments(
+        moments = ReleasedMoments(
             means, pairs, np.full(codes.bits, mean_sigma), np.full((codes.bits,) * 2, self.pair_noise(count))
         )
         # Pure noise of pairs is several times that of cells: more parts would only follow the noise.
-        components = 0 if self.is_pure else min(COMPONENTS, MOST_WORK // codes.bits**2)
+        components = 0 if self.is_pure else min(COMPONENTS, MAX_WORK // codes.bits**2)
         return first.fitted(codes, moments, count, ones[kept], self.cell_sigma, components)
 
     def forecast(self, size: int) -> Forecast:
         """The deviation is the root-mean-square error of two-way marginals that noise makes, as a part of records."""
-        chance = normal_above((self.least - 0.5 - size) / math.sqrt(self.variances[0]))
+        chance = normal_above((self.least_count - 0.5 - size) / math.sqrt(self.variances[0]))
         return Forecast(chance, _LOSS * self.pair_noise(size))
 
-    def predicted(self, size: int, grid: Grid) -> dict[str, float]:
+    def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
         return {"two-way marginals": self.forecast(size).sigma}
 
-    def notes(self, size: int | None, grid: Grid) -> Notes:
+    def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         how = (f"pure epsilon {float(self.epsilon):.4g}-DP",) if self.is_pure else ()
         lines = (
             *how,
@@ -337,8 +338,8 @@ class Synthetic(TableMechanism):
             "count_sigma": spread,
         }
         if self.is_pure:
-            return Notes(lines, warnings, facts | {"epsilon": float(self.epsilon)})
-        return Notes(lines, warnings, facts, stopped=PrivacyLoss(self.shares[0]))
+            return PlanNotes(lines, warnings, facts | {"epsilon": float(self.epsilon)})
+        return PlanNotes(lines, warnings, facts, stopped=PrivacyLoss(self.shares[0]))
 
 
 def _written(cells: Cells) -> Track:

@@ -32,7 +32,7 @@ def count(points, radius_squared, rng=None, pieces=1):
 def small_stages(monkeypatch, rng):
     """Batches, buckets and frames so small that every path is taken with few points."""
     monkeypatch.setattr(exact, "STAGED", int(rng.choice([30, 70, 200, 4096])))
-    monkeypatch.setattr(exact, "_LEAST_STAGED", 20)
+    monkeypatch.setattr(exact, "_MIN_STAGED", 20)
     monkeypatch.setattr(exact, "_FEW", int(rng.choice([1, 20, 128])))
     monkeypatch.setattr(tiles, "_POINTS_PER_BUCKET", int(rng.choice([4, 16, 256])))
     monkeypatch.setattr(tiles, "_COMING_PER_BUCKET", 1)

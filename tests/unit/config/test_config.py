@@ -252,7 +252,7 @@ def test_public_numbers_that_no_arithmetic_survives_are_refused(where, changes):
     features = changes.pop("features", None)
     with pytest.raises(ConfigError) as refused:
         Config.from_mapping(sample(**changes) | ({"features": features} if features else {}))
-    assert refused.value.place == where
+    assert refused.value.key == where
 
 
 @pytest.mark.parametrize(
@@ -262,4 +262,4 @@ def test_public_numbers_that_no_arithmetic_survives_are_refused(where, changes):
 def test_times_beyond_the_calendar_are_refused(key, text):
     with pytest.raises(ConfigError) as refused:
         Config.from_mapping(sample(window={key: text}))
-    assert refused.value.place == f"window.{key}"
+    assert refused.value.key == f"window.{key}"

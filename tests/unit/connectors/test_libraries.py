@@ -5,7 +5,7 @@ import re
 import pytest
 
 from fcstream.connectors import open_live
-from fcstream.connectors.libraries import unfit
+from fcstream.connectors.libraries import unsupported_version
 from fcstream.errors import ConfigError
 
 
@@ -45,5 +45,5 @@ def test_a_client_of_rabbitmq_streams_with_other_insides(name, monkeypatch):
 
 def test_what_is_wanted_is_what_the_package_declares():
     for package in ("nats-py", "rstream"):
-        told = str(unfit(package, "source.url"))
+        told = str(unsupported_version(package, "source.url"))
         assert re.search(rf"needs {package}(\[nkeys\])?[<>=,.0-9]+: ", told), told

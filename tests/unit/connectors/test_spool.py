@@ -18,7 +18,7 @@ from support.queues import MIB, Queue, drain
 
 from fcstream.connectors import spool as module
 from fcstream.connectors import spooled
-from fcstream.connectors.spool import LEAST_BYTES, Spool
+from fcstream.connectors.spool import MIN_BYTES, Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.errors import ConfigError, SourceError
 from fcstream.formats.batch import Schema
@@ -108,7 +108,7 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
 
 def test_too_small_a_spool_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="at least 1048576"):
-        Spool(tmp_path / "spool", LEAST_BYTES - 1)
+        Spool(tmp_path / "spool", MIN_BYTES - 1)
 
 
 def test_any_sizes_come_back(tmp_path):

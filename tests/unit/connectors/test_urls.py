@@ -194,17 +194,17 @@ def test_no_host(url):
 def test_secrets_of_a_ledger(tmp_path, monkeypatch):
     """Whatever they hold, they are read as they are, and no message or place shows them."""
     pytest.importorskip("psycopg")
-    from fcstream.ledgers.postgres.connection import Address
+    from fcstream.ledgers.postgres.connection import ServerAddress
 
     secret = "p@ss/w?rd:&=#%41 ${X}"
     (tmp_path / "user").write_text("me@home\n")
     monkeypatch.setenv("LEDGER_PASSWORD", secret)
     url = f"postgresql://${{file:{tmp_path}/user}}:${{LEDGER_PASSWORD}}@db:5433/telemetry?schema=s"
-    address = Address.of(url)
+    address = ServerAddress.of(url)
     assert address.parameters["password"] == secret
     assert (address.parameters["user"], address.parameters["host"], address.schema) == ("me@home", "db", "s")
-    assert secret not in address.place("x") + repr(address)
-    assert "me@home" not in address.place("x") + repr(address)
+    assert secret not in address.location("x") + repr(address)
+    assert "me@home" not in address.location("x") + repr(address)
     monkeypatch.delenv("LEDGER_PASSWORD")
     with pytest.raises(ConfigError, match=r"ledger\.url: names the variable LEDGER_PASSWORD, which is not set"):
-        Address.of(url)
+        ServerAddress.of(url)

@@ -53,8 +53,8 @@ def fed(counter, points, rng):
 @pytest.mark.parametrize("d", [1, 3, 17])
 def test_block_scores_equal_the_naive_twin(blocks, d, monkeypatch):
     rng = np.random.default_rng(d)
-    monkeypatch.setattr(sampled, "_LEAST_STAGED", 40)
-    monkeypatch.setattr(sampled, "_MOST_STAGED", int(rng.choice([40, 100, 65536])))
+    monkeypatch.setattr(sampled, "_MIN_STAGED", 40)
+    monkeypatch.setattr(sampled, "_MAX_STAGED", int(rng.choice([40, 100, 65536])))
     points, radius_squared = np.rint(rng.normal(size=(500, d)) * 100), int(2 * d * 90**2)
     noise = Recording(d)
     view = fed(BlockCounts(d, radius_squared, *blocks, noise), points, rng)
@@ -69,13 +69,13 @@ def test_block_scores_equal_the_naive_twin(blocks, d, monkeypatch):
 
 @pytest.mark.parametrize("rate", [Fraction(1), Fraction(1, 2), Fraction(1, 30), Fraction(1, 4000), Fraction(999, 1000)])
 def test_hidden_scores_equal_the_naive_twin(rate, monkeypatch):
-    monkeypatch.setattr(sampled, "_LEAST_STAGED", 30)
+    monkeypatch.setattr(sampled, "_MIN_STAGED", 30)
     monkeypatch.setattr(sampled, "_WORDS", 500)
     rng = np.random.default_rng(1)
     n, radius_squared = 150, 20000
     points = np.rint(rng.normal(size=(n, 3)) * 100)
     counter, used = HiddenCounts(3, radius_squared, rate, Recording(3)), np.zeros((n, n), bool)
-    monkeypatch.setattr(sampled, "_MOST_STAGED", 30)
+    monkeypatch.setattr(sampled, "_MAX_STAGED", 30)
     counter.add(0, points)
     view = counter.view([0])
     gaps = iter(counter._noise.gaps)
@@ -268,7 +268,7 @@ def test_an_interrupted_counter_refuses_to_go_on(kind, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(kernels, "settle", interrupted)
-        patch.setattr(samples, "place", interrupted)
+        patch.setattr(samples, "assign_slots", interrupted)
         patch.setattr(samples, "use_coins", interrupted)
         with pytest.raises(KeyboardInterrupt):
             counter.add(0, np.zeros((100_000, 2)))

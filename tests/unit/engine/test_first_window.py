@@ -11,13 +11,13 @@ from support.helpers import sample
 from fcstream import ConfigError, Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.config import Config, Job
 from fcstream.connectors import open_sink
-from fcstream.engine.engine import MOST_AT_ONCE
+from fcstream.engine.engine import MAX_WINDOWS_AT_ONCE
 from fcstream.errors import LedgerMismatch
 from fcstream.formats.payloads import decoder_for
 from fcstream.ledgers import open_ledger
 from fcstream.planning.plan import plan
 from fcstream.service import session
-from fcstream.service.batch import refuse_strange_sink
+from fcstream.service.batch import check_sink_matches_ledger
 from fcstream.stream.windows import Schedule
 from fcstream.testing import sample_release
 
@@ -183,7 +183,7 @@ def test_what_a_pause_left_unanswered_comes_in_bounded_groups():
         sizes.append(len(engine.advance(later)))
         assert len(sizes) < 10
     assert sum(sizes) == 2500
-    assert max(sizes) < MOST_AT_ONCE + 256
+    assert max(sizes) < MAX_WINDOWS_AT_ONCE + 256
     assert engine.advance(later) == []
 
 
@@ -210,7 +210,7 @@ def test_a_lost_ledger_is_noticed_although_the_new_one_begins_later(tmp_path):
     engine = made(live())
     engine.begin(at)
     with pytest.raises(LedgerMismatch, match="lost or exchanged"):
-        refuse_strange_sink(engine, sink)
+        check_sink_matches_ledger(engine, sink)
     sink.close()
 
 
@@ -246,7 +246,7 @@ def test_a_service_tells_how_much_of_a_pause_is_still_unanswered(tmp_path, monke
     engine = made(live(window={"length": "1s", "lateness": "0s"}))
     at = 1_767_225_600_000
     engine.begin(at)
-    setting = session.Setting(decoder_for("json", engine.job.schema), now_ms)
+    setting = session.SessionContext(decoder_for("json", engine.job.schema), now_ms)
     with caplog.at_level("INFO", "fcstream.service"):
         session.Publisher(engine, sink, setting).close_due(at + 1_000_001)
     told = [record.getMessage() for record in caplog.records if "answering what was missed" in record.getMessage()]

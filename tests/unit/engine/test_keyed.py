@@ -19,7 +19,7 @@ from fcstream.connectors.files import LineSource
 from fcstream.connectors.partitioners import murmur2, place
 from fcstream.errors import ConfigError, EngineClosed, LedgerError, LedgerMismatch
 from fcstream.formats.batch import Batch, Schema, as_objects
-from fcstream.ledgers import open_books
+from fcstream.ledgers import open_reader
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.releases.base import Release
 
@@ -72,7 +72,7 @@ def test_every_part_answers_as_if_it_were_alone(tmp_path):
     assert any(r.status == "released" for r in together if r.key == "paris")
     assert Release.from_bytes(together[0].to_bytes()) == together[0]
     for key in KEYS:
-        books = open_books(f"sqlite:{tmp_path / 'l.db'}", f"{config.stream.name}/{key}")
+        books = open_reader(f"sqlite:{tmp_path / 'l.db'}", f"{config.stream.name}/{key}")
         assert books.summary()["acknowledged"] == windows
         books.close()
 
@@ -128,7 +128,7 @@ def test_users_of_several_parts_stay_within_the_budget_together(tmp_path):
     engine.acknowledge()
     cost = 0
     for key in KEYS:
-        books = open_books(f"sqlite:{tmp_path / 'l.db'}", f"{config.stream.name}/{key}")
+        books = open_reader(f"sqlite:{tmp_path / 'l.db'}", f"{config.stream.name}/{key}")
         cost += books.spent("user").rho_nano
         books.close()
     assert cost == 60_000_000
@@ -147,7 +147,7 @@ def test_adding_a_key_leaves_the_others_as_they_are(tmp_path):
     with KeyedEngine(keyed("stream", **other)) as engine:
         engine.close()
     KeyedEngine(keyed("stream", keys=[*KEYS, "bern"], **other), keys=["bern"]).abort()
-    caps = {part: open_books(other["ledger"]["url"], f"t/{part}").terms.capacity for part in [*KEYS, "bern"]}
+    caps = {part: open_reader(other["ledger"]["url"], f"t/{part}").terms.capacity for part in [*KEYS, "bern"]}
     assert set(caps.values()) == {PrivacyLoss.cap("22.5", 1e-6 / 4)}
     with pytest.raises(LedgerMismatch, match="a cap that was promised cannot grow"):
         KeyedEngine(keyed("stream", **other))
@@ -237,7 +237,7 @@ def test_a_part_that_fails_closes_all(monkeypatch):
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr(broken._friends, "add", fail)
+    monkeypatch.setattr(broken._counter, "add", fail)
     with pytest.raises(MemoryError):
         engine.push([1, 2], rows(2), ["paris", "rome"])
     with pytest.raises(EngineClosed):
@@ -364,7 +364,7 @@ def test_records_by_another_partition_than_their_keys_are_left_out():
     engine = KeyedEngine(config, keys=["paris", "rome"], ledgers=memory(config, ["paris", "rome"]))
     assert engine.keys == ("paris", "rome")
     keys = as_objects(["paris", "rome", "oslo", "paris"])
-    engine.take(Batch(np.arange(4), rows(4), np.arange(4), keys=keys), places=["paris"])
+    engine.take(Batch(np.arange(4), rows(4), np.arange(4), keys=keys), assigned_keys=["paris"])
     assert engine.rejected == {"unknown_key": 2}
 
 

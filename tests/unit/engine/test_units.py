@@ -127,7 +127,7 @@ def test_ids_belong_to_the_unit_user():
 def test_configurations_that_cannot_be(sections, place):
     with pytest.raises(ConfigError) as caught:
         Config.from_mapping(sample(**sections))
-    assert caught.value.place == place
+    assert caught.value.key == place
 
 
 def test_users_from_files(tmp_path):

@@ -196,22 +196,22 @@ def test_moments_take_the_place_of_milliseconds():
     assert [reason for _, reason, _ in told(rejected)] == ["bad_time"] * 4
 
 
-LEAST, MOST = -(2**63), 2**63 - 1
+MIN, MAX = -(2**63), 2**63 - 1
 
 
 @pytest.mark.parametrize(
     ("kind", "ticks", "times"),
     [
-        ("W", [1, MOST, -(2**62)], [604_800_000, None, None]),
-        ("D", [1, MOST, LEAST + 1], [86_400_000, None, None]),
-        ("Y", [1, MOST, LEAST + 1, -(10**7)], [31_536_000_000, None, None, None]),
-        ("M", [1, MOST], [2_678_400_000, None]),
-        ("10m", [1, MOST], [600_000, None]),
-        ("s", [1, -1, MOST, 2**54, LEAST], [1000, -1000, None, None, None]),
-        ("ms", [1, 2**53, 2**53 + 1, LEAST], [1, 2**53, None, None]),
-        ("us", [-1, 999, 1000, LEAST], [-1, 0, 1, None]),
-        ("ns", [-1, 10**6, MOST, LEAST], [-1, 1, MOST // 10**6, None]),
-        ("10ns", [10**5, MOST], [1, None]),
+        ("W", [1, MAX, -(2**62)], [604_800_000, None, None]),
+        ("D", [1, MAX, MIN + 1], [86_400_000, None, None]),
+        ("Y", [1, MAX, MIN + 1, -(10**7)], [31_536_000_000, None, None, None]),
+        ("M", [1, MAX], [2_678_400_000, None]),
+        ("10m", [1, MAX], [600_000, None]),
+        ("s", [1, -1, MAX, 2**54, MIN], [1000, -1000, None, None, None]),
+        ("ms", [1, 2**53, 2**53 + 1, MIN], [1, 2**53, None, None]),
+        ("us", [-1, 999, 1000, MIN], [-1, 0, 1, None]),
+        ("ns", [-1, 10**6, MAX, MIN], [-1, 1, MAX // 10**6, None]),
+        ("10ns", [10**5, MAX], [1, None]),
         ("as", [10**15, -1], [1, -1]),
     ],
 )

@@ -195,7 +195,7 @@ def test_a_count_without_features_runs_from_a_file(tmp_path, monkeypatch, capsys
 def test_what_makes_no_sense_is_refused_in_one_sentence(features, release, place, what):
     with pytest.raises(ConfigError, match=what) as refused:
         Config.from_mapping(config_of(features, release))
-    assert refused.value.place == place
+    assert refused.value.key == place
 
 
 def test_features_need_a_lattice():

@@ -10,7 +10,7 @@ from support.payloads import arrow, packed
 
 from fcstream.config import Config
 from fcstream.errors import ConfigError
-from fcstream.formats.arrow import MOST_BATCHES
+from fcstream.formats.arrow import MAX_BATCHES
 from fcstream.formats.batch import Schema
 from fcstream.formats.payloads import LONGEST_MESSAGE, decoder_for, most_rows
 from fcstream.planning.plan import plan
@@ -125,9 +125,9 @@ def test_batches_without_end_take_no_memory_and_reject_what_follows_alone(size):
     one = pa.RecordBatch.from_pydict({"ts": np.arange(1), "a": np.zeros(1), "b": np.zeros(1)})
     schema, first, other = (part.serialize().to_pybytes() for part in (one.schema, one, one.slice(0, size)))
     for more in (0, 1, 3):
-        body = schema + first + other * (MOST_BATCHES - 1 + more) + b"\xff\xff\xff\xff\0\0\0\0"
+        body = schema + first + other * (MAX_BATCHES - 1 + more) + b"\xff\xff\xff\xff\0\0\0\0"
         batch = decoder_for("arrow", SCHEMA).decode([body], 7)
-        assert len(batch.times_ms) == (MOST_BATCHES if size else 1)
+        assert len(batch.times_ms) == (MAX_BATCHES if size else 1)
         assert reasons(batch) == [(7, "too_long", None)] * bool(more)
 
 
@@ -175,20 +175,20 @@ def test_text_whose_buffers_are_broken_rejects_the_message():
     assert (batch.times_ms.tolist(), reasons(batch)) == ([3], [(0, "broken_record", None)])
 
 
-LEAST, MOST = -(2**63), 2**63 - 1
+MIN, MAX = -(2**63), 2**63 - 1
 
 
 @pytest.mark.parametrize(
     ("kind", "stamps", "good"),
     [
-        ("int64", [5, LEAST, LEAST + 1, MOST, -(2**53) - 1, 2**53 + 1, -(2**53), 2**53], [5, -(2**53), 2**53]),
+        ("int64", [5, MIN, MIN + 1, MAX, -(2**53) - 1, 2**53 + 1, -(2**53), 2**53], [5, -(2**53), 2**53]),
         ("uint64", [5, 2**64 - 1, 2**63, 2**53 + 1], [5]),
         ("int8", [5, -128], [5, -128]),
         ("uint8", [5, 255], [5, 255]),
         ("float64", [5.9, float("nan"), float("inf"), -float("inf"), 1e300, -0.5], [5, -1]),
-        ("timestamp[s]", [5, MOST, LEAST, 2**62, -(2**55), 10**13], [5000]),
-        ("timestamp[ms]", [5, MOST, LEAST, 2**53 + 1, -5], [5, -5]),
-        ("timestamp[us]", [5999, -1, MOST, LEAST], [5, -1]),
+        ("timestamp[s]", [5, MAX, MIN, 2**62, -(2**55), 10**13], [5000]),
+        ("timestamp[ms]", [5, MAX, MIN, 2**53 + 1, -5], [5, -5]),
+        ("timestamp[us]", [5999, -1, MAX, MIN], [5, -1]),
         ("timestamp[ns]", [5_999_999, -1], [5, -1]),
     ],
 )
@@ -216,7 +216,7 @@ def test_timestamps_of_arrow_say_their_unit_themselves(unit):
 @pytest.mark.parametrize("codec", ["json", "msgpack"])
 def test_times_of_objects_never_wrap_around(codec):
     encode = getattr(msgspec, codec).encode
-    stamps = [LEAST, 2**64 - 1, MOST, 2**53 + 2, 1e300, -1e300, 2**53, True, None, "5", [5]]
+    stamps = [MIN, 2**64 - 1, MAX, 2**53 + 2, 1e300, -1e300, 2**53, True, None, "5", [5]]
     for unit, good in (("ms", [2**53]), ("s", [])):
         decoder = decoder_for(codec, Schema("ts", unit, ("a",)))
         batch = decoder.decode([encode({"ts": stamp, "a": 1}) for stamp in stamps], 0)

@@ -19,7 +19,7 @@ from support.filled_ledgers import LOSS, STREAMS, fill
 
 from fcstream.cli import main
 from fcstream.errors import LedgerDamaged
-from fcstream.ledgers.base import Answer, Request
+from fcstream.ledgers.base import Request, SealedRelease
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.ledgers.sqlite.snapshot import Snapshot
 from fcstream.stream.contributions import user_key
@@ -34,7 +34,7 @@ def told(ledger):
     """All that a run goes by."""
     blocks = ["x", "total", "user", *map(str, range(14))]
     keys = np.array(sorted(user_key(ledger.salt, str(i)) for i in range(40)), "S16")
-    room = [ledger.room(keys, LOSS * k).tolist() for k in (1, 3, 5, 8)] if ledger.terms.unit == "user" else []
+    room = [ledger.has_room(keys, LOSS * k).tolist() for k in (1, 3, 5, 8)] if ledger.terms.unit == "user" else []
     return (
         ledger.terms,
         ledger.salt,
@@ -250,7 +250,7 @@ def test_a_row_that_changes_while_a_server_is_used_is_found_when_it_is_read(post
         ledger.charge([Request(window(9), LOSS, ("x",))])
     postgres.sql("UPDATE {s}.streams SET capacity_rho = capacity_rho * 2")
     with pytest.raises(LedgerDamaged, match="head disagrees"):
-        ledger.seal([Answer(window(4), b"answer")])
+        ledger.seal([SealedRelease(window(4), b"answer")])
     ledger.close()
 
 

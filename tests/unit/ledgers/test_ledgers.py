@@ -12,7 +12,7 @@ import pytest
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from fcstream.ledgers import open_ledger
-from fcstream.ledgers.base import Answer, Request, Terms
+from fcstream.ledgers.base import Request, SealedRelease, Terms
 from fcstream.ledgers.files import LedgerFile
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
@@ -37,7 +37,7 @@ class TestSQLite(LedgerContract):
 def filled(path, n=4):
     ledger = SQLiteLedger(str(path), TERMS)
     ledger.charge([Request(window(i), LOSS, (str(i), str(i + 1))) for i in range(n)])
-    ledger.seal([Answer(window(i), b"answer") for i in range(n - 1)])
+    ledger.seal([SealedRelease(window(i), b"answer") for i in range(n - 1)])
     ledger.acknowledge([window(0)])
     ledger.close()
 
@@ -461,7 +461,7 @@ def test_copy_taken_at_any_moment_opens_and_verifies(tmp_path):
         if call % 3 == 0:
             ledger.charge([Request(key, LOSS, (str(call // 3),))])
         elif call % 3 == 1:
-            ledger.seal([Answer(key, b"answer")])
+            ledger.seal([SealedRelease(key, b"answer")])
         else:
             ledger.acknowledge([key])
         copy = tmp_path / "copy.db"
@@ -560,7 +560,7 @@ def test_edited_users_are_found_out(tmp_path):
     keys = np.array(sorted(user_key(ledger.salt, f"user {i}") for i in range(50)), "S16")
     for i, refund in enumerate([PrivacyLoss(), PrivacyLoss.charge("0.1"), PrivacyLoss()]):
         ledger.charge([Request(window(i), LOSS, (), keys[i:])])
-        ledger.seal([Answer(window(i), b"answer", refund)])
+        ledger.seal([SealedRelease(window(i), b"answer", refund)])
     assert ledger.verify() == 6
     assert ledger.summary()["users"] == 50
     ledger.close()
@@ -582,9 +582,9 @@ def test_several_streams_in_one_file(tmp_path):
     assert first.streams == second.streams == ["stream", "other"]
     first.charge([Request(window(0), LOSS, ("0",))])
     second.charge([Request(window(0), LOSS * 2, ("0",)), Request(window(1), LOSS, ("1",))])
-    second.seal([Answer(window(0), b"second's")])
+    second.seal([SealedRelease(window(0), b"second's")])
     first.close()
-    second.seal([Answer(window(1), b"also")])  # the file stays open for the other
+    second.seal([SealedRelease(window(1), b"also")])  # the file stays open for the other
     assert (first.terms, second.terms) == (TERMS, OTHER)
     second.close()
     assert not os.path.exists(f"{path}-wal")
@@ -607,7 +607,7 @@ def test_a_closed_ledger_does_nothing_while_others_have_the_file_open(tmp_path):
     path = str(tmp_path / "l.db")
     old, other = SQLiteLedger(path, TERMS), SQLiteLedger(path, OTHER)
     old.charge([Request(window(0), LOSS, ("0",))])
-    old.seal([Answer(window(0), b"answer")])
+    old.seal([SealedRelease(window(0), b"answer")])
     old.close()
     new = SQLiteLedger(path, TERMS)
     new.acknowledge([window(0)])
@@ -647,7 +647,7 @@ def test_streams_of_one_file_from_several_threads(tmp_path):
     def work(ledger):
         for i in range(30):
             assert ledger.charge([Request(window(i), LOSS, (str(i),))])[0].charge is not None
-            ledger.seal([Answer(window(i), ledger.terms.stream.encode())])
+            ledger.seal([SealedRelease(window(i), ledger.terms.stream.encode())])
             ledger.acknowledge([window(i)])
 
     with ThreadPoolExecutor(6) as pool:

@@ -24,7 +24,7 @@ from fcstream import Engine
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from fcstream.ledgers import open_ledger
-from fcstream.ledgers.base import Answer, Request, Terms
+from fcstream.ledgers.base import Request, SealedRelease, Terms
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.stream.contributions import user_key
 from fcstream.testing import LedgerContract, window
@@ -51,7 +51,7 @@ def charged(ledger, index, *blocks, loss=LOSS):
 def filled(place, n=4, terms=TERMS):
     with contextlib.closing(place.open(terms)) as ledger:
         ledger.charge([Request(window(i), LOSS, (str(i), str(i + 1))) for i in range(n)])
-        ledger.seal([Answer(window(i), b"answer") for i in range(n - 1)])
+        ledger.seal([SealedRelease(window(i), b"answer") for i in range(n - 1)])
         ledger.acknowledge([window(0)])
 
 
@@ -81,7 +81,7 @@ def test_verify_of_a_sound_ledger(postgres):
     assert ledger.terms == TERMS
     assert ledger.releases() == [b"answer"] * 3
     assert ledger.charges() == [(window(i), LOSS) for i in range(4)]
-    for change in (lambda: charged(ledger, 9), lambda: ledger.seal([Answer(window(9), b"")])):
+    for change in (lambda: charged(ledger, 9), lambda: ledger.seal([SealedRelease(window(9), b"")])):
         with pytest.raises(LedgerError, match="opened to look at it"):
             change()
     ledger.close()
@@ -97,7 +97,7 @@ def attempt(ledger, call, *values):
         return found
     return [
         (
-            *(v.window, v.spent, v.charge and (v.charge.loss, v.charge.spent, v.charge.again), v.interrupted),
+            *(v.window, v.spent, v.charge and (v.charge.loss, v.charge.spent, v.charge.is_redraw), v.interrupted),
             *(v.refusal and (str(v.refusal), v.refusal.remaining), v.admitted is not None and v.admitted.tolist()),
         )
         for v in found
@@ -133,7 +133,7 @@ def test_the_journal_is_the_embedded_ledgers_byte_for_byte(postgres, tmp_path, u
             if unit == "user":  # given back to those who were charged last: right after the charge
                 attempt(ours, "charge", charge := [request(some[0])])
                 attempt(twin, "charge", charge)
-            values = ([Answer(window(index), b"%d" % index, refund) for index in some],)
+            values = ([SealedRelease(window(index), b"%d" % index, refund) for index in some],)
         elif call == "acknowledge":
             values = ([window(index) for index in some],)
         assert attempt(ours, call, *values) == attempt(twin, call, *values)
@@ -155,8 +155,8 @@ def test_two_streams_do_not_disturb_each_other(postgres):
         assert charged(second, 0, "stream")
         assert not charged(second, 1, "stream")
         assert charged(first, 1, "stream")
-        first.seal([Answer(window(0), b"first")])
-        second.seal([Answer(window(0), b"second")])
+        first.seal([SealedRelease(window(0), b"first")])
+        second.seal([SealedRelease(window(0), b"second")])
         assert first.unacknowledged() == [(window(0), b"first")]
         assert second.last_sealed() == (window(0), b"second")
         assert first.spent() == LOSS + LOSS
@@ -267,7 +267,7 @@ def test_edited_users_are_found_out(postgres):
     keys = np.array(sorted(user_key(ledger.salt, f"user {i}") for i in range(50)), "S16")
     for i, refund in enumerate([PrivacyLoss(), PrivacyLoss.charge("0.1"), PrivacyLoss()]):
         ledger.charge([Request(window(i), LOSS, (), keys[i:])])
-        ledger.seal([Answer(window(i), b"answer", refund)])
+        ledger.seal([SealedRelease(window(i), b"answer", refund)])
     assert ledger.verify() == 6
     assert ledger.summary()["users"] == 50
     postgres.sql("DELETE FROM {s}.users WHERE bucket = (SELECT max(bucket) FROM {s}.users)")
@@ -283,7 +283,7 @@ def test_users_of_many_buckets(postgres):
     for index, refund in enumerate(["0.1", "0", "0"]):
         verdict = ledger.charge([Request(window(index), LOSS, (), keys)])[0]
         assert verdict.admitted.all() == verdict.admitted.any() == (index < 2)
-        ledger.seal([Answer(window(index), b"answer", PrivacyLoss.charge(refund))])
+        ledger.seal([SealedRelease(window(index), b"answer", PrivacyLoss.charge(refund))])
     assert ledger.summary()["users"] == len(keys)
     assert ledger.verify() == 6
     ledger.close()
@@ -295,9 +295,9 @@ def test_users_who_were_charged_again_get_nothing_back(postgres):
     with contextlib.closing(postgres.open(USERS)) as one, contextlib.closing(postgres.open(USERS)) as two:
         one.charge([Request(window(0), LOSS, (), keys)])
         two.charge([Request(window(1), LOSS, (), keys)])
-        one.seal([Answer(window(0), b"answer", LOSS)])  # it stands: its value does not decide
+        one.seal([SealedRelease(window(0), b"answer", LOSS)])  # it stands: its value does not decide
         assert one.spent() == LOSS * 2
-        two.seal([Answer(window(1), b"answer", LOSS)])
+        two.seal([SealedRelease(window(1), b"answer", LOSS)])
         assert one.spent() == LOSS
         assert one.verify() == 4
 
@@ -333,17 +333,17 @@ def test_no_error_tells_a_password(postgres_url, url):
 
 
 def test_addresses(postgres_url):
-    from fcstream.ledgers.postgres.connection import Address
+    from fcstream.ledgers.postgres.connection import ServerAddress
 
-    address = Address.of("postgresql://me:p%40ss@db1:5433,db2/telemetry?schema=a&stream=b%20c&sslmode=require")
+    address = ServerAddress.of("postgresql://me:p%40ss@db1:5433,db2/telemetry?schema=a&stream=b%20c&sslmode=require")
     wanted = {"user": "me", "password": "p@ss", "host": "db1,db2", "port": "5433,", "dbname": "telemetry"}
     assert address.parameters.items() >= (wanted | {"sslmode": "require"}).items()
     assert (address.schema, address.stream, address.is_unsafe) == ("a", "b c", False)
-    assert address.place("b c") == "postgresql://db1,db2/telemetry?schema=a&stream=b%20c"
+    assert address.location("b c") == "postgresql://db1,db2/telemetry?schema=a&stream=b%20c"
     assert "p@ss" not in repr(address)
-    socket_place = Address.of("postgresql:///test?host=/var/run").place("s")
+    socket_place = ServerAddress.of("postgresql:///test?host=/var/run").location("s")
     assert socket_place == "postgresql:///test?schema=fcstream&stream=s&host=/var/run"
-    assert Address.of("postgres://[::1]:5432/x").parameters["host"] == "::1"
+    assert ServerAddress.of("postgres://[::1]:5432/x").parameters["host"] == "::1"
 
 
 def test_a_missing_client_is_named():
@@ -403,7 +403,7 @@ def race(url, k):
                 continue
             body = b"drawn by %d" % k if verdict.charge else b"interrupted"
             try:
-                ledger.seal([Answer(window(index), body)])
+                ledger.seal([SealedRelease(window(index), body)])
             except LedgerError as error:
                 if "final" not in str(error):
                     raise
@@ -429,10 +429,10 @@ def test_processes_racing_for_the_same_windows_publish_each_once(postgres):
 def test_the_second_of_two_draws_is_refused_before_it_leaves(postgres):
     with contextlib.closing(postgres.open()) as one, contextlib.closing(postgres.open()) as two:
         assert charged(one, 0)
-        assert charged(two, 0).again
-        two.seal([Answer(window(0), b"two")])
+        assert charged(two, 0).is_redraw
+        two.seal([SealedRelease(window(0), b"two")])
         with pytest.raises(LedgerError, match=r"window 0 is sealed in .*: its answer is final"):
-            one.seal([Answer(window(1), b"not this one either"), Answer(window(0), b"one")])
+            one.seal([SealedRelease(window(1), b"not this one either"), SealedRelease(window(0), b"one")])
         assert one.unacknowledged() == [(window(0), b"two")]
         assert charged(one, 1)
         assert one.verify() == 4
@@ -500,10 +500,12 @@ def story(ledger):
     for group in [[0], [1], [2, 1]]:
         for verdict in ledger.charge([request(index) for index in group]):
             taken = None if verdict.admitted is None else verdict.admitted.tolist()
-            said.append((verdict.charge and verdict.charge.again, verdict.refusal is None, verdict.interrupted, taken))
+            said.append(
+                (verdict.charge and verdict.charge.is_redraw, verdict.refusal is None, verdict.interrupted, taken)
+            )
         if group == [0]:
-            ledger.seal([Answer(window(0), b"zero", PrivacyLoss.charge("0.1"))])
-    ledger.seal([Answer(window(1), b"one"), Answer(window(2), b"two")])
+            ledger.seal([SealedRelease(window(0), b"zero", PrivacyLoss.charge("0.1"))])
+    ledger.seal([SealedRelease(window(1), b"one"), SealedRelease(window(2), b"two")])
     ledger.acknowledge([window(0), window(1)])
     return said
 
@@ -583,7 +585,7 @@ def test_a_conflict_that_does_not_end(postgres):
     with pytest.raises(LedgerError, match="cannot be used: injected"):
         charged(ledger, 0)
     postgres.sql("UPDATE {s}.fuse_burns SET at = 0")
-    assert charged(ledger, 0).again is False
+    assert charged(ledger, 0).is_redraw is False
     ledger.close()
 
 
@@ -595,9 +597,9 @@ class Proxy:
     """
 
     def __init__(self, server):
-        from fcstream.ledgers.postgres.connection import Address
+        from fcstream.ledgers.postgres.connection import ServerAddress
 
-        found = Address.of(server).parameters
+        found = ServerAddress.of(server).parameters
         self.host, self.port = found.get("host", "127.0.0.1"), int(found.get("port", 5432))
         self.left, self.how, self.open = 0, "", set()
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -704,7 +706,7 @@ def live(url, out, burn_at):
 
     calls = itertools.count(1)
 
-    class Connection(connection._Bounded):
+    class Connection(connection._BoundedConnection):
         def execute(self, *values, **options):
             for step in (lambda: None, lambda: super(Connection, self).execute(*values, **options)):
                 found = step()  # before the statement, and after it
@@ -712,7 +714,7 @@ def live(url, out, burn_at):
                     os.kill(os.getpid(), signal.SIGKILL)
             return found
 
-    connection._Bounded = Connection
+    connection._BoundedConnection = Connection
     ledger = open_ledger(url, TERMS)
 
     def publish(releases):
@@ -725,7 +727,7 @@ def live(url, out, burn_at):
         verdict = ledger.charge([Request(window(index), LOSS, ("b",))])[0]
         body = os.urandom(8).hex() if verdict.charge else "interrupted" if verdict.interrupted else "refused"
         if verdict.charge or verdict.interrupted or verdict.refusal:
-            ledger.seal([Answer(window(index), body.encode())])
+            ledger.seal([SealedRelease(window(index), body.encode())])
             publish([(window(index), body.encode())])
     ledger.close()
     return next(calls) - 1
@@ -783,8 +785,8 @@ def test_a_server_restarted_in_mid_charge(postgres_url, mode):
 
         def work():
             for index in itertools.count():
-                granted.append(charged(ledger, index).again)
-                ledger.seal([Answer(window(index), b"answer")])
+                granted.append(charged(ledger, index).is_redraw)
+                ledger.seal([SealedRelease(window(index), b"answer")])
                 if stop.is_set():
                     return
 
@@ -819,7 +821,7 @@ def test_a_server_that_stays_away(postgres, monkeypatch):
         charged(ledger, 0)
     assert time.monotonic() - started < 30
     monkeypatch.undo()
-    assert charged(ledger, 0).again is False  # and is there again
+    assert charged(ledger, 0).is_redraw is False  # and is there again
     ledger.close()
 
 
@@ -854,7 +856,7 @@ def test_an_older_copy_restored_under_an_open_ledger(postgres, goes_on):
             assert charged(other, 11)
     for call in (
         lambda: charged(ledger, 12),
-        lambda: ledger.seal([Answer(window(9), b"answer")]),
+        lambda: ledger.seal([SealedRelease(window(9), b"answer")]),
         lambda: ledger.acknowledge([window(1)]),
         ledger.spent,
         ledger.verify,

@@ -20,7 +20,7 @@ from fcstream.accounting.filters import BudgetSchedule
 from fcstream.accounting.losses import DPLoss, PrivacyLoss, epsilon_tight
 from fcstream.cli import main
 from fcstream.errors import ConfigError, LedgerDamaged, LedgerError, LedgerMismatch
-from fcstream.ledgers import open_books
+from fcstream.ledgers import open_reader
 from fcstream.ledgers.sqlite import ledger as sqlite
 from fcstream.local import (
     Ask,
@@ -40,7 +40,7 @@ from fcstream.local import (
     answer_all,
 )
 from fcstream.local.analyst.record import QueryLedger, record_of, used_by
-from fcstream.local.device.journal_reader import DeviceBooks, is_journal
+from fcstream.local.device.journal_reader import DeviceJournalReader, is_journal
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.reporting.budget import Report
 
@@ -142,12 +142,12 @@ def test_books_of_devices_agree_with_the_devices(tmp_path):
     for compact in (False, True):
         if compact:
             held.compact()
-        books = DeviceBooks(str(path))
+        books = DeviceJournalReader(str(path))
         assert books.spent() == PrivacyLoss(12 * 10**7)
         assert books.summary() == {"charged": 0, "sealed": 12, "blocks": 3, "users": 0}
         assert sum(loss.rho_nano for _, loss in books.charges()) == 24 * 10**7
         for one in found:
-            mine = DeviceBooks(str(path), one.name)
+            mine = DeviceJournalReader(str(path), one.name)
             assert mine.spent() == one.spent
             assert Report.of(mine).unit.spent == one.spent
         assert books.verify() == len(books.rows())
@@ -187,7 +187,7 @@ def test_pure_budgets_are_told_as_epsilon(tmp_path):
     assert "never exceeds it" in text
     assert "epsilon spent" in text
     assert told("export", path)["journal"][0]["epsilon_nano"] == 10**8
-    assert isinstance(DeviceBooks(str(path)).terms.capacity, DPLoss)
+    assert isinstance(DeviceJournalReader(str(path)).terms.capacity, DPLoss)
     held.close()
     path = tmp_path / "other"
     held, (a, *_) = devices(path, LocalBudget.approximate(1.0, 1e-6, 1.0))
@@ -221,9 +221,9 @@ def test_what_is_wrong_with_a_journal_is_told(tmp_path):
     assert path.read_bytes() == whole
     (tmp_path / "empty").write_bytes(b"")
     with pytest.raises(LedgerError):
-        DeviceBooks(str(tmp_path / "empty"))
+        DeviceJournalReader(str(tmp_path / "empty"))
     with pytest.raises(LedgerError):
-        DeviceBooks(str(tmp_path / "absent"))
+        DeviceJournalReader(str(tmp_path / "absent"))
 
 
 def test_pictures_of_devices(tmp_path):
@@ -343,7 +343,7 @@ def test_an_analysts_ledger(tmp_path):
     assert told("export", path)["journal"][1]["release"]["kind"] == "devices"
     with Series(asked, schedule, "village", path) as other:  # another series beside it
         other.run(COUNT, "BM1")
-    with closing(open_books(str(path), "village")) as books:
+    with closing(open_reader(str(path), "village")) as books:
         assert books.terms.unit == "device"
 
 

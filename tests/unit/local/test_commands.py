@@ -18,7 +18,7 @@ from support.helpers import service
 
 from fcstream.cli import main
 from fcstream.errors import ConfigError, SourceError
-from fcstream.local.settings import Settings, Values, open_devices
+from fcstream.local.settings import DeviceValues, Settings, open_devices
 
 EXAMPLE = REPOSITORY / "examples" / "local" / "rides.toml"
 HOST = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")
@@ -176,7 +176,7 @@ def test_values_are_read_again_when_something_new_is_asked(tmp_path):
     path = tmp_path / "values"
     path.write_text('{"device":"a","place":[1,2]}\n')
     spaces = Settings.of(sample()).spaces
-    values = Values(str(path), spaces)
+    values = DeviceValues(str(path), spaces)
     of_a = values.of("a")
     assert of_a("place").value == [1, 2]
     assert of_a("place@noon").value is None
@@ -194,7 +194,7 @@ def test_values_are_read_again_when_something_new_is_asked(tmp_path):
     for bad in (b"5\n", b'{"place":[1,2]}\n', b"\xff\n", b'{"device":7}\n'):
         path.write_bytes(bad)
         with pytest.raises(SourceError, match="line 1"):
-            Values(str(path), spaces)
+            DeviceValues(str(path), spaces)
     path.write_text('{"device":"a"}\n')
     with pytest.raises(ConfigError, match="journal"):
         open_devices(Settings.of(sample(devices={"values": str(path)})))

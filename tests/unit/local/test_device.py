@@ -40,7 +40,7 @@ from fcstream.local import (
 from fcstream.local import noise as local_noise
 from fcstream.local.device import device
 from fcstream.local.protocol import REASONS
-from fcstream.noise.samplers import Noise, SeededEntropy, _Reader
+from fcstream.noise.samplers import Noise, SeededEntropy, _WordReader
 
 PLANE = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=0.5, unit=10.0)
 LINE = Euclidean((-500.0,), (500.0,), step=1.0)
@@ -72,7 +72,7 @@ def no_tables(monkeypatch):
 def test_compiled_bins_equal_their_twin(variance):
     n, top, bottom = 300, variance.numerator, variance.denominator
     fast = local_noise.gaussians(Noise(SeededEntropy(5)), top, np.full(n, bottom), 1)[:, 0]
-    reader = _Reader(SeededEntropy(5))
+    reader = _WordReader(SeededEntropy(5))
     assert fast.tolist() == [local_noise._one(top, bottom, reader, reader) for _ in range(n)]
 
 

@@ -12,7 +12,7 @@ from fcstream.errors import ConfigError
 from fcstream.local import Box, Component, Distance, Euclidean, LocalBudget, LocalFilter, Records
 from fcstream.local.analyst.series import Series
 from fcstream.local.device.journal import MemoryJournal
-from fcstream.local.queries.confidence import pure_reach
+from fcstream.local.queries.confidence import pure_confidence_radius
 from fcstream.local.queries.counting import RangeCount
 from fcstream.local.queries.density import KernelDensity
 from fcstream.local.queries.elimination import Question, Rounds, Triple, eliminate
@@ -71,13 +71,13 @@ def off_scale(found, triple, is_points):
 
 def test_reaches_are_those_of_single_answers():
     for beta in (0.1, 1e-3, 1e-6):
-        assert pure_reach(0, beta)[1] > math.log(1 / beta)  # a Laplace number's own quantile
+        assert pure_confidence_radius(0, beta)[1] > math.log(1 / beta)  # a Laplace number's own quantile
         for d in (1, 2, 5):
-            a, s = pure_reach(d, beta)
+            a, s = pure_confidence_radius(d, beta)
             own = stats.gamma.isf(beta, d)
             assert own < a + s < 1.3 * own + 2
     with pytest.raises(ConfigError):
-        pure_reach(2, 0.0)
+        pure_confidence_radius(2, 0.0)
 
 
 @pytest.mark.parametrize("method", ["PM0", "PM1", "BM1"])

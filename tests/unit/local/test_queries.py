@@ -16,7 +16,7 @@ from fcstream.errors import ConfigError, LedgerError, LedgerMismatch
 from fcstream.local import Box, Component, Distance, Euclidean, GreatCircle, LocalBudget, LocalFilter, Point, Records
 from fcstream.local.analyst.series import Series, shares
 from fcstream.local.device.journal import MemoryJournal
-from fcstream.local.queries.confidence import reach, split
+from fcstream.local.queries.confidence import confidence_radius, split_budget
 from fcstream.local.queries.counting import RangeCount, balanced_cut, paper_cut
 from fcstream.local.queries.density import KernelDensity, predicted_errors
 from fcstream.local.queries.elimination import (
@@ -142,7 +142,7 @@ def test_shares_equal_the_schedule_and_keep_its_invariants(data):
 )
 def test_parts_sum_exactly(budgets, asked):
     rounds, how = asked
-    parts = split(np.array(budgets), rounds, how)
+    parts = split_budget(np.array(budgets), rounds, how)
     assert parts.sum(axis=1).tolist() == budgets
     assert parts.min() >= 0
     for row, budget in zip(parts.tolist(), budgets, strict=True):
@@ -151,13 +151,13 @@ def test_parts_sum_exactly(budgets, asked):
             share = Fraction(budget * base**j, sum(base**k for k in range(rounds)))
             assert abs(part - share) <= 1
     with pytest.raises(ConfigError):
-        split(np.array(budgets), 0, how)
+        split_budget(np.array(budgets), 0, how)
     with pytest.raises(ConfigError):
-        split(np.array([-1]), 3, how)
+        split_budget(np.array([-1]), 3, how)
     with pytest.raises(ConfigError):
-        split(np.array([1]), 3, "halves")
+        split_budget(np.array([1]), 3, "halves")
     with pytest.raises(ConfigError):
-        split(np.array([1]), 11, "steep")
+        split_budget(np.array([1]), 11, "steep")
 
 
 # -- widths ----------------------------------------------------------------------------------------------------------
@@ -166,17 +166,24 @@ def test_parts_sum_exactly(budgets, asked):
 def test_widths():
     for d in (1, 2, 3, 784):
         for beta in (0.05, 1e-6, 1e-12):
-            exact = reach(d, beta)
+            exact = confidence_radius(d, beta)
             assert math.isclose(exact**2, stats.chi2.isf(beta, d), rel_tol=1e-9)
-            assert exact <= reach(d, beta, "paper") + 1e-12
-            assert exact <= reach(d, beta, "subgaussian") + 1e-12
-    assert (round(reach(1, 1e-6), 3), round(reach(3, 1e-6), 3), round(reach(784, 1e-6), 2)) == (4.892, 5.538, 31.41)
-    assert (round(reach(1, 1e-6, "paper"), 3), round(reach(784, 1e-6, "paper"), 2)) == (5.387, 31.93)
+            assert exact <= confidence_radius(d, beta, "paper") + 1e-12
+            assert exact <= confidence_radius(d, beta, "subgaussian") + 1e-12
+    assert (
+        round(confidence_radius(1, 1e-6), 3),
+        round(confidence_radius(3, 1e-6), 3),
+        round(confidence_radius(784, 1e-6), 2),
+    ) == (4.892, 5.538, 31.41)
+    assert (round(confidence_radius(1, 1e-6, "paper"), 3), round(confidence_radius(784, 1e-6, "paper"), 2)) == (
+        5.387,
+        31.93,
+    )
     for bad in (0, 1):
         with pytest.raises(ConfigError):
-            reach(2, bad)
+            confidence_radius(2, bad)
     with pytest.raises(ConfigError):
-        reach(2, 0.1, "guess")
+        confidence_radius(2, 0.1, "guess")
 
 
 def test_intervals_hold_at_their_level_and_no_better():
@@ -216,7 +223,7 @@ def test_elimination_equals_its_twin(data):
     slow = naive.judge_smallest(k) if k else naive.judge_range(low, high)
     crowd = Scripted(answers)
     found = eliminate(crowd, Question("q", 1, "p", LINE, triple.phi), triple, budgets, rounds, fast, enough=k)
-    parts = split(budgets, c, rounds.split).tolist()
+    parts = split_budget(budgets, c, rounds.split).tolist()
     states, charged, asked = naive.eliminate(
         answers,
         parts,
@@ -240,11 +247,11 @@ def test_within_the_intervals_nobody_is_sorted_wrongly(places, k, seed):
     budgets = np.full(len(points), 10**9)
     for phi, judge, enough in ((Box((0,), (200,)), non_interactive(0, 0), 0), (Distance((5,)), smallest(k), k)):
         triple = Triple(LINE, phi, False)
-        so_far = np.cumsum(split(budgets, 4), axis=1)
+        so_far = np.cumsum(split_budget(budgets, 4), axis=1)
         h = np.stack([triple.half_width(so_far[:, j], rounds.level(len(points), 0)) for j in range(4)], axis=1)
         means = (phi.evaluate_all(points) + 0.5) / 16 + h * rng.uniform(-0.98, 0.98, h.shape)
         sums = np.diff(np.concatenate([np.zeros((len(points), 1)), means * so_far], axis=1), axis=1)
-        answers = np.rint(sums / split(budgets, 4) * 16 - 0.5)
+        answers = np.rint(sums / split_budget(budgets, 4) * 16 - 0.5)
         found = eliminate(
             Scripted(answers), Question("q", 1, "p", LINE, phi), triple, budgets, rounds, judge, enough=enough
         )

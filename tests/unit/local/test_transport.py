@@ -22,7 +22,7 @@ from fcstream.errors import ConfigError, LedgerError, SourceError
 from fcstream.local import Box, FileJournal, RangeCount, Rounds, Series
 from fcstream.local.protocol import Ask, answered, canonical
 from fcstream.local.simulation import Fleet
-from fcstream.local.transport.gateway import LARGEST, MOST_ASKED, Gateway, Remote, message_of
+from fcstream.local.transport.gateway import LARGEST, MAX_QUESTIONS, Gateway, Remote, message_of
 from fcstream.local.transport.mqtt import MqttGateway, MqttTransport
 from fcstream.local.transport.web import HttpTransport, open_server, serve
 
@@ -137,14 +137,14 @@ def test_a_message_names_so_many_devices_and_each_once():
     held = devices(count=2)
     gateway = Gateway(held)
     one = Ask("q", 1, "place", PLANE.as_dict(), {"kind": "point"}, 0)
-    for to in ([("d1", 5)] * 2, [("d1", 5)] * 100_000, [(f"n{i}", 5) for i in range(MOST_ASKED + 1)]):
+    for to in ([("d1", 5)] * 2, [("d1", 5)] * 100_000, [(f"n{i}", 5) for i in range(MAX_QUESTIONS + 1)]):
         said = json.loads(gateway.answer(message_of(one, "b", to)))
         assert (said["status"], said["reason"]) == ("refused", "malformed")
     assert all(d.spent.rho_nano == 0 for d in held)
-    most = [("d1", 10**9), *((f"n{i}", 5) for i in range(MOST_ASKED - 1))]
+    most = [("d1", 10**9), *((f"n{i}", 5) for i in range(MAX_QUESTIONS - 1))]
     assert json.loads(gateway.answer(message_of(one, "b", most)))["replies"][0]["status"] == "answered"
-    for batch in (0, MOST_ASKED + 1):
-        with pytest.raises(ConfigError, match=rf"analyst\.batch: must be in \[1, {MOST_ASKED}\]"):
+    for batch in (0, MAX_QUESTIONS + 1):
+        with pytest.raises(ConfigError, match=rf"analyst\.batch: must be in \[1, {MAX_QUESTIONS}\]"):
             Remote(Direct({}), addresses(), batch=batch)
 
 

@@ -11,7 +11,7 @@ from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.cli import main
 from fcstream.errors import ConfigError, SourceError
 from fcstream.ledgers.retirement import retire
-from fcstream.reporting.series import Series, read_series, read_truth
+from fcstream.reporting.series import ReleaseSeries, read_series, read_truth
 
 matplotlib = pytest.importorskip("matplotlib")
 HOUR = 3_600_000
@@ -240,7 +240,7 @@ def test_series_are_ordered_and_counted_once():
         read_series([])
     with pytest.raises(ConfigError, match="of one kind"):
         read_series(lines_of(one, release(1, [1.0], kind="count")))
-    assert Series([one], {}).reasons == {}
+    assert ReleaseSeries([one], {}).reasons == {}
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_counts_equal_the_naive_twin_in_any_batches_and_order(name, n, seed):
 @pytest.mark.parametrize("name", [*KINDS, "matrices"])
 def test_every_window_over_panes_equals_the_naive_twin(name, monkeypatch):
     monkeypatch.setattr(base, "BATCH", 7)  # many batches
-    monkeypatch.setattr(base, "_MOST_TILES", 1)  # many chunks
+    monkeypatch.setattr(base, "_MAX_TILES", 1)  # many chunks
     monkeypatch.setattr(base, "_FIRST_TILES", 1)
     monkeypatch.setattr(base, "_LEAD_AT", 5)  # many pivots
     monkeypatch.setattr(base, "_LEAD_AGAIN", 2)

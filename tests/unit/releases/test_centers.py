@@ -13,7 +13,7 @@ from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning.plan import plan
 from fcstream.releases.base import Outcome
 from fcstream.releases.clusters.centers import CentersRelease
-from fcstream.releases.clusters.pipeline import Centers
+from fcstream.releases.clusters.pipeline import ClusteringAlgorithm
 from fcstream.releases.clusters.shards import ShardCounts
 
 pytestmark = pytest.mark.usefixtures("one_start")
@@ -100,10 +100,12 @@ def test_an_oracle_may_learn_while_records_come():
 def test_a_window_that_may_spend_more_gets_as_many_tuples_as_its_own_plan_has(monkeypatch):
     """Savings raise rho, and with it the number of shards: what learners made for the first plan does not serve."""
     mechanism = Job.of(Config.from_mapping(config(oracle="minibatch", ball=65.0))).mechanism.inner
-    richer = mechanism.at(PrivacyLoss(2 * mechanism.loss.rho_nano))
+    richer = mechanism.with_loss(PrivacyLoss(2 * mechanism.loss.rho_nano))
     assert richer.inner.shards.tuples != mechanism.inner.shards.tuples
     view, seen = mechanism.counter(2, 1, Noise()).view([0]), []
-    monkeypatch.setattr(Centers, "from_tuples", lambda self, tuples, view, noise, start: seen.append(len(tuples)))
+    monkeypatch.setattr(
+        ClusteringAlgorithm, "from_tuples", lambda self, tuples, view, noise, start: seen.append(len(tuples))
+    )
     for one in (mechanism, richer):
         one.inner.find(view, Noise(), None)
     assert seen == [mechanism.inner.shards.tuples, richer.inner.shards.tuples]
@@ -111,10 +113,10 @@ def test_a_window_that_may_spend_more_gets_as_many_tuples_as_its_own_plan_has(mo
 
 def test_what_no_plan_can_use_stays_saved():
     mechanism = Job.of(Config.from_mapping(config(method="ktuples", size_hint=20_000))).mechanism
-    assert mechanism.at(PrivacyLoss(2 * 10**9)).loss.rho == 2
-    assert mechanism.at(PrivacyLoss(20 * 10**9)) == mechanism
+    assert mechanism.with_loss(PrivacyLoss(2 * 10**9)).loss.rho == 2
+    assert mechanism.with_loss(PrivacyLoss(20 * 10**9)) == mechanism
     with pytest.raises(ConfigError):
-        mechanism.at(PrivacyLoss(10**6))
+        mechanism.with_loss(PrivacyLoss(10**6))
 
 
 def test_plans_say_how_and_why():
@@ -161,12 +163,12 @@ def test_configurations_that_cannot_work_are_refused_at_once(changes, message):
 def test_another_loss_or_size_is_planned_anew():
     mechanism = Job.of(Config.from_mapping(config())).mechanism.inner
     assert isinstance(mechanism, CentersRelease)
-    more = mechanism.at(PrivacyLoss.charge(3))
+    more = mechanism.with_loss(PrivacyLoss.charge(3))
     assert more.loss == PrivacyLoss(3 * 10**9, mechanism.loss.delta_femto)
     assert more.inner.shards.tuples < mechanism.inner.shards.tuples
-    assert mechanism.sized(50_000).inner.lloyd.loss.rho_nano > 0
+    assert mechanism.with_size_hint(50_000).inner.lloyd.loss.rho_nano > 0
     with pytest.raises(ConfigError):
-        mechanism.sized(10)
+        mechanism.with_size_hint(10)
     assert hash(mechanism) == hash(Job.of(Config.from_mapping(config())).mechanism.inner)
 
 
@@ -214,7 +216,7 @@ def test_what_is_clipped_is_told_center_by_center(transform):
     outcome = Outcome(
         None, np.array(steps)[:, None], np.ones((5, 1)), 3, 3, parts={"counts": [5, 5, 5, 5, -2], "tuples": None}
     )
-    answer = job.mechanism.answer(outcome, job.grid)
+    answer = job.mechanism.to_user_units(outcome, job.grid)
     assert np.allclose(np.array(answer.value).ravel(), [bounds[0], bounds[0], 1.5, bounds[1], 1.5])
     assert bounds[0] <= min(answer.value)[0] <= max(answer.value)[0] <= bounds[1]
     assert answer.parts["counts"] == [5, 5, 5, 5, 0]

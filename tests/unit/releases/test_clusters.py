@@ -21,16 +21,16 @@ from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchTuples, MatchWithin, OrderedTuples
 from fcstream.releases.averages import FriendlyAverage
 from fcstream.releases.clusters import oracles
-from fcstream.releases.clusters.pipeline import Centers, LloydRounds, LloydStep, nearest_labels
+from fcstream.releases.clusters.pipeline import ClusteringAlgorithm, LloydRounds, LloydStep, nearest_labels
 from fcstream.releases.clusters.shards import ShardCounts, Shards
 from fcstream.releases.clusters.tuples import (
     GAMMA,
     OrderedAverage,
     TupleAverage,
     TwoCores,
-    commonest,
     friend_counts,
     ladder,
+    noisy_mode,
     reorder,
 )
 from fcstream.stream.lattice import Lattice
@@ -268,7 +268,7 @@ def test_histogram_of_separations_equals_its_twin(seed):
             return np.zeros(size, np.int64)
 
     expected = naive.separations_between(tuples, rungs)
-    best = commonest(tuples, rungs, 10**7, Silent(SeededEntropy(0)))
+    best = noisy_mode(tuples, rungs, 10**7, Silent(SeededEntropy(0)))
     assert seen == [len(expected)]
     top = max(expected[1:])
     assert best == (1 + expected[1:].index(top) if 4 * top >= 12 else None)
@@ -746,7 +746,7 @@ def test_plans_spend_all_and_choose_fewer_tuples_for_more_budget(rho):
 def test_forecasts_come_true():
     mechanism = job(size_hint=9000).mechanism(LOSS, Lattice(STEP))
     assert mechanism.forecast(9000).probability > 0.95
-    strange = job(size_hint=9000).choose(LOSS, Lattice(STEP)).plan.strange
+    strange = job(size_hint=9000).choose(LOSS, Lattice(STEP)).plan.outlier_tuples
     tuples = tuples_like(BASE, mechanism.shards.tuples, 60, 3)
     lost = int(strange * len(tuples))
     tuples[:lost] = 0.0
@@ -775,7 +775,7 @@ def test_jobs_that_cannot_work_are_refused_at_once(changes, message):
 def test_parts_must_fit_the_loss():
     mechanism = job().mechanism(LOSS, Lattice(STEP))
     with pytest.raises(ConfigError, match="must hold its parts"):
-        Centers(PrivacyLoss(10**8, 10**7), mechanism.shards, mechanism.average, mechanism.lloyd)
+        ClusteringAlgorithm(PrivacyLoss(10**8, 10**7), mechanism.shards, mechanism.average, mechanism.lloyd)
 
 
 @pytest.mark.parametrize(

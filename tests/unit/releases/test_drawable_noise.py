@@ -13,17 +13,17 @@ from fcstream import Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.errors import ConfigError
-from fcstream.noise.samplers import MAX_VARIANCE, drawable
+from fcstream.noise.samplers import MAX_VARIANCE, sampleable
 from fcstream.releases.averages import (
-    _MOST_COORDINATES,
-    LEAST_NANO,
+    _MAX_COORDINATES,
+    MIN_NANO,
     BallAverage,
     FriendlyAverage,
     _noisy_average,
     gaussian_variance,
 )
 from fcstream.releases.clusters.ktuples import own_centers
-from fcstream.releases.clusters.mixtures import PartLearner
+from fcstream.releases.clusters.mixtures import ComponentLearner
 from fcstream.releases.clusters.pipeline import LloydRounds
 from fcstream.releases.statistics.variance import BITS
 from fcstream.stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED, Grid
@@ -53,11 +53,11 @@ class Extreme(Noise):
 
 
 def test_every_ball_can_be_had_with_the_least_rho():
-    assert gaussian_variance(MAX_RADIUS_SQUARED, LEAST_NANO) <= MAX_VARIANCE
-    assert gaussian_variance(MAX_RADIUS_SQUARED, LEAST_NANO - 1) > MAX_VARIANCE
+    assert gaussian_variance(MAX_RADIUS_SQUARED, MIN_NANO) <= MAX_VARIANCE
+    assert gaussian_variance(MAX_RADIUS_SQUARED, MIN_NANO - 1) > MAX_VARIANCE
     assert gaussian_variance((2**BITS) ** 2, 1) <= MAX_VARIANCE  # squares of a variance, coarser where they are large
     with pytest.raises(ConfigError, match="4e-9"):
-        BallAverage(LEAST_NANO - 1, 1)
+        BallAverage(MIN_NANO - 1, 1)
 
 
 @pytest.mark.parametrize("rho_nano", [1, 10, 10**5, 10**9])
@@ -74,7 +74,7 @@ def test_an_accepted_average_can_be_drawn_for_every_size(radius, rho_nano):
         for d in (1, 2**8, 2**14):
             width = average._diameter / n_hat
             found = _noisy_average(
-                [MAX_COORDINATE] * d, 1, width, rho, n_hat, Noise(SeededEntropy(1)), _MOST_COORDINATES
+                [MAX_COORDINATE] * d, 1, width, rho, n_hat, Noise(SeededEntropy(1)), _MAX_COORDINATES
             )
             assert np.isfinite(found.value).all()
 
@@ -122,9 +122,9 @@ def test_a_rho_without_noise_is_refused_at_configuration(release, step):
 
 
 def test_second_moments_ask_for_their_noise_at_once():
-    assert PartLearner(10**5, 2, MAX_RADIUS_SQUARED)._ball < 2**33
+    assert ComponentLearner(10**5, 2, MAX_RADIUS_SQUARED)._ball < 2**33
     with pytest.raises(ConfigError, match="2\\*\\*80"):
-        PartLearner(1000, 2, MAX_RADIUS_SQUARED)
+        ComponentLearner(1000, 2, MAX_RADIUS_SQUARED)
 
 
 def test_a_fallback_that_could_not_be_divided_is_refused_at_configuration():
@@ -145,11 +145,11 @@ def test_a_distance_that_asks_for_too_much_noise_is_a_refusal():
 
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(2**60, 2**31 + 1), Fraction(2**40), Fraction(3**30, 7**12)])
 def test_scales_of_laplace_noise_are_rounded_up_to_what_is_drawn(scale):
-    found = drawable(scale)
+    found = sampleable(scale)
     assert scale <= found <= scale * (1 + Fraction(1, 2**12)) or found - scale < Fraction(1, 2**12)
     Noise(SeededEntropy(0)).discrete_laplace(found, 3)
     with pytest.raises(ConfigError):
-        drawable(Fraction(2**40) + 1)
+        sampleable(Fraction(2**40) + 1)
 
 
 def test_a_grid_has_a_bounded_number_of_features():

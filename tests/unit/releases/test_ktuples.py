@@ -37,7 +37,7 @@ from fcstream.releases.clusters.ktuples import (
     own_centers,
     spread_of_logs,
 )
-from fcstream.releases.clusters.mixtures import PartLearner, PrivateMixture
+from fcstream.releases.clusters.mixtures import ComponentLearner, MixtureAlgorithm
 from fcstream.releases.clusters.plan import BallPlan, ClusterPlan, plan_balls
 from fcstream.releases.clusters.tuples import ladder
 from fcstream.stream.lattice import Lattice
@@ -135,7 +135,7 @@ def test_fewest_tuples_of_the_other_forms():
     assert abs(next(t for t in range(2900, 3100) if printed_test(t, 0.5, 1e-9 / 4 / math.e)) - 2982) < 5
     assert abs(fewest_laplace(0.5, 0.5e-9) - 1215) < 0.03 * 1215
     assert abs(fewest_laplace(0.5, 0.5e-9, split=False) - 1306) < 0.03 * 1306
-    assert fewest_gaussian(PrivacyLoss.charge(0.5, 5e-9), strange=0.05) == pytest.approx(97, abs=6)
+    assert fewest_gaussian(PrivacyLoss.charge(0.5, 5e-9), outlier_tuples=0.05) == pytest.approx(97, abs=6)
 
 
 @pytest.mark.parametrize(("rho", "t"), [(0.1, 300), (1.0, 43), (1.0, 300)])
@@ -145,11 +145,11 @@ def test_a_g_form_costs_what_its_theorem_says(rho, t):
     first, second = test.sigmas
     m, tail = test.positions, lambda x: 0.5 * math.erfc(x / math.sqrt(2))
     rho1, rho2 = m / (2 * first**2), 1 / (2 * second**2)
-    delta1 = m * tail((test.most_strange - test.threshold) * math.sqrt(2 * rho1 / m))
+    delta1 = m * tail((test.max_outlier_tuples - test.threshold) * math.sqrt(2 * rho1 / m))
     delta2 = tail((test.level - 1) * math.sqrt(2 * rho2))
     assert max(rho1, rho2) / (1 - delta2) <= rho
     assert 0.9 * loss.delta < delta1 + delta2 + 2e-15 <= loss.delta * (1 + 1e-9)
-    assert test.compared >= 2 * test.most_strange + 2
+    assert test.compared >= 2 * test.max_outlier_tuples + 2
 
 
 def status_law(strange, test):
@@ -222,7 +222,7 @@ def test_total_of_the_laplace_form_is_the_theorems():
     assert total.delta <= 1e-10 + 0.5e-9 + 1e-15
     sampled = math.log(1 + test.positions / test.proposers * (math.exp(test.sum_epsilon) - 1))
     assert test.status_epsilon == pytest.approx(max(test.count_epsilon, sampled))
-    assert test.compared >= 2 * test.most_strange + 2
+    assert test.compared >= 2 * test.max_outlier_tuples + 2
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
@@ -249,7 +249,7 @@ def test_tests_pass_where_tuples_agree_and_fail_where_not(share):
         (lambda: GaussianTest(LOSS, 5, 1), "cannot pass"),
         (lambda: GaussianTest(LOSS, 5, 5), "positions"),
         (lambda: GaussianTest(PrivacyLoss(10**9, 0), 50, 5), "loss"),
-        (lambda: GaussianTest(LOSS, 100, 12, strange=60), "at most 43"),
+        (lambda: GaussianTest(LOSS, 100, 12, outlier_tuples=60), "at most 43"),
         (lambda: LaplaceTest(5, 9, 1, 1), "positions"),
         (lambda: LaplaceTest(50, 5, 0, 1), "epsilon"),
         (lambda: LaplaceTest(50, 5, 1, 1, 48), "at least 4"),
@@ -386,7 +386,7 @@ def sigma_in_radii(made):
     """Noise deviation of a center per coordinate, in radii."""
     test, per = made.test, 2.0
     if made.answer == "averages":
-        per = 4.0 * (test.most_strange + 1) / (test.compared - test.most_strange)
+        per = 4.0 * (test.max_outlier_tuples + 1) / (test.compared - test.max_outlier_tuples)
     return per * math.sqrt(made.k / (2 * made.last.rho))
 
 
@@ -431,7 +431,7 @@ def test_a_radius_from_the_ladder_is_small_against_the_separation():
 def test_fewer_strange_tuples_make_averages_better_than_centers():
     loss = PrivacyLoss.charge(0.4, 1e-8)
     test = GaussianTest(loss, 2000, 12)
-    near = dataclasses.replace(test, strange=60)
+    near = dataclasses.replace(test, outlier_tuples=60)
     made = ball_centers(test=near, answer="averages")
     assert sigma_in_radii(made) < 0.1 * sigma_in_radii(ball_centers(test=near))
 
@@ -486,7 +486,7 @@ def test_ball_centers_that_cannot_work_are_refused(changes, message):
 
 def mixture(rho=1.0, **changes):
     more = {"size_hint": 5000, "spread": 0.06, **changes}
-    return PrivateMixture.of(job(**more), PrivacyLoss.charge(rho, 1e-8), Lattice(STEP))
+    return MixtureAlgorithm.of(job(**more), PrivacyLoss.charge(rho, 1e-8), Lattice(STEP))
 
 
 def gaussians(n, seed=0):
@@ -515,7 +515,7 @@ def test_a_mixture_is_learned_and_costs_the_larger_half():
 
 
 def test_sigma_of_a_mixture_is_honest():
-    learner, center = PartLearner(5 * 10**8, 2, 500**2), np.zeros(2)
+    learner, center = ComponentLearner(5 * 10**8, 2, 500**2), np.zeros(2)
     points = np.rint(np.random.default_rng(0).normal(0, [60, 90], size=(3000, 2)))
     view, found = view_of(points), []
     for seed in range(150):
@@ -543,21 +543,21 @@ def test_tuples_that_do_not_agree_cost_what_they_started_and_the_learners_nothin
 def test_a_mixture_of_few_records_is_refused_by_its_counts():
     """Tuples may agree (here they are made so) where the learning half holds too little."""
 
-    class Agreed:
+    class TupleMethod:
         loss = PrivacyLoss.charge(1, 1e-8)
 
         def release(self, tuples, noise, start):
             start(PrivacyLoss(10**8))
             return None, Estimate(BASE.copy(), np.ones((3, 2)), 90)
 
-    made, paid = dataclasses.replace(mixture(), average=Agreed()), Paid()
+    made, paid = dataclasses.replace(mixture(), average=TupleMethod()), Paid()
     assert made.release(view_of(BASE), seeded(), paid).reason == "too_few"
     counts = made.learner.average.count_nano  # more than the tenth that the tuples cost
     assert paid.total == PrivacyLoss(counts)
 
 
 def test_a_learners_noise_is_that_of_its_share():
-    learner, center = PartLearner(9 * 10**8, 2, 500**2), np.zeros(2)
+    learner, center = ComponentLearner(9 * 10**8, 2, 500**2), np.zeros(2)
     drawn = []
 
     class Recording(Noise):
@@ -718,7 +718,7 @@ def test_averages_by_the_nearest_center(weak):
 @pytest.mark.parametrize("weak", [1.0, 0.02])
 def test_a_learner_stays_below_its_claim(weak):
     """One record more, at the edge of the spread: count, sums and second moments all move as far as they can."""
-    learner, rho = PartLearner(5 * 10**8, 2, 500**2), 0.5
+    learner, rho = ComponentLearner(5 * 10**8, 2, 500**2), 0.5
     make = Noise if weak == 1.0 else lambda entropy: Weak(entropy, weak)
     points = np.rint(np.random.default_rng(0).normal(0, 100, size=(300, 2)))
     rows = []

@@ -114,10 +114,10 @@ def test_configurations_that_cannot_work_are_refused_at_once(changes, message):
 def test_another_loss_or_size_is_planned_anew():
     mechanism = Job.of(Config.from_mapping(config())).mechanism.inner
     assert isinstance(mechanism, MixturesRelease)
-    more = mechanism.at(PrivacyLoss.charge(3))
+    more = mechanism.with_loss(PrivacyLoss.charge(3))
     assert more.inner.loss == more.loss == PrivacyLoss(3 * 10**9, mechanism.loss.delta_femto)
     assert more.inner.shards.tuples < mechanism.inner.shards.tuples
-    assert mechanism.sized(50_000).job.size_hint == 25_000
+    assert mechanism.with_size_hint(50_000).job.size_hint == 25_000
     with pytest.raises(ConfigError):
-        mechanism.sized(10)
+        mechanism.with_size_hint(10)
     assert hash(mechanism) == hash(Job.of(Config.from_mapping(config())).mechanism.inner)

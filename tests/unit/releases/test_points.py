@@ -18,7 +18,7 @@ from fcstream.ledgers.base import STREAM_BLOCK
 from fcstream.planning.plan import plan
 from fcstream.releases.tables.points import Points
 from fcstream.synthetic.cells import FINE
-from fcstream.synthetic.convex import REACH, BallCells, ConvexSet, PointCounts
+from fcstream.synthetic.convex import REACH, BallCells, ConvexSet, RegionCounts
 
 BARE = dict.fromkeys(("method", "radius", "spread", "delta", "size_hint"))
 POINTS = {**BARE, "kind": "points", "rho": 1.0}
@@ -102,7 +102,7 @@ def test_where_a_record_is_drawn_to_depends_on_it_alone():
 def test_moments_are_exact_whatever_the_batches():
     region, rng = ConvexSet("ball", (0, 0), 10**6), np.random.default_rng(2)
     raw = np.rint(rng.normal(0, 4e5, (9000, 2)))
-    one, two = PointCounts(region), PointCounts(region)
+    one, two = RegionCounts(region), RegionCounts(region)
     one.add(0, raw)
     two.add(0, raw[:1])
     two.add(3, raw[1:])
@@ -162,7 +162,7 @@ def test_the_whole_release_stays_below_its_claim_and_weak_noise_is_caught():
     claim = epsilon_tight(0.25, delta)
 
     def told(rows, seed, factor=1):
-        counter, out = PointCounts(mechanism.region), []
+        counter, out = RegionCounts(mechanism.region), []
         counter.add(0, rows)
         view = counter.view([0])
         for run in range(320):

@@ -65,10 +65,10 @@ def test_the_reason_is_a_function_of_what_is_released():
     """From the noisy count in the refusal anybody can tell the reason: nothing else went into it."""
     mechanism = Job.of(Config.from_mapping(sample())).mechanism.inner
     seen = set()
-    for n in (60, 140, mechanism.enough - 4, mechanism.enough, mechanism.enough + 4, 400):
+    for n in (60, 140, mechanism.enough_count - 4, mechanism.enough_count, mechanism.enough_count + 4, 400):
         for seed in range(10):
             found, _ = answer(scattered(n, seed), seed)
-            wanted = "too_few" if found.count < mechanism.enough else "no_core"
+            wanted = "too_few" if found.count < mechanism.enough_count else "no_core"
             assert found.reason == wanted
             seen.add(wanted)
     assert seen == {"too_few", "no_core"}
@@ -76,8 +76,8 @@ def test_the_reason_is_a_function_of_what_is_released():
 
 def test_windows_that_would_release_are_enough():
     mechanism = Job.of(Config.from_mapping(sample())).mechanism.inner
-    assert mechanism.forecast(mechanism.enough).probability >= 0.99
-    assert mechanism.forecast(int(0.97 * mechanism.enough)).probability < 0.99
+    assert mechanism.forecast(mechanism.enough_count).probability >= 0.99
+    assert mechanism.forecast(int(0.97 * mechanism.enough_count)).probability < 0.99
 
 
 def test_a_call_on_an_array_tells_them_apart():

@@ -56,7 +56,7 @@ def test_margin_is_the_exact_quantile_of_the_noise_rounded_to_the_safe_side(rho_
 
 def refusal_law(gate, size):
     """Exact probability that a window of so many records is refused, by the definition."""
-    return naive.too_many_probability(size, gate.most, gate.margin, float(gate.variance))
+    return naive.too_many_probability(size, gate.max_records, gate.margin, float(gate.variance))
 
 
 @pytest.mark.parametrize("delta_femto", [5 * 10**13, 10**9])
@@ -66,14 +66,14 @@ def test_neighbors_at_every_boundary_lose_no_more_than_the_gate_costs(delta_femt
     # (epsilon, delta) of (rho, delta)-zCDP: delta + the tight conversion at some epsilons.
     from fcstream.accounting.losses import delta_tight
 
-    for size in (0, 30, gate.most - 1, gate.most, gate.held - 1, gate.held, gate.held + 1):
+    for size in (0, 30, gate.max_records - 1, gate.max_records, gate.max_held - 1, gate.max_held, gate.max_held + 1):
         one, two = refusal_law(gate, size), refusal_law(gate, size + 1)
         for epsilon in (0.05, 0.1, 0.3, 0.6, 1.0):
             allowed = claimed_delta + delta_tight(0.01, epsilon)
             for p, q in ((one, two), (two, one), (1 - one, 1 - two), (1 - two, 1 - one)):
                 assert p - math.exp(epsilon) * q <= allowed + 1e-12, (size, epsilon)
-    assert refusal_law(gate, gate.held + 1) == 1.0
-    assert 1 - refusal_law(gate, gate.held) <= claimed_delta
+    assert refusal_law(gate, gate.max_held + 1) == 1.0
+    assert 1 - refusal_law(gate, gate.max_held) <= claimed_delta
 
 
 def test_planted_faults_of_the_gate_are_what_these_bounds_would_catch():
@@ -91,7 +91,15 @@ def test_planted_faults_of_the_gate_are_what_these_bounds_would_catch():
 
 def test_audit_of_the_gate_at_max_records_at_h_and_beyond():
     gate, runs, noise = RecordGate(PrivacyLoss(10**7, 5 * 10**13), 60), 20_000, Noise(SeededEntropy(4))
-    for size in (gate.most - 5, gate.most, gate.most + 1, gate.held - 1, gate.held, gate.held + 1, gate.held + 500):
+    for size in (
+        gate.max_records - 5,
+        gate.max_records,
+        gate.max_records + 1,
+        gate.max_held - 1,
+        gate.max_held,
+        gate.max_held + 1,
+        gate.max_held + 500,
+    ):
         refused = sum(gate.refuses(size, noise) for _ in range(runs))
         law = refusal_law(gate, size)
         if law == 1.0:
@@ -133,7 +141,7 @@ def test_windows_are_refused_exactly_as_by_the_naive_twin(slide):
     )
     gate, schedule = Job.of(config).gate, Job.of(config).schedule
     generator = np.random.default_rng(8)
-    sizes = generator.integers(0, gate.held, schedule.count * (2 if slide else 1) + 2)
+    sizes = generator.integers(0, gate.max_held, schedule.count * (2 if slide else 1) + 2)
     times = np.concatenate([np.full(n, 5_000 * i + 7) for i, n in enumerate(sizes.tolist())])
     times = times[times < 300_000]
     noise = Recording(1, gate.variance)
@@ -146,7 +154,7 @@ def test_windows_are_refused_exactly_as_by_the_naive_twin(slide):
     for index, draw in enumerate(noise.drawn):
         opens = schedule.window(index).open_ms
         n = int(np.count_nonzero((times >= opens) & (times < opens + 10_000)))
-        assert (found[opens] == "too_many") == naive.too_many(n, gate.most, gate.margin, draw), n
+        assert (found[opens] == "too_many") == naive.too_many(n, gate.max_records, gate.margin, draw), n
     assert set(found.values()) >= {"too_few", "too_many"}
 
 
@@ -189,11 +197,11 @@ def test_what_a_flooded_window_held_is_freed_and_nothing_more_of_it_is_kept():
 def test_late_records_that_wait_for_a_later_window_are_bounded_too():
     window = {"slide": "5s", "clock": "broker", "lateness": "0s", "end": None, "max_records": 100}
     engine = Engine(Config.from_mapping(sample(window=window)))
-    held = engine.job.gate.held
+    held = engine.job.gate.max_held
     # Late for the window that closes at 10 s, in time for the one that closes at 15 s.
     engine.push(np.full(5_000, 6_000), rows(5_000), arrival_ms=10_500)
-    assert sum(map(len, engine._held._points.values())) <= held
-    assert engine._friends.panes == []
+    assert sum(map(len, engine._late_records._points.values())) <= held
+    assert engine._counter.panes == []
     found = {release.window_open_ms: release.reason for release in engine.advance(20_001)}
     assert found[0] == "too_few"  # it was late for this one
     assert found[5_000] == "too_many"
@@ -253,7 +261,7 @@ def test_kinds_without_delta_take_the_gate_only_if_a_delta_pays_for_it(release):
 def test_the_bound_is_sixteen_hints_where_it_is_not_given_and_plan_says_so():
     default, given = Config.from_mapping(sample()), Config.from_mapping(sample(window={"max_records": 4_800}))
     assert Job.of(default).gate == Job.of(given).gate
-    assert Job.of(default).gate.most == 16 * 300
+    assert Job.of(default).gate.max_records == 16 * 300
     warned = [text for text in plan(default).warnings if "max_records" in text]
     assert len(warned) == 1
     assert "4800 records, 16 times" in warned[0]
@@ -279,7 +287,7 @@ def test_bounds_out_of_range_are_refused(most):
 def test_the_gate_keeps_its_bound_whatever_a_window_is_offered():
     mechanism = Job.of(Config.from_mapping(sample())).mechanism
     assert isinstance(mechanism, GatedMechanism)
-    richer = mechanism.at(PrivacyLoss(3 * 10**9, 10**6))
+    richer = mechanism.with_loss(PrivacyLoss(3 * 10**9, 10**6))
     assert richer.gate == mechanism.gate
     assert richer.loss == PrivacyLoss(3 * 10**9, 10**6)
 
@@ -328,11 +336,11 @@ def test_exhausted_users_never_decide_whether_a_window_is_refused():
     engine.push(np.full(many, 1), rows(many), ids=names(0, many), arrival_ms=1)
     assert [release.reason for release in engine.advance(10_001)] == [None]  # it costs all that they have
     # The same bound as for thirty from here on: who is used up must not be counted by it.
-    engine._friends._most = narrow.held
+    engine._counter._most = narrow.max_held
     engine.push(np.full(many + 30, 10_001), rows(many + 30), ids=names(0, many + 30), arrival_ms=10_001)
     view = []
-    real = engine._friends.view
-    engine._friends.view = lambda panes: view.append(real(panes)) or view[-1]
+    real = engine._counter.view
+    engine._counter.view = lambda panes: view.append(real(panes)) or view[-1]
     engine.advance(20_001)
     assert view[0].size == 30
     assert view[0].view is not None
@@ -355,9 +363,9 @@ def test_users_at_h_are_answered_by_noise_and_beyond_it_refused_always_and_all_o
 
     keys = np.array(sorted(user_key(ledger.salt, name) for name in names(0, n)), "S16")
     cap = engine.job.terms.capacity
-    assert ledger.room(keys, cap - loss).all()
-    assert not ledger.room(keys, cap - loss + PrivacyLoss(1, 0)).any()
-    assert not ledger.room(keys, cap - loss + PrivacyLoss(0, 1)).any()
+    assert ledger.has_room(keys, cap - loss).all()
+    assert not ledger.has_room(keys, cap - loss + PrivacyLoss(1, 0)).any()
+    assert not ledger.has_room(keys, cap - loss + PrivacyLoss(0, 1)).any()
     engine.abort()
 
 
@@ -409,7 +417,7 @@ def test_windows_of_users_are_refused_exactly_as_by_the_naive_twin():
     for window, (release, draw) in enumerate(zip(releases, noise.drawn, strict=True)):
         present = {name for index, name in records if index == window}
         admitted = {name for name in present if (spent.get(name, PrivacyLoss()) + loss).fits(cap)}
-        assert (release.reason == "too_many") == naive.too_many(len(admitted), gate.most, gate.margin, draw)
+        assert (release.reason == "too_many") == naive.too_many(len(admitted), gate.max_records, gate.margin, draw)
         paid = PrivacyLoss.charge(release.rho, release.delta)
         for name in admitted:
             spent[name] = spent.get(name, PrivacyLoss()) + paid
@@ -434,7 +442,7 @@ def test_users_who_came_after_the_first_draw_decide_nothing(tmp_path, dies, more
     def fail(_answers):
         raise OSError("the disk is full")
 
-    first, later = ["a", "b", "c"], [f"q{i}" for i in range(engine.job.gate.held + more)]
+    first, later = ["a", "b", "c"], [f"q{i}" for i in range(engine.job.gate.max_held + more)]
     push(first)
     seal, engine._ledger.seal = engine._ledger.seal, fail
     with pytest.raises(OSError, match="disk"):

@@ -371,7 +371,7 @@ def test_plans_say_what_a_kind_gives():
 def test_savings_make_more_of_every_kind():
     for release in (HISTOGRAM, QUANTILES, VARIANCE):
         mechanism = job_of({**release, "rho": 0.5}).mechanism
-        more = mechanism.at(PrivacyLoss(2 * mechanism.loss.rho_nano, mechanism.loss.delta_femto))
+        more = mechanism.with_loss(PrivacyLoss(2 * mechanism.loss.rho_nano, mechanism.loss.delta_femto))
         assert more.loss.rho_nano == 2 * mechanism.loss.rho_nano
         assert more.loss.delta_femto == mechanism.loss.delta_femto
         assert more.forecast(300).sigma < mechanism.forecast(300).sigma
@@ -427,7 +427,7 @@ def test_quantiles_do_not_cross():
 def test_no_value_beyond_the_public_range_is_ever_a_candidate():
     """A transform that rounds its way past the end of the range would offer a value that is there for one record."""
     mechanism = job_of({**QUANTILES, "rho": 1.0}).mechanism
-    most = mechanism.column.most
+    most = mechanism.column.highest
     found = mechanism.release(np.full(5000, most + 1), charge_of(mechanism.loss), Noise(SeededEntropy(0)))
     assert found.value.tolist() == [most] * 3
 

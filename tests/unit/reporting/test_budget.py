@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from fcstream.accounting.losses import PrivacyLoss, epsilon_simple, epsilon_tight
 from fcstream.cli import main
 from fcstream.errors import ConfigError, FcstreamError, LedgerDamaged, LedgerError, LedgerInUse
-from fcstream.ledgers import open_books
-from fcstream.ledgers.base import Answer, Request, Row, Terms
+from fcstream.ledgers import open_reader
+from fcstream.ledgers.base import Request, Row, SealedRelease, Terms
 from fcstream.ledgers.history import History
 from fcstream.ledgers.sqlite import snapshot
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
@@ -44,7 +44,7 @@ def fill(path, unit="stream", windows=25, loss=LOSS, total=None, refunds=(), use
         blocks, keys = ((), names) if unit == "user" else (BLOCKS[unit](i), None)
         granted = ledger.charge([Request(window(i), loss, blocks, keys)])[0].charge is not None
         back = REFUND if granted and i in refunds else NOTHING
-        ledger.seal([Answer(window(i), body(i, None if granted else "budget_exhausted"), back)])
+        ledger.seal([SealedRelease(window(i), body(i, None if granted else "budget_exhausted"), back)])
         ledger.acknowledge([window(i)])
     ledger.close()
     return str(path)
@@ -55,7 +55,7 @@ def look(tmp_path):
     opened = []
 
     def open_it(*args, **options):
-        opened.append(open_books(fill(tmp_path / f"l{len(opened)}.db", *args, **options)))
+        opened.append(open_reader(fill(tmp_path / f"l{len(opened)}.db", *args, **options)))
         return opened[-1]
 
     yield open_it
@@ -119,13 +119,13 @@ def test_the_bound_holds_at_all_times_also_when_delta_comes_last():
     early = History([Row(1, "charge", 0, 1, 10**8, 0, "stream", b"")])
     assert early.spent() == {"stream": PrivacyLoss(10**8, 0)}
 
-    class Books:
+    class LedgerReader:
         terms = Terms("t", "stream", PrivacyLoss(10**9, 10**9), "s")
 
         def rows(self):
             return [Row(1, "charge", 0, 1, 10**8, 0, "stream", b"")]
 
-    bound = Report.of(Books(), failure=1.5e-6).unit.realized_loss_bound()
+    bound = Report.of(LedgerReader(), failure=1.5e-6).unit.realized_loss_bound()
     alone = PrivacyLoss(10**8)
     assert bound > epsilon_simple(alone.rho, 1.5e-6 - 1e-6) > epsilon_simple(alone.rho, 1.5e-6)
 
@@ -216,7 +216,7 @@ def test_dates_that_no_calendar_holds(tmp_path):
     tiny = PrivacyLoss(1, 0)
     ledger.charge([Request(window(k, 10**15), tiny, ("stream",)) for k in range(2)])
     ledger.close()
-    books = open_books(str(tmp_path / "l.db"))
+    books = open_reader(str(tmp_path / "l.db"))
     assert "after all calendar years" in "\n".join(Report.of(books).lines())
     books.close()
 
@@ -233,7 +233,7 @@ def test_burn_down(look, windows):
 
 
 def test_a_filter_that_was_passed_or_refunds_too_much_is_damage():
-    class Books:
+    class LedgerReader:
         terms = Terms("t", "stream", CAP, "s")
 
         def __init__(self, *rows):
@@ -246,7 +246,7 @@ def test_a_filter_that_was_passed_or_refunds_too_much_is_damage():
         charge._replace(seq=2, open_ms=1, rho=-1),
     ):
         with pytest.raises(LedgerDamaged):
-            Report.of(Books(charge, bad))
+            Report.of(LedgerReader(charge, bad))
 
 
 def test_spent_agrees_with_the_ledger(look):
@@ -354,18 +354,22 @@ def test_pictures(look, tmp_path, unit, windows, total, suffix):
 
 
 def test_pictures_of_long_streams_are_thinned_and_never_flattering(tmp_path):
-    from fcstream.ledgers.history import Point
-    from fcstream.plots.budget import MOST_POINTS, _stairs
+    from fcstream.ledgers.history import SpendingPoint
+    from fcstream.plots.budget import MAX_POINTS, _stairs
 
-    points = [Point(i * 60_000, PrivacyLoss(i % 7 + 1)) for i in range(10 * MOST_POINTS + 3) if i % 1000]
+    points = [SpendingPoint(i * 60_000, PrivacyLoss(i % 7 + 1)) for i in range(10 * MAX_POINTS + 3) if i % 1000]
     for gaps in (False, True):
         edges, steps = _stairs(points, gaps=gaps)
-        assert len(edges) == len(steps) + 1 <= 2 * MOST_POINTS + 3
+        assert len(edges) == len(steps) + 1 <= 2 * MAX_POINTS + 3
         assert edges == sorted(edges)
         shown = np.array([step.rho_nano for step in steps])
         at = np.searchsorted(np.array(edges), [p.time_ms / 86_400_000 for p in points], side="right") - 1
         assert (shown[at] >= [p.spent.rho_nano for p in points]).all()
-    few = [Point(0, PrivacyLoss(1)), Point(60_000, PrivacyLoss(2)), Point(300_000, PrivacyLoss(3))]
+    few = [
+        SpendingPoint(0, PrivacyLoss(1)),
+        SpendingPoint(60_000, PrivacyLoss(2)),
+        SpendingPoint(300_000, PrivacyLoss(3)),
+    ]
     assert [step.rho_nano for step in _stairs(few, gaps=True)[1]] == [0, 1, 2, 0, 3]
     assert [step.rho_nano for step in _stairs(few, gaps=False)[1]] == [0, 1, 2, 3]
 
@@ -623,7 +627,7 @@ def test_a_ledger_of_several_streams(tmp_path):
     path = fill(tmp_path / "l.db", windows=2)
     other = SQLiteLedger(path, Terms("other", "stream", CAP, "another"))
     other.charge([Request(window(7), LOSS, ("stream",))])
-    other.seal([Answer(window(7), b"{}")])
+    other.seal([SealedRelease(window(7), b"{}")])
     other.close()
 
     def told(*words):

@@ -4,12 +4,12 @@ import gc
 
 import pytest
 
-from fcstream.runtime.garbage import set_aside
+from fcstream.runtime.garbage import without_garbage_collection
 
 
 def test_it_is_as_before_afterwards():
     usual, frozen = gc.get_threshold(), gc.get_freeze_count()
-    with set_aside():
+    with without_garbage_collection():
         assert gc.get_freeze_count() > frozen + 1000  # an interpreter has many more objects
         assert gc.get_threshold()[0] > usual[0]
         assert gc.isenabled()
@@ -18,7 +18,7 @@ def test_it_is_as_before_afterwards():
 
 def test_the_last_one_ends_it():
     usual = gc.get_threshold()
-    first, second = set_aside(), set_aside()
+    first, second = without_garbage_collection(), without_garbage_collection()
     first.__enter__()
     second.__enter__()
     seldom = gc.get_threshold()
@@ -31,7 +31,7 @@ def test_the_last_one_ends_it():
 
 def test_errors_end_it():
     usual = gc.get_threshold()
-    with pytest.raises(KeyError), set_aside():
+    with pytest.raises(KeyError), without_garbage_collection():
         raise KeyError
     assert (gc.get_threshold(), gc.get_freeze_count()) == (usual, 0)
 
@@ -41,6 +41,6 @@ def test_new_garbage_is_found():
         def __init__(self):
             self.self = self
 
-    with set_aside():
+    with without_garbage_collection():
         Cycle()
         assert gc.collect() >= 1

@@ -15,7 +15,7 @@ from support.status import ask, watched
 
 from fcstream.errors import ConfigError
 from fcstream.runtime.http_server import Limits, Server
-from fcstream.service.status import Status
+from fcstream.service.status import StatusServer
 
 SLOW = Limits(connections=20, per_peer=20, body_bytes=2**20, held_bytes=2**22, head_s=120, body_s=120, answer_s=120)
 QUICK = replace(SLOW, head_s=1, body_s=1, answer_s=1)
@@ -319,7 +319,7 @@ def test_a_server_ends_at_once_while_strangers_hold_on():
 def test_a_taken_port_says_what_to_do():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"127.0.0.1:{taken.getsockname()[1]}"
-        status = Status([watched("s")])
+        status = StatusServer([watched("s")])
         with pytest.raises(ConfigError, match=f"service.listen: {place} cannot be used: another process listens there"):
             status.listen(place)
         status.close()
@@ -331,4 +331,4 @@ def test_a_server_that_is_not_installed_names_the_extra(module, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=rf"service\.listen: needs the package {module}: .*pip install .*\[service\]"):
-        Status([watched("s")]).listen(f"127.0.0.1:{free_port()}")
+        StatusServer([watched("s")]).listen(f"127.0.0.1:{free_port()}")

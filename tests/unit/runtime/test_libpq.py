@@ -8,7 +8,7 @@ import pytest
 
 from fcstream.connectors import open_sink
 from fcstream.errors import FcstreamError
-from fcstream.ledgers import each_book
+from fcstream.ledgers import each_reader
 from fcstream.runtime.libpq import parameters
 
 psycopg = pytest.importorskip("psycopg")
@@ -92,7 +92,7 @@ def thief():
 
 
 @pytest.mark.parametrize("mode", ["", "&sslmode=prefer", "&sslmode=allow", "&sslmode=disable"])
-@pytest.mark.parametrize("opened", [lambda url: next(each_book(url)), open_sink])
+@pytest.mark.parametrize("opened", [lambda url: next(each_reader(url)), open_sink])
 def test_a_server_that_declines_tls_gets_no_password(thief, mode, opened):
     url = f"postgresql://me:S3CRET@db.example:{thief.port}/test?hostaddr=127.0.0.1&connect_timeout=2{mode}"
     with pytest.raises(FcstreamError, match=r"SSL|authentication method") as caught:

@@ -11,10 +11,10 @@ from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Job
 from fcstream.formats.payloads import decoder_for
 from fcstream.service.alarms import USUAL, Alarm, LateWatch, UnusableWatch
-from fcstream.service.metrics import Watched
-from fcstream.service.session import Setting
+from fcstream.service.metrics import StreamStatus
+from fcstream.service.session import SessionContext
 from fcstream.service.status import answer
-from fcstream.service.supervisor import Service
+from fcstream.service.supervisor import Supervisor
 
 
 def first_ring(noise, counts):
@@ -123,8 +123,8 @@ def test_a_service_warns_and_ready_says_so_when_nothing_of_a_minute_could_be_use
     monkeypatch.setattr("fcstream.service.alarms.time.monotonic", lambda: real() + passed[0])
     for i in range(500):
         rig.send(0, [i], body=b'{"ts_ms": "yesterday"}')
-    setting = Setting(decoder_for("json", Job.of(rig.config).schema), lambda: rig.clock.now_ms)
-    service = Service(lambda keys: Engine(rig.config), lambda: LogSource(rig.log), lambda: rig.sink, setting)
+    setting = SessionContext(decoder_for("json", Job.of(rig.config).schema), lambda: rig.clock.now_ms)
+    service = Supervisor(lambda keys: Engine(rig.config), lambda: LogSource(rig.log), lambda: rig.sink, setting)
     steps = []
 
     def on_step(it):
@@ -136,6 +136,6 @@ def test_a_service_warns_and_ready_says_so_when_nothing_of_a_minute_could_be_use
     service.run(on_step)
     assert "could be used" in service.warnings["unusable"]
     service._health.good()
-    code, _, body = answer([Watched("t", service)], "/ready")
+    code, _, body = answer([StreamStatus("t", service)], "/ready")
     assert code == 200  # it is served: the records are at fault
     assert b"t: warning: next to none of the records" in body

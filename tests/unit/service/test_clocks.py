@@ -7,9 +7,9 @@ from support.memory_log import LogSource, Rig, near
 
 from fcstream.connectors.base import BrokerTime, Chunk
 from fcstream.service.alarms import USUAL
-from fcstream.service.clocks import StampWatch
+from fcstream.service.clocks import TimestampWatch
 from fcstream.service.health import Health
-from fcstream.service.metrics import Watched, exposition
+from fcstream.service.metrics import StreamStatus, exposition
 from fcstream.service.status import answer
 
 
@@ -25,8 +25,8 @@ def rig(tmp_path, monkeypatch):
     monkeypatch.setattr("fcstream.service.clocks._ASK_S", 0.0)
     it = Rig(tmp_path)
     it.log.now_ms = it.log.newest_ms = 0
-    opens = it.service._opens
-    it.service._opens = (opens[0], lambda: Clocked(it.log), opens[2])
+    opens = it.service._openers
+    it.service._openers = (opens[0], lambda: Clocked(it.log), opens[2])
     return it
 
 
@@ -36,14 +36,14 @@ def step(rig, log_ms, own_ms, steps=30):
     done = []
 
     def on_step(service):
-        done.append(answer([Watched("s", service)], "/ready"))
+        done.append(answer([StreamStatus("s", service)], "/ready"))
         if len(done) == steps:
             service.stop()
 
-    opens = rig.service._opens
+    opens = rig.service._openers
     rig.service.run(on_step)
     health, rig.service = rig.service._health, rig.make()
-    rig.service._opens = opens
+    rig.service._openers = opens
     return done[-1], health
 
 
@@ -70,7 +70,7 @@ def test_beyond_the_lateness_nothing_is_closed_until_it_is_mended(rig, own_ms):
     gap = (own_ms - 12_001) / 1000
     service = rig.make()
     service._health.clock_gap_ms = health.clock_gap_ms
-    assert f'fcstream_clock_gap_seconds{{stream="s"}} {gap}'.encode() in exposition([Watched("s", service)])[0]
+    assert f'fcstream_clock_gap_seconds{{stream="s"}} {gap}'.encode() in exposition([StreamStatus("s", service)])[0]
     (code, _, text), _ = step(rig, 12_001, 12_001)
     near(rig.counts(), [(0, 50)])
     assert (code, text) == (200, b"ready\n")
@@ -99,27 +99,27 @@ def chunk(first, stamps):
 
 def test_a_gap_shows_in_stamps_of_what_came_after_an_end_was_asked_for():
     health = Health()
-    watch = StampWatch(2_000, health)
-    watch.look([chunk(0, [0] * 1000)], 50_000)  # a backlog says nothing
+    watch = TimestampWatch(2_000, health)
+    watch.observe([chunk(0, [0] * 1000)], 50_000)  # a backlog says nothing
     watch.asked({"p": 1000}, 50_000)
-    watch.look([chunk(990, [100] * 10), chunk(1000, [48_500] * 50)], 51_000)
+    watch.observe([chunk(990, [100] * 10), chunk(1000, [48_500] * 50)], 51_000)
     watch.asked({"p": 1050}, 51_000)
     assert health.hold is None
-    watch.look([chunk(1050, [46_000] * 3 * USUAL)], 51_500)  # 5 s before the end was asked for, and came after it
+    watch.observe([chunk(1050, [46_000] * 3 * USUAL)], 51_500)  # 5 s before the end was asked for, and came after it
     watch.asked({"p": 1050 + 3 * USUAL}, 52_000)
     assert health.hold is not None
-    watch.look([chunk(1050 + 3 * USUAL, [52_100] * 3 * USUAL)], 52_200)
+    watch.observe([chunk(1050 + 3 * USUAL, [52_100] * 3 * USUAL)], 52_200)
     watch.asked({"p": 1050 + 6 * USUAL}, 52_300)
     assert health.hold is None
 
 
 def test_few_odd_stamps_hold_nothing_back():
     health = Health()
-    watch = StampWatch(2_000, health)
+    watch = TimestampWatch(2_000, health)
     for k in range(1000):
         watch.asked({"p": 0}, 50_000)
         if k < USUAL // 4:
-            watch.look([chunk(0, [0])], 50_000)
+            watch.observe([chunk(0, [0])], 50_000)
     assert health.hold is None
 
 
@@ -140,7 +140,7 @@ def test_redis_a_reader_five_seconds_ahead_releases_nothing(tmp_path, redis_stre
     client, key, url = redis_stream
     live = Live(tmp_path, url, 5_000)
     live.feed(lambda body: client.xadd(key, {"data": body}), 4)
-    code, _, text = answer([Watched("s", live.service)], "/ready")
+    code, _, text = answer([StreamStatus("s", live.service)], "/ready")
     live.end()
     assert code == 503
     assert b"5.0 s" in text
@@ -160,7 +160,7 @@ def test_redis_one_id_in_the_future_empties_no_window(tmp_path, redis_stream):
         sent.append(client.xadd(key, {"data": body}))
 
     live.feed(put, 7)
-    code, _, text = answer([Watched("s", live.service)], "/ready")
+    code, _, text = answer([StreamStatus("s", live.service)], "/ready")
     live.end()
     assert sent[-1].startswith(b"9999999999999-")
     assert code == 200

@@ -25,15 +25,15 @@ from fcstream.connectors.retry import with_patience
 from fcstream.engine.engine import Engine
 from fcstream.errors import LedgerDamaged, SinkError
 from fcstream.ledgers.memory import MemoryLedger
-from fcstream.runtime.waiting import on
-from fcstream.service.app import Served, serve, signals
-from fcstream.service.logs import about, logging_as
-from fcstream.service.metrics import Standing, exposition
-from fcstream.service.reload import Current, _opens_alike, needs_restart
-from fcstream.service.session import Setting
-from fcstream.service.status import SLOWEST_BEAT_S, Status, answer, stuck
-from fcstream.service.supervisor import Service
-from fcstream.service.systemd import Notifier
+from fcstream.runtime.waiting import calling
+from fcstream.service.app import StreamSpec, serve, signals
+from fcstream.service.logs import logging_as, stream_context
+from fcstream.service.metrics import BudgetGauge, exposition
+from fcstream.service.reload import ActiveConfig, _opens_alike, needs_restart
+from fcstream.service.session import SessionContext
+from fcstream.service.status import SLOWEST_BEAT_S, StatusServer, answer, stuck
+from fcstream.service.supervisor import Supervisor
+from fcstream.service.systemd import SystemdNotifier
 
 SENTINEL = "c0nt3nt-of-a-record"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -105,7 +105,7 @@ def test_the_budget_is_looked_at_when_windows_were_answered():
     each.service.counters.released += 1
     each.note({"s": engine})
     assert asked == [None]
-    assert each.standings["s"] == (Standing("event", engine.guarantee, engine.spent),)
+    assert each.standings["s"] == (BudgetGauge("event", engine.guarantee, engine.spent),)
 
 
 def test_what_is_not_known_yet_is_absent_and_not_zero():
@@ -117,13 +117,13 @@ def test_what_is_not_known_yet_is_absent_and_not_zero():
     assert not {name for name, *_ in found} & {"fcstream_last_window_close_seconds", "fcstream_lag_seconds"}
     config = Config.from_mapping(sample())
     engine = Engine(config)
-    each.service.counters.look(engine)
+    each.service.counters.update_from(engine)
     length_s = engine.job.schedule.length_ms / 1000
     found = values(exposition([each])[0], parser)
     assert ("fcstream_last_window_close_seconds", stream) not in found
     assert found["fcstream_lag_seconds", stream] == pytest.approx(time.time() - length_s, abs=60)
     next(iter(engine.closing(int(2000 * length_s))))
-    each.service.counters.look(engine)
+    each.service.counters.update_from(engine)
     found = values(exposition([each])[0], parser)
     assert found["fcstream_last_window_close_seconds", stream] >= length_s
 
@@ -161,9 +161,9 @@ def test_failed_tries_are_counted_by_what_they_were_about():
         if (error := next(tries)) is not None:
             raise error
 
-    with each.service.outside.watched(), on("sink"):
+    with each.service.external_calls.watched(), calling("sink"):
         with_patience(action, lambda: None, (OSError,), 5.0, SinkError)
-    with pytest.raises(LedgerDamaged), each.service.outside.watched(), on("ledger"):
+    with pytest.raises(LedgerDamaged), each.service.external_calls.watched(), calling("ledger"):
         raise LedgerDamaged("no")
     found = values(exposition([each])[0], parser)
     told = {dict(labels)["part"]: n for (name, *labels), n in found.items() if name == "fcstream_errors_total"}
@@ -175,7 +175,7 @@ def test_failed_tries_are_counted_by_what_they_were_about():
 
 @pytest.fixture
 def status():
-    it = Status([watched("one"), watched("two")])
+    it = StatusServer([watched("one"), watched("two")])
     yield it
     it.close()
 
@@ -239,7 +239,7 @@ def log_everything():
     ours, theirs = logging.getLogger("fcstream.service"), logging.getLogger("somelibrary.adapters")
     ours.info("starting over: %s", "a reason", extra={"window": 60000})
     ours.debug(SENTINEL)
-    with about("other"):
+    with stream_context("other"):
         ours.warning("another stream")
     theirs.info(SENTINEL)
     theirs.warning("cannot parse %s of %r", SENTINEL, 7, extra={"window": SENTINEL, "stream": SENTINEL})
@@ -275,7 +275,7 @@ def test_fields_of_a_json_line(capsys):
     with logging_as("json", "s") as logs:
         log_everything()
         logging.getLogger("fcstream.windows").info("window answered", extra={"window": 0, "reason": None})
-        logs.speak("text")
+        logs.set_format("text")
         logging.getLogger("fcstream.windows").info("not on a terminal")
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     first = lines[0]
@@ -299,7 +299,7 @@ def test_json_without_structlog_says_what_to_install(monkeypatch):
         pass
 
 
-class Stepping(Service):
+class Stepping(Supervisor):
     """Counts what nobody may know, and ends as it is told."""
 
     end = None
@@ -315,14 +315,14 @@ class Stepping(Service):
 def serve_stepping(monkeypatch, kind, end=None, **section):
     """A service whose status would be told at every step."""
     monkeypatch.setattr("fcstream.service.app.warm_up", lambda *_: None)
-    monkeypatch.setattr("fcstream.service.app.Progress.__init__", partialmethod(impatient_progress))
+    monkeypatch.setattr("fcstream.service.app.ProgressLine.__init__", partialmethod(impatient_progress))
 
     def make(_config, _current):
-        it = Stepping(*[lambda: None] * 3, Setting(decoder=None, clock=lambda: 0))
+        it = Stepping(*[lambda: None] * 3, SessionContext(decoder=None, clock=lambda: 0))
         it.end = end
         return it
 
-    serve([Served(live(service={"log": kind, **section}))], make)
+    serve([StreamSpec(live(service={"log": kind, **section}))], make)
 
 
 def impatient_progress(self):
@@ -427,7 +427,7 @@ def test_an_end_with_savings_stays():
 
 def test_a_configuration_that_cannot_be_opened_is_undone_once():
     old, new = live(), live(sink={"url": "jsonl:other"})
-    current = Current(old)
+    current = ActiveConfig(old)
 
     def fails(_config):
         raise ConfigError("no", "sink.url")
@@ -435,7 +435,7 @@ def test_a_configuration_that_cannot_be_opened_is_undone_once():
     with pytest.raises(ConfigError, match="no"):  # nothing to go back to
         current.open(fails, "sink")
     current.take(new)
-    current.proven()  # by a step of the session before: not what is meant
+    current.confirm()  # by a step of the session before: not what is meant
     with pytest.raises(Exception, match="going on with the former one") as caught:
         current.open(fails, "sink")
     assert not isinstance(caught.value, ConfigError)
@@ -445,7 +445,7 @@ def test_a_configuration_that_cannot_be_opened_is_undone_once():
 @pytest.mark.parametrize(("section", "is_taken_back"), [("sink", True), ("source", False)])
 def test_a_new_sink_that_is_away_is_taken_back_and_an_old_source_that_is_away_is_waited_for(section, is_taken_back):
     old, new = live(), live(sink={"url": "jsonl:other"})
-    current, tries = Current(old), []
+    current, tries = ActiveConfig(old), []
     current.take(new)
 
     def away(_config):
@@ -614,7 +614,7 @@ def test_a_password_that_changes(tmp_path, private_redis, monkeypatch):
 def test_what_the_service_manager_is_told(tmp_path):
     manager = Manager(str(tmp_path / "n"))
     environment = {"NOTIFY_SOCKET": str(tmp_path / "n"), "WATCHDOG_USEC": "90000", "WATCHDOG_PID": str(os.getpid())}
-    notifier = Notifier(environment)
+    notifier = SystemdNotifier(environment)
     is_up, is_alive, began = [False], [True], time.monotonic()
     with notifier.watching(lambda: is_up[0], lambda: is_alive[0]):
         time.sleep(0.15)
@@ -637,11 +637,11 @@ def test_what_the_service_manager_is_told(tmp_path):
 def test_an_abstract_name_and_no_name():
     name = f"fcstream-test-{os.getpid()}"
     manager = Manager("\0" + name)
-    Notifier({"NOTIFY_SOCKET": "@" + name}).ready()
+    SystemdNotifier({"NOTIFY_SOCKET": "@" + name}).ready()
     manager.wait_for("READY=1")
     manager.close()
     for environment in ({}, {"NOTIFY_SOCKET": "vsock:2:1"}, {"WATCHDOG_USEC": "5"}):
-        assert Notifier(environment).watchdog_s is None
-        Notifier(environment).ready()
+        assert SystemdNotifier(environment).watchdog_s is None
+        SystemdNotifier(environment).ready()
     other = {"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "5", "WATCHDOG_PID": "1"}
-    assert Notifier(other).watchdog_s is None
+    assert SystemdNotifier(other).watchdog_s is None

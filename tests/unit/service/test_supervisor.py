@@ -20,9 +20,9 @@ from fcstream.connectors.spooled import SpooledSource
 from fcstream.errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch, SinkError, SourceError
 from fcstream.formats.decoders import Objects
 from fcstream.ledgers.memory import MemoryLedger
-from fcstream.service.batch import refuse_strange_sink
-from fcstream.service.metrics import Watched, exposition
-from fcstream.service.session import _Progress
+from fcstream.service.batch import check_sink_matches_ledger
+from fcstream.service.metrics import StreamStatus, exposition
+from fcstream.service.session import _PartitionProgress
 from fcstream.service.status import answer
 
 
@@ -84,8 +84,8 @@ def test_what_restarts_leave_behind_is_collected(tmp_path):
             self.callback = self.poll
             alive.add(self)
 
-    opens = rig.service._opens
-    rig.service._opens = (opens[0], lambda: Client(rig.log), opens[2])
+    opens = rig.service._openers
+    rig.service._openers = (opens[0], lambda: Client(rig.log), opens[2])
     rig.log.fails["poll"] = 6
     most = []
 
@@ -116,7 +116,7 @@ def test_records_that_are_lost_as_late_are_told_though_counters_are_private(tmp_
     rig.send(0, [1000] * 400, stamps=[12_001] * 400)
     rig.clock.now_ms = 12_002
     service = rig.service
-    watched = Watched("s", service)
+    watched = StreamStatus("s", service)
     assert b"warning" not in answer([watched], "/ready")[2]
     rig.run(100)
     code, _, text = answer([watched], "/ready")
@@ -224,8 +224,8 @@ def test_a_queue_that_forgets_is_emptied_while_the_ledger_is_away(tmp_path, monk
         assert not sources or not queue.waiting  # emptied while nothing else could be done
         return opens[0](keys)
 
-    opens = rig.service._opens
-    rig.service._opens = (engine, spooled, opens[2])
+    opens = rig.service._openers
+    rig.service._openers = (engine, spooled, opens[2])
     queue.send([body(t) for t in range(0, 10_000, 100)])
     rig.clock.now_ms = 11_000
     real, left = Engine.closing, [4]
@@ -254,12 +254,12 @@ def test_a_queue_that_forgets_is_emptied_while_the_ledger_is_away(tmp_path, monk
 def test_what_a_spool_has_dropped_and_holds_is_counted(tmp_path):
     rig, queue = Rig(tmp_path), Queue()
     queue.delivery_id = lambda received: received.body
-    opens = rig.service._opens
+    opens = rig.service._openers
 
     def spooled():
         return SpooledSource(queue, Spool(tmp_path / "spool", 1 << 22, clock=lambda: rig.clock.now_ms))
 
-    rig.service._opens = (opens[0], spooled, opens[2])
+    rig.service._openers = (opens[0], spooled, opens[2])
     bodies = [json.dumps({"ts_ms": t, "a": 20.0, "b": 50.0}).encode() for t in range(0, 5000, 100)]
     queue.send(bodies)
     queue.send(bodies[:20])
@@ -284,7 +284,7 @@ def test_a_source_that_breaks_is_opened_anew(tmp_path):
         sources.append(Broken(queue, Spool(tmp_path / "spool", 1 << 22)))
         return sources[-1]
 
-    rig.service._opens = (rig.service._opens[0], spooled, rig.service._opens[2])
+    rig.service._openers = (rig.service._openers[0], spooled, rig.service._openers[2])
     rig.run(3)
     assert len(sources) == 2
 
@@ -354,8 +354,8 @@ class Meddling(LogSource):
 
 def test_a_rebalance_within_a_commit_loses_nothing(tmp_path):
     rig = Rig(tmp_path)
-    opens = rig.service._opens
-    rig.service._opens = (opens[0], lambda: Meddling(rig.log), opens[2])
+    opens = rig.service._openers
+    rig.service._openers = (opens[0], lambda: Meddling(rig.log), opens[2])
     rig.send(0, np.arange(0, 20_000, 100))
     rig.clock.now_ms = 12_001
     rig.log.fails["commit"] = 1  # the first one: when window 0 is answered, and half of what was read lies in window 1
@@ -375,14 +375,14 @@ def test_a_rebalance_within_a_commit_loses_nothing(tmp_path):
 
 def test_progress_is_as_small_as_the_windows_that_are_open():
     rng = np.random.default_rng(0)
-    progress, chunks = _Progress(), []
+    progress, chunks = _PartitionProgress(), []
     for i in range(3000):
         offsets = np.arange(10 * i, 10 * i + 10)
         chunks.append((10 * i, max(-1, i // 100 + int(rng.integers(-3, 3)))))
-        progress.took(offsets, chunks[-1][1])
+        progress.counted(offsets, chunks[-1][1])
         opened = max(0, i // 100 - 2)
         waiting = [first for first, last in chunks if last >= opened]  # the slow twin
-        assert progress.safe(opened) == min(waiting, default=10 * i + 10)
+        assert progress.safe_offset(opened) == min(waiting, default=10 * i + 10)
         assert len(progress._waiting) <= 6
 
 
@@ -418,10 +418,10 @@ def test_a_window_that_another_process_answered_meanwhile_is_no_lost_ledger(tmp_
     ledger, sink = MemoryLedger(Job.of(config).terms), ListSink()
     old, new = Engine(config, ledger=ledger), Engine(config, ledger=ledger)
     sink.write(old.advance(13_000))
-    refuse_strange_sink(new, sink)
+    check_sink_matches_ledger(new, sink)
     ledger._sealed.clear()
     with pytest.raises(LedgerMismatch, match="the ledger was lost"):
-        refuse_strange_sink(new, sink)
+        check_sink_matches_ledger(new, sink)
 
 
 def test_a_budget_that_is_used_up_ends_the_service_where_it_shall(tmp_path):

@@ -26,15 +26,15 @@ from fcstream.engine.admission import admit
 from fcstream.engine.intake import read_pushed
 from fcstream.engine.keyed import open_engine
 from fcstream.errors import ConfigError, SourceError
-from fcstream.ledgers import each_book
+from fcstream.ledgers import each_reader
 from fcstream.service.batch import run
 from fcstream.spark.blocks import cut, gather
-from fcstream.spark.sessions import need_pyspark
+from fcstream.spark.sessions import require_pyspark
 from fcstream.spark.tasks import count_window, pieces
 from fcstream.stream.windows import Schedule
 
 try:
-    need_pyspark()
+    require_pyspark()
     HAS_SPARK = True
 except ConfigError:
     HAS_SPARK = False
@@ -132,7 +132,7 @@ def test_what_tasks_count_is_what_an_engine_counts(name):
             body = count_window(job, [*found[::-1], found[2]], 0)
             assert b"".join(piece for *_, piece in pieces(body)) == body
             view = pickle.loads(body)[1]
-            engine._friends.view = lambda panes, own=engine._friends.view, view=view: view if 0 in panes else own(panes)
+            engine._counter.view = lambda panes, own=engine._counter.view, view=view: view if 0 in panes else own(panes)
         else:
             engine.take(batch)
         releases.append(next(engine.closing())[0])
@@ -208,7 +208,7 @@ def test_without_pyspark_the_extra_is_named(monkeypatch):
 
     monkeypatch.setattr(sessions.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"\[spark\]"):
-        sessions.need_pyspark()
+        sessions.require_pyspark()
 
 
 def test_the_command_does_not_load_pyspark():
@@ -487,7 +487,7 @@ def letters(folder):
 
 def charged_once(url, again=0):
     """Every window of every stream: one charge, one seal, and as many second draws as were forced."""
-    for books in each_book(url):
+    for books in each_reader(url):
         books.verify()
         kinds = Counter((row.kind, row.open_ms) for row in books.rows())
         assert {number for (kind, _), number in kinds.items() if kind in ("charge", "seal")} == {1}
@@ -503,15 +503,15 @@ def test_a_live_stream_gives_the_bytes_of_the_local_runner(session, client, tmp_
     stream = Stream(client)
     run_local(stream.config(tmp_path / "local"))
     expected = (tmp_path / "local" / "out.jsonl").read_bytes()
-    failures, honest = [], spark_service.Batches._nothing_is_left
+    failures, honest = [], spark_service.MicroBatches._nothing_is_left
 
     def fail_once(batches):
         honest(batches)
-        if batches._feed.places and not failures:
+        if batches._feed.windows and not failures:
             failures.append(1)
             raise OSError("the disk of the checkpoint is full")
 
-    monkeypatch.setattr(spark_service.Batches, "_nothing_is_left", fail_once)
+    monkeypatch.setattr(spark_service.MicroBatches, "_nothing_is_left", fail_once)
     config = stream.config(tmp_path / "spark", spark={"limit": 1000})
     done = run_spark(session, config)
     assert failures
@@ -523,7 +523,7 @@ def test_a_live_stream_gives_the_bytes_of_the_local_runner(session, client, tmp_
 
 
 def spent(ledger):
-    return sum(row.kind == "charge" for books in each_book(ledger) for row in books.rows())
+    return sum(row.kind == "charge" for books in each_reader(ledger) for row in books.rows())
 
 
 CHANGES = {
@@ -599,11 +599,11 @@ def test_a_checkpoint_that_belongs_to_another_charges_nothing_and_one_ahead_of_i
 def test_a_worker_of_python_that_is_killed_at_the_start_is_waited_out(session, client, tmp_path, monkeypatch):
     """Issue: the service ended, with a stack of Java's."""
     from fcstream.spark import service as spark_service
-    from fcstream.spark.source import Brokers
+    from fcstream.spark.source import BrokerDataSource
 
     marker, honest = str(tmp_path / "killed"), spark_service._source
 
-    class Dying(Brokers):
+    class Dying(BrokerDataSource):
         def schema(self):
             if not os.path.exists(marker):
                 open(marker, "w").close()
@@ -654,11 +654,11 @@ def test_only_a_micro_batch_that_reaches_all_ends_tells_the_time(client):
     """The clock was read before the ends were asked; a batch that the limit cuts short closes nothing."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-    from fcstream.spark.source import BrokerReader, ClockReader, Reading
+    from fcstream.spark.source import BrokerReader, ClockReader, SourceSettings
 
     name, now = f"spark-test-{os.getpid()}-{secrets.token_hex(6)}", [50_000]
     schedule = Schedule(0, 10_000, 10_000, 1000)
-    reading = Reading.of(f"redis://127.0.0.1:{REDIS_PORT}/0?stream={name}", name, schedule, 3)
+    reading = SourceSettings.of(f"redis://127.0.0.1:{REDIS_PORT}/0?stream={name}", name, schedule, 3)
     reader = BrokerReader(reading, lambda: now[0])
     first = reader.initialOffset()
     assert (first, reader.getDefaultReadLimit()) == ({"ends": {name: 0}, "clock": 0}, ReadMaxRows(3))
@@ -705,10 +705,10 @@ def test_windows_are_handed_over_when_the_public_time_says_so_and_never_again():
     from pyspark.sql import Row
     from pyspark.sql.streaming.tws_tester import TwsTester
 
-    from fcstream.spark.processor import Windows
-    from fcstream.spark.tasks import CLOCK, NOTES, Note
+    from fcstream.spark.processor import WindowProcessor
+    from fcstream.spark.tasks import CLOCK, NOTES, TaskReport
 
-    class ByOneKey(Windows):  # the tester wraps a key in a tuple
+    class ByOneKey(WindowProcessor):  # the tester wraps a key in a tuple
         def handleInputRows(self, key, rows, timerValues):
             return super().handleInputRows(key[0], rows, timerValues)
 
@@ -729,7 +729,7 @@ def test_windows_are_handed_over_when_the_public_time_says_so_and_never_again():
     assert pickle.loads(found[0])[1].size == 2  # what came twice counts once
     late = tester.test(("", 0), [block])
     assert [row.window for row in late] == [NOTES]
-    note = msgspec.msgpack.decode(late[0].body, type=Note)
+    note = msgspec.msgpack.decode(late[0].body, type=TaskReport)
     assert [(each.reason, each.position) for each in note.rejected()] == [("window_closed", at) for at in (7, 8)]
     assert tester.peekListState("blocks", ("", 0)) == []
     # Windows without records are told of by the clock alone; a lateness that was changed is told by what stood first.
@@ -750,9 +750,9 @@ def test_the_state_of_a_flooded_window_is_emptied_and_the_window_is_refused():
     from pyspark.sql import Row
     from pyspark.sql.streaming.tws_tester import TwsTester
 
-    from fcstream.spark.processor import Windows
+    from fcstream.spark.processor import WindowProcessor
 
-    class ByOneKey(Windows):  # the tester wraps a key in a tuple
+    class ByOneKey(WindowProcessor):  # the tester wraps a key in a tuple
         def handleInputRows(self, key, rows, timerValues):
             return super().handleInputRows(key[0], rows, timerValues)
 
@@ -761,7 +761,7 @@ def test_the_state_of_a_flooded_window_is_emptied_and_the_window_is_refused():
 
     config = config_of(window={"max_records": 50})
     job = replace(Job.of(config), schedule=Schedule(0, 10_000, 10_000, 1000, 40_000))
-    most = job.gate.held
+    most = job.gate.max_held
     engine = Engine(config)
 
     def block(window, first, size):

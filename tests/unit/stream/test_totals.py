@@ -10,12 +10,12 @@ from support import naive
 from fcstream import Noise, SeededEntropy
 from fcstream._kernels import sums
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.counting.exact import MOST_POINTS, FriendCounts, Selection, numbered
-from fcstream.counting.multi_radius import LadderView
+from fcstream.counting.exact import MAX_POINTS, FriendCounts, Selection, numbered
+from fcstream.counting.multi_radius import MultiRadiusView
 from fcstream.noise.samplers import MAX_VARIANCE
 from fcstream.releases.averages import BallAverage, FriendlyAverage, exact_sums
 from fcstream.releases.clusters import mixtures, tuples
-from fcstream.releases.clusters.shards import MOST_TUPLES
+from fcstream.releases.clusters.shards import MAX_TUPLES
 from fcstream.releases.statistics import variance
 from fcstream.releases.statistics.quantiles import costs
 from fcstream.releases.tables.covariance_paper import _parts
@@ -23,7 +23,7 @@ from fcstream.stream import contributions, totals
 from fcstream.stream.contributions import UserPoints
 from fcstream.stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from fcstream.stream.totals import Totals, column_totals, gram_totals, rows_within, tile_totals
-from fcstream.synthetic.convex import REACH, ConvexSet, PointCounts
+from fcstream.synthetic.convex import REACH, ConvexSet, RegionCounts
 
 LANES = 32
 LAST = 2**63 - 1
@@ -43,9 +43,9 @@ BOUNDS = {  # accumulator -> largest term, how many come together, and what must
     "second moments of small integers, in doubles": (REACH**2, 8192, 2**53),
     "sums of small integers": (REACH, COUNTED, LAST),
     "a user's coordinates": (MAX_COORDINATE, contributions._TOGETHER + contributions._LARGE // MAX_COORDINATE, LAST),
-    "friends of a point in one pane, int32": (1, MOST_POINTS, 2**31 - 1),
-    "pairs of one part and one pane (rung_totals)": (MOST_POINTS, MOST_POINTS, LAST),
-    "pairs of tuples": (MOST_TUPLES, MOST_TUPLES, LAST),
+    "friends of a point in one pane, int32": (1, MAX_POINTS, 2**31 - 1),
+    "pairs of one part and one pane (rung_totals)": (MAX_POINTS, MAX_POINTS, LAST),
+    "pairs of tuples": (MAX_TUPLES, MAX_TUPLES, LAST),
     "numerators of a core's coins": (2**20, 2 * COUNTED, LAST),
     "costs of a quantile": (10**6, COUNTED, LAST),
     "second moments of bits with their shifts": (4 + 2 + 2 + 1, COUNTED, LAST),
@@ -139,7 +139,7 @@ def test_rows_products_and_small_integers_go_on_beyond_every_flush(monkeypatch):
     python = rows.astype(object)
     assert column_totals(rows, 2**24) == python.sum(axis=0).tolist()
     assert (gram_totals(rows, 1000**2) == python.T @ python).all()
-    counter = PointCounts(ConvexSet("ball", (0, 0), REACH))
+    counter = RegionCounts(ConvexSet("ball", (0, 0), REACH))
     points = rng.choice([-REACH, REACH], size=(40_000, 1)) * np.array([[1.0, 0.0]])
     monkeypatch.setattr(totals, "WIDE", 8192 * REACH**2)
     for pane, some in enumerate(np.split(points, [100, 20_000, 20_001])):
@@ -159,7 +159,7 @@ def test_pairs_of_a_window_beyond_2_to_the_63_are_counted():
     """Some 3 * 10**9 points that are all friends: their ordered pairs no longer fit an int64."""
     rungs = np.full((2**15, 1, LANES), 2**31 - 1, np.int32)
     many = 4200
-    view = LadderView(((np.empty((0, 1, LANES)), np.empty(0, np.int64), (rungs,) * many),), 1, 1)
+    view = MultiRadiusView(((np.empty((0, 1, LANES)), np.empty(0, np.int64), (rungs,) * many),), 1, 1)
     wanted = many * rungs.size * (2**31 - 1)
     assert wanted > LAST
     assert view.pairs.tolist() == [wanted]
@@ -167,7 +167,7 @@ def test_pairs_of_a_window_beyond_2_to_the_63_are_counted():
 
 def test_places_of_points_beyond_2_to_the_31_do_not_turn_negative():
     came = np.array([0, 5, 9], np.int32)
-    for before in (0, 7, MOST_POINTS - 10, MOST_POINTS - 9, MOST_POINTS, 2**35):
+    for before in (0, 7, MAX_POINTS - 10, MAX_POINTS - 9, MAX_POINTS, 2**35):
         assert numbered(came, before, 10).tolist() == [before, before + 5, before + 9]
 
 

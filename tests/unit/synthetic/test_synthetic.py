@@ -26,8 +26,8 @@ from fcstream.synthetic import anonymize
 from fcstream.synthetic.bingham import envelope, log_acceptance, proj, pvec
 from fcstream.synthetic.cells import FINE, Cells, along, by_number, covering, rounded
 from fcstream.synthetic.codes import Attribute, Codes
-from fcstream.synthetic.counts import PairPanes, TableCounts, TablePanes, Tables
-from fcstream.synthetic.mixtures import Mixture, consistent, draw, product, to_simplex, to_simplex_l1
+from fcstream.synthetic.counts import ContingencyTables, PairPanes, TableCounts, TablePanes
+from fcstream.synthetic.mixtures import TableMixture, consistent, draw, product, to_simplex, to_simplex_l1
 
 MIXED = [2] * 70 + [3, 5, 9]
 
@@ -142,7 +142,7 @@ def test_columns_may_stand_anywhere():
 @pytest.mark.parametrize(("panes", "order"), [(TablePanes, 1), (TablePanes, 2), (TablePanes, 3), (PairPanes, 2)])
 def test_contingency_tables_are_the_twins(panes, order):
     sizes = [2, 2, 3, 5]
-    rows, tables = table(80, sizes), Tables(tuple(sizes), order)
+    rows, tables = table(80, sizes), ContingencyTables(tuple(sizes), order)
     counter = panes(codes_of(sizes), tables)
     counter.add(0, rows[:50].astype(float))
     counter.add(1, rows[50:].astype(float))
@@ -262,7 +262,7 @@ def test_projections_onto_the_simplex():
 def test_parts_of_a_cell_are_the_cell_until_they_are_fitted():
     codes = codes_of([2, 2, 3])
     points = consistent(codes, np.random.default_rng(8).random((3, codes.bits)))
-    mixture = Mixture(np.array([0.7, 0.25, 0.05]), points)
+    mixture = TableMixture(np.array([0.7, 0.25, 0.05]), points)
     owners, weights, apart = mixture._parted(codes, 20)
     assert len(weights) == 20
     assert np.bincount(owners, weights) == pytest.approx(mixture.weights)
@@ -294,7 +294,7 @@ def test_points_become_probabilities():
 def test_rows_have_the_law_of_their_mixture_and_one_level_each():
     codes, rng = codes_of([2, 2, 3]), np.random.default_rng(5)
     points = consistent(codes, rng.random((4, codes.bits)))
-    mixture = Mixture(np.array([0.4, 0.3, 0.2, 0.1]), points)
+    mixture = TableMixture(np.array([0.4, 0.3, 0.2, 0.1]), points)
     rows = draw(codes, mixture, 997, 11)
     assert rows.shape == (997, 3)
     assert (rows == draw(codes, mixture, 997, 11)).all()
@@ -384,7 +384,7 @@ def test_public_cells_stay_those_that_were_counted_whatever_a_window_may_cost():
     """Savings offer another rho: there would be other cells then, and no record is kept to count them."""
     codes, rows = codes_of([2] * 9), table(900, [2] * 9)
     first = Synthetic(PrivacyLoss.charge(0.02), codes, "ones", 900)
-    other = first.at(PrivacyLoss.charge(0.9))
+    other = first.with_loss(PrivacyLoss.charge(0.9))
     assert first._by_number != other._by_number
     counter = first.counter(9, 1, Noise())
     counter.add(0, rows.astype(float))
@@ -401,7 +401,7 @@ def test_stages_that_never_started_go_back():
     charge = charge_of(mechanism.loss)
     assert mechanism.release(counter.view([0]), charge, Noise(SeededEntropy(0))).reason == "too_few"
     assert charge.unused == PrivacyLoss(mechanism.loss.rho_nano - mechanism.shares[0])
-    counter.add(0, table(mechanism.least * 3, [2] * 8).astype(float))
+    counter.add(0, table(mechanism.least_count * 3, [2] * 8).astype(float))
     charge = charge_of(mechanism.loss)
     assert mechanism.release(counter.view([0]), charge, Noise(SeededEntropy(0))).reason is None
     assert charge.unused == PrivacyLoss()
@@ -428,7 +428,7 @@ def printed(mechanism, rows, runs, seed, factor=1):
 
 
 def test_the_whole_release_stays_below_its_claim_and_weak_noise_is_caught(monkeypatch):
-    monkeypatch.setattr(Mixture, "fitted", lambda self, *rest: self)  # only takes time: post-processing
+    monkeypatch.setattr(TableMixture, "fitted", lambda self, *rest: self)  # only takes time: post-processing
     from support.audits import epsilon_lower_bound
 
     one = np.zeros((600, 3), int)
@@ -451,12 +451,12 @@ def columns_of(mechanism, rows, runs, seed, factor=1):
 
 def test_the_pure_release_of_categories_stays_below_its_claim_and_weak_noise_is_caught(monkeypatch):
     """Learned cells, a column of many levels and one of few; the record more is alone in its levels."""
-    monkeypatch.setattr(Mixture, "fitted", lambda self, *rest: self)
-    monkeypatch.setattr(synthetic, "MOST_AXES", 1)  # more only take time
+    monkeypatch.setattr(TableMixture, "fitted", lambda self, *rest: self)
+    monkeypatch.setattr(synthetic, "MAX_AXES", 1)  # more only take time
     from support.audits import epsilon_lower_bound
 
     mechanism = Synthetic(zcdp_of_dp(DPLoss.charge(1)), codes_of([2, 3, 6]), is_pure=True)
-    one = np.zeros((2 * mechanism.least, 3), int)
+    one = np.zeros((2 * mechanism.least_count, 3), int)
     two = np.concatenate([one, [[1, 2, 5]]])
     assert epsilon_lower_bound(columns_of(mechanism, one, 250, 0), columns_of(mechanism, two, 250, 10**6), 0.0) < 1
     weak = columns_of(mechanism, one, 250, 0, "0.04"), columns_of(mechanism, two, 250, 10**6, "0.04")
@@ -655,7 +655,7 @@ def test_no_release_reaches_what_is_only_anonymous():
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_agreement_is_least_squares(order):
     sizes = (2, 3, 2, 4)
-    tables = Tables(sizes, order)
+    tables = ContingencyTables(sizes, order)
     whole = np.array(list(itertools.product(*map(range, sizes))))
     design = np.array(
         [
@@ -729,4 +729,4 @@ def test_plans_speak_of_the_error_that_comes_out():
     ]
     assert 0.3 < np.mean(found) / forecast.sigma < 1.7
     assert forecast.probability > 0.99
-    assert mechanism.forecast(mechanism.least // 2).probability < 0.01
+    assert mechanism.forecast(mechanism.least_count // 2).probability < 0.01
