@@ -122,10 +122,8 @@ class Spool:
         self._ids: dict[bytes, None] = {}
         self._sizes: dict[int, int] = {}  # first record of a segment -> bytes, ascending
         self._recent = SpooledRecords(0, 0, [], [])  # what was appended last need not be read again
-        self._next_frame: tuple[int, Iterator[tuple[int, SpooledRecords]]] = (
-            -1,
-            iter(()),
-        )  # and the record it begins with
+        # The record that the next frame begins with, and the frames from there on.
+        self._next_frame: tuple[int, Iterator[tuple[int, SpooledRecords]]] = (-1, iter(()))
         self._fds: dict[str, int] = {}
         try:
             with self._telling("opened"):

@@ -343,9 +343,9 @@ NEEDS_SECTIONS = [
 # Values and plumbing that add no privacy statement of their own.
 EXEMPT = {
     "cores.filters.Core",
-    "cores.filters.Counted",
+    "cores.filters.FriendCountView",
     "cores.generator.Generated",
-    "cores.sampled_filters.Choice",
+    "cores.sampled_filters.PairSampling",
     "accounting.losses.to_units",
     "noise.samplers.Entropy",
     "noise.samplers.SystemEntropy",

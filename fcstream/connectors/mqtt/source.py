@@ -73,28 +73,24 @@ class MqttTopic:
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         topic = _topic(address)
-        self._max_messages = int(address.take_number("inflight", 1000))
-        if self._max_messages > 65535:
-            raise ConfigError(f"must have `inflight` in [1, 65535], got {self._max_messages}", address.key)
+        self._inflight = int(address.take_number("inflight", 1000))
+        if self._inflight > 65535:
+            raise ConfigError(f"must have `inflight` in [1, 65535], got {self._inflight}", address.key)
         self._identity, self._arrival = address.take("delivery_id", ""), address.take("arrival", "")
         self.gives_arrivals, self.connections = bool(self._arrival), 0
-        if self._identity and self._max_messages > MEMORY:
+        if self._identity and self._inflight > MEMORY:
             raise ConfigError(
                 f"must have `inflight` of {MEMORY} at most with a `delivery_id`: so many are remembered", address.key
             )
         client_id = address.take("client_id", name)
-        session = {
-            "ReceiveMaximum": self._max_messages,
-            "SessionExpiryInterval": int(address.take_number("session", 604800)),
-        }
+        expiry_s = int(address.take_number("session", 604800))
+        session = {"ReceiveMaximum": self._inflight, "SessionExpiryInterval": expiry_s}
         self._filter = topic
         self._link = _MqttSession(address, patience_s, SourceError, self._subscribe, client_id, session)
 
     def receive(self, max_messages: int, timeout_s: float) -> list[ReceivedMessage]:
         until = time.monotonic() + timeout_s
-        limit = min(
-            max_messages, max(1, self._max_messages // 4)
-        )  # so that more is under way while these are put on disk
+        limit = min(max_messages, max(1, self._inflight // 4))  # so that more is under way while these are put on disk
         return self._link.run(lambda connection: connection.take(limit, until))
 
     def acknowledge(self, received: Sequence[ReceivedMessage]) -> None:

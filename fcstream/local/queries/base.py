@@ -161,7 +161,7 @@ class Query:
         rounds : Rounds, optional
             For PM; baselines take its `beta` only.
         width : str
-            See `fcstream.local.queries.confidence.reach`.
+            See `fcstream.local.queries.confidence.confidence_radius`.
         pure : bool
             Pure geo-privacy. Rounds cost accuracy then: all of them together are worth the root of the sum of their
             squared epsilons (4 even ones half, 4 doubling ones two thirds, 4 steep ones 88% of it), and save less.
