@@ -44,10 +44,10 @@ class Live:
         self._thread.start()
 
     def feed(self, put, seconds):
-        """For so long, and a hundred messages for each second at least: on a machine with other work it is longer."""
+        """For so long, and two hundred messages for each second at least: on a machine with other work it is longer."""
         self.begin()
         until, number = time.monotonic() + seconds, 0
-        while time.monotonic() < until or number < 100 * seconds:
+        while time.monotonic() < until or number < 200 * seconds:
             number += 1
             now = time.time_ns() // 10**6
             put(json.dumps({"ts_ms": now, "a": 20.0, "b": 50.0}).encode())
