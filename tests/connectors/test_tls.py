@@ -119,7 +119,7 @@ def server(request, tmp_path_factory, files):
         command = [shutil.which(made.command) or made.command, *made.arguments(folder, files)]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         request.addfinalizer(lambda: (process.kill(), process.wait()))
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while True:
             try:
                 return made.look(files)
@@ -144,7 +144,7 @@ def test_ours_is_trusted_and_trusts_us(server, files, tmp_path, monkeypatch):
             opened = SpooledSource(opened, Spool(tmp_path / "spool", 1 << 20))
         with contextlib.closing(opened), contextlib.closing(open_sink(url)) as out:
             out.write([sample_release(i)])
-            found = SourceContract().drain(opened, 1, 10)
+            found = SourceContract().drain(opened, 1)
             opened.commit(opened.ends())
         assert [body for *_, body in found] == [sample_release(i).to_bytes()]
 
@@ -169,7 +169,7 @@ def test_strangers_are_refused(server, files, host, options, what):
             start = time.monotonic()
             with pytest.raises(FcstreamError, match=what):
                 opening()
-            assert time.monotonic() - start < 5
+            assert time.monotonic() - start < 30
     with warnings.catch_warnings():  # paho leaves the sockets of refused connections to the garbage collector
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
@@ -187,7 +187,7 @@ def test_kafka_names_the_remedy(files):
         proxy = stack.enter_context(contextlib.closing(Proxy(int(address.rpartition(":")[2]), context)))
         for host, ca in (("localhost", files.stranger), ("127.1", files.ca)):
             with pytest.raises(SourceError, match=r"certificate verify failed.*name the file of its authority"):
-                open_live(f"kafka://{host}:{proxy.port}/t?ca={ca}&patience=1", "n")
+                open_live(f"kafka://{host}:{proxy.port}/t?ca={ca}&patience=3", "n")
 
 
 def test_files_that_cannot_be_used(server, files, tmp_path):

@@ -14,7 +14,7 @@ def test_refusals_are_as_frequent_as_they_are_drawn(postgres):
     for child in children:
         child.start()
     for child in children:
-        child.join(120)
+        child.join(600)
     assert [child.exitcode for child in children] == [0, 0]
     released = ledger.releases()
     assert len(released) == WINDOWS

@@ -59,5 +59,5 @@ class PostgresNode:
             stderr=subprocess.DEVNULL,
             cwd="/",
             check=True,
-            timeout=60,
+            timeout=300,
         )

@@ -51,7 +51,7 @@ def rabbitmq_streams(rabbitmq):
                 if "FCSTREAM_RABBITMQ_STREAM" in os.environ or shutil.which("rabbitmq-plugins") is None or os.geteuid():
                     raise
                 enable = ["rabbitmq-plugins", "enable", "rabbitmq_stream"]
-                subprocess.run(enable, check=True, capture_output=True, timeout=90)
+                subprocess.run(enable, check=True, capture_output=True, timeout=300)
                 reach()
 
     service("RabbitMQ's plugin rabbitmq_stream (FCSTREAM_RABBITMQ_STREAM names another host:port)", probe)

@@ -23,7 +23,7 @@ def redis_client():
         import redis
 
         host, _, port = HOST.partition(":")
-        client = redis.Redis(host, int(port), protocol=2, socket_connect_timeout=3)
+        client = redis.Redis(host, int(port), protocol=2, socket_connect_timeout=30)
         client.ping()
         return client
 

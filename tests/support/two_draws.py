@@ -20,11 +20,11 @@ def answer_all(url, seed, barrier):
     draw = random.Random(seed)
     ledger = PostgresLedger(url, TERMS)
     for i in range(WINDOWS):
-        barrier.wait(30)
+        barrier.wait(300)
         if seed == 1:
             time.sleep(0.002)  # the second one, which learns of no draw but its own
         charge = ledger.charge([Request(window(i), FIRST + REST, ("stream",))])[0].charge
-        barrier.wait(30)
+        barrier.wait(300)
         charge.open(FIRST + REST)
         charge.start(FIRST)
         is_refused = draw.random() < REFUSAL
