@@ -26,7 +26,7 @@ class HotOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return HotCount(self.pure_loss(), int(grid.lattice.coordinates(grid.features[0].scaled(self.above))))
 
 
-class HotSizes(SizeCounter):
+class HotCounter(SizeCounter):
     """Keeps one number per open pane, not the pane's records."""
 
     def __init__(self, limit):
@@ -46,7 +46,7 @@ class HotCount(MechanismBase):
     kind: str = "hot"
 
     def counter(self, dimension, reach, noise):
-        return HotSizes(self.limit)
+        return HotCounter(self.limit)
 
     def release(self, view, charge, noise):
         charge.use(self.loss)  # first: without a charge there is no noise

@@ -39,9 +39,9 @@ class OutboxSource:
         if not rows:
             time.sleep(timeout_s)
             return []
-        ids, stamps, bodies = zip(*rows, strict=True)
+        ids, arrivals, bodies = zip(*rows, strict=True)
         self._next = ids[-1] + 1
-        return [Chunk("messages", np.array(ids), np.array(stamps), list(bodies))]
+        return [Chunk("messages", np.array(ids), np.array(arrivals), list(bodies))]
 
     def ends(self):
         return {"messages": self._value("SELECT max(id) FROM messages") + 1}
