@@ -106,7 +106,8 @@ def private_centers(
     spread : float, optional
         Public radius of a cluster; makes the last step's noise that much smaller.
     method : str
-        ``friendly`` (FriendlyCore), ``ktuples`` (the k-tuple paper), ``auto``: whichever asks for less separation.
+        ``friendly`` (Tsfadia et al. 2022), ``ktuples`` (Cohen et al. 2021), ``auto``: whichever asks for less
+        separation.
     fallback : str, optional
         ``lloyd``: answer with noisy Lloyd rounds from public centers where the shards do not agree.
     fallback_share : float

@@ -1,6 +1,6 @@
 """Do few tuples agree? Tests that pick balls around one tuple which nearly all tuples have one point each in.
 
-The k-tuple paper's tests, rebuilt with constants that are proved. They need far fewer tuples than a core, and what
+The tests of Cohen et al. 2021, rebuilt with constants that are proved. They need far fewer tuples than a core, and what
 follows them has far more noise: t times that of an average.
 """
 

@@ -1,4 +1,4 @@
-"""Centers of the balls that few tuples agree on: the k-tuple paper's algorithms, with constants that are proved.
+"""Centers of the balls that few tuples agree on: algorithms of Cohen et al. 2021, with constants that are proved.
 
 Left out on purpose: the paper's average by a Johnson-Lindenstrauss projection (4.3.2), because in these dimensions and
 with these numbers of tuples its constants ask for more tuples than the plain average in every coordinate, and the step
