@@ -272,7 +272,7 @@ class TupleAverage:
         b = noisy_mode(tuples, self.rungs, self.radius_nano, noise)
         if b is None:
             return None
-        # A match is closer than gamma / (1 - gamma) of the separation; one rung more for tuples above the commonest.
+        # A match is closer than gamma / (1 - gamma) of the separation; one rung more for tuples above the mode.
         reach = self.gamma / (1 - self.gamma)
         top = self.rungs[min(b + 1, len(self.rungs) - 1)]
         return max(1, min(math.floor(reach * reach * top), MAX_RADIUS_SQUARED))
