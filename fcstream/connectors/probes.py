@@ -271,7 +271,7 @@ def _redis_durability(checkup: Checkup, link: Any, check: str) -> None:
 
 def _redis_sink(checkup: Checkup, address: Address) -> None:
     from .redis.connection import error_text
-    from .redis.source import RedisSink
+    from .redis.sink import RedisSink
 
     where = address.masked
 
@@ -421,7 +421,7 @@ def _nats_time(text: str) -> float:
 
 
 def _nats_sink(checkup: Checkup, address: Address) -> None:
-    from .nats.source import NatsSink
+    from .nats.sink import NatsSink
 
     with closing(NatsSink(address)) as sink:
         if address.key == "sink.url":
@@ -433,25 +433,25 @@ def _nats_sink(checkup: Checkup, address: Address) -> None:
 
 
 def _mqtt_source(checkup: Checkup, address: Address, name: str) -> None:
-    from .mqtt.source import _MqttConnection, _MqttSession, _topic
+    from .mqtt.connection import MqttConnection, MqttSession, topic_of
 
-    topic, client_id = _topic(address), address.take("client_id", name)
+    topic, client_id = topic_of(address), address.take("client_id", name)
     for option, default in (("inflight", 1000), ("session", 604800)):
         address.take_number(option, default)
     is_shared = topic.startswith("$share/")
 
-    def prepare(connection: _MqttConnection, host: str, port: int) -> None:
+    def prepare(connection: MqttConnection, host: str, port: int) -> None:
         connection.open(host, port)
         if not is_shared:  # a copy goes to each client: nothing is taken from the one that runs
             connection.subscribe(topic, retained=False)
 
-    _MqttSession(address, PATIENCE_S, SourceError, prepare).close()
+    MqttSession(address, PATIENCE_S, SourceError, prepare).close()
     said = "not tried: subscribing, which would take messages of a shared subscription" if is_shared else "with QoS 1"
     checkup.ok("source", f"{address.masked} answers and may be subscribed to, {said}; the client is {client_id!r}")
 
 
 def _mqtt_sink(checkup: Checkup, address: Address) -> None:
-    from .mqtt.source import MqttSink
+    from .mqtt.sink import MqttSink
 
     address.options.pop("client_id", None)  # one that runs would be sent away
     with closing(MqttSink(address)) as sink:
@@ -464,7 +464,7 @@ def _mqtt_sink(checkup: Checkup, address: Address) -> None:
 
 
 def _amqp_source(checkup: Checkup, address: Address, name: str) -> None:
-    from .rabbitmq.queues import AmqpQueue
+    from .rabbitmq.queue_source import AmqpQueue
 
     class Look(AmqpQueue):
         """Connected without consuming."""
@@ -480,14 +480,14 @@ def _amqp_source(checkup: Checkup, address: Address, name: str) -> None:
 
 
 def _amqp_sink(checkup: Checkup, address: Address) -> None:
-    from .rabbitmq.queues import AmqpSink
+    from .rabbitmq.queue_sink import AmqpSink
 
     AmqpSink(address).close()
     checkup.ok("sink", f"{address.masked}: it exists; not tried: publishing")
 
 
 def _rabbit_stream_source(checkup: Checkup, address: Address, name: str) -> None:
-    from .rabbitmq.streams import RabbitStreamSource
+    from .rabbitmq.stream_source import RabbitStreamSource
 
     class Look(RabbitStreamSource):
         """Connected without a subscription."""
@@ -501,7 +501,7 @@ def _rabbit_stream_source(checkup: Checkup, address: Address, name: str) -> None
 
 
 def _rabbit_stream_sink(checkup: Checkup, address: Address) -> None:
-    from .rabbitmq.streams import RabbitStreamSink
+    from .rabbitmq.stream_sink import RabbitStreamSink
 
     RabbitStreamSink(address).close()
     checkup.ok("sink", f"{address.masked}: it exists; not tried: publishing")

@@ -28,7 +28,8 @@ confluent_kafka = pytest.importorskip("confluent_kafka")
 from confluent_kafka import Consumer, Producer, TopicPartition  # noqa: E402
 
 from fcstream.connectors.kafka import source as kafka_module  # noqa: E402
-from fcstream.connectors.kafka.source import KafkaSink, KafkaSource  # noqa: E402
+from fcstream.connectors.kafka.sink import KafkaSink  # noqa: E402
+from fcstream.connectors.kafka.source import KafkaSource  # noqa: E402
 
 SECRET = "s3cretWord"
 NAMES = itertools.count()

@@ -18,8 +18,9 @@ from support.mqtt import HOST, Mosquitto, MqttClient, forget
 from support.proxy import Proxy
 
 from fcstream.connectors import is_live, open_live, open_sink
-from fcstream.connectors.mqtt import source as module
-from fcstream.connectors.mqtt.source import MqttSink, MqttTopic
+from fcstream.connectors.mqtt import connection as module
+from fcstream.connectors.mqtt.sink import MqttSink
+from fcstream.connectors.mqtt.source import MqttTopic
 from fcstream.connectors.spool import Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.connectors.urls import parse
@@ -385,7 +386,7 @@ def test_lost_acknowledgements_are_redelivered(mqtt_client, mqtt_topic, tmp_path
 
 def test_a_connection_stays_while_messages_wait(mqtt_client, mqtt_topic, monkeypatch):
     """A spool that is full takes nothing for hours: who asks must keep the connection, or all would come again."""
-    monkeypatch.setattr(module._MqttConnection, "keepalive_s", 3)  # the broker waits for half as long again
+    monkeypatch.setattr(module.MqttConnection, "keepalive_s", 3)  # the broker waits for half as long again
     with contextlib.closing(queue(mqtt_topic)) as opened:
         mqtt_client.publish(mqtt_topic, [b"%d" % i for i in range(5)])
         found = opened.receive(1, 60)

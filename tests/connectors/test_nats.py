@@ -27,7 +27,8 @@ from support.proxy import Proxy
 from fcstream.connectors import is_live, open_live, open_sink
 from fcstream.connectors.nats.connection import NatsLost
 from fcstream.connectors.nats.reader import NatsReader
-from fcstream.connectors.nats.source import NatsSink, NatsSource
+from fcstream.connectors.nats.sink import NatsSink
+from fcstream.connectors.nats.source import NatsSource
 from fcstream.connectors.urls import parse
 from fcstream.errors import ConfigError, FcstreamError, SinkError, SourceError
 from fcstream.releases.base import Release
@@ -821,7 +822,7 @@ def test_silence_is_not_the_end(private, monkeypatch):
         reader = await first(*arguments)
         if not opened:
             server.signal(signal.SIGSTOP)
-        monkeypatch.setattr("fcstream.connectors.nats.source.REQUEST_S", 60.0 if opened else 0.3)
+        monkeypatch.setattr("fcstream.connectors.nats.sink.REQUEST_S", 60.0 if opened else 0.3)
         opened.append(reader)
         return reader
 
@@ -889,7 +890,7 @@ def test_a_stream_that_drops_what_was_read_is_no_source(nats_server, nats_stream
 
 
 def test_other_subjects_do_not_hide_what_is_there(nats_server, nats_stream, monkeypatch):
-    monkeypatch.setattr("fcstream.connectors.nats.source._LOOK_BACK", 10)
+    monkeypatch.setattr("fcstream.connectors.nats.sink._LOOK_BACK", 10)
     forget_at_once(nats_server, nats_stream)
     sent, looks = [sample_release(i) for i in range(3)], []
     among = NatsSink._find_between
@@ -908,7 +909,7 @@ def test_other_subjects_do_not_hide_what_is_there(nats_server, nats_stream, monk
         assert out.missing(sent) == sent[2:]
         looks.clear()
         late = sample_release(int(time.time() / 60) + 1)
-        monkeypatch.setattr("fcstream.connectors.nats.source._EARLY_MS", 0)
+        monkeypatch.setattr("fcstream.connectors.nats.sink._EARLY_MS", 0)
         assert out.missing([late]) == [late]
         assert looks == [(93, 103)]  # it cannot have been there before its window closed
 
@@ -1005,8 +1006,8 @@ def test_readers_that_were_replaced_are_gone(nats_server, nats_stream):
 
 
 def test_close_is_quick_when_the_server_is_silent(private, monkeypatch):
-    for name in ("jetstream", "jetstream_reader", "jetstream_wire"):
-        monkeypatch.setattr(f"fcstream.connectors.{name}.REQUEST_S", 60.0)
+    for name in ("sink", "reader", "connection"):
+        monkeypatch.setattr(f"fcstream.connectors.nats.{name}.REQUEST_S", 60.0)
     server = private()
     server.js("add_stream", name="s", subjects=["s"])
     with source("s", host=server.host) as opened:

@@ -27,12 +27,12 @@ from support.rabbitmq_node import Node
 
 from fcstream import connectors
 from fcstream.connectors import open_live, open_sink, retry
-from fcstream.connectors.rabbitmq import connection as rabbitmq_link
-from fcstream.connectors.rabbitmq import queues as amqp_module
-from fcstream.connectors.rabbitmq import streams as rabbitmq_streams
+from fcstream.connectors.rabbitmq import queue_connection, stream_connection, stream_sink, stream_source
 from fcstream.connectors.rabbitmq.chunks import body_of
-from fcstream.connectors.rabbitmq.queues import AmqpQueue, AmqpSink
-from fcstream.connectors.rabbitmq.streams import RabbitStreamSink, RabbitStreamSource
+from fcstream.connectors.rabbitmq.queue_sink import AmqpSink
+from fcstream.connectors.rabbitmq.queue_source import AmqpQueue
+from fcstream.connectors.rabbitmq.stream_sink import RabbitStreamSink
+from fcstream.connectors.rabbitmq.stream_source import RabbitStreamSource
 from fcstream.connectors.spool import Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.connectors.urls import parse
@@ -344,7 +344,7 @@ def test_what_a_deleted_queue_had_given_is_not_thrown_away(rabbitmq):
 @pytest.mark.parametrize("what", ["queue", "sink"])
 def test_a_broker_that_does_not_answer_is_given_up(classic, what, monkeypatch):
     """Neither a message without a confirmation nor the end of a connection is waited for without a bound."""
-    monkeypatch.setattr(amqp_module, "_ANSWER_S", 0.5)
+    monkeypatch.setattr(queue_connection, "_ANSWER_S", 0.5)
     with contextlib.closing(Proxy(port_of(HOST))) as proxy:
         if what == "sink":
             opened = AmqpSink(parse(f"amqp://{proxy.host}/?queue={classic}&patience=0.5", "sink.url"))
@@ -362,7 +362,7 @@ def test_a_broker_that_does_not_answer_is_given_up(classic, what, monkeypatch):
 
 
 def test_a_silent_broker_does_not_hold_the_end_up(classic, monkeypatch):
-    monkeypatch.setattr(amqp_module, "_ANSWER_S", 0.5)
+    monkeypatch.setattr(queue_connection, "_ANSWER_S", 0.5)
     with contextlib.closing(Proxy(port_of(HOST))) as proxy:
         opened = queue(classic, "", proxy.host)
         proxy.swallows = True
@@ -531,7 +531,7 @@ def test_bodies():
 
     for body in (b"", b"x", b"x" * 255, b"x" * 256, bytes(range(256)) * 300):
         assert body_of(body) == body
-        assert body_of(rabbitmq_streams._wrapped(body)) == body
+        assert body_of(stream_sink._wrapped(body)) == body
         for message in (
             AMQPMessage(body=body),
             AMQPMessage(
@@ -539,7 +539,7 @@ def test_bodies():
             ),
         ):
             assert body_of(bytes(message)) == body
-    whole = rabbitmq_streams._wrapped(b"abc" * 200)
+    whole = stream_sink._wrapped(b"abc" * 200)
     for cut in range(len(whole)):
         assert body_of(whole[:cut]) == whole[:cut]
     assert body_of(whole + b"\0") == whole + b"\0"
@@ -620,7 +620,7 @@ def test_few_messages_at_a_time(rabbitmq_stream, monkeypatch):
                 assert len(chunk.bodies) <= 7
                 found += chunk.bodies
         assert found == [b"%d" % i for i in range(100)]
-    monkeypatch.setattr(rabbitmq_streams, "POLL_BYTES", 10)
+    monkeypatch.setattr(stream_source, "POLL_BYTES", 10)
     with source(rabbitmq_stream) as opened:
         assert len(drain(opened, 100)) == 100
 
@@ -880,7 +880,7 @@ def test_more_keys_than_a_connection_has_publishers(rabbitmq_stream):
 
 
 def test_publishers_take_turns(rabbitmq_stream, monkeypatch):
-    monkeypatch.setattr(rabbitmq_streams, "_MAX_PUBLISHERS", 5)
+    monkeypatch.setattr(stream_sink, "_MAX_PUBLISHERS", 5)
     releases = [[dataclasses.replace(sample_release(n), stream=f"s/{i}") for i in range(8)] for n in range(2)]
     with sink(rabbitmq_stream) as out:
         for group in (releases[0], releases[0], releases[1]):
@@ -914,13 +914,13 @@ def test_a_repeated_write_looks_for_what_is_there(rabbitmq_stream):
     with sink(rabbitmq_stream) as out:
         out.write(releases)
         out._tried |= {release.to_bytes() for release in releases}  # as if the answer had been lost
-        publisher = rabbitmq_streams.RabbitStreamSink._declare
+        publisher = stream_sink.RabbitStreamSink._declare
 
         async def forgotten(self, client, reference):
             return await publisher(self, client, f"{reference}-forgotten")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rabbitmq_streams.RabbitStreamSink, "_declare", forgotten)
+            patch.setattr(stream_sink.RabbitStreamSink, "_declare", forgotten)
             out.write(releases)
     with source(rabbitmq_stream) as opened:
         assert len(drain(opened, 3)) == 3
@@ -959,9 +959,9 @@ def test_bodies_that_are_no_bytes_stay_whole():
 
 def test_a_silent_connection_is_found_out(rabbitmq_stream, monkeypatch):
     """Nothing comes, nothing is closed: after a while the broker is asked."""
-    monkeypatch.setattr(rabbitmq_streams, "_QUIET_S", 0.2)
+    monkeypatch.setattr(stream_source, "_QUIET_S", 0.2)
     with contextlib.closing(Proxy(port_of(STREAMS))) as proxy, source(rabbitmq_stream, host=proxy.host) as opened:
-        monkeypatch.setattr(rabbitmq_link, "_REQUEST_S", 0.5)
+        monkeypatch.setattr(stream_connection, "_REQUEST_S", 0.5)
         lost = opened._link._client
         proxy.swallows = True
         publish(rabbitmq_stream, [b"1"])
@@ -1155,8 +1155,8 @@ def test_tls(node, files, tmp_path):
 
 
 def test_a_server_that_says_nothing_is_given_up(monkeypatch):
-    monkeypatch.setattr(amqp_module, "_SOCKET_S", 0.3)
-    monkeypatch.setattr(rabbitmq_link, "_REQUEST_S", 0.3)
+    monkeypatch.setattr(queue_connection, "_SOCKET_S", 0.3)
+    monkeypatch.setattr(stream_connection, "_REQUEST_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as door:
         host = f"127.0.0.1:{door.getsockname()[1]}"
         for url in (f"amqp://{host}/?queue=q", f"rabbitmq-stream://{host}/?stream=s"):

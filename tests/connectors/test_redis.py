@@ -20,7 +20,9 @@ from support.proxy import Proxy
 from support.redis_server import HOST
 
 from fcstream.connectors import is_live, open_live, open_sink
-from fcstream.connectors.redis.source import RedisSink, RedisSource, of_offset, parse_id, to_offset, write_id
+from fcstream.connectors.redis.ids import of_offset, parse_id, to_offset, write_id
+from fcstream.connectors.redis.sink import RedisSink
+from fcstream.connectors.redis.source import RedisSource
 from fcstream.connectors.urls import parse
 from fcstream.errors import ConfigError, FcstreamError, SinkError, SourceError
 from fcstream.testing import SinkContract, SourceContract, sample_release
@@ -723,13 +725,13 @@ def test_a_sink_refuses_a_stream_of_others(redis_client, key):
 
 
 def test_replicas_that_are_not_there(redis_client, key, monkeypatch):
-    monkeypatch.setattr("fcstream.connectors.redis.source._WAIT_S", 0.1)
+    monkeypatch.setattr("fcstream.connectors.redis.sink._WAIT_S", 0.1)
     with sink(key, "&replicas=1") as out, pytest.raises(SinkError, match="must reach 1 replicas"):
         out.write([sample_release(1)])
 
 
 def test_letters_are_there_once_although_replicas_are_not(redis_client, key, monkeypatch):
-    monkeypatch.setattr("fcstream.connectors.redis.source._WAIT_S", 0.05)
+    monkeypatch.setattr("fcstream.connectors.redis.sink._WAIT_S", 0.05)
     with sink(key, "&replicas=1") as out:
         for letters in ([b"a", b"b"], [b"a", b"b"], [b"a", b"b"], [b"c"]):
             with pytest.raises(SinkError, match="must reach 1 replicas"):
@@ -752,7 +754,7 @@ def test_replicas_have_what_counts_as_written(private_redis, monkeypatch):
             out.write([sample_release(0)])
             assert other.xlen("r") == 1
             with replica.frozen(), monkeypatch.context() as patch:
-                patch.setattr("fcstream.connectors.redis.source._WAIT_S", 0.3)
+                patch.setattr("fcstream.connectors.redis.sink._WAIT_S", 0.3)
                 for call in (lambda: out.write([sample_release(1)]), lambda: out.write([sample_release(1)])):
                     relay.cuts_added = True
                     with pytest.raises(SinkError, match="must reach 1 replicas"):
@@ -760,7 +762,7 @@ def test_replicas_have_what_counts_as_written(private_redis, monkeypatch):
             out.write([sample_release(1)])
         with sink("l", "&replicas=1", host) as out:
             with replica.frozen(), monkeypatch.context() as patch:
-                patch.setattr("fcstream.connectors.redis.source._WAIT_S", 0.3)
+                patch.setattr("fcstream.connectors.redis.sink._WAIT_S", 0.3)
                 relay.cuts_added = True
                 with pytest.raises(SinkError, match="must reach 1 replicas"):
                     out.send([b"a", b"b"])

@@ -13,25 +13,20 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
-from ...errors import ConfigError, SinkError, SourceError
-from ...releases.base import Release
+from ...errors import ConfigError, SourceError
 from ..base import BrokerTime, Chunk, Gap
-from ..retry import PendingMessages
-from .connection import LONGEST, REQUEST_S, NatsConnection, NatsLost, StoredMessage, checked_name, stream_of
-from .reader import NatsReader, Row, open_reader
+from .connection import LONGEST, NatsConnection, checked_name, stream_of
+from .reader import NatsReader, Row
 
 if TYPE_CHECKING:
     from ..urls import Address
 
 LOG = logging.getLogger("fcstream.connectors.nats")
 _LONGEST_BUCKET = 252  # its stream has three bytes more
-_LOOK_BACK = 10_000  # sequences before the last one among which releases are looked for first
-_EARLY_MS = 86_400_000  # a release is stored no earlier before its window closes: clocks and stamps may differ
 
 
 class NatsSource:
@@ -209,127 +204,6 @@ class NatsSource:
             await self._end()
             reader = self._reader = await NatsReader.open(self._wire, self._stream, self._subject, self._next)
         return await reader.take(room, timeout_s)
-
-
-class NatsSink:
-    """Publishes releases on a subject of a stream, each with an id by which the server drops repetitions; a `Sink`.
-
-    The id is ``STREAM:OPEN@SUBJECT``, of the fcstream stream and the window's opening in milliseconds; the server
-    compares ids of all subjects of its stream. It remembers them for as long as the stream's ``duplicate_window`` says;
-    after a longer pause `missing` looks among the messages that were stored since a day before the windows closed.
-
-    Parameters
-    ----------
-    address : Address
-        As for `NatsSource`, with ``subject`` required and without ``group`` and ``bucket``.
-    patience_s : float
-
-    Raises
-    ------
-    ConfigError, SinkError
-        The stream must exist and take the subject.
-    """
-
-    def __init__(self, address: Address, patience_s: float = 60.0) -> None:
-        self._stream = stream_of(address)
-        self._subject = checked_name(address.take("subject"), "a `subject`", LONGEST, address)
-        if re.search(r"[*>\s]", self._subject):
-            raise ConfigError(f"must name a `subject` without wildcards, got {address.masked}", address.key)
-        self._releases: PendingMessages[Release] = PendingMessages()
-        self._letters: PendingMessages[bytes] = PendingMessages()
-        self._unanswered = b""  # of a release: whether the server has it is not known
-        self._wire = NatsConnection(address, patience_s, SinkError)
-        self._wire.first(self._start)
-
-    def write(self, releases: Sequence[Release]) -> None:
-        waiting = self._releases.of(releases)
-        while waiting:
-            self._wire.run(partial(self._publish, waiting[0]))
-            waiting.popleft()
-
-    def send(self, bodies: Sequence[bytes]) -> None:
-        waiting = self._letters.of(bodies)
-        while waiting:
-            self._wire.run(partial(self._post, waiting[0]))
-            waiting.popleft()
-
-    def missing(self, releases: Sequence[Release]) -> list[Release]:
-        held = self._wire.run(partial(self._held, releases)) if releases else set()
-        return [release for release in releases if release.to_bytes() not in held]
-
-    def last(self) -> Release | None:
-        message = self._wire.run(self._last)
-        if message is None:
-            return None
-        try:
-            return Release.from_bytes(message.body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise SinkError(f"{self._subject} holds something else than releases: choose another subject") from None
-
-    def close(self) -> None:
-        self._wire.close()
-
-    async def _start(self) -> None:
-        if await self._wire.js.find_stream_name_by_subject(self._subject) != self._stream:
-            raise SinkError(f"stream {self._stream} must take subject {self._subject}: add it to the stream")
-
-    async def _publish(self, release: Release) -> None:
-        body = release.to_bytes()
-        # An answer may have been lost long ago: the server may have forgotten the id, but not the message.
-        if self._unanswered != body or not await self._held([release]):
-            self._unanswered = body
-            ack = await self._post(body, f"{release.stream}:{release.window_open_ms}@{self._subject}")
-            # Where the server knows the id and has the message no more, somebody took it: it was there.
-            held = await self._wire.message(self._stream, seq=ack.seq) if ack.duplicate else None
-            if held is not None and held.body != body:
-                raise SinkError(f"{self._subject} holds another release of window {release.window_open_ms}: purge it")
-        self._unanswered = b""
-
-    async def _post(self, body: bytes, name: str | None = None) -> Any:
-        headers = {"Nats-Msg-Id": name} if name else None
-        try:
-            ack = await self._wire.js.publish(self._subject, body, stream=self._stream, headers=headers)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            raise NatsLost("a subscriber of the subject answers") from None
-        if ack.stream != self._stream:
-            raise NatsLost("a subscriber of the subject answers")
-        return ack
-
-    async def _last(self) -> StoredMessage | None:
-        return await self._wire.message(self._stream, last_by_subj=self._subject)
-
-    async def _held(self, releases: Sequence[Release]) -> set[bytes]:
-        """Those that the subject holds: looked for from its end, back to when they cannot have been there yet."""
-        last, held = await self._last(), set[bytes]()
-        wanted = {release.to_bytes() for release in releases}
-        since_ms = min(release.window_close_ms for release in releases) - _EARLY_MS
-        end, reach = (1 if last is None else last.sequence + 1), _LOOK_BACK
-        while end > 1 and held != wanted:
-            start = max(1, end - reach)
-            found, oldest_ms = await self._find_between(wanted, start, end)
-            held |= found
-            if oldest_ms is not None and oldest_ms < since_ms:
-                break
-            end, reach = start, 2 * reach
-        return held
-
-    async def _find_between(self, wanted: set[bytes], start: int, end: int) -> tuple[set[bytes], int | None]:
-        """Those that lie between two sequences, and when the first message there was stored."""
-        found, oldest_ms, sequence = set[bytes](), None, 0
-        reader = await open_reader(self._wire, self._stream, self._subject, start)
-        try:
-            while sequence < end - 1 and found != wanted:
-                if not (rows := await reader.take(1000, REQUEST_S)):
-                    last = await self._last()
-                    if last is not None and last.sequence > sequence:
-                        raise NatsLost("the messages of the stream did not come")
-                    break
-                oldest_ms = oldest_ms or rows[0][1]
-                sequence = rows[-1][0]
-                found |= wanted.intersection([body for *_, body in rows])
-        finally:
-            await reader.close()
-        return found, oldest_ms
 
 
 def _escaped(name: str, kept: bytes = b"") -> str:

@@ -97,3 +97,8 @@ def body_of(message: bytes) -> bytes:
         elif section in (0x75, 0x76, 0x77) or not 0x70 <= section <= 0x78 or (kind < 0xA0 and kind != 0x45):
             return message  # lists, maps and numbers are no bytes
     return b"".join(data) if at == len(message) else message
+
+
+def bodies_of(frame: Any) -> list[bytes]:
+    """The data of every message of a delivered chunk."""
+    return [body_of(message) for piece in pieces_of(frame)[0] for message in piece.messages]

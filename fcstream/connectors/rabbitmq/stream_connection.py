@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import FcstreamError
+from ...errors import ConfigError, FcstreamError
 from ..libraries import unsupported_version
 from ..retry import close_quietly, with_patience
 from ..tls import tls_context, tls_failure
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FRAME_BYTES = 1 << 20
+LONGEST_NAME = 255  # bytes that the protocol has for one
 _REQUEST_S = 15.0
 _FAREWELL_S = 5.0
 _LAST_REQUEST = 0x7FFFFFFF  # a number that no other request gets
@@ -292,3 +293,10 @@ async def _close(client: Any) -> None:
         await asyncio.wait_for(client.close(), 6)
     with suppress(Exception):
         await asyncio.wait_for(client._conn.close(), 1)
+
+
+def checked_name(address: Address, option: str, name: str) -> str:
+    """A name that the protocol can carry."""
+    if len(name.encode()) > LONGEST_NAME:
+        raise ConfigError(f"must have a `{option}` of {LONGEST_NAME} bytes at most: {address.masked}", address.key)
+    return name

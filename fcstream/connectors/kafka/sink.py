@@ -1,0 +1,166 @@
+"""Kafka sink: releases as messages of a topic. Addresses as in `source`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...errors import ConfigError, SinkError
+from ...releases.base import Release
+from ..retry import PendingMessages
+from ..urls import Address
+from .connection import KafkaConnection, KafkaLost
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
+_TAIL = 1000  # messages of each partition that are read back; releases that are under way together
+_LARGEST = 1 << 24  # bytes of a release; the client's million is less than topics may take
+
+
+class KafkaSink:
+    """Releases as messages of a topic: key is the stream, header ``window`` is ``open_ms/close_ms``, body is JSON.
+
+    At least once: after a crash the last ones may come again, with the same bytes. All of a stream lie in one partition
+    and in order. The topic's ``cleanup.policy`` must be ``delete``: compaction would keep the last release only.
+
+    Parameters
+    ----------
+    address : Address
+        See the module; one topic.
+    patience_s : float
+        How long brokers may be away.
+
+    Raises
+    ------
+    ConfigError, SinkError
+    """
+
+    def __init__(self, address: Address, patience_s: float = 60.0) -> None:
+        self._cluster = KafkaConnection(address, "fcstream", patience_s, SinkError)
+        address.finish()
+        if len(self._cluster.topics) != 1:
+            raise ConfigError(f"must name one topic, got {address.masked}", address.key)
+        self._topic = self._cluster.topics[0]
+        self._producer: Producer | None = None
+        self._is_closed = False
+        self._remainder: PendingMessages[tuple[bytes, bytes, dict[str, str]]] = PendingMessages()
+        found = self._cluster.partitions_of_topics(self._cluster.admin)[self._topic]
+        self._partitions = [(self._topic, number) for number in found]
+
+    def write(self, releases: Sequence[Release]) -> None:
+        keyed = ((each, {"window": f"{each.window_open_ms}/{each.window_close_ms}"}) for each in releases)
+        self._post([(each.to_bytes(), each.stream.encode(), window) for each, window in keyed])
+
+    def send(self, bodies: Sequence[bytes]) -> None:
+        self._post([(body, b"fcstream", {}) for body in bodies])
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        """Those that are not among the topic's last 1,000 messages per partition; all, if reading is not allowed."""
+        if not releases:
+            return []
+        held = {body for _, body in self._tail()}
+        return [release for release in releases if release.to_bytes() not in held]
+
+    def last(self, stream: str | None = None) -> Release | None:
+        """The last release, of some stream, among the topic's last 1,000 messages per partition."""
+        found: list[tuple[int, Release]] = []
+        for timestamp, body in self._tail():
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):  # somebody else's
+                release = Release.from_bytes(body)
+                if stream in (None, release.stream):
+                    found.append((timestamp, release))
+        return max(found, key=lambda pair: (pair[0], pair[1].window_open_ms))[1] if found else None
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._give_up()
+
+    def _post(self, messages: list[tuple[bytes, bytes, dict[str, str]]]) -> None:
+        if self._is_closed:
+            raise SinkError(f"{self._cluster.location} is closed: open it again to go on")
+        waiting = self._remainder.of(messages)
+        while waiting:
+            some, taken = list(islice(waiting, _TAIL)), set[int]()
+            try:
+                self._write(some, taken)
+            except BaseException:
+                self._give_up()
+                raise
+            finally:
+                for _ in some:
+                    waiting.popleft()
+                waiting.extendleft(reversed([each for i, each in enumerate(some) if i not in taken]))
+
+    def _write(self, messages: list[tuple[bytes, bytes, dict[str, str]]], taken: set[int]) -> None:
+        """Hand over in order, up to the first that is refused; tells which ones the brokers have."""
+        cluster = self._cluster
+        if self._producer is None:
+            settings: dict[str, Any] = {"delivery.timeout.ms": int(1000 * cluster.patience_s), "linger.ms": 0}
+            settings |= {"enable.idempotence": True, "message.max.bytes": _LARGEST}
+            self._producer = cluster.make(cluster.kafka.Producer, settings)
+        failed: list[KafkaError] = []
+
+        def told(number: int, error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                taken.add(number)
+            else:
+                failed.append(error)
+
+        for i, (body, key, headers) in enumerate(messages):
+            try:
+                self._producer.produce(self._topic, body, key, headers={**headers}, on_delivery=partial(told, i))
+            except cluster.kafka.KafkaException as error:
+                failed.append(error.args[0])
+                break
+            except BufferError:  # the client has no room before some are sent; the rest comes afterwards
+                break
+        expired = cluster.expiry(2)
+        while self._producer.flush(0.1):
+            cluster.check()
+            if expired():
+                raise cluster.unreachable(KafkaLost())
+        if failed and failed[0].name() == "_MSG_TIMED_OUT":
+            raise cluster.unreachable(KafkaLost())
+        if failed:
+            told_us = f"{cluster.location} did not take all releases: {cluster.error_text(failed[0])}"
+            raise SinkError(f"{told_us}; what was sealed is in the ledger and is written again")
+        cluster.is_up()
+
+    def _give_up(self) -> None:
+        """Nothing of what is under way is sent later, behind our back."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+            producer.flush(0)
+
+    def _tail(self) -> list[tuple[int, bytes]]:
+        """(stamp, body) of the last messages, oldest first within a partition; none if we may not read."""
+        cluster, found = self._cluster, list[tuple[int, bytes]]()
+        spans = cluster.retry(lambda: cluster.spans(self._partitions))
+        at = {each: max(low, high - _TAIL) for each, (low, high) in spans.items() if low < high}
+        settings = {"group.id": "fcstream", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        ending = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}  # nothing is waited for but the end
+        reader = cluster.make(cluster.kafka.Consumer, settings | ending)
+        expired = cluster.expiry()
+        try:
+            reader.assign([cluster.kafka.TopicPartition(*each, offset) for each, offset in at.items()])
+            while at:
+                for message in reader.consume(_TAIL, 0.1):
+                    error = message.error()
+                    if error is None:
+                        found.append((message.timestamp()[1], message.value() or b""))
+                    elif error.name() == "TOPIC_AUTHORIZATION_FAILED":
+                        return []
+                    elif error.name() == "_PARTITION_EOF":
+                        at.pop((message.topic(), message.partition()), None)
+                if at and expired():
+                    raise cluster.unreachable(KafkaLost())
+        finally:
+            reader.close()
+        return found

@@ -1,0 +1,436 @@
+"""The connection to an MQTT broker: made again after it was lost, served while something is waited for."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...errors import ConfigError, FcstreamError
+from ..base import ReceivedMessage
+from ..retry import close_quietly, with_patience
+from ..tls import tls_context, tls_failure
+from ..urls import missing_library
+
+if TYPE_CHECKING:
+    from ..urls import Address
+
+T = TypeVar("T")
+LOG = logging.getLogger("fcstream.connectors.mqtt")
+_ANSWER_S = 10.0
+_KEEPALIVE_S, _PATIENT_S = 60, 240  # the second where the connection is served between other work only
+_TAKEN_OVER = 0x8E
+_NOTHING = "fcstream/nothing"  # a topic to ask about, for the sake of the answer
+_FIGHT, _FIGHT_S = 10, 10.0
+_MAX = 1_000_000  # messages that are kept while an answer is waited for; no broker sends as many unasked
+_MAX_BYTES = 1 << 24  # of messages that wait here: beyond, nothing is read, and the broker has to wait
+
+
+class MqttLost(Exception):
+    """The connection."""
+
+
+class BrokerRefused(Exception):
+    """What the broker will not do, however often it is asked."""
+
+
+class MqttSession:
+    """Connections, one after the other; errors tell no secrets."""
+
+    def __init__(
+        self,
+        address: Address,
+        patience_s: float,
+        error: type[FcstreamError],
+        prepare: Callable[[Any, str, int], None],
+        client_id: str = "",
+        session: Mapping[str, int] = MappingProxyType({}),
+        kind: type[MqttConnection] | None = None,
+    ) -> None:
+        try:
+            import paho.mqtt.client  # noqa: F401
+        except ImportError:
+            raise missing_library("paho-mqtt", "mqtt", address.key) from None
+        self.connection: MqttConnection | None = None
+        self._kind = kind or MqttConnection
+        self._address, self._error, self._prepare = address, error, prepare
+        self._client_id, self._session = client_id, session
+        self._times: deque[float] = deque(maxlen=_FIGHT)  # of connections that were made
+        self._is_known = False  # to the broker: it had a session of ours
+        self._patience_s = address.take_number("patience", patience_s)
+        self._tls = tls_context(address) if address.scheme == "mqtts" else None
+        address.finish()
+        try:
+            self._connect()
+        except (MqttLost, BrokerRefused) as failed:
+            raise self._unusable(failed) from None
+
+    def run(self, action: Callable[[MqttConnection], T]) -> T:
+        """Do something with the connection that is safe to repeat."""
+        try:
+            return with_patience(
+                lambda: self._once(action), self._connect, (MqttLost,), self._patience_s, self._unusable
+            )
+        except BrokerRefused as refused:
+            raise self._unusable(refused) from None
+
+    def close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+    def _once(self, action: Callable[[MqttConnection], T]) -> T:
+        if self.connection is None:
+            raise MqttLost("not connected")
+        return action(self.connection)
+
+    def _connect(self) -> None:
+        known = self._session
+        self.close()
+        if known and len(self._times) == _FIGHT and time.monotonic() < self._times[0] + _FIGHT_S:
+            self._times.clear()
+            raise BrokerRefused("connections are lost again and again; does another process have the same `client_id`?")
+        lost = MqttLost("no host")
+        for host, given in self._address.hosts:
+            port = given or (1883 if self._tls is None else 8883)
+            connection = self._kind(self._client(), known)
+            try:
+                self._prepare(connection, host, port)
+            except MqttLost as error:
+                connection.close()
+                lost = error
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                if self._is_known and known and not connection.is_resumed:
+                    LOG.warning("%s has forgotten the session: messages may have been lost", self._address.masked)
+                self._times.append(time.monotonic())
+                self.connection, self._is_known = connection, True
+                return
+        raise lost
+
+    def _client(self) -> Any:
+        from paho.mqtt import client, enums
+
+        made = client.Client(
+            enums.CallbackAPIVersion.VERSION2,
+            client_id=self._client_id,
+            protocol=client.MQTTv5,
+            manual_ack=True,
+            reconnect_on_failure=False,  # a new connection is a new client: no acknowledgement strays into it
+        )
+        made.connect_timeout = _ANSWER_S
+        if self._address.user is not None:
+            made.username_pw_set(self._address.user, self._address.password)
+        if self._tls is not None:
+            made.tls_set_context(self._tls)
+        return made
+
+    def _unusable(self, error: BaseException) -> FcstreamError:
+        return self._error(f"{self._address.masked} cannot be used: {error}; start the broker, or correct the address")
+
+
+class MqttConnection:
+    """One connection: opened once, used, thrown away. The network is served while something is waited for, by whoever
+    waits: a thread for it would take turns with ours for every message."""
+
+    keepalive_s = _PATIENT_S
+
+    def __init__(self, client: Any, session: Mapping[str, int]) -> None:
+        self.client = client
+        self.lost: str | None = None
+        self.is_resumed = False
+        self._session = session
+        # More than a broker sends ahead: what it answers lies behind those.
+        self._room = session.get("ReceiveMaximum", 65535) + 1
+        self._answers: dict[int, list[Any]] = {}  # packet -> reason codes; 0 is the connection
+        self._messages: deque[ReceivedMessage] = deque()
+        self._unacknowledged = 0  # taken or waiting here
+        self._bytes = 0  # of these messages
+        self._subscribing: int | None = None  # the packet whose answer lies behind messages that have to be taken first
+        self._is_taken_over = False
+        client.on_connect = self._on_connect
+        client.on_disconnect = lambda _c, _u, _flags, code, _p: self._lose(str(code), code.value == _TAKEN_OVER)
+        client.on_subscribe = lambda _c, _u, mid, codes, _p: self._tell(mid, codes)
+        client.on_unsubscribe = lambda _c, _u, mid, _codes, _p: self._tell(mid, [])
+        client.on_publish = lambda _c, _u, mid, code, _p: self._tell(mid, [code])
+
+    def open(self, host: str, port: int) -> None:
+        from paho.mqtt.packettypes import PacketTypes
+        from paho.mqtt.properties import Properties
+
+        properties = Properties(PacketTypes.CONNECT)
+        for name, value in self._session.items():
+            setattr(properties, name, value)
+        self._start()
+        try:
+            self.client.connect(host, port, self.keepalive_s, clean_start=not self._session, properties=properties)
+        except OSError as error:
+            raise MqttLost(tls_failure(error) or error.strerror or type(error).__name__) from None
+        self._started()
+        self.answer(0)
+
+    def collect(self, topic: str, identity: str, arrival: str) -> None:
+        """Keep the messages of a filter for `take`, each with the user properties that name it and say when it came,
+        if those have names; to be called before `open`."""
+        from paho.mqtt.client import topic_matches_sub
+
+        bare = topic.split("/", 2)[2] if topic.startswith("$share/") else topic
+
+        @functools.lru_cache(1000)
+        def is_ours(name: str) -> bool:
+            return bool(topic_matches_sub(bare, name))
+
+        def given(message: Any, wanted: str) -> str | None:
+            found = getattr(message.properties, "UserProperty", []) if wanted else []
+            return next((value for name, value in found if name == wanted and value), None)
+
+        def keep(_client: object, _userdata: object, message: Any) -> None:
+            mid, qos = message.mid, message.qos
+            try:
+                known = is_ours(message.topic)
+            except UnicodeDecodeError:
+                known = False
+            if known:
+                name = given(message, identity)
+                token = self, mid, qos, None if name is None else name.encode()
+                self._messages.append(ReceivedMessage(message.payload, token, _milliseconds(given(message, arrival))))
+                self._unacknowledged += qos > 0
+                self._bytes += len(message.payload)
+            else:
+                self.client.ack(mid, qos)
+
+        self.client.on_message = keep
+
+    def subscribe(self, topic: str, retained: bool) -> None:
+        from paho.mqtt.subscribeoptions import SubscribeOptions
+
+        kind = SubscribeOptions.RETAIN_SEND_ON_SUBSCRIBE if retained else SubscribeOptions.RETAIN_DO_NOT_SEND
+        _, mid = self.client.subscribe(topic, options=SubscribeOptions(qos=1, retainHandling=kind))
+        if mid is None:
+            raise MqttLost("not connected")
+        self._sent(mid)
+        self._subscribing = mid
+        self._serve_until(lambda: mid in self._answers or self._is_laden, _ANSWER_S)
+        self._check()
+        if self._subscribing is not None and not self._is_laden:
+            raise MqttLost("no answer")
+
+    @property
+    def _is_laden(self) -> bool:
+        """Whether so much waits here that it must be taken before anything else is read."""
+        return self._bytes > _MAX_BYTES
+
+    def settle(self) -> None:
+        """Ask something, so that all that was sent before, either way, has arrived; messages are not kept any more."""
+        self.client.on_message = None
+        self.request(self.client.unsubscribe, _NOTHING)
+
+    def take(self, max_messages: int, until: float) -> list[ReceivedMessage]:
+        if self.lost is None:
+            self._serve(0.0, max_messages)  # also if messages wait here: the connection must stay
+        self._serve_until(lambda: bool(self._messages), max(0.0, until - time.monotonic()), max_messages)
+        self._check()
+        taken = [self._messages.popleft() for _ in range(min(max_messages, len(self._messages)))]
+        self._bytes -= sum(len(received.body) for received in taken)
+        return taken
+
+    def acknowledge(self, tokens: Sequence[tuple[Any, int, int, bytes | None]]) -> None:
+        if self.lost is None:
+            for _, mid, qos, _ in tokens:
+                self.client.ack(mid, qos)
+                self._unacknowledged -= qos > 0
+            self.client.loop_write()
+
+    def has_messages(self) -> bool:
+        """Whether messages wait here; if not, whether the broker had sent some before it answers."""
+        if self.lost is None:
+            self._serve(0.0, self._room)
+        if not self._messages:
+            _, mid = self.client.unsubscribe(_NOTHING)
+            self._answers.pop(mid, None)  # of a packet of this number that nobody waited for to the end
+            self._serve_until(lambda: bool(self._messages) or mid in self._answers, _ANSWER_S, self._room)
+            self._check()
+            if not self._messages and self._answers.pop(mid, None) is None:
+                raise MqttLost("no answer")
+        return bool(self._messages)
+
+    def remaining(self) -> int | None:
+        """How many messages the broker has for us that were not taken, all of which wait here then; None if it might
+        have more: it sends as many as it may without an acknowledgment."""
+
+        def has_room() -> bool:
+            return self._unacknowledged < self._room - 1 and not self._is_laden
+
+        _, mid = self.client.unsubscribe(_NOTHING)
+        self._answers.pop(mid, None)
+        self._serve_until(lambda: not has_room() or mid in self._answers, _ANSWER_S, self._room)
+        self._check()
+        if self._answers.pop(mid, None) is None and has_room():
+            raise MqttLost("no answer")
+        return len(self._messages) if has_room() else None
+
+    def retained(self, topic: str) -> bytes:
+        """What the broker keeps for a topic; empty if nothing."""
+        found: list[bytes] = []
+
+        def keep(_client: object, _userdata: object, message: Any) -> None:
+            self.client.ack(message.mid, message.qos)
+            if message.retain:
+                found.append(message.payload)
+
+        self.client.on_message = keep
+        self.subscribe(topic, retained=True)
+        self.request(self.client.unsubscribe, topic)
+        return found[-1] if found else b""
+
+    def publish(self, topic: str, body: bytes, retain: bool) -> int:
+        return int(self.client.publish(topic, body, qos=1, retain=retain).mid)
+
+    def request(self, ask: Callable[..., tuple[Any, int | None]], *args: Any, **options: Any) -> list[Any]:
+        """Send something and wait for the answer."""
+        _, mid = ask(*args, **options)
+        if mid is None:
+            raise MqttLost("not connected")
+        self._sent(mid)
+        return self.answer(mid)
+
+    def answer(self, mid: int) -> list[Any]:
+        """Wait for the reason codes of a packet."""
+        self._serve_until(lambda: mid in self._answers, _ANSWER_S)
+        if mid not in self._answers:
+            self._check()
+            raise MqttLost("no answer")
+        return self._answers.pop(mid)
+
+    def expect(self, mid: int) -> None:
+        """Wait until the broker has taken what was published."""
+        for code in self.answer(mid):
+            if code.is_failure:
+                self._lose("a message was refused", False)  # with the answers to those after it
+                raise BrokerRefused(str(code))
+
+    def close(self) -> None:
+        self._lose("closed", False)
+        close_quietly(self.client.disconnect, self._stop)
+
+    def _start(self) -> None:
+        self.client.on_socket_register_write = lambda *_: None  # packets wait for us to write them
+
+    def _started(self) -> None:
+        pass
+
+    def _stop(self) -> None:
+        self.client.loop_write()
+        if (network := self.client.socket()) is not None:
+            network.close()
+
+    def _sent(self, mid: int) -> None:
+        self._answers.pop(mid, None)  # as in `has_messages`
+
+    def _serve_until(self, is_so: Callable[[], bool], seconds: float, max_messages: int = _MAX) -> None:
+        """Serve the network until something is so, the connection is lost, or the time is over."""
+        until = time.monotonic() + seconds
+        while not is_so() and self.lost is None:
+            self._serve(max(0.0, until - time.monotonic()), max_messages)
+            if time.monotonic() >= until:
+                return
+
+    def _serve(self, seconds: float, max_messages: int) -> None:
+        """Write what waits to be written, and read what is there, up to `max_messages` messages; wait if nothing is."""
+        self.client.loop_write()
+        network = self.client.socket()
+        if network is None:
+            self._lose("the connection was closed", False)
+            return
+        is_there = bool(getattr(network, "pending", int)())  # TLS has read ahead
+        if not is_there:
+            poll = select.poll()
+            poll.register(network, select.POLLIN | (select.POLLOUT if self.client.want_write() else 0))
+            is_there = any(event & ~select.POLLOUT for _, event in poll.poll(1000 * seconds))
+        before = -1
+        while is_there and before < len(self._messages) < max_messages and not self._is_laden:
+            before = len(self._messages)
+            self.client.loop_read()
+        self.client.loop_misc()
+        self.client.loop_write()
+
+    def _check(self) -> None:
+        if self._is_taken_over:
+            raise BrokerRefused("another process has the same `client_id`: give each its own")
+        if self._subscribing in self._answers:
+            codes, self._subscribing = self._answers.pop(self._subscribing), None
+            if [code.value for code in codes] != [1]:
+                raise BrokerRefused(f"the subscription gets {codes[0]}, not QoS 1")
+        if self.lost is not None:
+            raise MqttLost(self.lost)
+
+    def _on_connect(self, _client: object, _userdata: object, flags: Any, code: Any, _properties: object) -> None:
+        self.is_resumed = bool(flags.session_present)
+        if code.is_failure:
+            self._lose(str(code), False)
+        else:
+            self._tell(0, [])
+
+    def _tell(self, mid: int, codes: list[Any]) -> None:
+        self._answers[mid] = codes
+
+    def _lose(self, why: str, is_taken_over: bool) -> None:
+        self.lost = self.lost or why
+        self._is_taken_over = self._is_taken_over or is_taken_over
+        self._messages.clear()  # they come again
+        self._bytes = 0
+
+
+class ThreadedConnection(MqttConnection):
+    """The network runs in a thread of the client's, so that the connection stays while nobody uses it."""
+
+    keepalive_s = _KEEPALIVE_S
+
+    def __init__(self, client: Any, session: Mapping[str, int]) -> None:
+        self._changed = threading.Condition()
+        super().__init__(client, session)
+
+    def _start(self) -> None:
+        pass
+
+    def _started(self) -> None:
+        self.client.loop_start()
+
+    def _stop(self) -> None:
+        self.client.loop_stop()
+
+    def _sent(self, mid: int) -> None:
+        pass  # the answer may be there already
+
+    def _serve_until(self, is_so: Callable[[], bool], seconds: float, max_messages: int = _MAX) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: is_so() or self.lost is not None, seconds)
+
+    def _tell(self, mid: int, codes: list[Any]) -> None:
+        with self._changed:
+            super()._tell(mid, codes)
+            self._changed.notify_all()
+
+    def _lose(self, why: str, is_taken_over: bool) -> None:
+        with self._changed:
+            super()._lose(why, is_taken_over)
+            self._changed.notify_all()
+
+
+def _milliseconds(text: str | None) -> int | None:
+    """Unix milliseconds, if a text is a number of at most 18 digits."""
+    return int(text) if text is not None and len(text) <= 18 and text.isascii() and text.isdecimal() else None
+
+
+def topic_of(address: Address) -> str:
+    if "#" in address.masked or not address.path:
+        raise ConfigError(f"must be mqtt://host/topic, with %23 for #, got {address.masked}", address.key)
+    return address.path

@@ -1,0 +1,83 @@
+"""MQTT sink: releases with QoS 1 on a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...errors import ConfigError, SinkError
+from ...releases.base import Release
+from ..retry import PendingMessages
+from .connection import MqttConnection, MqttSession, ThreadedConnection, topic_of
+
+if TYPE_CHECKING:
+    from ..urls import Address
+
+
+class MqttSink:
+    """Publishes releases with QoS 1, each acknowledged by the broker; a `Sink`.
+
+    At least once: after a crash or a lost connection the last ones may come again.
+
+    Parameters
+    ----------
+    address : Address
+        ``mqtt://[user:password@]host[:port][,host...]/topic``, ``mqtts`` for TLS. Options: ``retain=true`` (the broker
+        keeps the last release for those who come later, and tells after a crash what is missing), ``client_id``,
+        ``patience``, and those of TLS.
+    patience_s : float
+
+    Raises
+    ------
+    ConfigError, SinkError
+    """
+
+    def __init__(self, address: Address, patience_s: float = 60.0) -> None:
+        self._topic = topic_of(address)
+        retain = address.take("retain", "false")
+        if retain not in ("true", "false") or "+" in self._topic or "#" in self._topic:
+            raise ConfigError(
+                f"must be a topic without wildcards, `retain` true or false, got {address.masked}", address.key
+            )
+        self._retain = retain == "true"
+        self._where = address.masked
+        client_id = address.take("client_id", "")
+        self._remainder: PendingMessages[bytes] = PendingMessages()
+        self._link = MqttSession(
+            address, patience_s, SinkError, ThreadedConnection.open, client_id, kind=ThreadedConnection
+        )
+
+    def write(self, releases: Sequence[Release]) -> None:
+        self.send([release.to_bytes() for release in releases])
+
+    def send(self, bodies: Sequence[bytes]) -> None:
+        waiting = self._remainder.of(bodies)
+
+        def publish(connection: MqttConnection) -> None:
+            mids = [connection.publish(self._topic, body, self._retain) for body in waiting]
+            for mid in mids:
+                connection.expect(mid)
+                waiting.popleft()
+
+        self._link.run(publish)
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        last = self.last() if releases else None
+        if last is None or last not in releases:
+            return list(releases)
+        end = max(i for i, release in enumerate(releases) if release == last)
+        return [release for i, release in enumerate(releases) if i > end or release.stream != last.stream]
+
+    def last(self) -> Release | None:
+        if not self._retain:
+            return None
+        body = self._link.run(lambda connection: connection.retained(self._topic))
+        try:
+            return Release.from_bytes(body) if body else None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise SinkError(f"{self._where} holds something else than a release: choose another topic") from None
+
+    def close(self) -> None:
+        self._link.close()

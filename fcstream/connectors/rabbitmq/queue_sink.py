@@ -1,0 +1,89 @@
+"""AMQP sink: releases as persistent messages of a queue or an exchange, each confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import SinkError
+from ...releases.base import Release
+from ..base import shortened
+from ..retry import PendingMessages
+from .queue_connection import AmqpConnection
+
+if TYPE_CHECKING:
+    from ..urls import Address
+
+_LONGEST_ID = 255  # bytes that AMQP has for it
+
+
+class AmqpSink:
+    """Publishes releases as persistent messages, each confirmed by the broker; a `Sink`.
+
+    At least once: after a crash or a lost connection the last ones may come again, with the same ``message_id``, which
+    is ``STREAM:OPEN:CLOSE`` of the window (milliseconds; a hash of that if it has more than 255 bytes). A broker that
+    takes nothing for a while (an alarm of memory or disk) gets one copy for every `patience_s`.
+
+    Parameters
+    ----------
+    address : Address
+        ``amqp://[user:password@]host[:port][,host...]/[vhost]?queue=NAME``, or ``?exchange=NAME&routing_key=KEY``;
+        ``amqps`` for TLS. Options: ``patience``, and those of TLS.
+    patience_s : float
+
+    Raises
+    ------
+    ConfigError, SinkError
+        Also (from `write`) if no queue would get the message.
+    """
+
+    def __init__(self, address: Address, patience_s: float = 60.0) -> None:
+        self._exchange = address.take("exchange", "")
+        self._key = address.take("routing_key", "") if self._exchange else address.take("queue")
+        self._where = address.masked
+        self._remainder: PendingMessages[tuple[bytes, str | None]] = PendingMessages()
+        self._link = AmqpConnection(address, "fcstream", patience_s, SinkError, self._prepare)
+        self._link.open()
+
+    def write(self, releases: Sequence[Release]) -> None:
+        self._post([(release.to_bytes(), _id_of(release)) for release in releases])
+
+    def send(self, bodies: Sequence[bytes]) -> None:
+        self._post([(body, None) for body in bodies])
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        return list(releases)
+
+    def last(self) -> Release | None:
+        return None
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _prepare(self, channel: Any) -> None:
+        if self._exchange:
+            channel.exchange_declare(self._exchange, passive=True)
+        else:
+            channel.queue_declare(self._key, passive=True)
+        channel.confirm_delivery()
+
+    def _post(self, messages: list[tuple[bytes, str | None]]) -> None:
+        waiting = self._remainder.of(messages)
+        while waiting:
+            self._link.run(lambda channel: self._publish(channel, *waiting[0]), self._link.patience_s)
+            waiting.popleft()
+
+    def _publish(self, channel: Any, body: bytes, message_id: str | None) -> None:
+        import pika
+
+        properties = pika.BasicProperties(content_type="application/json", delivery_mode=2, message_id=message_id)
+        try:
+            channel.basic_publish(self._exchange, self._key, body, properties, mandatory=True)
+        except (pika.exceptions.UnroutableError, pika.exceptions.NackError):
+            raise SinkError(
+                f"{self._where} must reach a queue that takes messages: bind one to the exchange, or make room in it"
+            ) from None
+
+
+def _id_of(release: Release) -> str:
+    return shortened(f"{release.stream}:{release.window_open_ms}:{release.window_close_ms}", _LONGEST_ID)

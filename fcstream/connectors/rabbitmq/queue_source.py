@@ -1,0 +1,202 @@
+"""AMQP 0-9-1 queues (RabbitMQ): messages that are forgotten once acknowledged, so they are read through a spool."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ConfigError, SourceError
+from ..base import ReceivedMessage
+from ..spool import MEMORY
+from .queue_connection import AmqpConnection, AmqpLost
+
+if TYPE_CHECKING:
+    from ..urls import Address
+
+_WAIT_S = 1.0  # a consumer that is cancelled does not end a wait
+_MAX_BYTES = 1 << 24  # of messages that wait here: beyond, no more is read than keeps the connection
+_PRECONDITION_FAILED = 406
+
+
+class AmqpQueue:
+    """Consumes a queue that exists, and acknowledges what the spool has; an `AckSource`.
+
+    Parameters
+    ----------
+    address : Address
+        ``amqp://[user:password@]host[:port][,host...]/[vhost]?queue=NAME``, ``amqps`` for TLS. Options: ``prefetch``
+        (messages that the broker sends ahead, all of which memory must hold; 1000), ``delivery_id=message_id`` if those
+        who publish give every message a ``message_id`` of its own, which tells a message that is delivered again;
+        ``arrival=timestamp`` if messages have that property (of publishers, or of RabbitMQ's
+        ``message_interceptors.incoming.set_header_timestamp``), by which a message that waited is not late;
+        ``patience`` (seconds), and with TLS ``ca``, ``cert``, ``key`` (files in PEM).
+    name : str
+        Of the connection, as the broker lists it.
+    patience_s : float
+
+    Raises
+    ------
+    ConfigError, SourceError
+        The broker is asked at once, and not twice. A queue of the type ``stream`` is refused: it would be read from its
+        end.
+
+    Notes
+    -----
+    Not for several threads. The broker closes a connection that is not used for some minutes; the next call opens it
+    again, and what was not acknowledged comes again. A quorum queue with a ``x-delivery-limit`` (20 by default from
+    RabbitMQ 4 on) takes that for failed tries and drops such messages in the end: set it to -1. `close` waits until the
+    broker has seen the acknowledgements. The client library ends the connection at headers that it cannot read (a date
+    beyond the year 9999, for instance): who may publish such a message can hold the stream up until it is removed.
+    """
+
+    def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
+        self._queue = address.take("queue")
+        self._prefetch = int(address.take_number("prefetch", 1000))
+        identity = address.take("delivery_id", "none")
+        if identity not in ("none", "message_id") or not 1 <= self._prefetch <= 65535:
+            raise ConfigError(
+                "must have `prefetch` in [1, 65535] and `delivery_id` = none or message_id, got "
+                f"{self._prefetch} and {identity!r}",
+                address.key,
+            )
+        self._by_message_id = identity == "message_id"
+        if self._by_message_id and self._prefetch > MEMORY:
+            raise ConfigError(
+                f"must have `prefetch` of {MEMORY} at most with a `delivery_id`: so many are remembered", address.key
+            )
+        self._is_stream = ConfigError(
+            f"must not name a stream, {address.masked} does: use rabbitmq-stream://", address.key
+        )
+        arrival = address.take("arrival", "receipt")
+        if arrival not in ("receipt", "timestamp"):
+            raise ConfigError(f"must have `arrival` = receipt or timestamp, got {arrival!r}", address.key)
+        self.gives_arrivals = arrival == "timestamp"
+        self.connections = 0
+        self._is_cancelled = False
+        self._ready: deque[ReceivedMessage] = deque()
+        self._bytes = 0  # of these messages
+        self._given: deque[int] = deque()  # tags that wait to be acknowledged, ascending
+        self._link = AmqpConnection(address, name, patience_s, SourceError, self._consume)
+        self._link.open()
+
+    def receive(self, max_messages: int, timeout_s: float) -> list[ReceivedMessage]:
+        until = time.monotonic() + timeout_s
+        self._link.run(lambda channel: self._gather(channel, max_messages, until), timeout_s)
+        found = [self._ready.popleft() for _ in range(min(max_messages, len(self._ready)))]
+        self._bytes -= sum(len(received.body) for received in found)
+        self._given.extend(received.token[1] for received in found)
+        return found
+
+    def acknowledge(self, received: Sequence[ReceivedMessage]) -> None:
+        tags = [one.token[1] for one in received if self.is_current(one)]
+        together = tags == [self._given[i] for i in range(min(len(tags), len(self._given)))]
+        for tag in tags[-1:] if together else tags:
+            self._link.attempt(partial(_acknowledge, tag=tag, multiple=together))
+        if together:
+            for _ in tags:
+                self._given.popleft()
+        else:
+            self._given = deque(tag for tag in self._given if tag not in set(tags))
+
+    def pending(self) -> bool:
+        return self._link.run(self._count) > 0
+
+    def waiting(self) -> int:
+        return self._link.run(partial(self._count, is_asked=True))
+
+    def delivery_id(self, received: ReceivedMessage) -> bytes | None:
+        """What a message keeps when it is delivered again; None if it has nothing."""
+        identity: str | bytes | None = received.token[2]  # bytes if they are not UTF-8
+        if not (self._by_message_id and identity):
+            return None
+        return identity.encode() if isinstance(identity, str) else identity
+
+    def is_current(self, received: ReceivedMessage) -> bool:
+        """Whether the connection that it came by is still the one."""
+        return received.token[0] is self._link.channel
+
+    def close(self) -> None:
+        self._link.attempt(
+            lambda channel: channel.queue_declare(self._queue, passive=True)
+        )  # acknowledgements are seen
+        self._link.close()
+
+    def _consume(self, channel: Any) -> None:
+        """After every connection: what was not acknowledged comes again."""
+        self.connections += 1
+        self._ready.clear()
+        self._bytes = 0
+        self._given.clear()
+        self._is_cancelled = False
+
+        def take(_channel: object, method: Any, properties: Any, body: bytes) -> None:
+            token = channel, method.delivery_tag, properties.message_id
+            self._ready.append(ReceivedMessage(body, token, _arrival(properties) if self.gives_arrivals else None))
+            self._bytes += len(body)
+
+        def cancel(_frame: object) -> None:
+            self._is_cancelled = True
+
+        if self._names_stream(channel.connection):
+            raise self._is_stream
+        channel.basic_qos(prefetch_count=self._prefetch)
+        channel.basic_consume(self._queue, take)
+        channel.add_on_cancel_callback(cancel)  # the queue was deleted, or moved
+
+    def _names_stream(self, connection: Any) -> bool:
+        """Only a stream takes a consumer that says where to begin; to others it is wrong, and nothing is delivered."""
+        import pika
+
+        if (connection._impl.server_properties or {}).get("product") != "RabbitMQ":  # others may overlook what is wrong
+            return False
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=1)
+        try:
+            channel.basic_consume(self._queue, lambda *_: None, arguments={"x-stream-offset": "next"})
+        except pika.exceptions.ChannelClosedByBroker as closed:
+            if closed.reply_code == _PRECONDITION_FAILED:
+                return False
+            raise
+        channel.close()
+        return True
+
+    def _gather(self, channel: Any, max_messages: int, until: float) -> None:
+        """Wait for the first message; then take what is there."""
+        before = -1
+        while before < len(self._ready) < max_messages and self._bytes <= _MAX_BYTES:
+            before = len(self._ready)
+            channel.connection.process_data_events(0 if before else max(0.0, min(until - time.monotonic(), _WAIT_S)))
+            self._check(channel)
+            if not self._ready and time.monotonic() < until:
+                before = -1
+
+    def _count(self, channel: Any, is_asked: bool = False) -> int:
+        """Messages that the broker could still give. Asked twice: the second answer follows what it was sending."""
+        waiting = 0
+        for _ in range(2 if is_asked or not self._ready else 0):
+            waiting = int(channel.queue_declare(self._queue, passive=True).method.message_count)
+        channel.connection.process_data_events(0)
+        self._check(channel)
+        return len(self._ready) + waiting
+
+    def _check(self, channel: Any) -> None:
+        if channel.is_closed:
+            raise AmqpLost("the broker closed the channel")
+        if self._is_cancelled and not self._ready:  # a queue that was deleted gives nothing again
+            raise AmqpLost("the queue cancelled its consumer")
+
+
+def _arrival(properties: Any) -> int | None:
+    """When a message says that it came: to the millisecond in the header that RabbitMQ's own stamping writes, else to
+    the second."""
+    for value, unit in (((properties.headers or {}).get("timestamp_in_ms"), 1), (properties.timestamp, 1000)):
+        if isinstance(value, int) and value > 0:
+            return value * unit
+    return None
+
+
+def _acknowledge(channel: Any, tag: int, multiple: bool) -> None:
+    channel.basic_ack(tag, multiple=multiple)
