@@ -1,8 +1,12 @@
-"""Folders of tests lie in memory where there is room: an fsync costs nothing there. Tests kill processes, not machines,
-and what a process has written outlives it in either place. FCSTREAM_TEST_DISK=1 keeps them on the disk."""
+"""What pytest does before the tests: the marker `fast`, the order of files, fixtures for servers, folders in memory.
+
+Folders of tests lie in memory where there is room: an fsync costs nothing there. Tests kill processes, not machines,
+and what a process has written outlives it in either place. FCSTREAM_TEST_DISK=1 keeps them on the disk.
+"""
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +28,40 @@ def _is_roomy() -> bool:
 
 if os.environ.get("FCSTREAM_TEST_DISK") != "1" and _is_roomy():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
+
+
+TESTS = Path(__file__).parent
+SERVERS = {"mqtt_client", "nats_server", "postgres_url", "rabbitmq", "redis_client"}
+# The order of files: folders whose files take minutes first, so that no worker is left alone with one of them.
+FOLDERS = ("recovery", "audit", "unit/spark", "connectors", "unit", "statistical", "repository")
+
+
+def pytest_configure(config):
+    config.option.loadscopereorder = False  # pytest-xdist would begin with the files that have the most tests
+
+
+def _place(item):
+    path = item.path.relative_to(TESTS)
+    return next(i for i, folder in enumerate(FOLDERS) if path.is_relative_to(folder))
+
+
+def _is_fast(item):
+    """Tests of one part of the package, or of the repository, that need no server and take less than two seconds."""
+    folder = item.path.relative_to(TESTS).parts
+    return (
+        folder[0] in ("unit", "repository")
+        and folder[1] != "spark"
+        and not SERVERS & set(item.fixturenames)
+        and item.get_closest_marker("slow") is None
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    items.sort(key=_place)
+    for item in items:
+        if _is_fast(item):
+            item.add_marker("fast")
 
 
 @pytest.fixture(scope="module")

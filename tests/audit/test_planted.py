@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from planted import FAULTS, REPOSITORY, Fault, caught_by, copied, main, planted
+from audit.planted import FAULTS, REPOSITORY, Fault, caught_by, copied, main, planted
 
 
 @pytest.fixture(scope="module")

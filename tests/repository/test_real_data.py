@@ -14,6 +14,8 @@ from fcstream.connectors import open_source
 from fcstream.connectors.sinks import ListSink
 from fcstream.service.batch import run
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = REPOSITORY / "examples"
 
 

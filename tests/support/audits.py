@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from scipy import stats
 
-from fcstream import Noise
+from fcstream import Noise, SeededEntropy
 
 
 class Weak(Noise):
@@ -25,6 +25,22 @@ class Weak(Noise):
     def discrete_laplace(self, scale, size):
         weaker = Fraction(float(scale) * self._factor).limit_denominator(10**6) or Fraction(1, 10**6)
         return super().discrete_laplace(scale if self._factor == 1 else weaker, size)
+
+
+class FaultyNoise(Noise):
+    """Noise with faults: a fixed n-hat, or bits with another deviation or threshold."""
+
+    def __init__(self, seed, size_noise=None, sigma_factor=1.0, threshold_factor=1.0):
+        super().__init__(SeededEntropy(seed))
+        self._size_noise, self._sigma, self._threshold = size_noise, sigma_factor, threshold_factor
+
+    def discrete_gaussian(self, variance, size):
+        if self._size_noise is None:
+            return super().discrete_gaussian(variance, size)
+        return np.full(size, self._size_noise, np.int64)
+
+    def threshold_bits(self, counts, size, threshold, sigma):
+        return super().threshold_bits(counts, size, threshold * self._threshold, sigma * self._sigma)
 
 
 def epsilon_lower_bound(one, two, delta):

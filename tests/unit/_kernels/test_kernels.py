@@ -70,6 +70,7 @@ def boundary_radius(rng, points):
     return min(max(1, found), 2**53 - 1)
 
 
+@pytest.mark.slow
 def test_fuzz_at_the_boundary(monkeypatch):
     seed = int(os.environ.get("FCSTREAM_FUZZ_SEED", time.time_ns() % 2**32))
     rng = np.random.default_rng(seed)
@@ -168,6 +169,7 @@ def test_trap_outliers_do_not_spoil_the_scale():
         assert undecided < 0.2 * screened
 
 
+@pytest.mark.slow
 def test_trap_largest_codes_in_most_dimensions_do_not_overflow():
     """Opposite corners of the code cube in 2**14 dimensions: the largest product sums there are."""
     d = 2**14
@@ -222,6 +224,7 @@ print(pairs.SCREENS, digest.hexdigest())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target", [{"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+fma"}, {"NUMBA_CPU_NAME": "generic"}]
 )
@@ -369,6 +372,7 @@ def test_cached_code_is_not_shared_between_files():
             assert not line.startswith(("from .", "import fcstream", "from fcstream")), f"{file.name}: {line}"
 
 
+@pytest.mark.slow
 def test_warm_up_compiles_what_a_window_needs(tmp_path):
     """After `warm_up`, a first window of any of the common kinds compiles nothing."""
     program = """

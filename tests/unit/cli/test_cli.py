@@ -204,6 +204,7 @@ def test_programs_are_warned_as_people_are(folder):
         assert sum(warning.startswith(text) for warning in told) == 1, (name, told)
 
 
+@pytest.mark.slow
 def test_a_user_without_a_cache_folder_can_run(folder):
     """Numba finds no place to keep compiled code: a warning and a private folder, not a failure."""
     import shutil

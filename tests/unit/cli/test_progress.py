@@ -68,6 +68,7 @@ def on_terminal(*command, program=("-m", "fcstream"), **more):
     return text.decode(), process.returncode
 
 
+@pytest.mark.slow
 def test_a_terminal_says_that_functions_are_compiled(folder):
     """Nothing was said for 14 s."""
     write(folder, BALL, 600)

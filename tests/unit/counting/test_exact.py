@@ -75,6 +75,7 @@ def test_sums_beyond_the_exact_range_are_still_decided_right():
     assert counter.view([0]).in_order().tolist() == naive.friend_counts(points, radius_squared)
 
 
+@pytest.mark.slow
 def test_every_window_over_panes_equals_the_naive_twin():
     rng = np.random.default_rng(1)
     reach, d, radius_squared = 3, 2, 5000

@@ -9,6 +9,7 @@ from fcstream.counting.multi_radius import LadderCounts
 from fcstream.errors import ConfigError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 5, 16])
 @pytest.mark.parametrize("reach", [1, 2, 3])
 def test_ladder_counts_equal_the_naive_twin_after_every_step(d, reach, monkeypatch):

@@ -311,6 +311,7 @@ def test_keys_in_every_format(tmp_path):
         decoder_for("floats", schema)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path):
     """A file with keys, from the command line, twice: the second run finds everything answered."""
     rng = np.random.default_rng(3)

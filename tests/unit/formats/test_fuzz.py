@@ -303,6 +303,7 @@ def changed(rng, config, keys):
     return config
 
 
+@pytest.mark.slow
 def test_a_configuration_is_taken_or_refused_with_an_error_of_this_package():
     keys, taken, seen = known_keys(), 0, 0
     for group in cases():

@@ -238,6 +238,7 @@ print(engine.advance(1001)[0].count, resource.getrusage(resource.RUSAGE_SELF).ru
 """
 
 
+@pytest.mark.slow
 def test_a_million_distinct_ids():
     """All of them are users, and take no more room than users do."""
     done = subprocess.run([sys.executable, "-c", MILLION, "1000000"], capture_output=True, text=True, check=True)

@@ -235,6 +235,7 @@ def test_a_taken_port_says_what_to_do(tmp_path):
     assert "another process listens there" in found.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["http", "mqtt"])
 def test_devices_in_a_process_of_their_own(scheme, tmp_path):
     """Serve, ask a series, kill the devices, serve again: what was said is said again, budgets are remembered."""

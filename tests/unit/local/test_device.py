@@ -454,6 +454,7 @@ def test_audit_the_loss_grows_with_the_distance_and_no_faster(distance, function
     assert loss > 0.15  # the audit looks at something
 
 
+@pytest.mark.slow
 def test_audit_of_pure_noise():
     for distance in (1, 4):
         loss = observed_loss(LINE, [0.0], [float(distance)], Point(), int(0.5 / distance * 10**9), True)

@@ -435,6 +435,7 @@ def in_child(folder, burn_at):
     return int(data) if data else None
 
 
+@pytest.mark.slow
 def test_killed_at_every_call_that_touches_a_file(tmp_path):
     make().answer(ask())  # kernels are loaded: forked processes start with them
     (tmp_path / "whole").mkdir()

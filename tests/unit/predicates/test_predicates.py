@@ -174,6 +174,7 @@ def matrix_twin(x, y):
     return distance <= 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 5, 8])
 @pytest.mark.parametrize("d", [2, 16])
 def test_all_steps_of_a_match_at_full_size(k, d):

@@ -364,6 +364,7 @@ def test_a_folder_of_tables(form, tmp_path):
         open_sink("xls-tables:somewhere")
 
 
+@pytest.mark.slow
 def test_kill_9_leaves_nothing_or_the_same_table(tmp_path):
     lines = [json.dumps({"ts_ms": 3 * k, **row}) for k, row in enumerate(records(400))]
     (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")

@@ -99,6 +99,7 @@ def test_ten_thousand_documents_are_read_or_refused_in_our_words():
     assert 500 < taken < 9500  # a fuzz whose documents are all refused, or all read, finds nothing
 
 
+@pytest.mark.slow
 def test_what_is_read_is_drawn(tmp_path):
     """What passes the reader has a picture, whatever its numbers."""
     from fcstream.plots import plot_releases

@@ -10,6 +10,7 @@ from fcstream.errors import ConfigError
 from fcstream.runtime.compile_cache import check_cache
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["open to all", "a folder in it", "a file in it", "what it lies in", "nothing"])
 def test_compiled_code_of_others_is_refused(tmp_path, fault):
     """A cached kernel is code: who can write the folder could run theirs with our rights."""
