@@ -27,7 +27,7 @@ _UP = Decimal("1e-40")  # relative, far above what a few operations of 60 digits
 
 
 def to_units(value: Number, unit: int, *, up: bool, name: str) -> int:
-    """Number of 1/`unit` parts in a decimal `value`, rounded up or down.
+    """Number of 1/`unit` parts in a decimal `value`, rounded up or down (specification 1.1).
 
     A float counts as the shortest decimal that prints it: 0.1 is one tenth. A positive value never rounds up to
     less than one part.

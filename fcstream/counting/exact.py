@@ -53,7 +53,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class WindowView:
-    """What a closing window shows to its release: read only, valid until the next `add` or `drop`.
+    """What a closing window shows to its release (specification 3.1): read only, valid until the next `add` or `drop`.
 
     Attributes
     ----------
@@ -300,7 +300,7 @@ class PointCounts:
 
 
 class FriendCounts(PointCounts):
-    """Exact counts of points within a radius of each point, per pane, incrementally.
+    """Exact counts of points within a radius of each point, per pane, incrementally (specification 3.1).
 
     Parameters
     ----------

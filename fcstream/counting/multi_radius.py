@@ -24,7 +24,9 @@ _MAX_STAGED, _MIN_STAGED = 2048, 32
 
 @dataclass(frozen=True, slots=True)
 class MultiRadiusView:
-    """The friend counts of a window for every radius of a ladder; private. Valid until the next `add` or `drop`.
+    """The friend counts of a window for every radius of a ladder (specification 3.2); private.
+
+    Valid until the next `add` or `drop`.
 
     Attributes
     ----------
@@ -92,7 +94,7 @@ class MultiRadiusView:
 
 
 class LadderCounts(PointCounts):
-    """Exact counts of points within each of several radii of each point, per pane, incrementally.
+    """Exact counts of points within each of several radii of each point, per pane, incrementally (specification 3.2).
 
     Parameters
     ----------

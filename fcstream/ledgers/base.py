@@ -63,7 +63,7 @@ def root_of(stream: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Terms(Generic[LossT]):
-    """What one ledger is about. All of it is fixed when the ledger is made.
+    """What one ledger is about (specification 8.3). All of it is fixed when the ledger is made.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class WindowKey:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A window that wants to be charged.
+    """A window that wants to be charged (specification 8.3).
 
     Attributes
     ----------
@@ -153,7 +153,9 @@ _LEDGER_KEY = _LedgerKey()
 
 
 class Charge:
-    """Proof that a loss was durably charged for one window. Only a ledger makes one, and it serves one release.
+    """Proof that a loss was durably charged for one window (specification 1.4).
+
+    Only a ledger makes one, and it serves one release.
 
     A release of one stage calls `use`. A release of several calls `open`, and `start` before each stage: what was never
     started is `unused`, and goes back with the seal. A stage that was started is paid for, delta and all.
@@ -221,7 +223,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class ChargeResult:
-    """What a ledger says to a request.
+    """What a ledger says to a request (specification 8.4).
 
     Attributes
     ----------
@@ -272,7 +274,7 @@ def max_loss(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
 
 
 class Ledger(Protocol):
-    """One stream's durable journal. Every call takes effect whole, or raises and changes nothing."""
+    """One stream's durable journal (specification 8.4). A call takes effect whole, or raises and changes nothing."""
 
     terms: Terms
     salt: bytes

@@ -46,7 +46,7 @@ class Space:
 
     Source
     ------
-    Specification 11.1; proof 10.1; Liang and Yi 2025, Theorem 5.1, Corollary 5.1 and Remark 4.
+    Specification 11.1, 11.3; proof 10.1; Liang and Yi 2025, Theorem 5.1, Corollary 5.1 and Remark 4.
     """
 
     @property

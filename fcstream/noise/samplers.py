@@ -45,7 +45,7 @@ class Entropy(Protocol):
 
 
 class SystemEntropy:
-    """The operating system's CSPRNG. Nothing is kept between calls, so a fork never repeats a word."""
+    """The operating system's CSPRNG (specification 2.4). It keeps nothing between calls, so a fork repeats no word."""
 
     private = True
 
@@ -54,7 +54,7 @@ class SystemEntropy:
 
 
 class SeededEntropy:
-    """Repeatable words for tests and simulations. Everything released with it is marked as not private."""
+    """Repeatable words for tests and simulations; what is released with it is not private (specification 2.4)."""
 
     private = False
 
@@ -290,7 +290,7 @@ def _kernels() -> Any:
 
 
 class Noise:
-    """Exact noise from one source of entropy.
+    """Exact noise from one source of entropy (specification 2.4, 2.5).
 
     Parameters
     ----------

@@ -137,7 +137,7 @@ class _ItemPane:
 
 
 class PredicateCounts:
-    """How many friends each item has, itself included, per pane, incrementally.
+    """How many friends each item has, itself included, per pane, incrementally (specification 3.5).
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ class Estimate:
 
 
 def gaussian_variance(sensitivity_squared: Fraction | int, rho_nano: int) -> Fraction:
-    """Variance with which a Gaussian of this l2 sensitivity costs `rho_nano`, rounded up to a small fraction."""
+    """Variance with which a Gaussian of this l2 sensitivity costs `rho_nano`, rounded up (specification 1.3)."""
     exact = Fraction(sensitivity_squared)
     return Fraction(-(-exact.numerator * RHO_UNIT * 1024 // (exact.denominator * 2 * rho_nano)), 1024)
 

@@ -26,7 +26,7 @@ _LATER = ("track", "parts", "key", "participation")
 
 @dataclass(frozen=True)
 class Spread:
-    """How far nearly all points lie from their center, in lattice steps; public or released.
+    """How far nearly all points lie from their center, in lattice steps; public or released (specification 5.4).
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Where a window's points lie, for the next one to go on from; in lattice steps. All of it is released.
+    """Where a window's points lie, for the next one to go on from (specification 5.5); in lattice steps, all released.
 
     Attributes
     ----------

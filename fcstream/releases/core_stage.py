@@ -199,9 +199,10 @@ def choose_pairs(sampling: str, size_hint: int, loss: PrivacyLoss) -> PairSampli
 
 
 def find_core(core: CoreFilter, least: int, view: WindowView, charge: Charge, noise: Noise) -> Core:
-    """A core, or one without a mask: the noisy size is so small that nothing would come of the stages after it.
+    """A core, or one without a mask: the noisy size is too small for anything to come of it (specification 5.3).
 
-    They are not started then, and not paid for. The gate is a public number, and what it is compared with is released.
+    The stages after it are not started then, and not paid for. The gate is a public number, and what it is compared
+    with is released.
     """
     counts = core.read(view)
     size, bits = core.stages

@@ -42,7 +42,9 @@ class BuildContext:
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[release]``: the keys of one kind. A kind is a subclass with keys of its own and `build`, and its name.
+    """``[release]``: the keys of one kind (specification 12.1).
+
+    A kind is a subclass with keys of its own and `build`, and its name.
 
     Notes
     -----

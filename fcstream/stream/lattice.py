@@ -50,7 +50,7 @@ def sqrt_up(value: Fraction | int, bits: int = 64) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """The public grid: integer multiples of `step`, the same for all coordinates.
+    """The public grid: integer multiples of `step`, the same for all coordinates (specification 2.1).
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Lattice:
         _check_positive(self.step, "lattice.step")
 
     def radius_squared(self, radius: float, key: str = "radius") -> int:
-        """floor((radius / step)**2): the integer every pair is compared with.
+        """floor((radius / step)**2): the integer every pair is compared with (specification 2.2).
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Lattice:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One public coordinate: (transform(field) - origin) / scale.
+    """One public coordinate: (transform(field) - origin) / scale (specification 2.1).
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Features on a lattice: how raw rows become points and how releases become values again."""
+    """Features on a lattice: how raw rows become points and how releases become values again (specification 2.1)."""
 
     lattice: Lattice
     features: tuple[Feature, ...]

@@ -25,7 +25,7 @@ def rows_within(largest: int) -> int:
 
 
 class Totals:
-    """Sums of many rows of integers, of any shape: int64 while these are sure to hold them, then Python integers.
+    """Sums of many rows of integers: int64 while these hold them for sure, then Python integers (specification 2.3).
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def tile_totals(
     largest: int,
     add: Callable[[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]], int | None],
 ) -> tuple[list[int], int]:
-    """Sums over tiles (t, d, lanes) by a kernel, and how many points it said it added.
+    """Sums over tiles (t, d, lanes) by a kernel, and how many points it said it added (specification 2.3).
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def tile_totals(
 
 
 def column_totals(rows: NDArray[np.int64], largest: int) -> list[int]:
-    """Sums of the columns of rows (n, d)."""
+    """Sums of the columns of rows (n, d) (specification 2.3)."""
     totals = Totals(rows.shape[1], largest)
     for first in range(0, len(rows), totals.max_rows):
         some = rows[first : first + totals.max_rows]

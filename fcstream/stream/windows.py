@@ -29,7 +29,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Windows ``[start + k * slide, start + k * slide + length)`` for k = 0, 1, 2, ...
+    """Windows ``[start + k * slide, start + k * slide + length)`` for k = 0, 1, 2, ... (specification 8.3).
 
     Parameters
     ----------

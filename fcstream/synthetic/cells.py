@@ -32,7 +32,7 @@ MAX_WORK = 2**24
 
 @dataclass(frozen=True)
 class Cells:
-    """Boxes of equal width along integer directions.
+    """Boxes of equal width along integer directions (specification 9.2).
 
     Parameters
     ----------

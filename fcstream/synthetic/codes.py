@@ -25,7 +25,7 @@ CENTERED = 4
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One column of a table.
+    """One column of a table (specification 9.1).
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Codes:
-    """The columns of a table, Booleans first, and the bits that stand for them.
+    """The columns of a table, Booleans first, and the bits that stand for them (specification 9.1).
 
     A record is a vector u of p numbers: 2 bit - shift, with shift 1 for Booleans and small one-hot blocks, 0 for large
     ones. Its norms are the same for every record, which is what sensitivities rest on.

@@ -23,7 +23,7 @@ REACH = 2**14
 
 @dataclass(frozen=True)
 class ConvexSet:
-    """A box, a ball or a simplex, in lattice steps, and the ball around it that sensitivities rest on.
+    """A box, a ball or a simplex, in lattice steps, and the ball around it (specification 9.6).
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class ReleasedMoments:
 
 @dataclass(frozen=True)
 class TableMixture:
-    """Cells with weights, in each of which attributes are independent.
+    """Cells with weights, in each of which attributes are independent (specification 9.2).
 
     Attributes
     ----------

@@ -3,6 +3,7 @@
 import ast
 import functools
 import importlib
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,17 +31,31 @@ def headings(page: str) -> frozenset[str]:
     return frozenset(re.findall(r"^#+ (\d+\.\d+) ", (ROOT / "docs/design" / page).read_text(), re.MULTILINE))
 
 
+def citations(text: str) -> list[tuple[str, str]]:
+    """Kinds (specification, proof, errat) and numbers of what a text cites."""
+    plain = re.sub(r"\s*\n\s*#?\s*", " ", text)
+    found = [(kind.lower(), re.findall(r"\d+\.\d+", numbers)) for kind, numbers in CITATION.findall(plain)]
+    return [(kind, number) for kind, numbers in found for number in numbers]
+
+
+def cited(code: object) -> list[tuple[str, str]]:
+    """What the docstring of a class or function cites."""
+    return citations(inspect.getdoc(code) or "")
+
+
 def unresolved(text: str) -> list[str]:
     """Citations in a text that no heading bears out."""
-    found = []
-    for kind, numbers in CITATION.findall(re.sub(r"\s*\n\s*#?\s*", " ", text)):
-        known = headings(PAGES[kind.lower()])
-        found += [f"{kind} {number}" for number in re.findall(r"\d+\.\d+", numbers) if number not in known]
-    return found
+    return [f"{kind} {number}" for kind, number in citations(text) if number not in headings(PAGES[kind])]
 
 
-def missing(path: str) -> str | None:
-    """What is wrong with a dotted name of the package; None if it can be imported."""
+def find(path: str) -> object:
+    """What a dotted name of the package stands for.
+
+    Raises
+    ------
+    LookupError
+        It stands for nothing.
+    """
     parts = path.split(".")
     for split in range(len(parts), 0, -1):
         try:
@@ -49,10 +64,19 @@ def missing(path: str) -> str | None:
             continue
         for name in parts[split:]:
             if not hasattr(found, name):
-                return f"{path}: {'.'.join(parts[:split])} has no {name}"
+                raise LookupError(f"{path}: {'.'.join(parts[:split])} has no {name}")
             found = getattr(found, name)
-        return None
-    return f"{path}: no such module"
+        return found
+    raise LookupError(f"{path}: no such module")
+
+
+def missing(path: str) -> str | None:
+    """What is wrong with a dotted name of the package; None if it can be imported."""
+    try:
+        find(path)
+    except LookupError as error:
+        return str(error.args[0])
+    return None
 
 
 def design_pages() -> list[Path]:
@@ -118,6 +142,17 @@ def test_named_code_exists(page):
     assert not wrong, "\n".join([f"{page.name} names what is not in the code; name what took its place:", *wrong])
 
 
+def test_code_cites_the_sections_that_name_it():
+    wrong = []
+    for section in (ROOT / "docs/design/specification.md").read_text().split("\n## ")[1:]:
+        number = section.split()[0]
+        for path in re.findall(r"`(fcstream(?:\.\w+)+)`", section):
+            found = find(path)
+            if (inspect.isclass(found) or inspect.isfunction(found)) and ("specification", number) not in cited(found):
+                wrong.append(f"{path}: specification {number}")
+    assert not wrong, "\n".join(["its docstring must cite the section that names it:", *wrong])
+
+
 def test_code_lines_name_code_in_full():
     lines = re.findall(
         r"\bCode:\s+(.*?)(?=\n\n|\n#|\Z)", (ROOT / "docs/design/specification.md").read_text(), re.DOTALL
@@ -144,7 +179,7 @@ def test_kinds_and_reasons_are_all_specified():
 
 def test_a_made_up_citation_is_reported():
     text = "Specification 4.2, 99.1; proofs 3.2 and 3.99;\n    erratum 77.7; Some paper 2022, section 5.99."
-    assert unresolved(text) == ["Specification 99.1", "proof 3.99", "errat 77.7"]
+    assert unresolved(text) == ["specification 99.1", "proof 3.99", "errat 77.7"]
     assert unresolved("# as specification\n# 98.1 says") == ["specification 98.1"]
     assert not unresolved("Specification 4.2; proof 3.2; erratum 1.5; Tsfadia et al. 2022, Algorithm 3.")
 

@@ -98,7 +98,7 @@ def fingerprint(query: str) -> int:
 
 
 class Accounts:
-    """The state of all devices of one journal."""
+    """The state of all devices of one journal (specification 11.4)."""
 
     def __init__(self) -> None:
         self.budget: dict[str, Any] | None = None

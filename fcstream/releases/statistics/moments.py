@@ -75,7 +75,7 @@ class MomentsView:
 
 
 class ShardMoments:
-    """Counts, means and scatter matrices of shards, per pane, incrementally.
+    """Counts, means and scatter matrices of shards, per pane, incrementally (specification 7.3).
 
     Every point falls into one of the shards by a coin of its own, on arrival.
 
