@@ -21,7 +21,7 @@ _RANKS |= dict.fromkeys(("mean", "variance", "count", "histogram", "quantiles"),
 
 class _PictureColumn(msgspec.Struct, frozen=True):
     name: str
-    levels: list[str] = []
+    levels: list[str | float] = []  # texts, or the middles of bins
     edges: list[float] | None = None
 
 

@@ -71,6 +71,10 @@ KINDS = {
         {"release": {"kind": "variance", "method": None, "spread": None, "size_hint": 100, "rho": 2.0}},
         ["variance of a", "variance of b"],
     ),
+    "marginals": (
+        {"release": {**BARE, "kind": "marginals", "edges": {"a": [20.0, 20.5], "b": [49.0]}, "order": 1, "rho": 2.0}},
+        ["a -40 to 20", "a 20 to 20.5", "b 49 to 100"],
+    ),
 }
 
 
@@ -154,7 +158,7 @@ def test_points_and_marginals(tmp_path):
     assert ">weighted points<" in text
     columns = [
         {"name": "on", "levels": ["no", "yes"]},
-        {"name": "load", "levels": ["a", "b", "c"], "edges": [0, 1, 2, 9]},
+        {"name": "load", "levels": [0.5, 1.5, 5.5], "edges": [0, 1, 2, 9]},
     ]
     parts = {"columns": columns, "tables": [["on", "load"], ["on"]], "cell_sigma": 1.5}
     value = [[1.0, 2.0, 3.0, 4.0, 5.0, -1.0], [6.0, 8.0]]

@@ -20,7 +20,7 @@ pytest.importorskip("matplotlib")
 SECONDS = float(os.environ.get("FCSTREAM_FUZZ_SECONDS", "4"))
 HOUR = 3_600_000
 PLANE = {"features": ["x", "y"], "transform": ["none", "log1p"]}
-COLUMNS = [{"name": "on", "levels": ["no", "yes"]}, {"name": "load", "levels": ["a", "b"], "edges": [0, 1, 2]}]
+COLUMNS = [{"name": "on", "levels": ["no", "yes"]}, {"name": "load", "levels": [0.5, 1.5], "edges": [0, 1, 2]}]
 SHAPES = {
     "mean": ([1.0, 2.0], [0.1, 0.2], PLANE),
     "variance": ([1.0, 2.0], [0.1, 0.2], PLANE),
