@@ -10,17 +10,15 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...accounting.losses import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss
+from ...accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ...cores.filters import BIT_DELTA, ROUND_UP
 from ...cores.replacement import tail_quantile
 from ...errors import ConfigError
-from ..floors import laplace_tail
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +30,6 @@ PARTED = 7
 """Delta: distance of a ball's center from the others, in radii; common partitions need more than 6."""
 BETA = 0.05
 """Chance that tuples which all agree are refused."""
-_FINE = 64  # lattice of the Laplace noise
 _POSITIONS = sorted({*range(1, 41), *(round(40 * 1.03**i) for i in range(100))})
 
 
@@ -318,185 +315,3 @@ def _bisect(works: Callable[[int], bool]) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if works(middle) else (middle, high)
     return high
-
-
-@dataclass(frozen=True)
-class LaplaceTest:
-    """PrivateTestCloseTuples under PrivateTestPartition: m proposing tuples at secret positions, Laplace noise.
-
-    Parameters
-    ----------
-    tuples : int
-        t, public.
-    positions : int
-        m, drawn without replacement, never told.
-    count_epsilon, sum_epsilon : float
-        epsilon1 and epsilon2: of the counts, and of their sum given the positions.
-    proposers : int or None
-        None: positions are drawn from all t tuples, which are compared too (as printed). Else from the first
-        `proposers` tuples, and the others are compared (ours).
-    beta : float
-
-    Privacy
-    -------
-    Unit: one tuple, one of t. Relation: REPLACE one. The status is epsilon_t-DP, epsilon_t = epsilon1 + ln(1 + (m/t)
-    (e^epsilon2 - 1)), by the tight lemma of sampling without replacement and a chain through the data with one role
-    changed; with split roles max(epsilon1, ln(1 + (m/proposers)(e^epsilon2 - 1))). Balls that leave out more than
-    `max_outlier_tuples` tuples, or none where the status is yes, have joint probability at most `slip`. With A
-    (epsilon_A, delta_A)-indistinguishable for all other balls the whole is (epsilon_t + epsilon_A, delta_A +
-    (1 + e^epsilon_t) slip)-DP.
-
-    Source
-    ------
-    Specification 6.9; proof 7.6; errata 4.1, 4.6; Cohen et al. 2021, PrivateTestCloseTuples and PrivateTestPartition.
-    Discrete Laplace noise on a lattice of 1/64, tails included.
-    """
-
-    tuples: int
-    positions: int
-    count_epsilon: float
-    sum_epsilon: float
-    proposers: int | None = None
-    beta: float = BETA
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.positions <= (self.proposers or self.tuples) <= self.tuples:
-            raise ConfigError(f"must be in [1, {self.proposers or self.tuples}], got {self.positions}", "positions")
-        if not (1e-6 <= self.count_epsilon <= 100 and 1e-6 <= self.sum_epsilon <= 100):
-            raise ConfigError("must be in [1e-6, 100]", "epsilon")
-        if self.compared < 4:
-            raise ConfigError(f"must leave at least 4 tuples to compare with, got {self.compared}", "tuples")
-
-    @property
-    def compared(self) -> int:
-        """Size of Q."""
-        return self.tuples - (self.proposers or 0)
-
-    @property
-    def max_outlier_tuples(self) -> int:
-        """l."""
-        return (self.compared - 2) // 2
-
-    @cached_property
-    def _scales(self) -> tuple[Fraction, Fraction]:
-        """Of the noise in parts of 1/64: epsilon rounded down, so the scale up."""
-        one, two = (max(1, int(e * EPSILON_UNIT)) for e in (self.count_epsilon, self.sum_epsilon))
-        return Fraction(_FINE * self.positions * EPSILON_UNIT, one), Fraction(_FINE * EPSILON_UNIT, two)
-
-    @property
-    def threshold(self) -> float:
-        """theta."""
-        return self.positions / self.count_epsilon * math.log(self.positions / self.beta)
-
-    @property
-    def level(self) -> float:
-        """nu."""
-        return self.positions - math.log(1 / self.beta) / self.sum_epsilon
-
-    @cached_property
-    def status_epsilon(self) -> float:
-        """epsilon_t, rounded up."""
-        among = self.proposers or self.tuples
-        sampled = math.log1p(self.positions / among * math.expm1(self.sum_epsilon))
-        total = self.count_epsilon + sampled if self.proposers is None else max(self.count_epsilon, sampled)
-        return total * ROUND_UP
-
-    @cached_property
-    def slip(self) -> float:
-        """Joint probability of a yes with balls that are not good, or with none."""
-        none = laplace_tail(self._scales[1], math.ceil(_FINE * self.level * (1 - 1e-12)))
-        gap = math.ceil(_FINE * (self.max_outlier_tuples + 1 - self.threshold) * (1 - 1e-12))
-        return min(1.0, none + self.positions * laplace_tail(self._scales[0], gap))
-
-    def total(self, epsilon: float, delta: float) -> DPLoss:
-        """Test and an A of (epsilon, delta), rounded up."""
-        slip = (1 + math.exp(self.status_epsilon)) * self.slip
-        return DPLoss.charge(self.status_epsilon + epsilon, min(1.0, (delta + slip) * ROUND_UP))
-
-    def release(self, tuples: NDArray[np.float64], geometry: Geometry, noise: Noise) -> Balls | None:
-        """Balls that nearly all of tuples (t, k, d) have one point each in, or None."""
-        if len(tuples) != self.tuples:
-            raise ConfigError(f"must be {self.tuples}, got {len(tuples)}", "tuples")
-        among = self.proposers or self.tuples
-        order = np.arange(among)
-        for i in range(self.positions):
-            j = i + noise.uniform_below(among - i)
-            order[i], order[j] = order[j], order[i]
-        chosen = tuples[order[: self.positions]]
-        others = tuples if self.proposers is None else tuples[self.proposers :]
-        radii, inside = geometry.members(chosen, others)
-        outlier_tuples = _FINE * (self.compared - inside.sum(axis=1).astype(np.int64))
-        passed = outlier_tuples + noise.discrete_laplace(self._scales[0], self.positions) <= _FINE * self.threshold
-        total = _FINE * int(np.count_nonzero(passed)) + int(noise.discrete_laplace(self._scales[1], 1)[0])
-        return _first(passed, total >= _FINE * self.level, chosen, radii, inside)
-
-
-def printed_test(tuples: int, epsilon: float, delta: float, beta: float = BETA) -> LaplaceTest | None:
-    """PrivateTestPartition with the paper's constants, as far as they can be rebuilt; None where they do not exist.
-
-    Privacy
-    -------
-    A function of public numbers. What it costs is what `LaplaceTest` says, not what the paper does.
-
-    Source
-    ------
-    Specification 6.9; erratum 4.1; Cohen et al. 2021, 4.1.2: epsilon1 = epsilon/2, epsilon2 = ln(epsilon t / (2 m) -
-    3), m the smallest above (2 ln(1/delta) + ln(1/beta)) / epsilon2; l = (2 m / epsilon) ln(m / (beta delta)) must
-    leave t >= 2 l + 2.
-    """
-    for m in range(1, tuples):
-        inner = epsilon * tuples / (2 * m) - 3
-        if inner <= 1:
-            return None
-        second = math.log(inner)
-        if m > (2 * math.log(1 / delta) + math.log(1 / beta)) / second:
-            outlier_tuples = 2 * m / epsilon * math.log(m / (beta * delta))
-            return LaplaceTest(tuples, m, epsilon / 2, second, beta=beta) if tuples >= 2 * outlier_tuples + 2 else None
-    return None
-
-
-def plan_laplace(
-    tuples: int, epsilon: float, delta: float, beta: float = BETA, *, split: bool = True
-) -> LaplaceTest | None:
-    """A Laplace test that costs at most (epsilon, delta) as the test's part; None if t is too few.
-
-    Privacy
-    -------
-    A function of public numbers; costs nothing.
-
-    Source
-    ------
-    Specification 6.9; proof 7.6; ours: m and the shares by trying.
-    """
-    slip = delta / (1 + math.exp(epsilon))
-    for m in range(2, 40):
-        for share in (0.25, 0.3, 0.35, 0.4, 0.45) if split else (0.55, 0.6, 0.65, 0.7, 0.75, 0.8):
-            if split:
-                proposers, first, rest = int(tuples * share), epsilon, epsilon
-            else:
-                proposers, first, rest = None, epsilon * share, epsilon * (1 - share)
-            among = proposers or tuples
-            if m > among:
-                continue
-            second = math.log1p(among / m * math.expm1(rest)) * (1 - 1e-9)
-            try:
-                test = LaplaceTest(tuples, m, first * (1 - 1e-9), second, proposers, beta)
-            except ConfigError:
-                continue
-            if test.level > 0 and test.slip <= slip:
-                return test
-    return None
-
-
-def fewest_laplace(epsilon: float, delta: float, beta: float = BETA, *, split: bool = True) -> int:
-    """Fewest tuples of a Laplace test.
-
-    Privacy
-    -------
-    A function of public numbers; costs nothing.
-
-    Source
-    ------
-    Specification 6.9; proof 7.6; ours.
-    """
-    return _bisect(lambda t: plan_laplace(t, epsilon, delta, beta, split=split) is not None)
