@@ -152,11 +152,11 @@ def read_source(broker: Broker, case: str, n: int) -> None:
 def read_whole(broker: Broker, case: str, n: int) -> None:
     from fcstream import Engine
     from fcstream.config import Config, Job
-    from fcstream.connectors.sinks import ListSink
     from fcstream.formats.payloads import decoder_for
     from fcstream.planning.warmup import warm_up
     from fcstream.service.session import SessionContext
     from fcstream.service.supervisor import Supervisor
+    from fcstream.testing import ListSink
 
     warm_up()
     made, form = (config(D), "json") if case == "json" else (config(WIDE), "floats")

@@ -22,12 +22,12 @@ import numpy as np
 from fcstream import Engine
 from fcstream.config import Config, Job
 from fcstream.connectors import open_source
-from fcstream.connectors.sinks import ListSink
 from fcstream.cores.filters import ZCDPFilter
 from fcstream.errors import UnusablePlan
 from fcstream.planning.plan import plan
 from fcstream.releases.means.mean import RecentredMean
 from fcstream.service.batch import run
+from fcstream.testing import ListSink
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 NAMES = ("rooms_10m", "rooms_sliding", "rooms_1m", "machines_1h", "air_daily")

@@ -1,4 +1,5 @@
-"""For those who write ledgers, sinks or engines' surroundings: a manual clock and contract suites for pytest.
+"""For those who write ledgers, sinks or what surrounds an engine: a manual clock, a sink that keeps releases in a list,
+and contract suites for pytest.
 
 Subclass a contract in a test module, say how to make the thing, and run pytest::
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,25 @@ class ManualClock:
         """Move on and return the new time."""
         self.now_ms += by_ms
         return self.now_ms
+
+
+class ListSink:
+    """Collects releases in a list."""
+
+    def __init__(self, releases: list[Release] | None = None) -> None:
+        self.releases = [] if releases is None else releases
+
+    def write(self, releases: Sequence[Release]) -> None:
+        self.releases.extend(releases)
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        return [release for release in releases if release not in self.releases]
+
+    def last(self) -> Release | None:
+        return self.releases[-1] if self.releases else None
+
+    def close(self) -> None:
+        pass
 
 
 def window(index: int, length_ms: int = 60_000) -> WindowKey:

@@ -1,4 +1,4 @@
-"""Where releases go: the protocol, and sinks made of Python objects."""
+"""Where releases go: the protocol."""
 
 from __future__ import annotations
 
@@ -22,22 +22,3 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Let go of what is held. Idempotent."""
-
-
-class ListSink:
-    """Collects releases in a list."""
-
-    def __init__(self, releases: list[Release] | None = None) -> None:
-        self.releases = [] if releases is None else releases
-
-    def write(self, releases: Sequence[Release]) -> None:
-        self.releases.extend(releases)
-
-    def missing(self, releases: Sequence[Release]) -> list[Release]:
-        return [release for release in releases if release not in self.releases]
-
-    def last(self) -> Release | None:
-        return self.releases[-1] if self.releases else None
-
-    def close(self) -> None:
-        pass

@@ -11,8 +11,8 @@ from support.helpers import data_file
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Config, UrlSection
 from fcstream.connectors import open_source
-from fcstream.connectors.sinks import ListSink
 from fcstream.service.batch import run
+from fcstream.testing import ListSink
 
 pytestmark = pytest.mark.slow
 

@@ -9,10 +9,10 @@ from collections import Counter
 from fcstream import Engine
 from fcstream.config import Config, Job
 from fcstream.connectors import open_live
-from fcstream.connectors.sinks import ListSink
 from fcstream.formats.payloads import decoder_for
 from fcstream.service.session import SessionContext
 from fcstream.service.supervisor import Supervisor
+from fcstream.testing import ListSink
 from support.helpers import sample
 from support.memory_log import WINDOW
 

@@ -7,12 +7,11 @@ import numpy as np
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Config, Job
 from fcstream.connectors.base import Chunk
-from fcstream.connectors.sinks import ListSink
 from fcstream.errors import SourceError
 from fcstream.formats.payloads import decoder_for
 from fcstream.service.session import SessionContext
 from fcstream.service.supervisor import Supervisor
-from fcstream.testing import ManualClock
+from fcstream.testing import ListSink, ManualClock
 from support.helpers import sample
 
 WINDOW = {"clock": "broker", "end": "1970-01-01T00:01:00Z", "lateness": "2s"}

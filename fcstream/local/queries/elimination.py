@@ -300,7 +300,6 @@ def eliminate(
     judge: Judge,
     *,
     enough: int = 0,
-    who: NDArray[np.int64] | None = None,
 ) -> Transcript:
     """Ask in rounds until all are sorted, `enough` are left, or the budgets are used.
 
@@ -311,14 +310,12 @@ def eliminate(
         Its round and function are set here.
     triple : Triple
     budgets : int64 (n,)
-        What each of `who` may be charged for the whole query: rho in nano units, or epsilon for a pure triple.
+        What each may be charged for the whole query: rho in nano units, or epsilon for a pure triple.
     rounds : Rounds
     judge : callable
         `non_interactive` or `smallest`.
     enough : int
         Stop when no more are left (k of PIE-k).
-    who : int64 (n,), optional
-        G_0; everybody by default.
 
     Returns
     -------
@@ -329,12 +326,9 @@ def eliminate(
     ------
     Specification 11.5; proof 10.6; Liang and Yi 2025, Algorithms 4 and 5.
     """
-    who = np.arange(respondents.count, dtype=np.int64) if who is None else who
-    n = len(who)
+    n = respondents.count
     if len(budgets) != n:
         raise ConfigError(f"must be one for each of {n} respondents, got {len(budgets)}", "budgets")
-    if n > 1 and bool((np.diff(np.sort(who)) == 0).any()):
-        raise ConfigError("must name each respondent once: whoever is there twice would be charged once", "who")
     triple.space.check(triple.function_asked)
     triple.space.check(triple.phi)
     if triple.pure:
@@ -344,7 +338,7 @@ def eliminate(
     parts = split_budget(budgets, rounds.count, rounds.split)
     sums, state = np.zeros((n, triple.dimension)), np.zeros(n, np.int8)
     known: NDArray[Any] = np.zeros(n, np.float64 if triple.pure else np.int64)
-    found = Transcript(who, parts, np.zeros(n, np.int64), known, sums, state)
+    found = Transcript(np.arange(n, dtype=np.int64), parts, np.zeros(n, np.int64), known, sums, state)
     asked = replace(question, space=triple.space, function=triple.function_asked, pure=triple.pure)
     for j in range(rounds.count):
         left = found.rows(Transcript.LEFT)
@@ -356,7 +350,7 @@ def eliminate(
             continue
         costs = parts[rows, j]
         found.consumed[rows] += costs  # charged, whatever comes back
-        answered, values = respondents.ask(replace(asked, round=j + 1), who[rows], costs)
+        answered, values = respondents.ask(replace(asked, round=j + 1), rows, costs)
         found.state[rows[~answered]] = Transcript.SILENT
         heard, weights = rows[answered], triple.weigh(costs[answered])
         found.known[heard] += weights

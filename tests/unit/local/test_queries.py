@@ -13,7 +13,7 @@ from support import naive
 from fcstream.accounting.filters import BudgetSchedule
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError, LedgerError, LedgerMismatch
-from fcstream.local import Box, Component, Distance, Euclidean, GreatCircle, LocalBudget, LocalFilter, Point, Records
+from fcstream.local import Box, Component, Distance, Euclidean, GreatCircle, LocalBudget, LocalFilter, Records
 from fcstream.local.analyst.series import Series, shares
 from fcstream.local.device.journal import MemoryJournal
 from fcstream.local.queries.confidence import confidence_radius, split_budget
@@ -376,24 +376,6 @@ def test_an_analyst_restarted_in_mid_query_gets_the_same_answers_for_nothing(tmp
     path.write_bytes(b"broken")
     with pytest.raises(LedgerError):
         Series(crowd, schedule, "s", path)
-
-
-def test_nobody_is_asked_twice_at_once():
-    """Found by reading: simulated devices that were named twice answered twice and paid once."""
-    crowd = simulation(CROWD[:5])
-    question, triple = Question("q", 1, "place", PLANE, Point()), Triple(PLANE, Distance((0, 0)), True)
-    for who in ([3, 3], [0, 1, 2, 1]):
-        with pytest.raises(ConfigError, match="once"):
-            eliminate(
-                crowd,
-                question,
-                triple,
-                np.full(len(who), 10**8),
-                Rounds(1),
-                non_interactive(0, 1),
-                who=np.array(who),
-            )
-    assert (crowd.spent == 0).all()
 
 
 def test_a_restarted_analyst_hears_the_same_bytes():

@@ -14,7 +14,6 @@ from support.queues import Queue
 
 from fcstream import Engine
 from fcstream.config import Config, Job
-from fcstream.connectors.sinks import ListSink
 from fcstream.connectors.spool import Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch, SinkError, SourceError
@@ -24,6 +23,7 @@ from fcstream.service.batch import check_sink_matches_ledger
 from fcstream.service.metrics import StreamStatus, exposition
 from fcstream.service.session import _PartitionProgress
 from fcstream.service.status import answer
+from fcstream.testing import ListSink
 
 
 def test_windows_close_after_lateness_and_not_before(tmp_path):
