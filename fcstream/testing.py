@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .accounting.losses import PrivacyLoss
+from .connectors.base import ReplayableSource, SparseSource
 from .connectors.sinks import Sink
 from .ledgers.base import TOTAL_BLOCK, USER_BLOCK, Ledger, Request, SealedRelease, Terms, WindowKey
 from .releases.base import Release
@@ -472,9 +473,9 @@ class SourceContract:
 
     def ranges(self, tmp_path: Path) -> ReplayableSource | None:
         """The same place for somebody who keeps the positions himself; None if it cannot be read so."""
-        source: Any = self.make(tmp_path)
-        if hasattr(source, "seek"):
-            return source  # type: ignore[no-any-return]
+        source = self.make(tmp_path)
+        if isinstance(source, ReplayableSource):
+            return source
         source.close()
         return None
 
@@ -492,7 +493,7 @@ class SourceContract:
         mine = [row for row in whole if row[0] == partition]
         first, last = len(mine) // 4, len(mine) // 2
         start, end = mine[first][1], mine[last][1]
-        if hasattr(source, "reach"):
+        if isinstance(source, SparseSource):
             assert mine[last - 1][1] < source.reach(partition, start, last - first) <= end
             assert source.reach(partition, start, 1000) > mine[-1][1]
         for _ in range(2):

@@ -6,75 +6,37 @@ and what they share (URLs, TLS, retries, the spool, dead letters). What is insid
 
 A connector of another package is found by its scheme through the entry points ``fcstream.sources``,
 ``fcstream.queues`` (brokers that forget what was acknowledged) and ``fcstream.sinks``: a class that is made with an
-address, sources also with the consumer's name.
+address, sources also with the consumer's name; and ``fcstream.probes``, a `probes.Probe` for ``fcstream doctor``.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
 from ..runtime.interpolation import is_url
+from .base import MessageSender, ReplayableSource
+from .registry import FILE_SINKS, FILE_SOURCES, TABLE_SINKS, find, is_known, known
 from .urls import mask, parse, scheme_of
 
 if TYPE_CHECKING:
     from ..formats.batch import Schema
-    from .base import AckSource, LiveSource, ReplayableSource
+    from .base import AckSource, LiveSource
     from .dead_letters import QueuedDeadLetters
     from .files import DeadLetters
     from .sinks import Sink
     from .sources import Source
 
 
-_SOURCES = {
-    "kafka": ("kafka.source", "KafkaSource"),
-    "redis": ("redis.source", "RedisSource"),
-    "rediss": ("redis.source", "RedisSource"),
-    "nats": ("nats.source", "NatsSource"),
-    "rabbitmq-stream": ("rabbitmq.stream_source", "RabbitStreamSource"),
-    "rabbitmq-stream+tls": ("rabbitmq.stream_source", "RabbitStreamSource"),
-}
-_REPLAYS = {"kafka": ("kafka.ranges", "KafkaRanges")}
-"""Where it is another class that reads ranges."""
-_QUEUES = {
-    "mqtt": ("mqtt.source", "MqttTopic"),
-    "mqtts": ("mqtt.source", "MqttTopic"),
-    "amqp": ("rabbitmq.queue_source", "AmqpQueue"),
-    "amqps": ("rabbitmq.queue_source", "AmqpQueue"),
-}
-_SINKS = {
-    "kafka": ("kafka.sink", "KafkaSink"),
-    "redis": ("redis.sink", "RedisSink"),
-    "rediss": ("redis.sink", "RedisSink"),
-    "nats": ("nats.sink", "NatsSink"),
-    "rabbitmq-stream": ("rabbitmq.stream_sink", "RabbitStreamSink"),
-    "rabbitmq-stream+tls": ("rabbitmq.stream_sink", "RabbitStreamSink"),
-    "amqp": ("rabbitmq.queue_sink", "AmqpSink"),
-    "amqps": ("rabbitmq.queue_sink", "AmqpSink"),
-    "mqtt": ("mqtt.sink", "MqttSink"),
-    "mqtts": ("mqtt.sink", "MqttSink"),
-    "postgresql": ("postgres.sink", "PostgresSink"),
-    "http": ("http.sink", "WebhookSink"),
-    "https": ("http.sink", "WebhookSink"),
-}
-
-
 def is_live(url: str) -> bool:
     """Whether a source URL names a broker, which never ends."""
     scheme = url.partition(":")[0]
-    if scheme in ("jsonl", "csv"):
-        return False
-    return scheme in {**_SOURCES, **_QUEUES} or any(
-        len(entry_points(group=f"fcstream.{group}", name=scheme)) for group in ("sources", "queues")
-    )
+    return scheme not in FILE_SOURCES and is_known(scheme, "source", "queue")
 
 
 def is_queue(url: str) -> bool:
     """Whether a source URL names a broker that forgets what was acknowledged, so that a spool is needed."""
-    scheme = url.partition(":")[0]
-    return scheme in _QUEUES or bool(len(entry_points(group="fcstream.queues", name=scheme)))
+    return is_known(url.partition(":")[0], "queue")
 
 
 def open_live(url: str, name: str) -> LiveSource | AckSource:
@@ -86,10 +48,10 @@ def open_live(url: str, name: str) -> LiveSource | AckSource:
         Unknown scheme, missing client library (the message names the extra), broker that cannot be reached.
     """
     scheme = url.partition(":")[0]
-    found = _find(scheme, _SOURCES, "sources") or _find(scheme, _QUEUES, "queues")
+    found = find(scheme, "source") or find(scheme, "queue")
     if not found:
-        known = ", ".join(sorted([*_SOURCES, *_QUEUES]))
-        raise ConfigError(f"must begin with one of {known}, got {scheme_of(url)!r}", "source.url")
+        names = ", ".join(known("source", "queue"))
+        raise ConfigError(f"must begin with one of {names}, got {scheme_of(url)!r}", "source.url")
     return found(parse(url, "source.url"), name)  # type: ignore[no-any-return]
 
 
@@ -109,24 +71,14 @@ def open_ranges(url: str, name: str) -> ReplayableSource:
             "local runner, whose spool keeps its records",
             "source.url",
         )
-    found = _find(scheme, _REPLAYS, "ranges") or _find(scheme, _SOURCES, "sources")
+    found = find(scheme, "ranges") or find(scheme, "source")
     if not found:
-        raise ConfigError(f"must begin with one of {', '.join(sorted(_SOURCES))}, got {scheme_of(url)!r}", "source.url")
-    if not hasattr(found, "seek"):
+        raise ConfigError(f"must begin with one of {', '.join(known('source'))}, got {scheme_of(url)!r}", "source.url")
+    if not _can(found, ReplayableSource):
         raise ConfigError(
             f"must be a source that can be read from any offset on, {scheme_of(url)!r} is not", "source.url"
         )
     return found(parse(url, "source.url"), name)  # type: ignore[no-any-return]
-
-
-def _find(scheme: str, known: dict[str, tuple[str, str]], group: str) -> Any:
-    """A connector's class, None if there is none."""
-    if scheme in known:
-        module, name = known[scheme]
-        return getattr(import_module(f"{__name__}.{module}"), name)
-    for entry in entry_points(group=f"fcstream.{group}", name=scheme):
-        return entry.load()
-    return None
 
 
 def open_source(url: str, schema: Schema) -> Source:
@@ -151,11 +103,11 @@ def check_file(url: str) -> tuple[str, str]:
         Another scheme, or a place that is a URL.
     """
     scheme, _, path = url.partition(":")
-    if scheme not in ("jsonl", "csv") or not path or is_url(path):
-        known = ", ".join(sorted([*_SOURCES, *_QUEUES]))
+    if scheme not in FILE_SOURCES or not path or is_url(path):
+        names = ", ".join(known("source", "queue"))
         raise ConfigError(
             "must be 'jsonl:PATH' or 'csv:PATH' (or '-' for standard input), or of a live stream begin with one of "
-            f"{known}, got {mask(url)!r}",
+            f"{names}, got {mask(url)!r}",
             "source.url",
         )
     return scheme, path
@@ -191,16 +143,16 @@ def check_sink(url: str) -> Any:
         There is none, or the path of a file is a URL.
     """
     scheme, _, path = url.partition(":")
-    if scheme in ("jsonl", "csv-tables", "jsonl-tables", "parquet-tables"):
+    if scheme in (*FILE_SINKS, *TABLE_SINKS):
         if path and not is_url(path):
             return None
         raise ConfigError(f"must be '{scheme}:PATH', got {mask(url)!r}", "sink.url")
-    found = _find(scheme, _SINKS, "sinks")
+    found = find(scheme, "sink")
     if found:
         return found
-    known = ", ".join(sorted(_SINKS))
+    names = ", ".join(known("sink"))
     raise ConfigError(
-        f"must be 'jsonl:PATH' (or 'jsonl:-' for standard output), or begin with one of {known}, "
+        f"must be 'jsonl:PATH' (or 'jsonl:-' for standard output), or begin with one of {names}, "
         f"got {scheme_of(url)!r}",
         "sink.url",
     )
@@ -239,8 +191,13 @@ def check_dead_letter(url: str) -> Any:
         raise ConfigError(f"must be 'jsonl:PATH', got {mask(url)!r}", "dead_letter.url")
     if scheme == "jsonl" and path and path != "-":
         return None
-    found = _find(scheme, _SINKS, "sinks")
-    if hasattr(found, "send"):
+    found = find(scheme, "sink")
+    if _can(found, MessageSender):
         return found
-    known = ", ".join(sorted(set(_SINKS) - {"postgresql", "http", "https"}))
-    raise ConfigError(f"must be 'jsonl:PATH', or begin with one of {known}, got {scheme_of(url)!r}", "dead_letter.url")
+    names = ", ".join(each for each in known("sink") if _can(find(each, "sink"), MessageSender))
+    raise ConfigError(f"must be 'jsonl:PATH', or begin with one of {names}, got {scheme_of(url)!r}", "dead_letter.url")
+
+
+def _can(connector: Any, capability: Any) -> bool:
+    """Whether a connector is a class with the methods of a protocol."""
+    return isinstance(connector, type) and issubclass(connector, capability)

@@ -70,8 +70,8 @@ class PartitionAssignment:
 class LiveSource(Protocol):
     """Messages of a broker, at least once each, in the order of their offsets within a partition.
 
-    A source whose partitions a group divides among its members has a property ``share`` too: a `PartitionAssignment`,
-    None while the group has not said; other sources give everything to everybody.
+    What a source can do besides is a protocol of its own (`GroupedSource`, `ReplayableSource`, `ClockedSource`, ...):
+    it has what that one names, and is recognized by it.
 
     A method that meets a lost connection reconnects by itself, with jittered back-off, for at most `patience_s`
     seconds, and raises `SourceError` then; calling it again tries again. Nothing that it raises or logs holds a
@@ -105,12 +105,21 @@ class LiveSource(Protocol):
         """Let go. Idempotent; commits nothing."""
 
 
+@runtime_checkable
+class GroupedSource(LiveSource, Protocol):
+    """What a `LiveSource` can do besides whose partitions a group divides among its members. Without it, every consumer
+    gets everything."""
+
+    @property
+    def share(self) -> PartitionAssignment | None:
+        """What the group gave to this consumer; None while it has not said."""
+
+
+@runtime_checkable
 class ReplayableSource(Protocol):
     """What a source can do besides for somebody who keeps the positions himself and reads ranges of messages.
 
-    Nothing is committed, and what others have committed does not matter. A source whose offsets are no numbers of
-    messages has a method ``reach(partition, start, count)`` too: an offset before which lie at most `count` messages
-    from `start` on, and some if there are any; it may lie behind the end.
+    Nothing is committed, and what others have committed does not matter.
     """
 
     def seek(self, positions: Mapping[str, int]) -> None:
@@ -127,6 +136,15 @@ class ReplayableSource(Protocol):
 
     def close(self) -> None:
         """See `LiveSource`."""
+
+
+@runtime_checkable
+class SparseSource(Protocol):
+    """What a `ReplayableSource` can do besides whose offsets do not count messages."""
+
+    def reach(self, partition: str, start: int, count: int) -> int:
+        """An offset before which lie at most `count` messages from `start` on, and some if there are any; it may lie
+        behind the end."""
 
 
 class BrokerTime(NamedTuple):
@@ -230,6 +248,7 @@ class ReceivedMessage(NamedTuple):
     arrival_ms: int | None = None
 
 
+@runtime_checkable
 class MessageSender(Protocol):
     """What a broker's sink can do besides: send messages that are no releases."""
 
@@ -240,6 +259,7 @@ class MessageSender(Protocol):
         """Let go. Idempotent."""
 
 
+@runtime_checkable
 class AckSource(Protocol):
     """Messages that the broker holds until they are acknowledged, and then forgets."""
 
@@ -256,3 +276,44 @@ class AckSource(Protocol):
 
     def close(self) -> None:
         """Let go. Idempotent."""
+
+
+@runtime_checkable
+class IdentifyingQueue(Protocol):
+    """What an `AckSource` can do besides whose messages keep an identity when they are delivered again."""
+
+    def delivery_id(self, received: ReceivedMessage) -> bytes | None:
+        """It; None if a message has none."""
+
+
+@runtime_checkable
+class ReconnectingQueue(Protocol):
+    """What an `AckSource` can tell besides of the connections that it makes by itself.
+
+    Attributes
+    ----------
+    connections : int
+        How many it made so far.
+    """
+
+    connections: int
+
+    def is_current(self, received: ReceivedMessage) -> bool:
+        """False if the connection that a message came by was lost: it comes again."""
+
+
+@runtime_checkable
+class DatedQueue(Protocol):
+    """What an `AckSource` can do besides whose messages may say when they arrived (`ReceivedMessage.arrival_ms`).
+
+    Attributes
+    ----------
+    gives_arrivals : bool
+        Whether they do.
+    """
+
+    gives_arrivals: bool
+
+    def waiting(self) -> int | None:
+        """How many messages are still to be received of those that the broker has now; None if it has more than can be
+        seen."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import SourceError
-from .base import Chunk
+from .base import Chunk, DatedQueue, IdentifyingQueue, ReconnectingQueue
 from .retry import close_quietly
 from .spool import ID_BYTES, NO_ID, SpooledRecords
 
@@ -69,11 +69,7 @@ class SpooledSource:
     Parameters
     ----------
     queue : AckSource
-        May have two methods more: ``delivery_id(received)``, bytes or None: an identity that a message keeps when it is
-        delivered again; ``is_current(received)``: False if its connection was lost, so that it comes again. And two
-        attributes: ``connections``, how often it connected, and ``gives_arrivals``, whether it says when messages
-        arrived; then ``waiting()`` too, which says how many messages are still to be received of those that the broker
-        has now, None if it has more than can be seen.
+        May be an `IdentifyingQueue`, a `ReconnectingQueue` and a `DatedQueue` too.
     spool : Spool
     downtime_ms : int
         How long windows wait at most, after a start or a lost connection, for what the broker held meanwhile. It
@@ -97,11 +93,13 @@ class SpooledSource:
 
     def __init__(self, queue: AckSource, spool: Spool, downtime_ms: int = 0) -> None:
         self._queue, self._spool = queue, spool
-        self._gives_arrivals = bool(getattr(queue, "gives_arrivals", False))
+        self._identifying = queue if isinstance(queue, IdentifyingQueue) else None
+        self._reconnecting = queue if isinstance(queue, ReconnectingQueue) else None
+        self._dated = queue if isinstance(queue, DatedQueue) and queue.gives_arrivals else None
         self._received = 0
         self._wanted: int | None = None  # how many must have been received to be at an end
         self._drain_until: float | None = None
-        self._connections: int = getattr(queue, "connections", 1)
+        self._connections = self._count_connections()
         self._alive_ms = spool.clock()
         self._mark_at = 0.0
         self._catch_up = CatchUp(downtime_ms, spool.clock)
@@ -112,8 +110,6 @@ class SpooledSource:
         self._held: list[ReceivedMessage] = []  # received, not in the spool yet, as it is full
         self._ahead: list[ReceivedMessage] = []  # received while those before them were put on disk
         self._disk = ThreadPoolExecutor(1, "fcstream-spool")
-        self._identify: Callable[[ReceivedMessage], bytes | None] | None = getattr(queue, "delivery_id", None)
-        self._is_current: Callable[[ReceivedMessage], bool] = getattr(queue, "is_current", lambda _: True)
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
         if self._next == self._spool.end:
@@ -145,7 +141,7 @@ class SpooledSource:
         return self._catch_up.is_on
 
     def ends(self) -> dict[str, int]:
-        if self._gives_arrivals:
+        if self._dated is not None:
             self._wanted, self._drain_until = None, time.monotonic() + _DRAIN_S
             return {"spool": self._spool.end}
         until = time.monotonic() + _ENDS_S
@@ -164,8 +160,8 @@ class SpooledSource:
 
     def _has_all(self) -> bool:
         """Whether all was polled that the broker had at the last `ends`."""
-        if self._wanted is None:
-            waiting: int | None = self._queue.waiting()  # type: ignore[attr-defined]
+        if self._wanted is None and self._dated is not None:
+            waiting = self._dated.waiting()
             self._wanted = None if waiting is None else self._received + waiting
         is_received = self._wanted is not None and self._received >= self._wanted
         return is_received and not self._held and not self._ahead and self._next == self._spool.end
@@ -199,9 +195,15 @@ class SpooledSource:
             self._queue.pending()  # keeps the connection alive
             time.sleep(timeout_s)
 
+    def _is_current(self, received: ReceivedMessage) -> bool:
+        return self._reconnecting is None or self._reconnecting.is_current(received)
+
+    def _count_connections(self) -> int:
+        return 1 if self._reconnecting is None else self._reconnecting.connections
+
     def _mind_connection(self) -> None:
         """After another connection was made, what comes may have waited since the last one was lost."""
-        connections: int = getattr(self._queue, "connections", 1)
+        connections = self._count_connections()
         if connections != self._connections:
             self._connections, self._wanted = connections, None
             self._catch_up.begin(self._alive_ms)
@@ -213,15 +215,15 @@ class SpooledSource:
     def _put(self) -> None:
         """Spool and acknowledge what is held, as far as there is room."""
         held, fresh, ids = self._held, list(range(len(self._held))), []
-        if self._identify is not None:
-            names = [self._identify(received) for received in held]
+        if self._identifying is not None:
+            names = [self._identifying.delivery_id(received) for received in held]
             ids = [NO_ID if name is None else hashlib.blake2b(name, digest_size=ID_BYTES).digest() for name in names]
             first = {identity: i for i, identity in reversed(list(enumerate(ids)))}
             fresh = [i for i in fresh if ids[i] == NO_ID or (first[ids[i]] == i and not self._spool.knows(ids[i]))]
         bodies, ids = [held[i].body for i in fresh], [ids[i] for i in fresh] if ids else []
         much = not self._ahead and sum(map(len, bodies)) > _MUCH
         floor = self._catch_up.arrival_ms
-        given = [held[i].arrival_ms for i in fresh] if self._gives_arrivals or floor is not None else []
+        given = [held[i].arrival_ms for i in fresh] if self._dated is not None or floor is not None else []
         timestamps = [floor if arrival is None else arrival for arrival in given]
         sync = self._sync if much else None
         count = self._spool.append(bodies, ids, sync, timestamps)

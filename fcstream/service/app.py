@@ -13,13 +13,14 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from ..config import Config, Job, ServiceSection
 from ..config.durations import duration_ms
 from ..connectors import is_queue, open_dead_letter, open_live, open_sink
+from ..connectors.base import AckSource, GroupedSource
 from ..connectors.partitioners import place
 from ..connectors.retry import close_quietly
 from ..engine.keyed import KeyedEngine, open_engine
@@ -218,14 +219,14 @@ def build(config: Config, current: ActiveConfig | None = None) -> Supervisor:
     def opened(config: Config) -> LiveSource:
         source = config.source
         assert source is not None
-        found: Any = open_live(source.url, source.name or f"fcstream-{name}")
-        if partitioner is not None and not hasattr(found, "share"):
+        found = open_live(source.url, source.name or f"fcstream-{name}")
+        if partitioner is not None and not isinstance(found, GroupedSource):
             close_quietly(found.close)
             raise ConfigError(
                 "must be left out for this source: its consumers do not divide partitions among them",
                 "source.partitioner",
             )
-        return found if hasattr(found, "poll") else _spooled(found, source)
+        return _spooled(found, source) if isinstance(found, AckSource) else found
 
     def sink(config: Config) -> Sink:
         assert config.sink is not None

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..connectors.base import PrefetchingSource
+from ..connectors.base import GroupedSource, PrefetchingSource
 from ..connectors.retry import close_quietly, pauses
 from ..errors import (
     BudgetExhausted,
@@ -339,9 +339,9 @@ class Supervisor:
         """Until the group has given us what we can work with, if the source has a group; what is polled meanwhile comes
         again with the next assignment."""
         while not self._ending.is_set():
-            if not hasattr(source, "share"):
+            if not isinstance(source, GroupedSource):
                 return None
-            share: PartitionAssignment | None = source.share
+            share = source.share
             if share is None:
                 self._ending.wait(0.02)
                 yield None

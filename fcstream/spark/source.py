@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from ..connectors import open_ranges
+from ..connectors.base import SparseSource
 from ..errors import SourceError
 from ..service.supervisor import now_ms
 from ..stream.windows import Schedule
@@ -180,8 +181,12 @@ class BrokerReader(DataSourceStreamReader):
         """Where a micro-batch of about so many messages ends; partitions share it evenly."""
         behind = [name for name, end in ends.items() if end > begins.get(name, 0)]
         share = max(1, limit // max(1, len(behind)))
-        reach = getattr(self._open(), "reach", lambda _, start, count: start + count)
-        cut = {name: min(ends[name], reach(name, begins.get(name, 0), share)) for name in behind}
+        source = self._open()
+        cut = dict[str, int]()
+        for name in behind:
+            start = begins.get(name, 0)
+            end = source.reach(name, start, share) if isinstance(source, SparseSource) else start + share
+            cut[name] = min(ends[name], end)
         return {**ends, **cut}
 
 

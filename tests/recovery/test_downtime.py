@@ -70,8 +70,6 @@ def test_windows_wait_no_longer_than_is_declared(tmp_path):
 
 
 class Reconnecting(Queue):
-    connections = 1
-
     def reconnect(self):
         super().reconnect()
         self.connections += 1

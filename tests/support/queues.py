@@ -10,6 +10,8 @@ MIB = 1 << 20
 class Queue:
     """A broker's queue in memory: what was not acknowledged when a connection ended comes again."""
 
+    connections = 1
+
     def __init__(self, bodies=(), sizes=()):
         self.waiting = deque(bodies)
         self.sent = []

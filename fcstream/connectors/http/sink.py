@@ -153,7 +153,7 @@ class WebhookSink:
                         f"{self._location} must have a certificate that is trusted: {error.verify_message}; name its "
                         "authority's as `fcstream.ca`"
                     ) from None
-                pause, why = next(waits), _error_text(error)
+                pause, why = next(waits), error_text(error)
             except _Busy as busy:
                 pause, why = next(waits), str(busy)
             waiting.note_failure(why)
@@ -201,7 +201,7 @@ class WebhookSink:
         self.close()
 
 
-def _error_text(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """A lost connection in a few words, none of them the server's."""
     if isinstance(error, TimeoutError):
         return "no answer in time"

@@ -1,0 +1,39 @@
+"""What `fcstream doctor` asks an MQTT broker."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from ...errors import SourceError
+from ..probes import PATIENCE_S, Checkup, Probe
+from ..urls import Address
+from .connection import MqttConnection, MqttSession, topic_of
+from .sink import MqttSink
+
+
+class MqttProbe(Probe):
+    """The broker, and whether it lets us subscribe."""
+
+    def source(self, checkup: Checkup, address: Address, name: str) -> None:
+        topic, client_id = topic_of(address), address.take("client_id", name)
+        for option, default in (("inflight", 1000), ("session", 604800)):
+            address.take_number(option, default)
+        is_shared = topic.startswith("$share/")
+
+        def prepare(connection: MqttConnection, host: str, port: int) -> None:
+            connection.open(host, port)
+            if not is_shared:  # a copy goes to each client: nothing is taken from the one that runs
+                connection.subscribe(topic, retained=False)
+
+        MqttSession(address, PATIENCE_S, SourceError, prepare).close()
+        said = "with QoS 1"
+        if is_shared:
+            said = "not tried: subscribing, which would take messages of a shared subscription"
+        checkup.ok("source", f"{address.masked} answers and may be subscribed to, {said}; the client is {client_id!r}")
+
+    def sink(self, checkup: Checkup, address: Address) -> None:
+        address.options.pop("client_id", None)  # one that runs would be sent away
+        with closing(MqttSink(address)) as sink:
+            if address.key == "sink.url":
+                sink.last()
+        checkup.ok("sink", f"{address.masked} answers; not tried: publishing")

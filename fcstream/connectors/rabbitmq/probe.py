@@ -1,0 +1,52 @@
+"""What `fcstream doctor` asks RabbitMQ, about queues and about streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..probes import Checkup, Probe
+from ..urls import Address
+from .queue_sink import AmqpSink
+from .queue_source import AmqpQueue
+from .stream_sink import RabbitStreamSink
+from .stream_source import RabbitStreamSource
+
+
+class QueueProbe(Probe):
+    """Whether the queue or exchange is there."""
+
+    def source(self, checkup: Checkup, address: Address, name: str) -> None:
+        class Look(AmqpQueue):
+            """Connected without consuming."""
+
+            def _consume(self, channel: Any) -> None:
+                if self._names_stream(channel.connection):
+                    raise self._is_stream
+                answer = channel.queue_declare(self._queue, passive=True).method
+                said = f"{answer.message_count} messages and {answer.consumer_count} consumers"
+                checkup.ok("source", f"queue {self._queue} has {said}; not tried: consuming")
+
+        Look(address, name).close()
+
+    def sink(self, checkup: Checkup, address: Address) -> None:
+        AmqpSink(address).close()
+        checkup.ok("sink", f"{address.masked}: it exists; not tried: publishing")
+
+
+class StreamProbe(Probe):
+    """Whether the stream is there, and where it ends."""
+
+    def source(self, checkup: Checkup, address: Address, name: str) -> None:
+        class Look(RabbitStreamSource):
+            """Connected without a subscription."""
+
+            async def _begin(self, client: Any) -> None:
+                end = await self._end(client)
+                where = f"stream {self._stream} ends at offset {max(0, end)}"
+                checkup.ok("source", f"{where}; the consumer is {self._name!r}; not tried: reading, writing positions")
+
+        Look(address, name).close()
+
+    def sink(self, checkup: Checkup, address: Address) -> None:
+        RabbitStreamSink(address).close()
+        checkup.ok("sink", f"{address.masked}: it exists; not tried: publishing")

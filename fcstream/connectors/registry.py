@@ -1,0 +1,104 @@
+"""Which class serves which URL scheme: ours by the table below, those of other packages by entry point."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Literal, NamedTuple
+
+FILE_SOURCES = ("jsonl", "csv")
+FILE_SINKS = ("jsonl",)
+TABLE_SINKS = ("csv-tables", "jsonl-tables", "parquet-tables")
+
+Role = Literal["source", "ranges", "queue", "sink", "probe"]
+_GROUPS = {
+    "source": "fcstream.sources",
+    "queue": "fcstream.queues",
+    "sink": "fcstream.sinks",
+    "probe": "fcstream.probes",
+}
+
+
+class Connector(NamedTuple):
+    """The classes of one system, as ``module:Class`` of this package; empty where it has none.
+
+    Attributes
+    ----------
+    source : str
+        A `LiveSource`: reads again from any position.
+    ranges : str
+        A `ReplayableSource`, where that is another class than the source.
+    queue : str
+        An `AckSource`: what is acknowledged is forgotten.
+    sink : str
+    probe : str
+        A subclass of `Probe`.
+    """
+
+    source: str = ""
+    ranges: str = ""
+    queue: str = ""
+    sink: str = ""
+    probe: str = ""
+
+
+_KAFKA = Connector(
+    source="kafka.source:KafkaSource",
+    ranges="kafka.ranges:KafkaRanges",
+    sink="kafka.sink:KafkaSink",
+    probe="kafka.probe:KafkaProbe",
+)
+_REDIS = Connector("redis.source:RedisSource", sink="redis.sink:RedisSink", probe="redis.probe:RedisProbe")
+_NATS = Connector("nats.source:NatsSource", sink="nats.sink:NatsSink", probe="nats.probe:NatsProbe")
+_STREAMS = Connector(
+    source="rabbitmq.stream_source:RabbitStreamSource",
+    sink="rabbitmq.stream_sink:RabbitStreamSink",
+    probe="rabbitmq.probe:StreamProbe",
+)
+_QUEUES = Connector(
+    queue="rabbitmq.queue_source:AmqpQueue", sink="rabbitmq.queue_sink:AmqpSink", probe="rabbitmq.probe:QueueProbe"
+)
+_MQTT = Connector(queue="mqtt.source:MqttTopic", sink="mqtt.sink:MqttSink", probe="mqtt.probe:MqttProbe")
+_POSTGRES = Connector(sink="postgres.sink:PostgresSink", probe="postgres.probe:PostgresProbe")
+_WEBHOOK = Connector(sink="http.sink:WebhookSink", probe="http.probe:WebhookProbe")
+
+CONNECTORS = {
+    "kafka": _KAFKA,
+    "redis": _REDIS,
+    "rediss": _REDIS,
+    "nats": _NATS,
+    "rabbitmq-stream": _STREAMS,
+    "rabbitmq-stream+tls": _STREAMS,
+    "amqp": _QUEUES,
+    "amqps": _QUEUES,
+    "mqtt": _MQTT,
+    "mqtts": _MQTT,
+    "postgresql": _POSTGRES,
+    "http": _WEBHOOK,
+    "https": _WEBHOOK,
+}
+
+
+def known(*roles: Role) -> list[str]:
+    """The schemes of this package that have a class of one of these roles."""
+    return sorted(scheme for scheme, each in CONNECTORS.items() if any(getattr(each, role) for role in roles))
+
+
+def find(scheme: str, role: Role) -> Any:
+    """The class of a scheme in a role, None if there is none."""
+    ours = getattr(CONNECTORS.get(scheme, Connector()), role)
+    if ours:
+        module, name = ours.split(":")
+        return getattr(import_module(f"{__package__}.{module}"), name)
+    for entry in _entries(scheme, role):
+        return entry.load()
+    return None
+
+
+def is_known(scheme: str, *roles: Role) -> bool:
+    """Whether `find` would find a class in one of these roles; none is loaded."""
+    return scheme in known(*roles) or any(len(_entries(scheme, role)) for role in roles)
+
+
+def _entries(scheme: str, role: Role) -> Any:
+    return entry_points(group=_GROUPS[role], name=scheme) if role in _GROUPS else ()
