@@ -54,7 +54,6 @@ def run(
     stays up until SIGTERM or SIGINT; SIGHUP reads CONFIG again. Several such configurations are served beside each
     other.
     """
-    from ..config import Job
     from ..connectors import check_file, is_live, open_dead_letter, open_sink, open_source
     from ..engine.keyed import open_engine
     from ..planning.plan import quick_warnings
@@ -115,7 +114,7 @@ def run(
             _tell(job, run_files(job, master), _RunReport(is_new, as_json, warnings))
             return
         rejections: list[Callable[[Sequence[Rejection]], object]] = []
-        meaning = Job.of(job)
+        meaning = job.job
         reader = SampledSource(open_source(job.source.url, meaning.schema))
         stack.callback(reader.close)
         if not unchecked:
@@ -242,7 +241,6 @@ def doctor(config: str, as_json: bool) -> None:
 
 
 def _check(config: Config, lines: int) -> InputCheck:
-    from ..config import Job
     from ..connectors import is_live, open_source
     from ..service.checking import SampledSource
 
@@ -252,7 +250,7 @@ def _check(config: Config, lines: int) -> InputCheck:
         raise ConfigError(
             "must be a file's: a live stream says by itself (/ready, log) what it cannot use", "source.url"
         )
-    job = Job.of(config)
+    job = config.job
     with closing(SampledSource(open_source(config.source.url, job.schema))) as source:
         return source.sample(job, lines)
 

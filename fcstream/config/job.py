@@ -68,54 +68,72 @@ class Job:
         """What bounds the records of a window, if anything does."""
         return self.mechanism.gate if isinstance(self.mechanism, GatedMechanism) else None
 
-    @classmethod
-    def answering(cls, config: Sections, key: str | None) -> Job:
-        """Of a stream without keys, or of one key's part."""
-        job = cls.of(config)
-        if key is None and not job.keys:
-            return job
-        if key not in job.keys:
+    def for_key(self, key: str | None) -> Job:
+        """The job of a stream without keys (None), or of one of the keys."""
+        if key is None and not self.keys:
+            return self
+        if key not in self.keys:
             raise ConfigError("must be one of `stream.keys`; `KeyedEngine` answers all of them", "key")
-        return job.part(key)
+        return self.part(key)
 
     @classmethod
     def of(cls, config: Sections) -> Job:
-        """Build and check."""
+        """Build a configuration's job, and check the rules that its sections share. `Config.job` is the one to use."""
         stream, window = config.stream, config.window
-        if not stream.name:
-            raise ConfigError("must not be empty", "stream.name")
-        if "/" in stream.name:
-            raise ConfigError("must not contain '/', which stands between a stream's name and a key", "stream.name")
+        _check_name(stream.name)
         schema = schema_of(config)
         keys, shares = _keys(config)
         grid = grid_of(config)
         schedule = _schedule(window)
         mechanism = build_gated(config.release, BuildContext(grid, schedule.reach, stream.unit), window.max_records)
         check_optional_features(config)
-        if schedule.reach > 1 and stream.unit == "user":
-            raise ConfigError(
-                "must be left out with unit = 'user': a user could have a point in each of several windows at once",
-                "window.slide",
-            )
-        capacity = _capacity(config.budget, 1 if stream.unit == "event" else shares)
-        times = schedule.overlap if stream.unit == "event" else 1
-        if not (mechanism.loss * times).fits(capacity):
-            what = f"a record lies in up to {times} windows" if times > 1 else "one window"
-            what += f" (each of {shares} keys has its share of the budget)" if stream.unit != "event" and keys else ""
-            raise ConfigError(
-                f"must hold {what} at {mechanism.loss} each, got {capacity}: raise it, or lower `release`", "budget"
-            )
-        total = _total(config.budget, mechanism, shares)
-        divided = stream.unit != "event" or total is not None
-        among = keys if keys and divided and stream.keys_per_user is None else None
-        terms = Terms(stream.name, stream.unit, capacity, specification(config), total, promise(config), among)
-        spending = _spending(config, mechanism, schedule, capacity)
-        ahead = schedule.length_ms if window.ahead is None else duration_ms(window.ahead, "window.ahead")
-        backlog = 0 if window.backlog is None else duration_ms(window.backlog, "window.backlog")
+        _check_one_window_per_user(config, schedule)
+        terms = _terms(config, mechanism, schedule, keys, shares)
         return cls(
-            *(schema, grid, schedule, mechanism, terms, window.clock, ahead, spending, stream.per_user, keys),
-            backlog_ms=backlog,
+            schema=schema,
+            grid=grid,
+            schedule=schedule,
+            mechanism=mechanism,
+            terms=terms,
+            clock=window.clock,
+            spending=_spending(config, mechanism, schedule, terms.capacity),
+            ahead_ms=schedule.length_ms if window.ahead is None else duration_ms(window.ahead, "window.ahead"),
+            backlog_ms=0 if window.backlog is None else duration_ms(window.backlog, "window.backlog"),
+            per_user=stream.per_user,
+            keys=keys,
         )
+
+
+def _check_name(name: str) -> None:
+    if not name:
+        raise ConfigError("must not be empty", "stream.name")
+    if "/" in name:
+        raise ConfigError("must not contain '/', which stands between a stream's name and a key", "stream.name")
+
+
+def _check_one_window_per_user(config: Sections, schedule: Schedule) -> None:
+    if schedule.reach > 1 and config.stream.unit == "user":
+        raise ConfigError(
+            "must be left out with unit = 'user': a user could have a point in each of several windows at once",
+            "window.slide",
+        )
+
+
+def _terms(config: Sections, mechanism: Mechanism, schedule: Schedule, keys: tuple[str, ...], shares: int) -> Terms:
+    """What the ledger is bound to: of each of the keys, where there are some."""
+    stream, is_event = config.stream, config.stream.unit == "event"
+    capacity = _capacity(config.budget, 1 if is_event else shares)
+    times = schedule.overlap if is_event else 1
+    if not (mechanism.loss * times).fits(capacity):
+        what = f"a record lies in up to {times} windows" if times > 1 else "one window"
+        what += f" (each of {shares} keys has its share of the budget)" if not is_event and keys else ""
+        raise ConfigError(
+            f"must hold {what} at {mechanism.loss} each, got {capacity}: raise it, or lower `release`", "budget"
+        )
+    total = _total(config.budget, mechanism, shares)
+    is_divided = not is_event or total is not None
+    among = keys if keys and is_divided and stream.keys_per_user is None else None
+    return Terms(stream.name, stream.unit, capacity, specification(config), total, promise(config), among)
 
 
 def _keys(config: Sections) -> tuple[tuple[str, ...], int]:

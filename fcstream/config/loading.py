@@ -6,6 +6,7 @@ import datetime
 import difflib
 import tomllib
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -20,8 +21,10 @@ from .sections import Sections
 Section = TypeVar("Section", bound=msgspec.Struct)
 
 
-class Config(Sections, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Config(Sections, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """A whole configuration, checked when made. `load` reads a file, `from_mapping` takes nested dictionaries.
+
+    What it means is its `job`.
 
     Raises
     ------
@@ -38,7 +41,12 @@ class Config(Sections, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 "must be a queue of its own: there, rejections would be read as records, or as releases",
                 "dead_letter.url",
             )
-        Job.of(self)
+        _ = self.job  # building it checks the rules that sections share
+
+    @cached_property
+    def job(self) -> Job:
+        """What the configuration means, built once."""
+        return Job.of(self)
 
     @classmethod
     def load(cls, path: str | Path) -> Config:

@@ -113,7 +113,7 @@ class Engine:
         stores: CounterFactory = default_counters,
     ) -> None:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
-        job = self.job = Job.answering(self.config, key)
+        job = self.job = self.config.job.for_key(key)
         self._noise = noise or Noise()
         self.rejections = Rejections(job.terms.stream, on_rejection)
         if ledger is None and self.config.ledger is None:

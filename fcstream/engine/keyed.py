@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..accounting.losses import PrivacyLoss
-from ..config import Config, Job
+from ..config import Config
 from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection, SeenPositions
 from ..ledgers import Ledger, open_ledgers
@@ -74,7 +74,7 @@ class KeyedEngine:
         stores: CounterFactory = default_counters,
     ) -> None:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
-        job = self.job = Job.of(self.config)
+        job = self.job = self.config.job
         if not job.keys:
             raise ConfigError("is required: `Engine` answers streams without keys", "stream.key")
         mine = job.keys if keys is None else tuple(key for key in job.keys if key in keys)

@@ -214,7 +214,7 @@ def plan(config: Config, delta: float | None = None) -> StreamPlan:
     ------
     Specification 1.2, 12.1; proof 1.8; forecasts of the mechanisms.
     """
-    job = Job.of(config)
+    job = config.job
     mechanism, schedule = job.mechanism, job.schedule
     hint = config.release.size_hint
     forecast, notes = _usable_forecast(config, job, hint), _notes(job, hint)
@@ -349,7 +349,7 @@ def quick_warnings(config: Config) -> list[str]:
     UnusablePlan
         Windows of `size_hint` records would all but never release: they would only spend.
     """
-    job, hint = Job.of(config), config.release.size_hint
+    job, hint = config.job, config.release.size_hint
     forecast = _usable_forecast(config, job, hint)
     return _warnings(config, job, forecast.probability, _notes(job, hint))
 
@@ -403,7 +403,7 @@ def _releases(config: Config, **changes: float) -> bool:
     room = msgspec.structs.replace(config.budget, rho=1e6, delta=0.5, total_rho=None, total_delta=None, savings="none")
     try:
         changed = msgspec.structs.replace(config.release, **changes)
-        job = Job.of(msgspec.structs.replace(config, release=changed, budget=room))
+        job = msgspec.structs.replace(config, release=changed, budget=room).job
         return job.mechanism.forecast(config.release.size_hint or USUAL_SIZE).probability >= RARELY
     except ConfigError:
         return False

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from ..config import Config, Job, ServiceSection
+from ..config import Config, ServiceSection
 from ..config.durations import duration_ms
 from ..connectors import is_queue, open_dead_letter, open_live, open_sink
 from ..connectors.base import AckSource, GroupedSource
@@ -204,7 +204,7 @@ def build(config: Config, current: ActiveConfig | None = None) -> Supervisor:
     now = current or ActiveConfig(config)
     letters = DeadLetterWriter()
     letters.follow(config)
-    job, partitioner = Job.of(config), config.source.partitioner
+    job, partitioner = config.job, config.source.partitioner
     name, leading = config.stream.name, SessionLeases(config.ledger.url, config.stream.name)
     if partitioner is not None and not leading.is_shared:
         raise ConfigError(

@@ -56,7 +56,7 @@ def examine(load: Callable[[], Config]) -> list[Finding]:
         config = load()
     except ConfigError as error:
         return [Finding("configuration", "problem", str(error), "correct the file")]
-    job = Job.of(config)
+    job = config.job
     found = Checkup(job.schedule.length_ms + job.schedule.lateness_ms)
     checks: list[tuple[str, Callable[[Checkup, Config, Job], None]]] = [
         ("configuration", _configuration),

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ..config import Config, Job, ServiceSection
+from ..config import Config, ServiceSection
 from ..connectors.urls import parse
 from ..errors import ConfigError, FcstreamError, SinkError, SourceError
 from ..runtime.waiting import without_retry
@@ -51,7 +51,7 @@ def needs_restart(old: Config, new: Config) -> list[str]:
 
 def _may_change(key: str, old: Config, new: Config) -> bool:
     if key == "window.end":
-        ends = [Job.of(each).schedule.end_ms for each in (old, new)]
+        ends = [each.job.schedule.end_ms for each in (old, new)]
         is_later = ends[1] is None or (ends[0] is not None and ends[1] > ends[0])
         return is_later and new.budget.savings == "none"
     if key == "source.url" and old.source is not None and new.source is not None:

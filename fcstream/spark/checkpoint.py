@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..config import Config, Job
+from ..config import Config
 from ..config.specification import canonical
 from ..connectors.urls import parse
 from ..errors import ConfigError, FcstreamError
@@ -82,7 +82,7 @@ def _terms(session: SparkSession, config: Config) -> dict[str, Any]:
     """What the content of a checkpoint depends on."""
     assert config.source is not None
     assert config.ledger is not None
-    terms = Job.of(config).terms
+    terms = config.job.terms
     scheme, path, options = what_is_read(config.source.url)
     hosts = [f"{name}:{port or ''}" for name, port in parse(config.source.url, "source.url").hosts]
     return {

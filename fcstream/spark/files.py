@@ -86,7 +86,7 @@ def _answer(
     summary.already_answered = engine.answered
     answered = {part.job.key or "": part.answered for part in engine.parts}
     parts = splits(config, session.sparkContext.defaultParallelism)
-    frame = counted_files(session, url, Job.of(config), answered, parts).persist()
+    frame = counted_files(session, url, config.job, answered, parts).persist()
     try:
         _quietly(lambda: take_rows(frame, feed, list(answered), notes))
         groups = closing(engine, summary)

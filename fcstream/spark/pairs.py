@@ -31,7 +31,7 @@ Pair = tuple[int, int]
 
 def splits(config: Config, cores: int) -> bool:
     """Whether every window's pairs are dealt to tasks: decided by public numbers, so the same for all windows."""
-    job = Job.of(config)
+    job = config.job
     if config.spark.split == "never" or job.terms.unit == "user" or _radius_squared(job) is None:
         return False
     if config.spark.split == "always":

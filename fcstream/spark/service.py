@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..config import Config, Job, duration_ms
+from ..config import Config, duration_ms
 from ..connectors import is_live, is_queue, open_ranges, open_sink
 from ..connectors.retry import close_quietly
 from ..connectors.urls import parse
@@ -66,7 +66,7 @@ def build(session: SparkSession, config: Config, current: ActiveConfig | None = 
     dead_letters.follow(config)
     assert config.source is not None
     assert config.ledger is not None
-    setting = SessionContext(decoder_for(config.source.format, Job.of(config).schema), now_ms)
+    setting = SessionContext(decoder_for(config.source.format, config.job.schema), now_ms)
     return SparkSupervisor(session, now, dead_letters, setting, SessionLeases(config.ledger.url, config.stream.name))
 
 
@@ -338,7 +338,7 @@ def _source(session: SparkSession, config: Config, kind: Any, url: str) -> DataF
 
     assert config.source is not None
     name = config.source.name or f"fcstream-{config.stream.name}"
-    reading = SourceSettings.of(url, name, Job.of(config).schedule, config.spark.limit)
+    reading = SourceSettings.of(url, name, config.job.schedule, config.spark.limit)
     session.dataSource.register(kind)
     return session.readStream.format(kind.name()).option("secret", msgspec.json.encode(reading).decode()).load()
 
@@ -348,7 +348,7 @@ def counted(session: SparkSession, config: Config, frame: DataFrame, answered: d
     from .processor import WindowProcessor
 
     assert config.source is not None
-    job = Job.of(config)
+    job = config.job
     parts = splits(config, session.sparkContext.defaultParallelism)
     blocks = frame.mapInArrow(Admission(job, answered, MessageReader(config.source.format)), BLOCKS)
     return (
