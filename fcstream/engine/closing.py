@@ -1,20 +1,30 @@
-"""What a closing window asks of the ledger, and how its outcome becomes a release."""
+"""How windows are closed: charge the ledger, draw, seal."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..ledgers import Request, WindowKey
+from ..accounting.losses import PrivacyLoss
+from ..ledgers import Request, SealedRelease, WindowKey
 from ..ledgers.base import STREAM_BLOCK, USER_BLOCK
 from ..releases.base import Outcome, Release
+from .exhaustion import Participation
+from .outbox import window_key
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..accounting.losses import PrivacyLoss
     from ..config import Job
+    from ..ledgers import ChargeResult, Ledger
+    from ..noise.samplers import Noise
+    from ..releases.base import Mechanism
     from ..stream.windows import Window
+    from .records import ChargedUsers, OpenRecords
+
+_NOTHING = PrivacyLoss()
 
 
 class Cost(NamedTuple):
@@ -65,3 +75,99 @@ def as_release(
         key=job.key,
         participation=participation,
     )
+
+
+class WindowCloser:
+    """Charges windows durably, then draws, then seals: the order that the guarantee rests on.
+
+    Parameters
+    ----------
+    job : Job
+    ledger : Ledger
+    noise : Noise
+    last : Release or None
+        The newest one that the ledger has sealed.
+
+    Attributes
+    ----------
+    group : int
+        How many windows may be closed together.
+    """
+
+    def __init__(self, job: Job, ledger: Ledger, noise: Noise, last: Release | None) -> None:
+        self._job, self._ledger, self._noise = job, ledger, noise
+        self._participation = Participation(job, ledger, last)
+        self._track = last.track if last is not None and job.spending.tracks else None
+        # Where records can be held back, windows go one by one: a group that ends before the next of them would tell.
+        self.group = job.spending.group if job.clock == "eof" or job.schedule.reach == 1 else 1
+
+    @property
+    def next_mechanism(self) -> Mechanism:
+        """The mechanism of the next window, if it is offered no savings."""
+        spending = self._job.spending
+        return spending.mechanism_at(spending.mechanism.loss.rho_nano, self._track)
+
+    def close(self, windows: Sequence[Window], records: OpenRecords) -> list[Release]:
+        """Seal and return the releases of the next windows.
+
+        After an error the windows stay open: another try is charged nothing more and may draw once more.
+        """
+        mechanism = self._offer(windows[0].index)
+        users = [records.users(window.index) for window in windows]
+        requests = [
+            request(self._job, window, mechanism.loss, None if who is None else who[0])
+            for window, who in zip(windows, users, strict=True)
+        ]
+        results = self._ledger.charge(requests)
+        if self._job.spending.stops and results[0].refusal:
+            raise results[0].refusal
+        closed = [
+            self._answer(window, result, mechanism, records, who)
+            for window, result, who in zip(windows, results, users, strict=True)
+            if result.charge or result.refusal or result.interrupted
+        ]
+        self._ledger.seal(
+            [SealedRelease(window_key(release), release.to_bytes(), refund) for release, refund in closed]
+        )
+        if closed:
+            self._track = closed[-1][0].track
+        return [release for release, _ in closed]
+
+    def _offer(self, index: int) -> Mechanism:
+        """The mechanism of a window, at the loss to charge."""
+        spent, spending = _NOTHING, self._job.spending
+        if self._job.terms.unit == "user" or spending.savings:
+            spent = self._ledger.spent(USER_BLOCK if self._job.terms.unit == "user" else STREAM_BLOCK)
+        return spending.offer(index, spent, self._track)
+
+    def _answer(
+        self,
+        window: Window,
+        result: ChargeResult,
+        mechanism: Mechanism,
+        records: OpenRecords,
+        users: ChargedUsers | None,
+    ) -> tuple[Release, PrivacyLoss]:
+        """The release of one window, and what it did not use of its charge."""
+        charge, is_paid_by_all = result.charge, self._participation.note(result)
+        if charge is None:
+            if result.interrupted is None:
+                return self._release(window, Outcome("budget_exhausted"), _NOTHING, result.spent), _NOTHING
+            return self._release(window, Outcome("interrupted"), result.interrupted, result.spent), _NOTHING
+        if charge.is_redraw and users is not None and self._job.gate is not None:
+            # Whether there are too many users was looked at before the draw. Those who came since are not charged, and
+            # must not decide it: there is no second draw.
+            return self._release(window, Outcome("interrupted"), charge.loss, result.spent), _NOTHING
+        view = records.view(self._job.schedule.panes(window), users, result.admitted)
+        if charge.loss != mechanism.loss:  # charged before a crash, when another loss was offered
+            mechanism = self._job.spending.mechanism_at(charge.loss.rho_nano, self._track)
+        outcome = mechanism.release(view, charge, self._noise)
+        refund = charge.unused
+        spent = result.spent - refund if is_paid_by_all else result.spent
+        return self._release(window, outcome, charge.loss - refund, spent), refund
+
+    def _release(self, window: Window, outcome: Outcome, loss: PrivacyLoss, spent: PrivacyLoss) -> Release:
+        is_private, participation = self._noise.private, self._participation.state
+        return as_release(
+            self._job, window, outcome, Cost(loss, spent), private=is_private, participation=participation
+        )

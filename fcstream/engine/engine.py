@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,20 +15,19 @@ import numpy as np
 from ..accounting.losses import PrivacyLoss
 from ..config import Config, Job
 from ..errors import ConfigError, EngineClosed
-from ..formats.batch import Batch, SeenPositions
+from ..formats.batch import Batch
 from ..formats.rows import read_moment
-from ..ledgers import ChargeResult, Ledger, SealedRelease, WindowKey, open_ledger
-from ..ledgers.base import STREAM_BLOCK, TOTAL_BLOCK, USER_BLOCK
+from ..ledgers import Ledger, open_ledger
+from ..ledgers.base import TOTAL_BLOCK
 from ..noise.samplers import Noise
-from ..releases.base import Counter, Mechanism, Outcome, Release
+from ..releases.base import Counter, Mechanism, Release
 from ..stream.contributions import UserPoints
-from ..stream.late_records import LateRecords
-from ..stream.windows import Window, group_by_pane
-from .admission import admit, reject
-from .closing import Cost, as_release, request
-from .exhaustion import Participation
-from .first_window import FirstWindow
+from .admission import admit
+from .closing import WindowCloser
 from .intake import OnRejection, Rejections, clock_ms, read_pushed
+from .outbox import Outbox
+from .progress import Progress
+from .records import OpenRecords
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -36,9 +36,6 @@ LOG = logging.getLogger("fcstream.engine")
 _DAY_MS = 86_400_000
 MAX_WINDOWS_AT_ONCE = 1000
 """Windows from which on one call of `Engine.advance` or `push` leaves the others to the next one."""
-_NOTHING = PrivacyLoss()
-ChargedUsers = tuple["NDArray[np.bytes_]", "NDArray[np.float64] | None"]
-"""Keys of a window's users and one point for each, if the window was not flooded."""
 CounterFactory = Callable[[Job, Mechanism, Noise], tuple[Counter, "UserPoints | None"]]
 """Makes what holds the records of a job's open windows, for the mechanism of the next one: all of them, and of the unit
 ``user`` one point a user."""
@@ -114,7 +111,7 @@ class Engine:
     ) -> None:
         self.config = config if isinstance(config, Config) else Config.from_mapping(config)
         job = self.job = self.config.job.for_key(key)
-        self._noise = noise or Noise()
+        noise = noise or Noise()
         self.rejections = Rejections(job.terms.stream, on_rejection)
         if ledger is None and self.config.ledger is None:
             raise ConfigError(
@@ -123,24 +120,15 @@ class Engine:
         self._ledger = ledger or open_ledger(self.config.ledger.url, job.terms)  # type: ignore[union-attr]
         if self._ledger.terms != job.terms:
             raise ConfigError("the ledger given was opened for other terms", "ledger")
-        last = self._ledger.last_sealed()
-        before = None if last is None else Release.from_bytes(last[1])
-        self._track = before.track if before is not None and job.spending.tracks else None
-        self._participation = Participation(job, self._ledger, before)
-        first = job.mechanism.after(self._track) if job.spending.tracks else job.mechanism
-        self._counter, self._users = stores(job, first, self._noise)
-        self._first_window = FirstWindow(job, self._ledger, last is not None)
-        answered = 0 if last is None else job.schedule.index_after(last[0].open_ms)
-        self._first = self._next = max(answered, self._first_window.index or 0)
-        self._late_records = LateRecords(job.grid.dimension, None if job.gate is None else job.gate.max_held)
-        self._next_user_check: dict[int, int] = {}  # by window: at how many users
-        self._seen = SeenPositions()
-        self._outbox: list[Release] = []
-        self._returned: dict[int, list[WindowKey]] = {}  # by thread: one cannot speak for another
+        sealed = self._ledger.last_sealed()
+        last = None if sealed is None else Release.from_bytes(sealed[1])
+        self._progress = Progress(job, self._ledger, None if sealed is None else sealed[0])
+        self._closer = WindowCloser(job, self._ledger, noise, last)
+        counter, users = stores(job, self._closer.next_mechanism, noise)
+        self._records = OpenRecords(job, self._ledger, counter, users)
+        self._outbox = Outbox(self._ledger)
         self._lock = threading.RLock()
         self._closed = False
-        self.replayed = 0
-        """How many records lay in windows that were answered before this engine started. For the operator only."""
         if job.clock == "wall":
             self.begin(clock_ms())
 
@@ -169,16 +157,21 @@ class Engine:
     @property
     def answered(self) -> int:
         """How many windows of the schedule were answered before this engine started."""
-        return self._first - (self._first_window.index or 0)
+        return self._progress.answered_before
 
     @property
     def next_open_ms(self) -> int:
         """Opening of the first window that is not answered."""
-        return self.job.schedule.window(self._next).open_ms
+        return self._progress.next_open_ms
+
+    @property
+    def replayed(self) -> int:
+        """How many records lay in windows that were answered before this engine started. For the operator only."""
+        return self._progress.replayed
 
     def windows_due(self, now_ms: int) -> int:
         """How many windows are over at a public time and have no answer yet."""
-        return max(0, self.job.schedule.due(now_ms) - self._next)
+        return max(0, self.job.schedule.due(now_ms) - self._progress.next)
 
     @property
     def parts(self) -> tuple[Engine, ...]:
@@ -186,11 +179,8 @@ class Engine:
         return (self,)
 
     def has_sealed(self, open_ms: int) -> bool:
-        """Whether a window has its answer, which another process may have given since this engine started."""
-        if open_ms < self.next_open_ms:
-            return not self._first_window.skips(open_ms)
-        last = self._ledger.last_sealed()
-        return last is not None and last[0].open_ms >= open_ms
+        """Whether a window has its release, which another process may have sealed since this engine started."""
+        return self._progress.has_sealed(open_ms)
 
     @property
     def replay_from(self) -> int:
@@ -262,9 +252,8 @@ class Engine:
         """
         with self._lock:
             self._check_open()
-            if self._first_window.begin(read_moment(now_ms, "now_ms")):
-                self._first = self._next = self._first_window.index or 0
-                self._forget()
+            if self._progress.begin(read_moment(now_ms, "now_ms")):
+                self._records.forget_before(self._progress.next)
 
     def tick(self) -> list[Release]:
         """Acknowledge what was returned before, and with clock ``wall`` close what is due by now: `push` without
@@ -273,7 +262,7 @@ class Engine:
             self._acknowledge_returned()
             if self.job.clock == "wall":
                 self._close_due(clock_ms(), MAX_WINDOWS_AT_ONCE)
-            return self._take_outbox()
+            return self._outbox.take()
 
     def take(self, batch: Batch, arrivals: NDArray[np.int64] | None = None, *, identified: bool = False) -> None:
         """Add one batch of decoded records and report its rejections; for runners and sources.
@@ -293,30 +282,14 @@ class Engine:
         """
         with self._lock:
             self._check_open()
-            if (batch.users is None) == (self._users is not None):
+            if (batch.users is not None) != (self.job.terms.unit == "user"):
                 raise ConfigError(f"does not suit the unit {self.job.terms.unit!r}: it has no users, or some", "batch")
-            is_duplicate = ~self._seen.fresh(batch.positions) if identified else None
+            is_duplicate = self._records.duplicates(batch) if identified else None
             found = admit(self.job, batch, arrivals, is_duplicate)
-            first, last, fine, rejections = found.first, found.last, found.fine, found.rejections
-            skipped = fine & (last < (self._first_window.index or 0))
-            reject(rejections, skipped, batch, "time_out_of_range")
-            fine = fine & ~skipped
-            answered = fine & (last < self._next)
-            # What was answered before this engine started is a replay, not a fault.
-            self.replayed += int(np.count_nonzero(answered & (last < self._first)))
-            reject(rejections, answered & (last >= self._first), batch, "window_closed")
-            fine = fine & ~answered
-            # Late for an open window, in time for a later one that shares its pane.
-            held = fine & (first > np.maximum(found.covering, self._next))
-            self.rejections.add(rejections)
-            try:
-                if identified:
-                    self._seen.add(batch.positions)
-                self._late_records.add(first[held], found.panes[held], found.points[held])
-                self._count(fine & ~held, found.panes, found.points, batch)
-            except BaseException:
-                self.abort()
-                raise
+            rows = self._progress.open_rows(batch, found)
+            self.rejections.add(found.rejections)
+            with self._closing_if_broken():
+                self._records.add(batch, found, rows, self._progress.next, identified=identified)
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
@@ -335,7 +308,7 @@ class Engine:
             if self.job.clock != "eof":
                 self.begin(now)
                 self._close_due(now, MAX_WINDOWS_AT_ONCE)
-            return self._take_outbox()
+            return self._outbox.take()
 
     def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
         """Close the windows due at `now_ms` (None: all of a schedule with an end), one group of releases at a time."""
@@ -344,7 +317,7 @@ class Engine:
         while True:
             with self._lock:
                 closed = self._close_next(now_ms)
-                group = self._take_outbox()
+                group = self._outbox.take()
             if group:
                 yield group
             if not closed:
@@ -353,16 +326,12 @@ class Engine:
     def unpublished(self) -> list[Release]:
         """What was sealed before a crash and may not have reached anyone: ask at the start, publish it again."""
         with self._lock:
-            waiting = self._ledger.unacknowledged()
-            self._outbox = []  # it is among them
-            self._returned = {threading.get_ident(): [window for window, _ in waiting]}
-            return [Release.from_bytes(body) for _, body in waiting]
+            return self._outbox.unpublished()
 
     def requeue(self, releases: list[Release]) -> None:
         """What this thread was just returned reached nobody: the next call returns it again."""
         with self._lock:
-            self._outbox[:0] = releases
-            self._returned.pop(threading.get_ident(), None)
+            self._outbox.requeue(releases)
 
     def acknowledge(self) -> None:
         """Say that all releases returned to this thread are published. `push`, `advance` and `close` say it too."""
@@ -384,8 +353,8 @@ class Engine:
                 else:
                     self._warn_of_loss()
                 self._closed = True
-            releases = self._take_outbox()
-            if not self._returned:
+            releases = self._outbox.take()
+            if self._outbox.is_settled:
                 self._ledger.close()
             return releases
 
@@ -393,7 +362,7 @@ class Engine:
         """Let go of the ledger without closing a window; open records are forgotten, charges stay."""
         with self._lock:
             self._closed = True
-            self._returned.clear()
+            self._outbox.forget()
             self._ledger.close()
 
     def __enter__(self) -> Engine:
@@ -404,188 +373,56 @@ class Engine:
     ) -> None:
         try:
             if kind is None:
-                for thread in list(self._returned):
-                    self._acknowledge_returned(thread)
+                self._outbox.acknowledge_all()
         finally:
             self.abort()
 
-    # -- the step ----------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------------------------
 
     def _close_next(self, now_ms: int | None) -> bool:
-        """Charge durably, then draw, then seal: the order that the guarantee rests on. False if no window is due.
-
-        After an error the windows stay open: another try is charged nothing more and may draw once more.
-        """
+        """Close the next windows that are due, one group of them; False if there are none."""
         self._check_open()
-        schedule = self.job.schedule
-        due = schedule.count if now_ms is None else schedule.due(now_ms)
-        if due is None or self._next >= due:
+        windows = self._progress.windows_due(now_ms, self._closer.group)
+        if not windows:
             return False
-        self._enter_late_records(self._next)
-        spending = self.job.spending
-        # Where records can be held back, windows go one by one: a group that ends before the next of them would tell.
-        group = spending.group if self.job.clock == "eof" or schedule.reach == 1 else 1
-        windows = [schedule.window(index) for index in range(self._next, min(self._next + group, due))]
-        before = _NOTHING
-        if self._users or spending.savings:
-            before = self._ledger.spent(USER_BLOCK if self._users else STREAM_BLOCK)
-        offer = spending.offer(self._next, before, self._track)
-        people = [self._users.read(window.index, self._ledger.salt) if self._users else None for window in windows]
-        requests = [
-            request(self.job, window, offer.loss, None if who is None else who[0])
-            for window, who in zip(windows, people, strict=True)
-        ]
-        verdicts = self._ledger.charge(requests)
-        if spending.stops and verdicts[0].refusal:
-            raise verdicts[0].refusal
-        answers = [
-            self._release(window, verdict, who)
-            for window, verdict, who in zip(windows, verdicts, people, strict=True)
-            if verdict.charge or verdict.refusal or verdict.interrupted
-        ]
-        self._ledger.seal([SealedRelease(_key(release), release.to_bytes(), refund) for release, refund in answers])
-        self._outbox += [release for release, _ in answers]
-        if answers:
-            self._track = answers[-1][0].track
-        self._next = windows[-1].index + 1
-        self._forget()
+        with self._closing_if_broken():
+            self._records.add_late(windows[0].index)
+            self._outbox.add(self._closer.close(windows, self._records))
+        self._progress.next = windows[-1].index + 1
+        self._records.forget_before(self._progress.next)
         return True
 
     def _close_due(self, now_ms: int | None, max_windows: int | None = None) -> None:
-        first = self._next
+        first = self._progress.next
         while self._close_next(now_ms):
-            if max_windows is not None and self._next - first >= max_windows:
+            if max_windows is not None and self._progress.next - first >= max_windows:
                 break
 
-    def _take_outbox(self) -> list[Release]:
-        """What was sealed and not returned yet; from now on it is the caller's, and acknowledged with the next call."""
-        releases, self._outbox = self._outbox, []
-        if releases:
-            self._returned.setdefault(threading.get_ident(), []).extend(map(_key, releases))
-        return releases
+    @contextmanager
+    def _closing_if_broken(self) -> Iterator[None]:
+        """Close the engine if counting fails in the block; after other errors it can go on."""
+        try:
+            yield
+        finally:
+            if self._records.is_broken:
+                self.abort()
 
     def _check_open(self) -> None:
         if self._closed:
             raise EngineClosed("the engine is closed: make a new one to go on")
 
-    def _release(
-        self, window: Window, verdict: ChargeResult, people: ChargedUsers | None
-    ) -> tuple[Release, PrivacyLoss]:
-        """The answer for one window, and what it did not use of its charge."""
-        charge, is_paid_by_all = verdict.charge, self._participation.note(verdict)
-        if charge is not None and charge.is_redraw and people is not None and self.job.gate is not None:
-            # Whether there are too many users was looked at before the draw. Those who came since are not charged, and
-            # must not decide it: there is no second draw.
-            return self._answer(window, Outcome("interrupted"), charge.loss, verdict.spent), _NOTHING
-        if charge is None:
-            if verdict.interrupted is not None:
-                outcome, loss = Outcome("interrupted"), verdict.interrupted
-            else:
-                outcome, loss = Outcome("budget_exhausted"), _NOTHING
-            return self._answer(window, outcome, loss, verdict.spent), _NOTHING
-        panes = self.job.schedule.panes(window)
-        try:
-            if people is not None and verdict.admitted is not None:
-                self._counter.drop(panes[0])  # of an earlier try
-                self._counter.add(panes[0], self._points_of(people, verdict.admitted))
-            view = self._counter.view(panes)
-        except BaseException:
-            self.abort()  # what was counted is not known
-            raise
-        outcome = self.job.spending.mechanism_at(charge.loss.rho_nano, self._track).release(view, charge, self._noise)
-        refund, spent = charge.unused, verdict.spent
-        if is_paid_by_all:
-            spent -= refund
-        return self._answer(window, outcome, charge.loss - refund, spent), refund
-
-    def _answer(self, window: Window, outcome: Outcome, loss: PrivacyLoss, spent: PrivacyLoss) -> Release:
-        is_private, people = self._noise.private, self._participation.state
-        return as_release(self.job, window, outcome, Cost(loss, spent), private=is_private, participation=people)
-
-    def _points_of(self, people: ChargedUsers, admitted: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Points of those who take part. Of a flooded window only their number is right, and it is too large."""
-        if people[1] is not None:
-            return people[1][admitted]
-        assert self.job.gate is not None
-        # The ledger has admitted all who were sure to have room; whatever becomes of that, the window is refused.
-        size = max(int(np.count_nonzero(admitted)), self.job.gate.max_held + 1)
-        return np.broadcast_to(0.0, (size, self.job.grid.dimension))
-
-    # -- inside ------------------------------------------------------------------------------------------------------
-
-    def _acknowledge_returned(self, thread: int | None = None) -> None:
-        """Acknowledge what a thread (this one) was given; a closed engine whose last release is settled lets go."""
-        returned = self._returned.pop(thread or threading.get_ident(), None)
-        if returned:
-            self._ledger.acknowledge(returned)
-        if self._closed and not self._returned:
+    def _acknowledge_returned(self) -> None:
+        """Acknowledge what this thread was returned; a closed engine closes its ledger with the last of it."""
+        self._outbox.acknowledge()
+        if self._closed and self._outbox.is_settled:
             self._ledger.close()
 
-    def _count(
-        self,
-        rows: NDArray[np.bool_],
-        panes: NDArray[np.int64],
-        points: NDArray[np.float64],
-        batch: Batch,
-    ) -> None:
-        users, times = batch.users, batch.times_ms
-        if not rows.all():
-            panes, points, times = panes[rows], points[rows], times[rows]
-            users = None if users is None else users[rows]
-        for pane, part in group_by_pane(panes):
-            if self._users is not None and users is not None:
-                self._users.add(pane, users[part], times[part], points[part])
-                self._limit_users(pane)
-            else:
-                self._counter.add(pane, points[part])
-
-    def _limit_users(self, window: int) -> None:
-        """Let go of the points of a window that is sure to have too many users when it closes.
-
-        Sure is who has room for all that the ledger can charge until then: what is let go of, and when, changes no
-        answer. Who is not sure counts when the window closes, as every user does.
-        """
-        gate, held = self.job.gate, self._users
-        if gate is None or held is None or held.size(window) < self._next_user_check.get(window, gate.max_held + 1):
-            return
-        keys, _ = held.read(window, self._ledger.salt)
-        if self.job.spending.savings is None:
-            most = self.job.mechanism.loss * (window - self._next + 1)
-            if np.count_nonzero(self._ledger.has_room(keys, most)) > gate.max_held:
-                held.flood(window, self._ledger.salt)
-        self._next_user_check[window] = 2 * len(keys)
-
-    def _enter_late_records(self, index: int) -> None:
-        """Count the held records that are in time for window `index`."""
-        try:
-            for pane, points in self._late_records.take(index):
-                self._counter.add(pane, points)
-        except BaseException:
-            self.abort()  # which of them were counted is not known
-            raise
-
     def _warn_of_loss(self) -> None:
-        """Say whether records of open windows are let go of; not how many, nor when theirs were."""
-        if self._counter.panes or not self._late_records.is_empty or not (self._users is None or self._users.is_empty):
+        """Say whether records of open windows are lost; not how many, nor when they were measured."""
+        if not self._records.is_empty:
             LOG.warning(
                 "stream %r: closed before all windows were over: the records of those that are open are lost, unless a "
                 "new engine is given them again: push what lies at event time %d (`replay_from`) or later",
                 self.job.terms.stream,
                 self.replay_from,
             )
-
-    def _forget(self) -> None:
-        """Drop panes that no later window covers."""
-        schedule = self.job.schedule
-        for pane in self._counter.panes:
-            if schedule.last_window_of_pane(pane) < self._next:
-                self._counter.drop(pane)
-        if self._users is not None:
-            self._users.forget_before(self._next)
-            self._next_user_check = {
-                index: size for index, size in self._next_user_check.items() if index >= self._next
-            }
-
-
-def _key(release: Release) -> WindowKey:
-    return WindowKey(release.window_open_ms, release.window_close_ms)

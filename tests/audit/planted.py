@@ -237,14 +237,14 @@ FAULTS = [
     ),
     Fault(
         "users without budget who count as too many",
-        "engine/engine.py",
-        "            return people[1][admitted]\n",
-        "            return people[1]\n",
+        "engine/records.py",
+        "            return users[1][admitted]\n",
+        "            return users[1]\n",
         ("unit/releases/test_record_gate.py::test_exhausted_users_never_decide_whether_a_window_is_refused",),
     ),
     Fault(
         "users who may have no room flood a window",
-        "engine/engine.py",
+        "engine/records.py",
         "np.count_nonzero(self._ledger.has_room(keys, most)) > gate.max_held",
         "len(keys) > gate.max_held",
         ("unit/releases/test_record_gate.py::test_users_are_held_while_it_is_not_sure_that_they_will_have_room",),
@@ -341,9 +341,9 @@ FAULTS = [
     ),
     Fault(
         "noise before its charge",
-        "engine/engine.py",
-        "        verdicts = self._ledger.charge(requests)\n",
-        "        self._noise.uniforms(1)\n        verdicts = self._ledger.charge(requests)\n",
+        "engine/closing.py",
+        "        results = self._ledger.charge(requests)\n",
+        "        self._noise.uniforms(1)\n        results = self._ledger.charge(requests)\n",
         (f"{STREAM}_fault_charge_after_noise",),
     ),
     Fault(
@@ -385,8 +385,8 @@ FAULTS = [
     Fault(
         "a clock made of records' stamps",
         "engine/engine.py",
-        "                self._count(fine & ~held, found.panes, found.points, batch)\n",
-        "                self._count(fine & ~held, found.panes, found.points, batch)\n"
+        "                self._records.add(batch, found, rows, self._progress.next, identified=identified)\n",
+        "                self._records.add(batch, found, rows, self._progress.next, identified=identified)\n"
         "                self._close_due(int(batch.times_ms.max()))\n",
         (f"{STREAM}_fault_a_clock_made_of_stamps",),
     ),
@@ -431,9 +431,9 @@ FAULTS = [
     Fault(
         "answers begin with the first record",
         "engine/engine.py",
-        "            skipped = fine & (last < (self._first_window.index or 0))\n",
+        "            rows = self._progress.open_rows(batch, found)\n",
         "            if arrivals is not None and len(arrivals):\n                self.begin(int(arrivals.min()))\n"
-        "            skipped = fine & (last < (self._first_window.index or 0))\n",
+        "            rows = self._progress.open_rows(batch, found)\n",
         ("unit/engine/test_first_window.py::test_one_record_more_does_not_move_the_first_window",),
         quick=True,
     ),

@@ -23,7 +23,7 @@ def releases(raw, runs, make_noise, **sections):
     base = Engine(sample(window={"end": "1970-01-01T00:00:10Z"}, **sections))
     times = np.zeros(len(raw), np.int64)
     base.push(times, raw)
-    view = base._counter.view([0])
+    view = base._records.counter.view([0])
     from fcstream.ledgers import Request, WindowKey, open_ledger
 
     for run in range(runs):

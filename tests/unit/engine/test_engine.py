@@ -57,7 +57,7 @@ def test_bad_rows_are_rejected_one_by_one():
         ("time_out_of_range", 107, None),
     ]
     assert eng.rejected == {"not_finite": 2, "out_of_range": 2, "time_out_of_range": 3}
-    assert eng._counter.size(0) == 1
+    assert eng._records.counter.size(0) == 1
 
 
 @pytest.mark.parametrize("clock", ["eof", "broker"])
@@ -132,7 +132,7 @@ def test_a_retry_after_a_failed_seal_sees_the_same_records(monkeypatch):
 
 def test_an_interrupt_while_held_records_enter_counts_none_twice(monkeypatch):
     eng = with_held_records()
-    real, calls = type(eng._counter).add, []
+    real, calls = type(eng._records.counter).add, []
 
     def interrupted(self, pane, points):
         calls.append(1)
@@ -140,7 +140,7 @@ def test_an_interrupt_while_held_records_enter_counts_none_twice(monkeypatch):
             raise KeyboardInterrupt
         return real(self, pane, points)
 
-    monkeypatch.setattr(type(eng._counter), "add", interrupted)
+    monkeypatch.setattr(type(eng._records.counter), "add", interrupted)
     with pytest.raises(KeyboardInterrupt):
         eng.advance(100_000)
     monkeypatch.undo()
@@ -158,7 +158,7 @@ def test_odd_arrays():
     eng.push(np.array([np.inf, 1, 2], np.float16), good)
     eng.push([1, 2], good[:2], positions=[2**53, 2**53 + 1])
     assert [r.reason for r in rejected] == ["not_finite", "bad_time"]
-    assert eng._counter.size(0) == 6
+    assert eng._records.counter.size(0) == 6
     with pytest.raises(ConfigError, match="points"):
         eng.push([1], np.array(None, object))
 
@@ -404,7 +404,7 @@ def test_one_odd_row_never_decides_about_the_others():
     eng.push([1, "2", None, 4, 5, 6], [good, good, good, ["x", 50.0], [20.0], good])
     reasons = ["bad_time"] * 4 + ["bad_time"] * 2 + ["bad_time"] * 2 + ["not_a_number", "broken_record"]
     assert [r.reason for r in rejected] == reasons
-    assert eng._counter.size(0) == 4
+    assert eng._records.counter.size(0) == 4
 
 
 ODD_TIMES = ["n/a", None, [1], 10**400, True, float("nan"), "5"]
@@ -421,9 +421,9 @@ def test_a_row_is_read_the_same_alone_and_in_any_company(time, value):
     two = engine(rejected=beside)
     two.push([1, *row[0], 3], [[20.0, 50.0], *row[1], (20, 50)])
     assert [r.reason for r in alone] == [r.reason for r in beside]
-    assert two._counter.size(0) == one._counter.size(0) + 2
+    assert two._records.counter.size(0) == one._records.counter.size(0) + 2
     accepted = time == 7 and not isinstance(time, bool) and isinstance(value, float) and value == 20.0
-    assert one._counter.size(0) == accepted
+    assert one._records.counter.size(0) == accepted
 
 
 def test_odd_arrivals_and_positions_are_rejected_by_row():
@@ -434,7 +434,7 @@ def test_odd_arrivals_and_positions_are_rejected_by_row():
     eng.push([1, 2, 3], [good] * 3, arrival_ms=5, positions=[1, "x", 2])
     eng.push([1, 2], [good] * 2, arrival_ms=[5, [5]])
     assert [r.reason for r in rejected] == ["bad_time", "bad_time", "broken_record", "bad_time"]
-    assert eng._counter.size(0) == 4
+    assert eng._records.counter.size(0) == 4
     with pytest.raises(ConfigError, match="arrival_ms"):
         eng.push([1], [good], arrival_ms="now")
 
@@ -468,7 +468,7 @@ def test_a_raising_callback_takes_nothing():
 
 def test_counting_that_fails_closes_the_engine(monkeypatch):
     eng = engine()
-    monkeypatch.setattr(type(eng._counter), "add", lambda self, pane, points: 1 / 0)
+    monkeypatch.setattr(type(eng._records.counter), "add", lambda self, pane, points: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         fill(eng, 0)
     monkeypatch.undo()
@@ -530,7 +530,7 @@ def test_single_record_and_empty_pushes():
     eng = engine()
     assert eng.push(5, [20.0, 50.0]) == []
     assert eng.push([], np.empty((0, 2))) == eng.push([], []) == []
-    assert eng._counter.size(0) == 1
+    assert eng._records.counter.size(0) == 1
 
 
 def test_panes_are_forgotten():
@@ -538,7 +538,7 @@ def test_panes_are_forgotten():
     for k in range(30):
         fill(eng, k, 20, arrival_ms=10_000 * k)
         eng.advance(10_000 * k)
-    assert len(eng._counter.panes) < 8
+    assert len(eng._records.counter.panes) < 8
 
 
 @pytest.mark.parametrize("unit", ["event", "user"])
@@ -565,7 +565,7 @@ def test_a_close_says_so_of_records_that_wait_for_a_later_window(caplog):
     eng = engine(window=LIVE | {"slide": "5s", "lateness": "0s"})
     eng.advance(0)
     eng.push([6000], rows(1), arrival_ms=[11_000])
-    assert not eng._counter.panes
+    assert not eng._records.counter.panes
     with caplog.at_level(logging.WARNING, "fcstream.engine"):
         eng.close()
     assert "records of those that are open are lost" in caplog.text

@@ -138,7 +138,7 @@ def test_now_is_aligned():
         engine.begin(1_767_225_600_000 + 5 * 3_600_000 + 123_456)
         step = engine.job.schedule.slide_ms
         assert engine.next_open_ms % step == 0
-        window = engine.job.schedule.window(engine._next)
+        window = engine.job.schedule.window(engine._progress.next)
         assert window.open_ms <= 1_767_225_600_000 + 5 * 3_600_000 + 123_456 < window.close_ms
 
 

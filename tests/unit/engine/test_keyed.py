@@ -48,7 +48,7 @@ def test_every_part_answers_as_if_it_were_alone(tmp_path):
     rejected = []
     engine = KeyedEngine(config, on_rejection=rejected.extend)
     for key, part in zip(KEYS, engine.parts, strict=True):
-        part._noise = Noise(SeededEntropy(KEYS.index(key)))
+        part._closer._noise = Noise(SeededEntropy(KEYS.index(key)))
     for start in range(0, n, 700):
         cut = slice(start, start + 700)
         assert engine.push(times[cut], points[cut], labels[cut].tolist(), positions=np.arange(n)[cut]) == []
@@ -237,7 +237,7 @@ def test_a_part_that_fails_closes_all(monkeypatch):
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr(broken._counter, "add", fail)
+    monkeypatch.setattr(broken._records.counter, "add", fail)
     with pytest.raises(MemoryError):
         engine.push([1, 2], rows(2), ["paris", "rome"])
     with pytest.raises(EngineClosed):

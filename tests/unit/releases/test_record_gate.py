@@ -201,7 +201,7 @@ def test_late_records_that_wait_for_a_later_window_are_bounded_too():
     # Late for the window that closes at 10 s, in time for the one that closes at 15 s.
     engine.push(np.full(5_000, 6_000), rows(5_000), arrival_ms=10_500)
     assert sum(map(len, engine._late_records._points.values())) <= held
-    assert engine._counter.panes == []
+    assert engine._records.counter.panes == []
     found = {release.window_open_ms: release.reason for release in engine.advance(20_001)}
     assert found[0] == "too_few"  # it was late for this one
     assert found[5_000] == "too_many"
@@ -311,7 +311,7 @@ def names(first, size):
 
 def test_users_are_counted_not_records_and_only_those_who_have_room():
     engine = user_engine(60, windows=3, cap=2.0)
-    held = engine.job.gate.held
+    held = engine.job.gate.max_held
     # 10 users with 20 records each are 10.
     engine.push(np.full(200, 1), rows(200), ids=names(0, 10) * 20)
     # The ten are used up after two windows.
@@ -336,11 +336,11 @@ def test_exhausted_users_never_decide_whether_a_window_is_refused():
     engine.push(np.full(many, 1), rows(many), ids=names(0, many), arrival_ms=1)
     assert [release.reason for release in engine.advance(10_001)] == [None]  # it costs all that they have
     # The same bound as for thirty from here on: who is used up must not be counted by it.
-    engine._counter._most = narrow.max_held
+    engine._records.counter._most = narrow.max_held
     engine.push(np.full(many + 30, 10_001), rows(many + 30), ids=names(0, many + 30), arrival_ms=10_001)
     view = []
-    real = engine._counter.view
-    engine._counter.view = lambda panes: view.append(real(panes)) or view[-1]
+    real = engine._records.counter.view
+    engine._records.counter.view = lambda panes: view.append(real(panes)) or view[-1]
     engine.advance(20_001)
     assert view[0].size == 30
     assert view[0].view is not None
@@ -350,12 +350,12 @@ def test_exhausted_users_never_decide_whether_a_window_is_refused():
 @pytest.mark.parametrize("extra", [0, 1, 2])
 def test_users_at_h_are_answered_by_noise_and_beyond_it_refused_always_and_all_of_them_pay(extra):
     engine = user_engine(60, windows=1)
-    held = engine.job.gate.held
+    held = engine.job.gate.max_held
     n = held + extra
     for start in range(0, n, 7):
         some = names(start, min(7, n - start))
         engine.push(np.full(len(some), 1), rows(len(some)), ids=some)
-    assert (engine._users.read(0, b"x" * 16)[1] is None) == (extra > 0)
+    assert (engine._records._users.read(0, b"x" * 16)[1] is None) == (extra > 0)
     ledger, loss = engine._ledger, engine.job.gate.loss
     (release,) = next(iter(engine.closing()))
     assert release.reason == "too_many"  # at H but with probability delta_g
@@ -381,7 +381,7 @@ def test_points_of_a_flooded_window_of_users_are_let_go_of_while_it_is_open():
         flooded = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert engine._users.size(0) == 0
+    assert engine._records._users.size(0) == 0
     assert flooded < 40_000 * 110
     assert [release.reason for release in engine.close()] == ["too_many", "too_few"]
 
@@ -389,9 +389,9 @@ def test_points_of_a_flooded_window_of_users_are_let_go_of_while_it_is_open():
 def test_users_are_held_while_it_is_not_sure_that_they_will_have_room():
     """Each has room for one window. Who came in both counts in the first alone, so the second is not flooded."""
     engine = user_engine(60, windows=2, cap=1.0)
-    held = engine.job.gate.held
+    held = engine.job.gate.max_held
     engine.push(np.full(3 * held, 10_001), rows(3 * held), ids=names(0, 3 * held))
-    assert engine._users.size(1) == 3 * held
+    assert engine._records._users.size(1) == 3 * held
     engine.push(np.full(10, 1), rows(10), ids=names(3 * held, 10))
     assert [release.reason for release in engine.close()] == ["too_few", "too_many"]
 
@@ -404,8 +404,8 @@ def test_windows_of_users_are_refused_exactly_as_by_the_naive_twin():
     loss, cap = engine.job.mechanism.loss, engine.job.terms.capacity
     records = []
     for window in range(5):
-        size = int(generator.choice([20, 60, gate.held, 2 * gate.held]))
-        records += [(window, f"u{i}") for i in generator.integers(0, 4 * gate.held, size).tolist()]
+        size = int(generator.choice([20, 60, gate.max_held, 2 * gate.max_held]))
+        records += [(window, f"u{i}") for i in generator.integers(0, 4 * gate.max_held, size).tolist()]
     order = generator.permutation(len(records))
     for some in np.array_split(order, 30):
         engine.push(

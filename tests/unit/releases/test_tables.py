@@ -134,7 +134,7 @@ def test_pushed_rows_hold_levels_or_codes():
         ("out_of_range", 3),
         ("not_a_number", 4),
     ]
-    assert engine._counter.view([0]).bits().tolist() == [[1, 0, 1, 0, 0, 0, 1, 0, 0]] * 2
+    assert engine._records.counter.view([0]).bits().tolist() == [[1, 0, 1, 0, 0, 0, 1, 0, 0]] * 2
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_the_previous_projection_comes_back_after_kill_9(tmp_path):
         assert cells.number > 1
         times, rows = parts[1]
         engine.push(times, rows, arrival_ms=times + 1)
-        held = engine._counter._held[1]
+        held = engine._records.counter._held[1]
         assert (held.cells, held.counted, held.counts.sum()) == (cells, held.size, 2000)
         second, *none = engine.advance(20_001)
         assert none == []
@@ -300,7 +300,7 @@ def test_a_public_direction_keeps_no_records():
     engine = Engine(config_of(release, features), noise=Noise(SeededEntropy(5)))
     bits = np.random.default_rng(0).random((900, 6)) < 0.4
     engine.push(np.arange(900), bits.astype(float))
-    assert engine._counter._held[0].records.size == 0
+    assert engine._records.counter._held[0].records.size == 0
     found = engine.close()[0]
     assert len(found.parts["counts"]) == 7
     assert np.abs(np.array(found.parts["counts"]) - np.bincount(bits.sum(axis=1), minlength=7)).max() < 40

@@ -132,7 +132,9 @@ def test_what_tasks_count_is_what_an_engine_counts(name):
             body = count_window(job, [*found[::-1], found[2]], 0)
             assert b"".join(piece for *_, piece in pieces(body)) == body
             view = pickle.loads(body)[1]
-            engine._counter.view = lambda panes, own=engine._counter.view, view=view: view if 0 in panes else own(panes)
+            engine._records.counter.view = lambda panes, own=engine._records.counter.view, view=view: (
+                view if 0 in panes else own(panes)
+            )
         else:
             engine.take(batch)
         releases.append(next(engine.closing())[0])

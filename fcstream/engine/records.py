@@ -1,0 +1,159 @@
+"""The records of windows that have no release yet, as far as releases need them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..formats.batch import SeenPositions
+from ..stream.late_records import LateRecords
+from ..stream.windows import group_by_pane
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from ..config import Job
+    from ..formats.batch import Batch
+    from ..ledgers import Ledger
+    from ..releases.base import Counter
+    from ..stream.contributions import UserPoints
+    from .admission import Admitted
+
+ChargedUsers = tuple["NDArray[np.bytes_]", "NDArray[np.float64] | None"]
+"""Keys of a window's users and one point for each, if the window was not flooded."""
+
+
+class OpenRecords:
+    """Counts records pane by pane, or keeps one point for each user, until their windows are answered.
+
+    Parameters
+    ----------
+    job : Job
+    ledger : Ledger
+        Says which users are sure to have room for a window's loss.
+    counter : Counter
+    users : UserPoints or None
+        With the unit ``user``.
+
+    Attributes
+    ----------
+    counter : Counter
+    is_broken : bool
+        Counting has failed: nobody knows which records were counted, and counting one twice would break the guarantee.
+    """
+
+    def __init__(self, job: Job, ledger: Ledger, counter: Counter, users: UserPoints | None) -> None:
+        self._job, self._ledger = job, ledger
+        self.counter, self._users = counter, users
+        self._late = LateRecords(job.grid.dimension, None if job.gate is None else job.gate.max_held)
+        self._seen = SeenPositions()
+        self._next_user_check: dict[int, int] = {}  # by window: at how many users
+        self.is_broken = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record is kept."""
+        return not self.counter.panes and self._late.is_empty and (self._users is None or self._users.is_empty)
+
+    def duplicates(self, batch: Batch) -> NDArray[np.bool_]:
+        """Which rows of a batch have a position that was added before (n,)."""
+        return ~self._seen.fresh(batch.positions)
+
+    def add(
+        self, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int, *, identified: bool
+    ) -> None:
+        """Add some rows (n,) of a batch.
+
+        Parameters
+        ----------
+        batch : Batch
+        admitted : Admitted
+        rows : bool (n,)
+        next_window : int
+            Windows before this one are answered.
+        identified : bool
+            Note the positions of the whole batch as seen.
+        """
+        # Late for an open window, in time for a later one that shares its pane.
+        late = rows & (admitted.first > np.maximum(admitted.covering, next_window))
+        with self._changing():
+            if identified:
+                self._seen.add(batch.positions)
+            self._late.add(admitted.first[late], admitted.panes[late], admitted.points[late])
+            self._count(batch, admitted, rows & ~late, next_window)
+
+    def add_late(self, window: int) -> None:
+        """Count the late records that are in time for a window."""
+        with self._changing():
+            for pane, points in self._late.take(window):
+                self.counter.add(pane, points)
+
+    def users(self, window: int) -> ChargedUsers | None:
+        """The users of a window, with the unit ``user``."""
+        return None if self._users is None else self._users.read(window, self._ledger.salt)
+
+    def view(self, panes: range, users: ChargedUsers | None, admitted: NDArray[np.bool_] | None) -> object:
+        """What a mechanism reads of a window; of the unit ``user`` one point for each user whom the ledger admitted."""
+        with self._changing():
+            if users is not None and admitted is not None:
+                self.counter.drop(panes[0])  # of an earlier try
+                self.counter.add(panes[0], self._points_of(users, admitted))
+            return self.counter.view(panes)
+
+    def forget_before(self, window: int) -> None:
+        """Drop the panes that neither this window nor a later one covers."""
+        schedule = self._job.schedule
+        for pane in self.counter.panes:
+            if schedule.last_window_of_pane(pane) < window:
+                self.counter.drop(pane)
+        if self._users is not None:
+            self._users.forget_before(window)
+            self._next_user_check = {index: size for index, size in self._next_user_check.items() if index >= window}
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        self.is_broken = True  # until the block ends well
+        yield
+        self.is_broken = False
+
+    def _count(self, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int) -> None:
+        panes, points = admitted.panes, admitted.points
+        users, times = batch.users, batch.times_ms
+        if not rows.all():
+            panes, points, times = panes[rows], points[rows], times[rows]
+            users = None if users is None else users[rows]
+        for pane, part in group_by_pane(panes):
+            if self._users is not None and users is not None:
+                self._users.add(pane, users[part], times[part], points[part])
+                self._limit_users(self._users, pane, next_window)
+            else:
+                self.counter.add(pane, points[part])
+
+    def _limit_users(self, users: UserPoints, window: int, next_window: int) -> None:
+        """Drop the points of a window that is sure to have too many users when it closes.
+
+        A user counts here who has room for all that the ledger can charge until then, so that neither which points are
+        dropped nor when changes a release. All users count when the window closes.
+        """
+        gate = self._job.gate
+        if gate is None or users.size(window) < self._next_user_check.get(window, gate.max_held + 1):
+            return
+        keys, _ = users.read(window, self._ledger.salt)
+        if self._job.spending.savings is None:
+            most = self._job.mechanism.loss * (window - next_window + 1)
+            if np.count_nonzero(self._ledger.has_room(keys, most)) > gate.max_held:
+                users.flood(window, self._ledger.salt)
+        self._next_user_check[window] = 2 * len(keys)
+
+    def _points_of(self, users: ChargedUsers, admitted: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Points of those who take part. Of a flooded window only their number is right, and it is too large."""
+        if users[1] is not None:
+            return users[1][admitted]
+        assert self._job.gate is not None
+        # The ledger has admitted all who were sure to have room; whatever becomes of that, the window is refused.
+        size = max(int(np.count_nonzero(admitted)), self._job.gate.max_held + 1)
+        return np.broadcast_to(0.0, (size, self._job.grid.dimension))
