@@ -27,7 +27,7 @@ from coinpress import STEPS, coinpress
 import fcstream
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.noise.samplers import Noise
-from fcstream.releases.means.searched import SearchedMean, radius_ladder
+from fcstream.releases.means.searched import SearchedMean, search_radii
 from fcstream.stream.lattice import Lattice
 
 JOBS = [  # n, d, largest allowed ratio to the ideal
@@ -158,7 +158,7 @@ def against_coinpress(reps: int, rng: np.random.Generator) -> int:
 
 def speed_of_search(reps: int, rng: np.random.Generator) -> int:
     n, d = 100_000, 2
-    mechanism = SearchedMean(PrivacyLoss.charge(1, 1e-8), radius_ladder(Lattice(1e-3), 0.01, 100), d, n)
+    mechanism = SearchedMean(PrivacyLoss.charge(1, 1e-8), search_radii(Lattice(1e-3), 0.01, 100), d, n)
     counter, noise = mechanism.counter(d, 1, Noise()), Noise()
     counter.add(0, np.rint(rng.normal(size=(n, d)) * 1000))
     counter.view([0])

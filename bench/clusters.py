@@ -36,7 +36,7 @@ from fcstream.releases.clusters.agreement import plan_gaussian
 from fcstream.releases.clusters.ktuples import BallCenters
 from fcstream.releases.clusters.mixtures import MixtureAlgorithm
 from fcstream.releases.clusters.plan import ClusterJob
-from fcstream.releases.clusters.tuples import TupleAverage, ladder
+from fcstream.releases.clusters.tuples import TupleAverage, radius_grid
 from fcstream.stream.lattice import Lattice
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
@@ -285,7 +285,7 @@ def speed(arguments: argparse.Namespace) -> bool:
             tuples = np.rint(base + rng.normal(size=(t, k, d)) * 2**9)
             for i in range(t):
                 tuples[i] = tuples[i][rng.permutation(k)]
-            rungs = ladder(2**10, 2**20, 1.25)
+            rungs = radius_grid(2**10, 2**20, 1.25)
             made = TupleAverage(LOSS, t, k, d, 10**7, 85 * 10**7, rungs)
             test = plan_gaussian(PrivacyLoss.charge(0.5, 1e-8), t)
             balls = BallCenters(LOSS, test, k, d, 10**7, rungs)

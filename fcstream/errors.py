@@ -16,7 +16,7 @@
         ├── LedgerMismatch           2   it belongs to another stream, schema or budget
         └── LedgerDamaged            4   its content contradicts itself
 
-Messages say rule, value, place and remedy in one sentence and never hold a record's content.
+Messages say rule, value, key and remedy in one sentence and never hold a record's content.
 What a program needs is in attributes.
 """
 
@@ -42,7 +42,7 @@ class ConfigError(FcstreamError, ValueError):
 
     Attributes
     ----------
-    place : str
+    key : str
         Where it stands, for instance ``window.slide``; empty for a whole file.
     message : str
         The rest of the text.
@@ -162,8 +162,8 @@ def _origin() -> str:
     if (checkout / "pyproject.toml").is_file():
         return str(checkout)
     try:
-        told = distribution("fcstream").read_text("direct_url.json")
-        path = unquote(urlsplit(json.loads(told or "{}").get("url", "")).path)
+        document = distribution("fcstream").read_text("direct_url.json")
+        path = unquote(urlsplit(json.loads(document or "{}").get("url", "")).path)
     except (PackageNotFoundError, OSError, ValueError):
         return "fcstream"
     return path if path and Path(path).exists() else "fcstream"

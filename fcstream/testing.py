@@ -81,9 +81,9 @@ class LedgerContract:
 
     def test_charge_seal_acknowledge(self, tmp_path: Path) -> None:
         ledger = self.make(self.terms, tmp_path)
-        verdict = ledger.charge([self.request(0)])[0]
-        assert verdict.charge is not None
-        assert verdict.charge.loss == self.loss == verdict.spent == ledger.spent()
+        result = ledger.charge([self.request(0)])[0]
+        assert result.charge is not None
+        assert result.charge.loss == self.loss == result.spent == ledger.spent()
         ledger.seal([SealedRelease(window(0), b"answer")])
         assert ledger.unacknowledged() == [(window(0), b"answer")]
         assert ledger.last_sealed() == (window(0), b"answer")
@@ -96,10 +96,10 @@ class LedgerContract:
         ledger = self.make(self.terms, tmp_path)
         ledger.charge([self.request(0)])
         ledger.seal([SealedRelease(window(0), b"answer")])
-        verdict = ledger.charge([self.request(0)])[0]
-        assert verdict.charge is None
-        assert verdict.refusal is None
-        assert verdict.interrupted is None
+        result = ledger.charge([self.request(0)])[0]
+        assert result.charge is None
+        assert result.refusal is None
+        assert result.interrupted is None
         assert ledger.spent() == self.loss
         ledger.close()
 
@@ -129,9 +129,9 @@ class LedgerContract:
 
     def test_refusal_spends_nothing_and_leaves_the_rest_usable(self, tmp_path: Path) -> None:
         ledger = self.make(self.terms, tmp_path)
-        verdicts = ledger.charge([self.request(i, "shared") for i in range(3)])
-        assert [v.charge is not None for v in verdicts] == [True, True, False]
-        refusal = verdicts[2].refusal
+        results = ledger.charge([self.request(i, "shared") for i in range(3)])
+        assert [v.charge is not None for v in results] == [True, True, False]
+        refusal = results[2].refusal
         assert refusal is not None
         assert refusal.block == "shared"
         assert refusal.requested == self.loss
@@ -150,8 +150,8 @@ class LedgerContract:
     def test_eleven_shares_of_one_eleventh_fit(self, tmp_path: Path) -> None:
         ledger = self.make(self.terms, tmp_path)
         shares = self.terms.capacity.split(11)
-        verdicts = ledger.charge([Request(window(i), share, ("b",)) for i, share in enumerate(shares)])
-        assert all(v.charge for v in verdicts)
+        results = ledger.charge([Request(window(i), share, ("b",)) for i, share in enumerate(shares)])
+        assert all(v.charge for v in results)
         assert ledger.spent() == self.terms.capacity
         ledger.close()
 
@@ -163,13 +163,13 @@ class LedgerContract:
 
     def test_unused_stages_go_back_to_every_block(self, tmp_path: Path) -> None:
         ledger = self.make(self.terms, tmp_path)
-        verdict = ledger.charge([self.request(0, "a", "b")])[0]
-        assert verdict.charge is not None
+        result = ledger.charge([self.request(0, "a", "b")])[0]
+        assert result.charge is not None
         first, second = PrivacyLoss.charge("0.1", "1e-9"), PrivacyLoss.charge("0.3")
-        verdict.charge.open(first + second)
-        verdict.charge.start(first)
-        assert verdict.charge.unused == second
-        ledger.seal([SealedRelease(window(0), b"too few", verdict.charge.unused)])
+        result.charge.open(first + second)
+        result.charge.start(first)
+        assert result.charge.unused == second
+        ledger.seal([SealedRelease(window(0), b"too few", result.charge.unused)])
         assert ledger.spent("a") == ledger.spent("b") == ledger.spent() == first
         ledger.close()
 
@@ -188,7 +188,9 @@ class LedgerContract:
                 ledger.seal([answer])
         ledger.close()
 
-    def test_the_first_answer_of_a_window_that_was_drawn_twice_stands_without_its_refund(self, tmp_path: Path) -> None:
+    def test_the_first_release_of_a_window_that_was_drawn_twice_is_sealed_without_its_refund(
+        self, tmp_path: Path
+    ) -> None:
         """To turn it away for its refund would choose among answers by their values."""
         ledger = self.make(self.terms, tmp_path)
         first = ledger.charge([self.request(0)])[0].charge
@@ -204,9 +206,9 @@ class LedgerContract:
     def test_total_is_charged_on_top_of_every_block(self, tmp_path: Path) -> None:
         terms = Terms("stream", "event", self.terms.capacity, "specification", PrivacyLoss.cap("1.0", "1e-6"))
         ledger = self.make(terms, tmp_path)
-        verdicts = ledger.charge([self.request(i) for i in range(3)])
-        assert [v.charge is not None for v in verdicts] == [True, True, False]
-        refusal = verdicts[2].refusal
+        results = ledger.charge([self.request(i) for i in range(3)])
+        assert [v.charge is not None for v in results] == [True, True, False]
+        refusal = results[2].refusal
         assert refusal is not None
         assert refusal.block == TOTAL_BLOCK
         assert refusal.window == window(2)
@@ -237,11 +239,11 @@ class LedgerContract:
 
     def admitted(self, ledger: Ledger, index: int, names: str) -> str:
         """Which of some users a window takes."""
-        verdict = ledger.charge([self.user_request(ledger, index, names)])[0]
-        assert verdict.charge is not None
-        assert verdict.admitted is not None
+        result = ledger.charge([self.user_request(ledger, index, names)])[0]
+        assert result.charge is not None
+        assert result.admitted is not None
         ordered = sorted(names, key=lambda name: user_key(ledger.salt, name))
-        return "".join(sorted(name for name, taken in zip(ordered, verdict.admitted, strict=True) if taken))
+        return "".join(sorted(name for name, taken in zip(ordered, result.admitted, strict=True) if taken))
 
     def test_every_user_has_a_filter(self, tmp_path: Path) -> None:
         ledger = self.make(self.users_terms, tmp_path)
@@ -252,12 +254,12 @@ class LedgerContract:
             ledger.seal([SealedRelease(window(index), b"answer")])
         ledger.close()
 
-    def test_spent_tells_nothing_of_who_was_there(self, tmp_path: Path) -> None:
+    def test_spent_reveals_nothing_about_who_was_there(self, tmp_path: Path) -> None:
         """It is what somebody with a record in every window has spent."""
         ledger = self.make(self.users_terms, tmp_path)
         for index, expected in enumerate([1, 2, 2, 2]):
-            verdict = ledger.charge([self.user_request(ledger, index, "")])[0]
-            assert verdict.spent == ledger.spent() == self.loss * expected
+            result = ledger.charge([self.user_request(ledger, index, "")])[0]
+            assert result.spent == ledger.spent() == self.loss * expected
             ledger.seal([SealedRelease(window(index), b"too few")])
         ledger.close()
 
@@ -292,7 +294,7 @@ class LedgerContract:
         assert ledger.spent() == PrivacyLoss.charge("0.5", "5e-9")
         ledger.close()
 
-    def test_whether_somebody_always_there_was_charged_is_known(self, tmp_path: Path) -> None:
+    def test_whether_a_user_present_in_every_window_was_charged_is_known(self, tmp_path: Path) -> None:
         ledger = self.make(self.users_terms, tmp_path)
         for index in range(4):
             ledger.charge([self.user_request(ledger, index, "")])
@@ -301,13 +303,13 @@ class LedgerContract:
         assert ledger.charged_blocks(window(4)) == ()
         ledger.close()
 
-    def test_a_window_can_ask_for_room_for_somebody_always_there(self, tmp_path: Path) -> None:
+    def test_a_window_can_require_room_for_a_user_present_in_every_window(self, tmp_path: Path) -> None:
         ledger = self.make(self.users_terms, tmp_path)
         for index, is_charged in enumerate([True, True, False, False]):
             request = self.user_request(ledger, index, "a" if index == 2 else "")  # a was never there before
-            verdict = ledger.charge([replace(request, blocks=(USER_BLOCK,))])[0]
-            assert (verdict.charge is not None) == is_charged
-            assert verdict.refusal is None or verdict.refusal.block == USER_BLOCK
+            result = ledger.charge([replace(request, blocks=(USER_BLOCK,))])[0]
+            assert (result.charge is not None) == is_charged
+            assert result.refusal is None or result.refusal.block == USER_BLOCK
             assert ledger.charged_blocks(window(index)) == ((USER_BLOCK,) if is_charged else ())
             ledger.seal([SealedRelease(window(index), b"answer")])
         assert ledger.spent(USER_BLOCK) == self.loss + self.loss
@@ -406,7 +408,7 @@ class SourceContract:
         raise NotImplementedError
 
     def drain(self, source: LiveSource, wanted: int, seconds: float = 60.0) -> list[tuple[str, int, int, bytes]]:
-        """Poll until so many messages came: (partition, offset, stamp, body)."""
+        """Poll until so many messages came: (partition, offset, timestamp, body)."""
         found: list[tuple[str, int, int, bytes]] = []
         until = time.monotonic() + seconds
         while len(found) < wanted and time.monotonic() < until:
@@ -454,7 +456,7 @@ class SourceContract:
         assert source.poll(10, 0.05) == []
         source.close()
 
-    def test_ends_are_told_and_reached(self, tmp_path: Path) -> None:
+    def test_ends_are_reported_and_reached(self, tmp_path: Path) -> None:
         source = self.make(tmp_path)
         self.send(tmp_path, [b"%d" % i for i in range(40)])
         ends, count = source.ends(), 0

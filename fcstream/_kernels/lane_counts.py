@@ -1,4 +1,4 @@
-"""Items in lanes, and the books on who is whose friend.
+"""Items in lanes, and the masks of who is whose friend.
 
 Items of any kind lie in tiles (tiles, width, LANES), one item per lane, lanes filled in order of arrival. Every family
 of predicates answers with one word per (tile, new item): bit j says whether lane j is its friend. Which of these bits

@@ -47,9 +47,9 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            # The text of an unexpected error could quote a record: only its kind is told.
-            told = f"internal error ({type(error).__name__}); run again with --traceback for the place"
-            failure, message, code = error, told, 1
+            # The text of an unexpected error could quote a record: only its kind is shown.
+            text = f"internal error ({type(error).__name__}); run again with --traceback for where it happened"
+            failure, message, code = error, text, 1
             if click.get_current_context().find_root().params.get("traceback"):
                 raise
         if click.get_current_context().find_root().params.get("traceback"):
@@ -95,7 +95,7 @@ def load(path: str, **urls: str | None) -> Config:
 
 
 def at_delta(delta: float | None, spent: float) -> float:
-    """At which delta epsilons are told."""
+    """The delta at which epsilons are reported."""
     if delta is None:
         return max(1e-6, 2 * spent)
     if not 0 < delta < 1:
@@ -145,7 +145,7 @@ def ledger_readers(ledger: str, stream: str | None) -> Iterator[Iterator[LedgerR
 
 
 def public(ledger: str) -> str:
-    """A ledger's place without secrets."""
+    """A ledger's location without secrets."""
     if "://" not in ledger:
         return ledger_path(ledger)
     from ..ledgers.postgres.connection import ServerAddress

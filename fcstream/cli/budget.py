@@ -22,7 +22,7 @@ STREAM = click.option("--stream", metavar="NAME", help="Of a ledger of several s
 @budget.command()
 @click.argument("ledger")
 @STREAM
-@click.option("--delta", type=float, help="At which epsilons are told.")
+@click.option("--delta", type=float, help="The delta at which epsilons are reported.")
 @click.option("--failure", type=float, help="Probability that the realized loss ever exceeds its bound; else delta.")
 @click.option("--odometer", default="mixture", show_default=True, help="mixture or ladder.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
@@ -57,8 +57,8 @@ def show(
         refuse_overwriting_ledger(ledger, picture, "--plot")
         draw(reports[0], picture)
     if as_json:
-        told = [report.as_dict() for report in reports]
-        click.echo(json.dumps(told[0] if len(told) == 1 else told, indent=2))
+        documents = [report.as_dict() for report in reports]
+        click.echo(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2))
     else:
         click.echo("\n\n".join("\n".join(report.lines()) for report in reports))
 
@@ -99,7 +99,7 @@ def releases(ledger: str, stream: str | None) -> None:
     help="See above.",
 )
 @click.option("--out", default="-", show_default=True, metavar="FILE", help="File to write, - for stdout.")
-@click.option("--delta", type=float, help="At which epsilons are told.")
+@click.option("--delta", type=float, help="The delta at which epsilons are reported.")
 @click.option("--block", metavar="NAME", help="dp-accounting: instead of the most charged one, for instance total.")
 @guarded
 def export(ledger: str, stream: str | None, form: str, out: str, delta: float | None, block: str | None) -> None:
@@ -142,7 +142,7 @@ def export(ledger: str, stream: str | None, form: str, out: str, delta: float | 
 def retire(ledger: str, stream: str, yes: bool) -> None:
     """Give up what is left of a stream's budget, of all its keys, so that STREAM can start with another specification.
 
-    The new one has a whole budget of its own: whoever has records in both can lose both together. The old books stay
+    The new one has a whole budget of its own: whoever has records in both can lose both together. The old rows stay
     in the ledger under another name. This cannot be undone.
     """
     from ..ledgers.retirement import retire as end

@@ -44,7 +44,7 @@ def query(config: str) -> None:
 @click.option("--seed", default=1, show_default=True)
 @guarded
 def local_simulate(config: str, devices: int, seed: int) -> None:
-    """Ask made-up devices the query of CONFIG; the truth is told beside the answer."""
+    """Ask made-up devices the query of CONFIG; the truth is printed beside the answer."""
     from ..local.settings import Settings, simulate
 
     click.echo(json.dumps(simulate(Settings.load(config), devices, seed)))

@@ -84,8 +84,8 @@ def run(
             services = serve(streams)
         if as_json:
             for stream, service in zip(jobs, services, strict=True):
-                told = {"stream": stream.stream.name, **asdict(service.counters)}
-                click.echo(json.dumps(told), err=True)
+                document = {"stream": stream.stream.name, **asdict(service.counters)}
+                click.echo(json.dumps(document), err=True)
         return
     if len(jobs) > 1:
         raise ConfigError("must be a broker's when several configurations are given: files end", "source.url")
@@ -156,17 +156,17 @@ class _RunReport(NamedTuple):
     warnings: list[str]
 
 
-def _tell(job: Config, summary: Summary, told: _RunReport) -> None:
+def _tell(job: Config, summary: Summary, report: _RunReport) -> None:
     """What a run has done, and exit code 3 if the budget is exhausted."""
     is_exhausted = bool(summary.stopped or summary.refused.get("budget_exhausted"))
-    if told.as_json:
-        warnings = list(dict.fromkeys([*told.warnings, *summary.warnings]))
-        more = {"stream": job.stream.name, "new_ledger": told.is_new, "warnings": warnings}
+    if report.as_json:
+        warnings = list(dict.fromkeys([*report.warnings, *summary.warnings]))
+        more = {"stream": job.stream.name, "new_ledger": report.is_new, "warnings": warnings}
         click.echo(json.dumps(more | summary.as_dict()), err=True)
         if is_exhausted:
             sys.exit(BudgetExhausted.exit_code)
         return
-    if told.is_new and job.ledger:
+    if report.is_new and job.ledger:
         click.echo(f"made a new ledger: {job.ledger.url}", err=True)
     for line in summary.lines():
         click.echo(line, err=True)
@@ -199,7 +199,7 @@ def check(config: str, source: str | None, lines: int, as_json: bool) -> None:
 
 @main.command()
 @click.argument("config", type=click.Path())
-@click.option("--delta", type=float, help="At which epsilons are told.")
+@click.option("--delta", type=float, help="The delta at which epsilons are reported.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @guarded
 def plan(config: str, delta: float | None, as_json: bool) -> None:

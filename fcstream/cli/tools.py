@@ -43,7 +43,7 @@ def plot_command(releases: str, truth: str | None, out: str, stream: str | None)
 
 
 def _in_force(streams: Iterable[LedgerReader], stream: str | None) -> list[bytes]:
-    """Releases of a ledger; those of retired books, which have a budget of their own, only where they are named."""
+    """Releases of a ledger; those of retired streams, which have a budget of their own, only where they are named."""
     lines: list[bytes] = []
     retired: list[str] = []
     for reader in streams:
@@ -74,13 +74,13 @@ def simulate(devices: int, start: str, duration: str, interval: str, faults: flo
 
     from ..config import duration_ms
     from ..formats.batch import parse_iso8601
-    from ..planning.simulation import Fleet
+    from ..planning.simulation import SensorFleet
 
     try:
         start_ms = parse_iso8601(start)
     except (ValueError, OverflowError):
         raise ConfigError(f"must be ISO 8601, got {start!r}", "--start") from None
-    fleet = Fleet(
+    fleet = SensorFleet(
         devices, start_ms, duration_ms(duration, "--duration"), duration_ms(interval, "--interval"), seed, faults
     )
     try:

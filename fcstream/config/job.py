@@ -33,7 +33,7 @@ class Job:
         See their classes.
     clock : str
     ahead_ms : int
-        How far a live record's stamp may lie ahead of its own arrival.
+        How far a live record's timestamp may lie ahead of its own arrival.
     spending : Spending
         How each window's mechanism and charge are decided.
     per_user : str
@@ -144,7 +144,7 @@ def _keys(config: Sections) -> tuple[tuple[str, ...], int]:
             if getattr(stream, name) is not None:
                 raise ConfigError("belongs to `stream.key`: the field that tells a stream's parts", f"stream.{name}")
         if config.source is not None and config.source.partitioner is not None:
-            raise ConfigError("belongs to `stream.key`: keys are what has a place", "source.partitioner")
+            raise ConfigError("belongs to `stream.key`: keys are what partitions hold", "source.partitioner")
         return (), 1
     if stream.key == stream.user:
         raise ConfigError(f"must be another field than the user's, got {stream.key!r}", "stream.key")

@@ -35,8 +35,8 @@ class Config(Sections, frozen=True, forbid_unknown_fields=True, kw_only=True, di
     def __post_init__(self) -> None:
         if not isinstance(self.release, Options):
             raise ConfigError(f"must be the options of a kind, got {type(self.release).__name__}", "release")
-        letters, others = self.dead_letter, [section.url for section in (self.source, self.sink) if section]
-        if letters and "://" in letters.url and letters.url in others:
+        dead_letter, others = self.dead_letter, [section.url for section in (self.source, self.sink) if section]
+        if dead_letter and "://" in dead_letter.url and dead_letter.url in others:
             raise ConfigError(
                 "must be a queue of its own: there, rejections would be read as records, or as releases",
                 "dead_letter.url",

@@ -118,7 +118,7 @@ class UrlSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class DeadLetterSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[dead_letter]``: where rejections are told, and how much room they may take in a file."""
+    """``[dead_letter]``: where rejections are reported, and how much room they may take in a file."""
 
     url: str
     max_bytes: int = 2**26

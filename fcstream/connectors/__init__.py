@@ -95,12 +95,12 @@ def open_source(url: str, schema: Schema) -> Source:
 
 
 def check_file(url: str) -> tuple[str, str]:
-    """The format and the place of a source that ends.
+    """The format and the path of a source that ends.
 
     Raises
     ------
     ConfigError
-        Another scheme, or a place that is a URL.
+        Another scheme, or a path that is a URL.
     """
     scheme, _, path = url.partition(":")
     if scheme not in FILE_SOURCES or not path or is_url(path):

@@ -33,7 +33,7 @@ class Chunk:
         same for every delivery.
     bodies : list of bytes
     receipts_ms : int64 (n,), optional
-        Where a message arrived at some time between its stamp and this: it may have waited while nobody read.
+        Where a message arrived at some time between its timestamp and this: it may have waited while nobody read.
     """
 
     partition: str
@@ -59,7 +59,7 @@ class PartitionAssignment:
     mine : dict of int to str
         Ours: their numbers, and their names in `Chunk.partition`.
     topics : int
-        Over how many topics they are spread; numbers say a key's place in a single one only.
+        Over how many topics they are spread; numbers say a key's partition in a single one only.
     """
 
     total: int
@@ -155,7 +155,8 @@ class BrokerTime(NamedTuple):
     now_ms : int
         Its clock, by which it stamps messages.
     newest_ms : int
-        The highest stamp that it has given, 0 if it does not tell. Ahead of `now_ms` only if somebody else chose it.
+        The highest timestamp that it has given, 0 if it does not tell. Ahead of `now_ms` only if somebody else chose
+        it.
     """
 
     now_ms: int
@@ -176,7 +177,7 @@ class TimestampedSource(Protocol):
 
     @property
     def timestamps_are_brokers(self) -> bool:
-        """Whether no publisher chose the stamps of what was polled."""
+        """Whether no publisher chose the timestamps of what was polled."""
 
 
 class Gap(NamedTuple):

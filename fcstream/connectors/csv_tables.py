@@ -49,10 +49,10 @@ class TableFolder:
 
     def write(self, releases: Sequence[Release]) -> None:
         for release in releases:
-            place = self._path(release)
+            path = self._path(release)
             if release.value is not None and release.kind == "synthetic":
-                self._put(f"{place}.{self._suffix}", self._write_rows(synthetic_rows(release)))
-            self._put(f"{place}.json", release.to_bytes() + b"\n")
+                self._put(f"{path}.{self._suffix}", self._write_rows(synthetic_rows(release)))
+            self._put(f"{path}.json", release.to_bytes() + b"\n")
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         return [release for release in releases if self._held(f"{self._path(release)}.json") != release.to_bytes()]

@@ -8,7 +8,7 @@ _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
-def place(partitioner: str, key: str, total: int) -> int:
+def partition_of(partitioner: str, key: str, total: int) -> int:
     """The partition of a key, as UTF-8, among `total`.
 
     Parameters

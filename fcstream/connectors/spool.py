@@ -11,8 +11,8 @@ Files, mode 0600 in a folder of mode 0700: ``lock``; ``position``, the first rec
 ``FIRST.rows``, named after their first record. A segment is a row of frames, the first without records, with the ids of
 earlier ones, and then one for every `Spool.append`::
 
-    magic, first record, count, number of ids, of stamps, receipt, bytes | crc32 |
-    lengths, stamps, ids, bodies | crc32 | end
+    magic, first record, count, number of ids, of timestamps, receipt, bytes | crc32 |
+    lengths, timestamps, ids, bodies | crc32 | end
 """
 
 from __future__ import annotations

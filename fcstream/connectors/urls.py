@@ -45,7 +45,7 @@ class Address:
         Path and query as they were given, placeholders filled in; not part of the representation.
     masked : str
         For messages, see `mask`.
-    place : str
+    key : str
         The configuration key it came from.
     """
 
@@ -152,20 +152,20 @@ def mask(url: str) -> str:
     percent-encoded, only the scheme is left. Placeholders may stay, they tell nothing.
     """
     if url.startswith(_FILES):
-        kind, _, place = url.partition(":")
-        if not is_url(place):
+        kind, _, location = url.partition(":")
+        if not is_url(location):
             return url
-        if not place.strip().startswith("//"):
-            return f"{kind}:{mask(place.strip())}"
-        url = f"{kind}:{place.strip()}"
+        if not location.strip().startswith("//"):
+            return f"{kind}:{mask(location.strip())}"
+        url = f"{kind}:{location.strip()}"
     scheme, separator, rest = url.partition("://")
     if not separator or not _SCHEME.fullmatch(scheme):
         is_file = not any(sign in url for sign in ":@=")
         return url if is_file else f"{scheme_of(url)}:***".removeprefix(":")
     hidden = f"{scheme}://***"
     base, question, query = _without_placeholders(rest).partition("?")
-    _, at, place = base.rpartition("@")
-    listing, slash, path = place.partition("/")
+    _, at, location = base.rpartition("@")
+    listing, slash, path = location.partition("/")
     if "#" in rest or not all(_HOST.fullmatch(entry) for entry in listing.split(",")):
         return hidden
     options: list[str] = []
@@ -179,8 +179,8 @@ def mask(url: str) -> str:
             options.append(f"{name}={value if name in _HARMLESS and _PLAIN.fullmatch(value) else '***'}")
         else:
             options.append("***")
-    told = f"{scheme}://{'***@' if at else ''}{listing}{slash}{'***' if '=' in path else path}"
-    return _with_placeholders(told + (question + "&".join(options) if options else ""), rest)
+    masked = f"{scheme}://{'***@' if at else ''}{listing}{slash}{'***' if '=' in path else path}"
+    return _with_placeholders(masked + (question + "&".join(options) if options else ""), rest)
 
 
 def _target(url: str, key: str) -> str:

@@ -55,19 +55,19 @@ class Participation:
         if job.terms.unit == "user":
             self.state = (last.participation if last is not None else None) or FULL
 
-    def note(self, verdict: ChargeResult) -> bool:
+    def note(self, result: ChargeResult) -> bool:
         """Whether somebody with a record in every window was charged for this one."""
         if self.state is None:
             return True
-        is_charged = USER_BLOCK in self._ledger.charged_blocks(verdict.window)
-        was_answered = verdict.charge is not None or verdict.interrupted is not None
+        is_charged = USER_BLOCK in self._ledger.charged_blocks(result.window)
+        was_answered = result.charge is not None or result.interrupted is not None
         if was_answered and not is_charged and self.state == FULL:
             self.state = EXHAUSTED
             LOG.warning(
                 "stream %r: the budget of somebody with a record in every window has no room for the window that opens "
                 "at %s: from here on releases leave out whoever has used up theirs (`participation` = 'exhausted')",
                 self._stream,
-                utc(verdict.window.open_ms),
+                utc(result.window.open_ms),
             )
         return is_charged
 

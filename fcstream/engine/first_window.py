@@ -29,7 +29,7 @@ class FirstWindow:
     Attributes
     ----------
     index : int or None
-        The first window that is answered; None until the stream's clock has told. Of files always the first one of
+        The first window that is answered; None until the stream's clock is known. Of files always the first one of
         the schedule.
 
     Privacy

@@ -33,7 +33,7 @@ REASONS = (
     "bad_user",  # a user's id that is neither text nor a whole number, or longer than `LONGEST_LABEL`
     "unknown_level",  # a Boolean or a category that is none of its declared levels
     "too_long",  # rows of one message beyond those that are read
-    "unknown_key",  # a key that is not among the declared ones, or has no place in the partition it came by
+    "unknown_key",  # a key that is not among the declared ones, or does not belong to the partition it came by
 )
 MAX_TIME_MS = 2**53
 LONGEST_LABEL = 1024
@@ -321,7 +321,7 @@ def parse_label(value: Any, reason: str = "bad_user") -> str:
 def batch_from_rows(
     rows: Iterable[Mapping[str, Any] | Rejection], positions: Iterable[int], schema: Schema, *, texts: bool = False
 ) -> Batch:
-    """The careful path: one record at a time, every reason told apart. `texts`: numbers come as text.
+    """The careful path: one record at a time, every reason distinguished. `texts`: numbers come as text.
 
     It accepts exactly what `batch_from_columns` accepts, or one record's presence would depend on its neighbors.
     """

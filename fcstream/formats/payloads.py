@@ -26,7 +26,7 @@ LONGEST_MESSAGE = 2**24
 
 
 def most_rows(dimension: int) -> int:
-    """How many rows of a message are read, by their place in it: 8 bytes for each time and feature are held."""
+    """How many rows of a message are read, by their position in it: 8 bytes for each time and feature are held."""
     return LONGEST_MESSAGE // (8 * (1 + dimension))
 
 

@@ -43,11 +43,11 @@ def read_push(schema: Schema, times_ms: Any, points: Any, ids: Any, keys: Any) -
     values, odd = read_rows(points, n, schema)
     users = parts = None
     if ids is not None:
-        users, strange = read_labels(ids, n)
-        odd |= strange
+        users, unmatched = read_labels(ids, n)
+        odd |= unmatched
     if keys is not None:
-        parts, strange = read_labels(keys, n, "keys", "unknown_key")
-        odd |= strange
+        parts, unmatched = read_labels(keys, n, "keys", "unknown_key")
+        odd |= unmatched
     odd |= dict.fromkeys(np.flatnonzero(~good_times).tolist(), "bad_time")
     batch = Batch(times, values, np.arange(n), users=users, keys=parts)
     if not odd:
@@ -75,9 +75,9 @@ def identified(batch: Batch, n: int, positions: Any, arrival_ms: Any) -> tuple[B
     rows = batch.positions
     odd = [Rejection("broken_record", int(i)) for i in rows[~named[rows]].tolist()]
     odd += [Rejection("bad_time", int(i)) for i in rows[named[rows] & ~stamped[rows]].tolist()]
-    told = [Rejection(each.reason, int(where[each.position]), each.field) for each in batch.rejections + odd]
-    kept = batch.pick(named[rows] & stamped[rows], told) if odd else batch
-    rows, kept.rejections = kept.positions, told
+    rejections = [Rejection(each.reason, int(where[each.position]), each.field) for each in batch.rejections + odd]
+    kept = batch.pick(named[rows] & stamped[rows], rejections) if odd else batch
+    rows, kept.rejections = kept.positions, rejections
     kept.positions = where[rows]
     return kept, None if arrivals is None else arrivals[rows]
 

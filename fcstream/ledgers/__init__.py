@@ -84,7 +84,7 @@ def _foreign(scheme: str) -> Any:
 
 
 def check_scheme(url: str) -> tuple[str, str]:
-    """The kind of a ledger, and its place; nothing is opened.
+    """The kind of a ledger, and its location; nothing is opened.
 
     Raises
     ------

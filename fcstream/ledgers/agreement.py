@@ -52,32 +52,32 @@ def check_terms(location: str, found: Terms, wanted: Terms) -> None:
     LedgerMismatch
         Says which setting changed from what to what.
     """
-    told = f"{location}, stream {found.stream!r}," if found.stream != wanted.stream else location
+    subject = f"{location}, stream {found.stream!r}," if found.stream != wanted.stream else location
     if found.root != wanted.root:
         raise LedgerMismatch(
-            f"{told} is too like stream {wanted.stream!r}: names that differ in their letters' case only would be two "
-            "budgets for one stream; write `stream.name` as it was"
+            f"{subject} is too like stream {wanted.stream!r}: names that differ in their letters' case only would be "
+            "two budgets for one stream; write `stream.name` as it was"
         )
     different = changes(found.specification, wanted.specification)
     if found.unit != wanted.unit and not any(change.key == "stream.unit" for change in different):
         different.append(SettingChange("stream.unit", found.unit, wanted.unit))
     if different:
-        ledger = "LEDGER" if "://" in location else shlex.quote(location)  # a server's place has no login
+        ledger = "LEDGER" if "://" in location else shlex.quote(location)  # a server's location has no login
         raise LedgerMismatch(
-            f"{told} was made with another specification: {listed(different)}; the same records would get a fresh "
+            f"{subject} was made with another specification: {listed(different)}; the same records would get a fresh "
             f"budget: restore it, or give up the old one with "
             f"`fcstream budget retire {ledger} {shlex.quote(found.root)}`"
         )
     raised = _raised(found, wanted)
     if raised:
         raise LedgerMismatch(
-            f"{told} guarantees {_cap(found)}, for ever, the configuration says {_cap(wanted)}: {listed(raised)}; a "
+            f"{subject} guarantees {_cap(found)}, for ever, the configuration says {_cap(wanted)}: {listed(raised)}; a "
             "cap that was promised cannot grow: restore `budget`"
         )
 
 
 def check_keys_named(location: str, sibling_streams: Iterable[str], wanted: Terms) -> None:
-    """Refuse keys that take the place of others: a budget that is divided among all keys is also held by former ones.
+    """Refuse keys that replace others: a budget that is divided among all keys is also held by former ones.
 
     A part that nothing was charged to counts too: whoever opened it may charge it next.
 

@@ -1,8 +1,8 @@
-"""The deliberate end of a stream: its books are closed for ever, and its name is free for another specification.
+"""The deliberate end of a stream: its ledger is closed for ever, and its name is free for another specification.
 
 What the stream promised is kept for what it released. But the new stream has a budget of its own, so whoever has
 records in both can lose both together; that is why nothing does this by itself. A last row of the journal says what was
-given up, and the old books stay in the ledger under another name.
+given up, and the old rows stay in the ledger under another name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .sqlite.tables import StreamTables, check_listed, stream_numbers
 
 
 def retire(url: str, stream: str) -> list[str]:
-    """Close the books of a stream, of all its keys' parts together, in one transaction.
+    """Close a stream, with all its keys' parts together, in one transaction.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """A few bytes beside a ledger that remember how far it came: an older copy put in its place is found out.
 
-Written after every transaction and never waited for: after a power loss the witness may be behind its ledger, never
+Written after every transaction and never waited for: after a power loss the guard may be behind its ledger, never
 ahead of it. Two lines are written in turns, each with a checksum, so a torn one leaves the other.
 """
 
@@ -64,7 +64,7 @@ class RollbackGuard:
         Raises
         ------
         LedgerDamaged
-            The ledger is older than what was seen, or another one. An absent or torn witness says nothing.
+            The ledger is older than what was seen, or another one. An absent or torn file is ignored.
         """
         count, link = self.seen() if seen is None else seen
         ledger = self._ledger
@@ -81,7 +81,7 @@ class RollbackGuard:
             )
 
     def note(self, seq: int, chain: bytes) -> None:
-        """Remember a row and its link. Failing to do so does no harm: the witness is then behind."""
+        """Remember a row and its link. Failing to do so does no harm: the guard is then behind."""
         try:
             if self._file < 0:
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -381,7 +381,8 @@ def _lines(path: str) -> Iterator[tuple[str, str]]:
 def ask(settings: Settings, report: Callable[[dict[str, Any]], None]) -> None:
     """Ask real devices the query, or the next one of its series, and tell the answer.
 
-    If the ledger has an answer that was never told, because the process died, that one is told and nobody is asked.
+    If the ledger has an answer that was never printed, because the process died, it is printed now and no device is
+    asked.
     """
     from .transport.gateway import Remote, Transport
     from .transport.mqtt import MqttTransport
@@ -460,14 +461,17 @@ def _about_missing(query: Query, space: Euclidean) -> str:
 
     outside = "outside the sphere" if isinstance(space, GreatCircle) else "outside the public box"
     where = outside if space.missing is None else f"at {list(space.missing)}"
-    told = f"devices without a value answer as if they were {where}"
+    statement = f"devices without a value answer as if they were {where}"
     if isinstance(query, RangeCount) and query.box.evaluate(space.nowhere)[0] < 0:
-        return f"warning: {told}, which is in the box that is counted: they count as inside; give another `missing`"
+        return (
+            f"warning: {statement}, which is in the box that is counted: they count as inside; give another `missing`"
+        )
     if space.missing is not None:
         return (
-            f"warning: {told}: the answer takes them for devices that are there; without `missing` they are {outside}"
+            f"warning: {statement}: the answer takes them for devices that are there; without `missing` they are "
+            f"{outside}"
         )
-    return f"{told}: they are in no box within it, and that they have no value is not hidden"
+    return f"{statement}: they are in no box within it, and that they have no value is not hidden"
 
 
 def simulate(settings: Settings, devices: int, seed: int) -> dict[str, Any]:

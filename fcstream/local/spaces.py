@@ -206,7 +206,7 @@ class Euclidean(Space):
     unit : float
         What counts as distance 1 for the budget: 1000 for budgets per kilometer of coordinates in meters.
     missing : tuple of float, optional
-        The public place from which devices without a value answer. By default it lies one width of the box below its
+        The public point from which devices without a value answer. By default it lies one width of the box below its
         lowest corner, in every coordinate: outside every box that lies in the public one.
 
     Privacy
@@ -332,7 +332,7 @@ class GreatCircle(Euclidean):
     unit : float
         What counts as distance 1, in meters.
     missing : (longitude, latitude), optional
-        The public place from which devices without a value answer; by default a point far outside the sphere.
+        The public point from which devices without a value answer; by default a point far outside the sphere.
 
     Privacy
     -------
@@ -462,8 +462,8 @@ class Discrete(Space):
         return Point, Outside, Named
 
     def encode(self, value: Any) -> tuple[int, ...]:
-        place = value if isinstance(value, (int, np.integer)) and 0 <= value < self.categories else 0
-        return tuple(int(k == place) for k in range(self.categories))
+        category = value if isinstance(value, (int, np.integer)) and 0 <= value < self.categories else 0
+        return tuple(int(k == category) for k in range(self.categories))
 
     def as_dict(self) -> dict[str, Any]:
         return {"kind": "discrete", "categories": self.categories}

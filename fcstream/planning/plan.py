@@ -22,7 +22,7 @@ from ..releases.registry import method_of
 NEVER, RARELY = 0.01, 0.99
 DAY_MS = 86_400_000
 USUAL_SIZE = 1000
-"""Records of a window at which noise is told where there is no `size_hint`."""
+"""Records of a window at which noise is reported where there is no `size_hint`."""
 _MORE_RHO = (1.25, 1.5, 2, 3, 5, 10, 30, 100)
 _MAX_DELTA = 1e-4
 _RECORDS = re.compile(r"\brecord(?=s?\b)")
@@ -60,7 +60,7 @@ class StreamPlan:
     case : str
         Of which records `probability` and `smallest_size` speak.
     chance : str
-        On what it depends whether windows release, where no probability can be told.
+        On what it depends whether windows release, where no probability can be given.
     """
 
     stream: str
@@ -199,7 +199,7 @@ def plan(config: Config, delta: float | None = None) -> StreamPlan:
     ----------
     config : Config
     delta : float, optional
-        At which epsilons are told; by default 1e-6 or twice the budget's delta, whichever is larger.
+        The delta at which epsilons are reported; by default 1e-6 or twice the budget's delta, whichever is larger.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from ..errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class SensorFleet:
     """A seeded fleet. The same parameters give the same lines, byte for byte.
 
     Parameters

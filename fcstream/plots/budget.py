@@ -69,10 +69,10 @@ def _draw(left: Axes, right: Axes, reading: FilterReport, panes: Sequence[Spendi
     bounds = [reading.realized_loss_bound(loss) for loss in spent]
     _panel(right, edges, bounds, reading.guarantee, is_panes, _BOUND)
     right.set_title(f"epsilon of {whose}" + (" at distance 1" if reading.block == "device" else ""), loc="left")
-    told = f"{reading.guarantee:.3g} at delta {reading.delta:g}" if math.isfinite(reading.guarantee) else "unbounded"
+    text = f"{reading.guarantee:.3g} at delta {reading.delta:g}" if math.isfinite(reading.guarantee) else "unbounded"
     chance = "never" if is_pure else f"ever exceeded with probability at most {reading.failure:g}"
     bound = f"realized loss bound: {chance}{' exceeded' if is_pure else ''}"
-    _legend(right, _BOUND, bound, f"guarantee, for ever: epsilon {told}")
+    _legend(right, _BOUND, bound, f"guarantee, for ever: epsilon {text}")
 
 
 def _stairs(points: Sequence[SpendingPoint], *, gaps: bool) -> tuple[list[float], list[Any]]:
@@ -131,5 +131,5 @@ def _legend(axes: Axes, color: str, curve: str, cap: str) -> None:
         Line2D([], [], color=_CAP, linewidth=1.3, linestyle=_DASHES),
         Line2D([], [], color=color, linewidth=1.6),
     ]
-    place: dict[str, Any] = {"loc": "upper left", "borderaxespad": 0.3, "handlelength": 2.6}
-    axes.legend(handles, [cap, curve], framealpha=1, edgecolor="none", fancybox=False, **place)
+    options: dict[str, Any] = {"loc": "upper left", "borderaxespad": 0.3, "handlelength": 2.6}
+    axes.legend(handles, [cap, curve], framealpha=1, edgecolor="none", fancybox=False, **options)

@@ -98,12 +98,12 @@ def _boundary(matrix: list[Any]) -> NDArray[np.float64]:
 def _correlations(figure: Figure, slot: Any, series: ReleaseSeries, labels: list[str]) -> None:
     """Of the last released window, and under them the true ones where they are told."""
     last = series.released[-1]
-    told = [("correlations, last released window", last.value or [])]
+    titled = [("correlations, last released window", last.value or [])]
     if last.window_open_ms in series.truth:
-        told.append(("correlations, truth", series.truth[last.window_open_ms]))
-    panels = slot.subgridspec(len(told), 1).subplots(squeeze=False)[:, 0]
+        titled.append(("correlations, truth", series.truth[last.window_open_ms]))
+    panels = slot.subgridspec(len(titled), 1).subplots(squeeze=False)[:, 0]
     image: Any = None
-    for axes, (title, matrix) in zip(panels, told, strict=True):
+    for axes, (title, matrix) in zip(panels, titled, strict=True):
         table = _correlation(np.array(matrix, float))
         image = axes.imshow(table, cmap="PuOr", vmin=-1, vmax=1)
         axes.set_xticks(range(len(labels)), labels, rotation=40, ha="right", rotation_mode="anchor")

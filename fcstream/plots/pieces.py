@@ -50,8 +50,8 @@ def draw_curve(axes: Axes, series: ReleaseSeries, values: list[float], sigmas: l
         axes.plot(x, y, color=VALUE, linewidth=1.2, marker=dot(x), markersize=2.6, label="released")
     else:
         axes.set_yticks([])
-        place: dict[str, Any] = {"ha": "center", "va": "center", "backgroundcolor": "white", "color": REFUSED}
-        axes.text(0.5, 0.5, "no value was released", transform=axes.transAxes, **place)
+        options: dict[str, Any] = {"ha": "center", "va": "center", "backgroundcolor": "white", "color": REFUSED}
+        axes.text(0.5, 0.5, "no value was released", transform=axes.transAxes, **options)
         axes.set_xlim(series.first.window_open_ms / DAY_MS, series.releases[-1].window_close_ms / DAY_MS)
     shade_refusals(axes, series)
 
@@ -187,8 +187,8 @@ def finish(
     lengths = {release.window_close_ms - release.window_open_ms for release in series.releases}
     every = f" of {duration(lengths.pop())}" if len(lengths) == 1 else ""
     cost = max((release.rho, release.delta) for release in series.releases)
-    told = f"rho {cost[0]:g}" + (f", delta {cost[1]:g}" if cost[1] else "")
-    lines = [f"stream {first.stream!r}: {first.kind} per window{every}, at most {told} each"]
+    text = f"rho {cost[0]:g}" + (f", delta {cost[1]:g}" if cost[1] else "")
+    lines = [f"stream {first.stream!r}: {first.kind} per window{every}, at most {text} each"]
     cap = first.guarantee
     notes = [f"guarantee for ever: rho {cap['rho']:g}, delta {cap['delta']:g}"]
     if shown < all_:

@@ -85,9 +85,9 @@ def _plane(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[str])
     """Size for the number of records or the weight, color for the time, ellipses for the noise."""
     x, y, when, sizes = [], [], [], []
     for release in series.released:
-        for place, size in zip(release.value or [], _sizes(release), strict=True):
-            x.append(float(place[0]))
-            y.append(float(place[1]))
+        for point, size in zip(release.value or [], _sizes(release), strict=True):
+            x.append(float(point[0]))
+            y.append(float(point[1]))
             when.append(_middle(release))
             sizes.append(size)
     dots: Any = axes.scatter(x, y, s=sizes, c=when, cmap="cividis", zorder=3, edgecolors="white", linewidths=0.5)
@@ -98,13 +98,13 @@ def _plane(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[str])
         own = (release.parts or {}).get("covariances") or []
         for center, covariance in zip(release.value or [], own, strict=False):
             _ellipse(axes, center, np.array(covariance, float), dots.to_rgba(_middle(release)), "--")
-    truth = [place for release in series.released for place in series.truth.get(release.window_open_ms, [])]
+    truth = [point for release in series.released for point in series.truth.get(release.window_open_ms, [])]
     if truth:
         marks: Any = {"linestyle": "none", "marker": "x", "markersize": 6, "zorder": 4}
         axes.plot(*np.array(truth, float).T, color=TRUTH, label="truth", **marks)
     for reason, times in series.reasons.items():
-        told = f"refused: {reason} ({times})"
-        axes.plot([], [], linestyle="none", marker=MARKS.get(reason, "*"), color=REFUSED, label=told)
+        text = f"refused: {reason} ({times})"
+        axes.plot([], [], linestyle="none", marker=MARKS.get(reason, "*"), color=REFUSED, label=text)
     kind = series.first.kind
     title = f"{_NAMES[kind]}, larger for more records"
     if kind != "points":
@@ -120,9 +120,9 @@ def _over_time(axes: Axes, series: ReleaseSeries, k: int) -> None:
     at, values, errors, sizes = [], [], [], []
     for release, x in zip(series.releases, middles(series), strict=True):
         sigmas = release.sigma or [None] * len(release.value or [])
-        for place, sigma, size in zip(release.value or [], sigmas, _sizes(release), strict=True):
+        for point, sigma, size in zip(release.value or [], sigmas, _sizes(release), strict=True):
             at.append(x)
-            values.append(float(place[k]))
+            values.append(float(point[k]))
             errors.append(WIDTHS * deviation(sigma[k]) if sigma is not None else 0.0)
             sizes.append(size)
     if any(errors):
@@ -160,8 +160,8 @@ def _ellipse(axes: Axes, center: list[Any], covariance: NDArray[np.float64], col
     if squares[0] > 0:
         width, height = (2 * WIDTHS * np.sqrt(squares)).tolist()
         angle = math.degrees(math.atan2(vectors[1, 0], vectors[0, 0]))
-        place = (float(center[0]), float(center[1]))
+        point = (float(center[0]), float(center[1]))
         style: dict[str, Any] = {"facecolor": "none", "edgecolor": color, "linewidth": 1.1, "linestyle": line}
-        axes.add_patch(Ellipse(place, width, height, angle=angle, zorder=2, **style))
+        axes.add_patch(Ellipse(point, width, height, angle=angle, zorder=2, **style))
         far = WIDTHS * np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        axes.update_datalim([np.array(place) - far, np.array(place) + far])
+        axes.update_datalim([np.array(point) - far, np.array(point) + far])

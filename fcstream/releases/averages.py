@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..noise.samplers import Noise
 
 Start = Callable[[PrivacyLoss], None]
-"""Is told what a stage costs, before its first draw; see `Charge.start`."""
+"""Called with the loss of a stage before its first draw; see `Charge.start`."""
 _UP = 1 + 1e-12
 MIN_NANO = 4
 """rho (nano) with which the noise of a sum can be drawn for every ball: (2**53 - 1) 1e9 / 8 is below 2**80."""
@@ -219,7 +219,7 @@ class FriendlyAverage:
         return float(self._diameter) / n_hat / math.sqrt(2 * self._rho2_nano / RHO_UNIT)
 
     def release(self, points: Selection, noise: Noise, start: Start = _no_stages) -> Estimate | None:
-        """The noisy average of the points, or None: too few. `start` is told of its two stages before their draws."""
+        """The noisy average of the points, or None: too few. `start` is called before the draws of its two stages."""
         return self.divide(lambda: exact_sums(points), points.size, points.dimension, noise, start)
 
     def divide(
@@ -337,7 +337,7 @@ class BallAverage:
     ) -> tuple[Estimate | None, int]:
         """Noisy average of the points around integer `center` (None: too few), and the noisy count.
 
-        `start` is told of its two stages, the count and the sum, before their draws.
+        `start` is called before the draws of its two stages, the count and the sum.
         """
         from .._kernels import sums
 

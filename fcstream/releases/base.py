@@ -67,7 +67,7 @@ class Track:
     reach, across : float
         See `Spread`.
     share : float or None
-        Of the points within the ball when it was last found; None until a window has told.
+        Of the points within the ball when it was last found; None before the first window.
     drift : bool
         The share has fallen: the next window starts cold.
     """
@@ -177,7 +177,7 @@ class PlanNotes:
     case : str
         Of which records the forecast speaks.
     chance : str
-        Where no public number tells how often windows release: on what it depends, to stand after "releases".
+        Where no public number says how often windows release: on what it depends, to stand after "releases".
     """
 
     lines: tuple[str, ...] = ()
@@ -422,8 +422,8 @@ class Release:
         """One line of JSON without the line's end."""
         if None in (self.track, self.parts, self.key, self.participation):
             # Keys that came later are told where they are used only.
-            told = {name: getattr(self, name) for name in self.__slots__}
-            return msgspec.json.encode({k: v for k, v in told.items() if v is not None or k not in _LATER})
+            values = {name: getattr(self, name) for name in self.__slots__}
+            return msgspec.json.encode({k: v for k, v in values.items() if v is not None or k not in _LATER})
         return msgspec.json.encode(self)
 
     @classmethod

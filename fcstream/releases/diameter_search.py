@@ -96,7 +96,7 @@ class DiameterCheck:
 
 @dataclass(frozen=True)
 class DiameterSearch:
-    """FindDiam: a binary search for the smallest radius of a ladder that `DiameterCheck` lets pass.
+    """FindDiam: a binary search for the smallest of several radii that `DiameterCheck` lets pass.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class DiameterSearch:
     beta : float
         Chance that it passes over a radius that holds all pairs.
     radii : int
-        Length of the ladder; the largest radius is taken when no other passes.
+        How many radii; the largest radius is taken when no other passes.
     tolerance : Fraction
         See `DiameterCheck`.
 
@@ -144,12 +144,12 @@ class DiameterSearch:
         )
 
     def find(self, pairs: Callable[[int], int], n: int, noise: Noise, start: Start = _no_stages) -> int:
-        """Which radius: its place in the ladder. `start` is told of every check before its draw.
+        """Which radius: its index. `start` is called before the draw of every check.
 
         Parameters
         ----------
         pairs : callable
-            Ordered pairs of friends at the radius of this place, each item with itself included.
+            Ordered pairs of friends at the radius of this index, each item with itself included.
         n : int
             Number of items; private.
         """

@@ -76,7 +76,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return getattr(self, "delta", 0.0)
 
     def build(self, setting: BuildContext) -> Mechanism:
-        """The mechanism. Raises ConfigError, with the key's place, for what cannot work."""
+        """The mechanism. Raises ConfigError, with the key, for what cannot work."""
         raise NotImplementedError
 
     def uses(self, features: Sequence[str]) -> Sequence[str]:

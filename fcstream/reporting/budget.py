@@ -6,7 +6,7 @@ Of an engine, of a device that holds its own budget, or of the analyst who asks 
 bound nothing while the stream goes on, because when one looks may depend on what was released.
 ``realized_loss_bound`` is an odometer's: an epsilon that the loss really suffered exceeds, at any time, with at most a
 given probability. See `PrivacyOdometer`. All of it is computed from public integers of the journal; how many users
-there are is data, and is not told.
+there are is data, and is not reported.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class FilterReport:
     block : str
         ``event`` (the most charged pane), ``stream``, ``user``, ``device`` (the most charged one) or ``total``.
     capacity, spent : PrivacyLoss or DPLoss
-        Of devices per unit of distance, and epsilons are told at distance 1.
+        Of devices per unit of distance, and epsilons are reported at distance 1.
     saved : PrivacyLoss or DPLoss
         What windows reserved and gave back.
     delta : float
-        At which epsilons are told.
+        The delta at which epsilons are reported.
     failure : float
         Probability that the realized loss ever exceeds its bound.
     odometer : str
@@ -212,7 +212,7 @@ class Report:
         ----------
         reader : LedgerReader
         delta : float, optional
-            At which epsilons are told; by default 1e-6 or twice the largest delta of a cap.
+            The delta at which epsilons are reported; by default 1e-6 or twice the largest delta of a cap.
         failure : float, optional
             Of the odometer; by default `delta`.
         odometer : str
@@ -350,7 +350,8 @@ def _queries(rows: list[Row]) -> Iterator[dict[str, Any]]:
 
 
 def default_delta(terms: Terms[Any]) -> float:
-    """At which epsilons are told if nobody says: 1e-6, or twice the largest delta of a cap, or 0.5 if that is large."""
+    """The delta at which epsilons are reported by default: 1e-6, or twice the largest delta of a cap, or 0.5 if that is
+    large."""
     largest = max(terms.capacity.delta, terms.total.delta if terms.total is not None else 0.0)
     return float(min(0.5, max(1e-6, 2 * largest)))
 

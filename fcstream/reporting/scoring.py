@@ -71,13 +71,13 @@ class Score:
 
     def lines(self) -> list[str]:
         """For a human."""
-        told = [f"{k}-way {error:.4f}" for k, error in enumerate(self.marginal_errors, 1) if not math.isnan(error)]
-        worst = max(self.distances, key=lambda name: self.distances[name])
+        errors = [f"{k}-way {error:.4f}" for k, error in enumerate(self.marginal_errors, 1) if not math.isnan(error)]
+        largest = max(self.distances, key=lambda name: self.distances[name])
         lines = [
             f"{self.synthetic_rows:,} synthetic rows against {self.real_rows:,} real ones, {len(self.columns)} columns",
-            f"marginals, root-mean-square error: {', '.join(told)}",
+            f"marginals, root-mean-square error: {', '.join(errors)}",
             f"one-way total variation distance: mean {np.mean(list(self.distances.values())):.4f}, worst "
-            f"{self.distances[worst]:.4f} ({worst})",
+            f"{self.distances[largest]:.4f} ({largest})",
         ]
         if self.accuracy is not None:
             lines.append(
@@ -111,7 +111,7 @@ def score(real: str, synthetic: str, target: str | None = None, *, learn: bool =
     first, second = read_table(real), read_table(synthetic)
     described = _described(synthetic)
     names, rows, sizes = _aligned(first, second, described)
-    strange = () if described else tuple(sorted(first.keys() ^ second.keys()))
+    unmatched = () if described else tuple(sorted(first.keys() ^ second.keys()))
     sets = [_some(list(itertools.combinations(range(len(names)), order))) for order in (1, 2, 3)]
     gaps = [np.concatenate([_gap(rows, sizes, one) for one in part], axis=1) if part else None for part in sets]
     errors = [math.nan if gap is None else math.sqrt(float(np.mean((gap[0] - gap[1]) ** 2))) for gap in gaps]
@@ -120,7 +120,7 @@ def score(real: str, synthetic: str, target: str | None = None, *, learn: bool =
     if target is not None and target not in names:
         raise ConfigError(f"must be a column of both files, got {target!r}", "--target")
     found = Score(tuple(names), len(rows[0]), len(rows[1]), (errors[0], errors[1], errors[2]), distances, pairs)
-    found = replace(found, left_out=strange)
+    found = replace(found, left_out=unmatched)
     if not learn or len(names) < 2:
         return found
     return _learned(found, rows, sizes, target)

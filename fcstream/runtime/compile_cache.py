@@ -1,4 +1,4 @@
-"""Whether the folder of compiled code is safe to run code from, and who is told while code is compiled anew."""
+"""Whether the folder of compiled code is safe to run code from, and who is notified while code is compiled."""
 
 from __future__ import annotations
 

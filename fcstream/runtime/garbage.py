@@ -1,4 +1,4 @@
-"""The garbage collector, told what stays."""
+"""Long-lived objects are kept out of garbage collection."""
 
 from __future__ import annotations
 

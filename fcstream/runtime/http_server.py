@@ -293,10 +293,10 @@ class _Responder:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    told = [{"type": "http.request", "body": body, "more_body": False}]
+    events = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        return told.pop() if told else await receive()
+        return events.pop() if events else await receive()
 
     return replay
 

@@ -1,4 +1,4 @@
-"""What a stream waits for outside of this process: told while it lasts, and not waited for when the stream is to end.
+"""What a stream waits for outside of this process: reported while it lasts, and abandoned when the stream is to end.
 
 A client that waits for its broker says nothing until it gives up, a minute later by default. So whoever calls one says
 here what the call is about; somebody else looks how long it takes, and why it was tried again.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 LOG = logging.getLogger("fcstream.runtime")
 SLOW_S = 2.5
-"""An answer that takes longer is told."""
+"""A call that takes longer is reported."""
 _LOOK_S = 0.25
 
 
@@ -105,16 +105,16 @@ class ExternalCalls:
             _CALLS.reset(token)
 
     def _watch(self, over: threading.Event) -> None:
-        told: str | None = None
+        reported: str | None = None
         while not over.wait(_LOOK_S):
             found = self.longest()
             if found is not None and found[1] >= SLOW_S:
-                if told != found[0]:
+                if reported != found[0]:
                     LOG.warning("%s", self.trouble or f"the {found[0]} does not answer")
-                told = found[0]
-            elif told is not None:
-                LOG.info("no longer waited for: %s", told)
-                told = None
+                reported = found[0]
+            elif reported is not None:
+                LOG.info("no longer waited for: %s", reported)
+                reported = None
 
 
 _CALLS: contextvars.ContextVar[ExternalCalls | None] = contextvars.ContextVar("outside", default=None)

@@ -1,4 +1,4 @@
-"""Tells an operator that something happens to many records, and next to nothing about any one of them."""
+"""Warns an operator of what happens to many records, and reveals next to nothing about any one of them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ..config import Config, ServiceSection
 from ..config.durations import duration_ms
 from ..connectors import is_queue, open_dead_letter, open_live, open_sink
 from ..connectors.base import AckSource, GroupedSource
-from ..connectors.partitioners import place
+from ..connectors.partitioners import partition_of
 from ..connectors.retry import close_quietly
 from ..engine.keyed import KeyedEngine, open_engine
 from ..errors import ConfigError, FcstreamError, UnusablePlan
@@ -86,7 +86,7 @@ def serve(
     """Run live configurations until SIGTERM or SIGINT; returns what they did. `make` makes their services (`build`).
 
     Several run beside each other, each on a thread of its own, whatever becomes of the others. The first one that has a
-    ``[service]`` section says for all where status is told and how logs look.
+    ``[service]`` section says for all where status is served and how logs look.
 
     Raises
     ------
@@ -202,19 +202,19 @@ def build(config: Config, current: ActiveConfig | None = None) -> Supervisor:
         raise ConfigError("is required for a live stream", f"{missing}.url")
     _downtime_ms(config.source)
     now = current or ActiveConfig(config)
-    letters = DeadLetterWriter()
-    letters.follow(config)
+    dead_letters = DeadLetterWriter()
+    dead_letters.follow(config)
     job, partitioner = config.job, config.source.partitioner
-    name, leading = config.stream.name, SessionLeases(config.ledger.url, config.stream.name)
-    if partitioner is not None and not leading.is_shared:
+    name, leases = config.stream.name, SessionLeases(config.ledger.url, config.stream.name)
+    if partitioner is not None and not leases.is_shared:
         raise ConfigError(
             "must be left out with this ledger: several processes share one in PostgreSQL only", "source.partitioner"
         )
 
     def engine(config: Config, keys: Collection[str] | None) -> Engine | KeyedEngine:
-        letters.follow(config)
-        on_rejection = letters.write if config.dead_letter else None
-        return open_engine(leading.bind(config), keys=keys, on_rejection=on_rejection)
+        dead_letters.follow(config)
+        on_rejection = dead_letters.write if config.dead_letter else None
+        return open_engine(leases.bind(config), keys=keys, on_rejection=on_rejection)
 
     def opened(config: Config) -> LiveSource:
         source = config.source
@@ -232,16 +232,16 @@ def build(config: Config, current: ActiveConfig | None = None) -> Supervisor:
         assert config.sink is not None
         return open_sink(config.sink.url)
 
-    where = None if partitioner is None else partial(place, partitioner)
+    where = None if partitioner is None else partial(partition_of, partitioner)
     service = Supervisor(
         lambda keys: now.engine(lambda config: engine(config, keys)),
         lambda: now.open(opened, "source"),
         lambda: now.open(sink, "sink"),
         SessionContext(decoder_for(config.source.format, job.schema), now_ms, where),
         job.keys,
-        leading.open if leading.is_shared and partitioner is None else None,
+        leases.open if leases.is_shared and partitioner is None else None,
     )
-    service.lost_dead_letters = lambda: letters.lost
+    service.lost_dead_letters = lambda: dead_letters.lost
     return service
 
 
@@ -284,7 +284,7 @@ class DeadLetterWriter:
 
     @property
     def lost(self) -> int:
-        """How many were told nowhere; exact, not private."""
+        """How many could not be written anywhere; exact, not private."""
         return self._lost + (0 if self._file is None else self._file.lost)
 
     def follow(self, config: Config) -> None:
@@ -418,5 +418,5 @@ def _line(watched: StreamStatus) -> str:
     """For whoever sits at the terminal: the number of messages is exact."""
     service = watched.service
     trouble = service.trouble or service.standby
-    told = f"{watched.stream}: {service.counters.messages:,} messages, {_windows(watched)}"
-    return told + (f"; {trouble}" if trouble else "")
+    text = f"{watched.stream}: {service.counters.messages:,} messages, {_windows(watched)}"
+    return text + (f"; {trouble}" if trouble else "")

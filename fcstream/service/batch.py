@@ -174,7 +174,7 @@ class Pace:
     def __init__(self) -> None:
         self._started = time.monotonic()
 
-    def told(self, part: float | None) -> str:
+    def text(self, part: float | None) -> str:
         """To stand after what was done; `part` lies between 0 and 1, or is not known."""
         if part is None:
             return ""
@@ -214,7 +214,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
             summary.records += len(batch.times_ms) + len(batch.rejections)
             engine.take(batch)
             part = source.part_read() if isinstance(source, MeasuredSource) else None
-            progress.show(f"{summary.records:,} records read{pace.told(part)}")
+            progress.show(f"{summary.records:,} records read{pace.text(part)}")
         pace, due = Pace(), sum((part.job.schedule.count or 0) - part.answered for part in engine.parts)
         for group in closing(engine, summary):
             progress.make_room()
@@ -222,7 +222,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
             engine.acknowledge()
             summary.add(group)
             done = summary.released + sum(summary.refused.values())
-            progress.show(f"{done:,} of {due:,} windows answered{pace.told(done / due if due else None)}")
+            progress.show(f"{done:,} of {due:,} windows answered{pace.text(done / due if due else None)}")
         summary.explain(engine.job.mechanism)
         summary.rejected, summary.replayed = engine.rejected, engine.replayed
         summary.spent, summary.guarantee = engine.spent, engine.guarantee
@@ -234,7 +234,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
 
 
 def closing(engine: Engine | KeyedEngine, summary: Summary) -> Iterator[list[Release]]:
-    """What `engine.closing` yields, up to where the budget stops it: what was answered until then is to be told."""
+    """What `engine.closing` yields, up to where the budget stops it: what was released until then is to be reported."""
     try:
         yield from engine.closing()
     except BudgetExhausted as stopped:

@@ -1,6 +1,6 @@
 """What time it is for a stream: by its broker's clock where that can be asked, else by this machine's.
 
-Windows close by these clocks alone. What stamps say of a clock that cannot be asked goes through a noisy alarm
+Windows close by these clocks alone. What timestamps say of a clock that cannot be asked goes through a noisy alarm
 first.
 """
 
@@ -77,23 +77,23 @@ class StreamClock:
         """
         before = self._own()
         with calling("source"):
-            told = self._source.clock() if isinstance(self._source, ClockedSource) else None
+            reply = self._source.clock() if isinstance(self._source, ClockedSource) else None
         after = self._own()
         self._ask_at = time.monotonic() + _ASK_S
-        if told is None:
+        if reply is None:
             self._theirs = None
             if _has_brokers_stamps(self._source):
                 with calling("source"):
                     ends = self._source.ends()
                 self._timestamps.asked(ends, before)
             return self._own()
-        self._theirs = told.now_ms, time.monotonic()
-        self._compare((before + after) / 2 - told.now_ms, abs(after - before) / 2)
-        self._look_ahead(told.newest_ms - told.now_ms)
-        return told.now_ms
+        self._theirs = reply.now_ms, time.monotonic()
+        self._compare((before + after) / 2 - reply.now_ms, abs(after - before) / 2)
+        self._look_ahead(reply.newest_ms - reply.now_ms)
+        return reply.now_ms
 
     def observe(self, chunks: Sequence[Chunk]) -> None:
-        """See what stamps say of a clock that cannot be asked."""
+        """See what timestamps say of a clock that cannot be asked."""
         if self._theirs is None and _has_brokers_stamps(self._source):
             self._timestamps.observe(chunks, self._own())
 
@@ -114,18 +114,18 @@ class StreamClock:
         text = None
         if ahead_ms > SLACK_MS:
             text = (
-                f"the broker's stamps run {ahead_ms / 1000:.0f} s ahead of its clock, because somebody chose them: a "
-                "message that is stamped ahead counts as in time while its window is open; let the broker stamp "
+                f"the broker's timestamps run {ahead_ms / 1000:.0f} s ahead of its clock, because somebody chose them: "
+                "a message that is stamped ahead counts as in time while its window is open; let the broker stamp "
                 "messages, and make the stream anew"
             )
         self._health.warn("stamps", text)
 
 
 class TimestampWatch:
-    """Notices a gap between clocks by the stamps that a broker gives, where its clock cannot be asked.
+    """Notices a gap between clocks by the timestamps that a broker gives, where its clock cannot be asked.
 
-    A message behind an end that was asked for at some time has arrived after that time. If its stamp is older all the
-    same, the broker's clock is behind ours.
+    A message behind an end that was asked for at some time has arrived after that time. If its timestamp is older all
+    the same, the broker's clock is behind ours.
 
     Parameters
     ----------
@@ -155,8 +155,8 @@ class TimestampWatch:
         if self._odd.rings():
             self._fine.reset()
             self._health.keep_closed(
-                f"about {USUAL} messages have stamps that are further from this machine's clock than window.lateness "
-                "bears: set its clock and the broker's by NTP"
+                f"about {USUAL} messages have timestamps that are further from this machine's clock than "
+                "window.lateness bears: set its clock and the broker's by NTP"
             )
         elif self._fine.rings():
             self._odd.reset()

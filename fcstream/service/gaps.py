@@ -1,4 +1,4 @@
-"""Which windows may lack messages that a broker dropped before they were read: told of each window for good."""
+"""Which windows may lack messages that a broker dropped before they were read: known for each window from then on."""
 
 from __future__ import annotations
 

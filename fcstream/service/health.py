@@ -25,7 +25,7 @@ class Health:
     standby : str or None
         Why another process answers; nothing is wrong with this one.
     clock_gap_ms : int or None
-        How far this machine's clock is ahead of the broker's, where that tells its own.
+        How far this machine's clock is ahead of the broker's, where that is known.
     """
 
     trouble: str | None = "starting"

@@ -2,7 +2,7 @@
 
 Our messages hold no record's content; what a library writes might. So of a library's record only its template goes out
 (``%s`` for what was put in), or, if nothing was put in by the logging module, no text at all: it may have been put
-together before. Of exceptions only the kind is told.
+together before. Of exceptions only the kind is logged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..errors import ConfigError
 
 LOG = logging.getLogger("fcstream.service")
 WINDOWS = "fcstream.windows"
-"""Logger of what became of each window: told in JSON only, a terminal has its line of status."""
+"""Logger of what became of each window: logged in JSON only, a terminal has its line of status."""
 _EXTRAS = ("stream", "window", "status", "reason", "incomplete")
 _STREAM: ContextVar[str | None] = ContextVar("stream", default=None)
 

@@ -87,7 +87,7 @@ def exposition(watched: Sequence[StreamStatus], accept: str = "") -> tuple[bytes
     Privacy
     -------
     How many messages and records came, how many were rejected and why, and what the process uses of the machine are
-    exact functions of the data: they are told only if ``service.counters`` says so, and then to whoever may see the
+    exact functions of the data: they are exported only if ``service.counters`` says so, and then to whoever may see the
     raw data. All else is public: configuration, answers, and what they cost.
 
     Source
@@ -104,7 +104,7 @@ def exposition(watched: Sequence[StreamStatus], accept: str = "") -> tuple[bytes
 
 
 def client_is_missing() -> str | None:
-    """What to say where metrics were asked for and cannot be told; None if they can."""
+    """What to say where metrics were asked for and cannot be exported; None if they can."""
     try:
         _client()
     except FcstreamError as error:
@@ -123,7 +123,7 @@ def _client() -> Any:
 
 
 class _Streams:
-    """Made anew for every scrape: what it tells stands in the services' own counters."""
+    """Made anew for every scrape: it reads the services' own counters."""
 
     def __init__(self, watched: Sequence[StreamStatus]) -> None:
         self._watched = watched

@@ -206,16 +206,16 @@ class Publisher:
         """Write until the sink has them; nothing is read meanwhile, so memory stays bounded."""
         if not releases:
             return
-        waits, told = pauses(), False
+        waits, is_logged = pauses(), False
         while True:
             try:
                 with calling("sink"):
                     self._sink.write(releases)
                 return
             except SinkError as error:
-                if not told:
+                if not is_logged:
                     LOG.warning("the sink refuses: %s", error, extra={"window": releases[0].window_open_ms})
-                    told = True
+                    is_logged = True
                 self._context.health.bad(f"sink: {error}")
                 if wait(self._source, next(waits), self._context.ending):
                     raise
@@ -403,8 +403,8 @@ class Session:
             self._progress[chunk.partition].counted(chunk.offsets, last)
 
     def _bounded(self, arrivals: NDArray[np.int64], times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Arrivals that no stamp puts into the future. When a message with such a stamp came is not known, also not
-        after a restart: it counts as in time, for as long as its window is open."""
+        """Arrivals that no timestamp puts into the future. When a message with such a timestamp came is not known, also
+        not after a restart: it counts as in time, for as long as its window is open."""
         if not self._time.is_asked:  # a clock of ours that is behind would refuse what is in time
             return arrivals
         bound = self._time.now_ms() + SLACK_MS

@@ -32,14 +32,14 @@ def stuck(watched: Sequence[StreamStatus]) -> str:
 
 def troubles(watched: Sequence[StreamStatus]) -> str:
     """Which streams are not served now, and why; empty if all are."""
-    told = [(each.stream, each.service.trouble) for each in watched]
-    return "".join(f"{stream}: {trouble}\n" for stream, trouble in told if trouble is not None)
+    states = [(each.stream, each.service.trouble) for each in watched]
+    return "".join(f"{stream}: {trouble}\n" for stream, trouble in states if trouble is not None)
 
 
 def standing_by(watched: Sequence[StreamStatus]) -> str:
     """Which streams another process answers; that is no trouble."""
-    told = [(each.stream, each.service.standby) for each in watched]
-    return "".join(f"{stream}: standing by: {why}\n" for stream, why in told if why is not None)
+    states = [(each.stream, each.service.standby) for each in watched]
+    return "".join(f"{stream}: standing by: {why}\n" for stream, why in states if why is not None)
 
 
 def warnings(watched: Sequence[StreamStatus]) -> str:
@@ -57,8 +57,8 @@ def answer(watched: Sequence[StreamStatus], path: str, accept: str = "") -> tupl
         return 503 if text else 200, _TEXT, (text or "alive\n").encode()
     if path == "/ready":
         text = troubles(watched)
-        told = (text or "ready\n") + standing_by(watched) + warnings(watched)
-        return 503 if text else 200, _TEXT, told.encode()
+        reply = (text or "ready\n") + standing_by(watched) + warnings(watched)
+        return 503 if text else 200, _TEXT, reply.encode()
     if path != "/metrics":
         return 404, _TEXT, b"try /live, /ready or /metrics\n"
     try:

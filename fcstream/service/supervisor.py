@@ -89,7 +89,7 @@ class Supervisor:
         Make each anew; see `OpenEngine` for the first. Nothing is read that could not be charged.
     context : SessionContext
     keys : sequence of str, optional
-        Of a stream whose parts several processes share (``setting.place``).
+        Of a stream whose parts several processes share (``context.partition_of``).
     open_lease : callable, optional
         For a stream that several processes could answer, but must not at once.
 
@@ -182,7 +182,7 @@ class Supervisor:
 
     @property
     def clock_gap_ms(self) -> int | None:
-        """How far this machine's clock is ahead of the broker's, where that tells its own."""
+        """How far this machine's clock is ahead of the broker's, where that is known."""
         return self._health.clock_gap_ms
 
     @property
@@ -247,13 +247,14 @@ class Supervisor:
                 wait(self._kept, next(waits), self._ending)
 
     def _clear_ending(self) -> None:
-        """What was to end has ended. One who stops sets `stopping` first, so nothing is forgotten between the lines."""
+        """The session has ended: clear `ending`, unless the stream is to stop (`stop` sets `stopping` before
+        `ending`)."""
         self._context.ending.clear()
         if self.stopping.is_set():
             self._context.ending.set()
 
     def _sessions(self) -> Iterator[Session | None]:
-        """The session, again after each of its steps, or None while there is nothing to do."""
+        """Yield the session after each of its steps, or None while there is nothing to do."""
         open_engine, open_source, open_sink = self._openers
         self._clear_ending()
         with ExitStack() as stack:
@@ -367,7 +368,9 @@ class Supervisor:
         partition_of = self._context.partition_of
         assert partition_of is not None
         if share.topics > 1:
-            raise ConfigError("must be left out with several topics: a key has a place in one", "source.partitioner")
+            raise ConfigError(
+                "must be left out with several topics: a key has its partition in one", "source.partitioner"
+            )
         found: dict[str, list[str]] = {name: [] for name in share.mine.values()}
         for key in self._keys:
             name = share.mine.get(partition_of(key, share.total))
@@ -387,7 +390,7 @@ def now_ms() -> int:
 
 
 def _error_text(error: BaseException) -> str:
-    """An error for a log: ours say no record's content; of others only the kind is told."""
+    """An error for a log: ours say no record's content; of others only the kind is shown."""
     if isinstance(error, EngineClosed):
         return "the engine was closed by an earlier error"
     return (

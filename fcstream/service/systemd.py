@@ -1,4 +1,4 @@
-"""What systemd is told (``Type=notify``): ready, reloading, stopping, and that the service is still alive.
+"""What is reported to systemd (``Type=notify``): ready, reloading, stopping, and that the service is still alive.
 
 The protocol is a datagram of ``NAME=value`` lines to the socket that NOTIFY_SOCKET names. Without it all is silence.
 """

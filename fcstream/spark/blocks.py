@@ -31,7 +31,7 @@ class _PackedRecords(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class WindowRecords:
-    """The records of a window, each once, in the order of their identities: partition, offset, place in the message.
+    """The records of a window, each once, in the order of their identities: partition, offset, position in the message.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ def _pack(partition: str, batch: Batch, found: Admitted, ordinals: NDArray[np.in
 
 
 def _ordinals(positions: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Each record's place within its message: a message may hold many."""
+    """Each record's position within its message: a message may hold many."""
     n = len(positions)
     begins = np.ones(n, np.bool_)
     begins[1:] = positions[1:] != positions[:-1]

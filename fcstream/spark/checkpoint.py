@@ -71,11 +71,11 @@ def _compare(folder: str, held: str, terms: dict[str, Any]) -> None:
     changed = [name for name in terms if before.get(name) != terms[name]]
     if not changed:
         return
-    told = [
+    differences = [
         name if name == "specification" else f"{name} {before.get(name)!r}, now {terms[name]!r}" for name in changed
     ]
     setting = "spark.partitions" if changed == ["partitions"] else "spark.checkpoint"
-    raise ConfigError(f"{folder} was made for another {' and another '.join(told)}: {_REMEDY}", setting)
+    raise ConfigError(f"{folder} was made for another {' and another '.join(differences)}: {_REMEDY}", setting)
 
 
 def _terms(session: SparkSession, config: Config) -> dict[str, Any]:

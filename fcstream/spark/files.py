@@ -20,7 +20,7 @@ from ..errors import ConfigError, FcstreamError, SourceError
 from ..service.batch import ProgressLine, Summary, check_sink_matches_ledger, closing, publish_left_over
 from .answers import TaskReports, take_rows
 from .pairs import splits, splitter
-from .sessions import SparkFailed, condition, place, require_pyspark, spark_session
+from .sessions import SparkFailed, condition, require_pyspark, spark_path, spark_session
 from .stores import WindowFeed, stores
 from .tasks import BLOCKS, COUNTED, NOTES, Admission, LineReader, count_window, guarded, pieces
 
@@ -114,7 +114,7 @@ def counted_files(
     scheme, _, path = url.partition(":")
     if scheme not in ("jsonl", "csv") or path in ("", "-"):
         raise ConfigError("must be 'jsonl:PATH' or 'csv:PATH' with --runner spark", "source.url")
-    lines = _quietly(lambda: session.read.text(place(session, path), lineSep="\n"))
+    lines = _quietly(lambda: session.read.text(spark_path(session, path), lineSep="\n"))
     header = None
     if scheme == "csv":
         first = _quietly(lambda: lines.select(f.col("value").cast("binary")).first())

@@ -61,10 +61,10 @@ class WindowProcessor(StatefulProcessor):
             if tick is None or tick[0] <= now:  # a schedule may have got a later end
                 self._expect(max(self.first, self.job.schedule.due(now)), 0 if tick is None else tick[2])
         elif self.job.schedule.due(now) > window:
-            told: list[tuple[str, int, str | None]] = [
+            rejected: list[tuple[str, int, str | None]] = [
                 ("window_closed", at, None) for row in rows for at in gather_positions(bytes(row.block))
             ]
-            note = msgspec.msgpack.encode(TaskReport(0, 0, 0, 0, told))
+            note = msgspec.msgpack.encode(TaskReport(0, 0, 0, 0, rejected))
             yield Row(key=name, window=NOTES, piece=0, pieces=1, body=note)
         else:
             if self._held.get() is None:
@@ -98,7 +98,7 @@ class WindowProcessor(StatefulProcessor):
     def _keep(self, blocks: list[bytes]) -> None:
         """Blocks of a window; nothing but their number once it holds more records than any window that is answered.
 
-        A record may come twice, and counts once: they are told apart before anything is let go of.
+        A record may come twice, and counts once: duplicates are recognized before anything is dropped.
         """
         held = self._held.get()
         size = 0 if held is None else int(held[0])

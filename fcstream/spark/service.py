@@ -28,7 +28,7 @@ from ..service.supervisor import LeaderSink, Lease, Supervisor, now_ms
 from .answers import TaskReports, take_rows
 from .checkpoint import bind
 from .pairs import splits, splitter
-from .sessions import SparkFailed, condition, place, prepare, require_pyspark, spark_session
+from .sessions import SparkFailed, condition, prepare, require_pyspark, spark_path, spark_session
 from .stores import WindowFeed, stores
 from .tasks import BLOCKS, COUNTED, Admission, MessageReader
 
@@ -110,7 +110,7 @@ class SparkSupervisor(Supervisor):
         return self._now.open(open_it, "sink")
 
     def _sessions(self) -> Iterator[Any]:
-        """See `Supervisor`: micro-batches take the place of steps."""
+        """See `Supervisor`: micro-batches replace steps."""
         self._clear_ending()
         with ExitStack() as stack:
             lease = None
@@ -251,7 +251,7 @@ def start(
     trigger = duration_ms(config.spark.trigger, "spark.trigger")
     try:
         prepare(session, config.spark)
-        folder = place(session, config.spark.checkpoint)
+        folder = spark_path(session, config.spark.checkpoint)
         bind(session, config, folder)
         frame = counted(session, config, messages(session, config), _answered(engine))
         writer = frame.writeStream.foreachBatch(batches).option("checkpointLocation", folder)

@@ -97,7 +97,7 @@ def prepare(session: SparkSession, section: SparkSection) -> None:
             session.conf.set(key, value)
 
 
-def place(session: SparkSession, path: str) -> str:
+def spark_path(session: SparkSession, path: str) -> str:
     """A path as Spark sees it: on one machine relative to the folder of this process, which is not always Java's."""
     is_here = session.sparkContext.master.startswith("local") and "://" not in path
     return os.path.abspath(path) if is_here else path

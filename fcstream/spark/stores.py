@@ -1,4 +1,4 @@
-"""What tasks have counted, in the place where the engine looks for the records of its open windows."""
+"""What tasks have counted, where the engine looks for the records of its open windows."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Admission:
     answered : dict of str to int
         By key ("" without keys): the first window that has no answer.
     decode : callable
-        Makes what reads (partition, offsets, stamps, bodies).
+        Makes what reads (partition, offsets, timestamps, bodies).
     """
 
     job: Job
@@ -108,7 +108,7 @@ class Admission:
             names = np.asarray(partitions.to_numpy(zero_copy_only=False), np.object_)
             for here in _runs(names):
                 name = str(names[here.start])
-                if name == "":  # the clock: its stamp is a public time
+                if name == "":  # the clock: its timestamp is a public time
                     rows += [("", CLOCK, b"")] * (here.stop - here.start)
                     continue
                 place = offsets.to_numpy(zero_copy_only=False)[here], timestamps.to_numpy(zero_copy_only=False)[here]
@@ -144,15 +144,15 @@ class Admission:
         answered = [self.answered[name] for name in names]
         replayed = int(np.count_nonzero(found.fine & (found.last < np.array(answered, np.int64)[codes])))
         rows = [(names[code], window, packed) for code, window, packed in cut(partition, batch, found, codes, answered)]
-        told = [(each.reason, each.position, each.field) for each in rejections]
-        note = TaskReport(messages, records, unread, replayed, told)
+        rejected = [(each.reason, each.position, each.field) for each in rejections]
+        note = TaskReport(messages, records, unread, replayed, rejected)
         return [*rows, (partition, NOTES, msgspec.msgpack.encode(note))]
 
 
 Reader = Callable[
     [str, "NDArray[np.int64]", "NDArray[np.int64]", list[bytes]], tuple[Batch, "NDArray[np.int64] | None", int]
 ]
-"""Partition, offsets, stamps and bodies -> records, their arrivals, and how many messages there were."""
+"""Partition, offsets, timestamps and bodies -> records, their arrivals, and how many messages there were."""
 
 
 @dataclass(frozen=True)

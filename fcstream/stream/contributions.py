@@ -111,7 +111,7 @@ class UserPoints:
 
     def give(self, window: int) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64], dict[int, list[int]]]:
         """A window's users for somebody else's `enter`: names, sums (n, d), numbers of records (n,), and what is to be
-        added to the sums of some, by their place."""
+        added to the sums of some, by their slot."""
         held = self._windows.get(window, _Open(self.dimension))
         n = len(held.slots)
         return list(held.slots), held.sums[:n], held.counts[:n], held.wide

@@ -28,12 +28,12 @@ class LateRecords:
 
     def add(self, first: NDArray[np.int64], panes: NDArray[np.int64], points: NDArray[np.float64]) -> None:
         """Keep records: the first window of each (m,), its pane (m,) and its lattice point (m, d)."""
-        for i, place in enumerate(zip(first.tolist(), panes.tolist(), strict=True)):
-            size = self._sizes[place] = self._sizes.get(place, 0) + 1
+        for i, window_pane in enumerate(zip(first.tolist(), panes.tolist(), strict=True)):
+            size = self._sizes[window_pane] = self._sizes.get(window_pane, 0) + 1
             if self._max_size is not None and size > self._max_size:
-                self._points.pop(place, None)
+                self._points.pop(window_pane, None)
             else:
-                self._points.setdefault(place, []).append(points[i].copy())
+                self._points.setdefault(window_pane, []).append(points[i].copy())
 
     @property
     def is_empty(self) -> bool:
@@ -46,9 +46,9 @@ class LateRecords:
         Of a pane with too many only the number of points is right.
         """
         due = []
-        for place in sorted(place for place in self._sizes if place[0] <= index):
-            size, points = self._sizes.pop(place), self._points.pop(place, None)
+        for window_pane in sorted(window_pane for window_pane in self._sizes if window_pane[0] <= index):
+            size, points = self._sizes.pop(window_pane), self._points.pop(window_pane, None)
             due.append(
-                (place[1], np.broadcast_to(0.0, (size, self._dimension)) if points is None else np.stack(points))
+                (window_pane[1], np.broadcast_to(0.0, (size, self._dimension)) if points is None else np.stack(points))
             )
         return due

@@ -97,10 +97,10 @@ class Lattice:
         ConfigError
             A bound of 2**40 lattice steps or more.
         """
-        worst = max(abs(exact(low)), abs(exact(high))) / exact(self.step)
-        if worst > MAX_COORDINATE:
+        largest = max(abs(exact(low)), abs(exact(high))) / exact(self.step)
+        if largest > MAX_COORDINATE:
             raise ConfigError(
-                f"range [{low:g}, {high:g}] must lie within 2**40 lattice steps of 0, got {float(worst):.3g}: use "
+                f"range [{low:g}, {high:g}] must lie within 2**40 lattice steps of 0, got {float(largest):.3g}: use "
                 "a coarser `lattice.step`, or set `origin`",
                 key,
             )

@@ -1,6 +1,6 @@
 """Half-open windows ``[open, close)`` on a public schedule, cut into panes; which windows a record may still enter.
 
-Everything here is integer milliseconds and a function of public facts and of one record's own stamps: no record can
+Everything here is integer milliseconds and a function of public facts and of one record's own timestamps: no record can
 make another one late, open a window or close one.
 """
 

@@ -31,7 +31,7 @@ class Attribute:
     ----------
     name : str
     index : int
-        Its place among the features.
+        Its index among the features.
     cuts : tuple of int
         Lattice coordinates at which the next level begins, ascending.
     levels : tuple

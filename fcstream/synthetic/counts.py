@@ -254,10 +254,10 @@ class PairPanes:
         self.add, self.drop = self._moments.add, self._moments.drop
         sizes = [one.size for one in codes.attributes]
         offsets = np.repeat(codes.offsets, sizes)
-        place = np.concatenate([np.arange(size) for size in sizes])
+        level = np.concatenate([np.arange(size) for size in sizes])
         is_boolean = np.repeat(sizes, sizes) == 2
-        self._bits = 1 + offsets + np.where(is_boolean, 0, place)
-        self._absent = is_boolean & (place == 0)
+        self._bits = 1 + offsets + np.where(is_boolean, 0, level)
+        self._absent = is_boolean & (level == 0)
         self._ends = np.cumsum(sizes).tolist()
 
     @property

@@ -208,14 +208,14 @@ FAULTS = [
         "releases/record_gate.py",
         'return Outcome("too_many")',
         'return Outcome("too_many", count=view.size)',
-        ("unit/releases/test_record_gate.py::test_a_refusal_tells_nothing_and_gives_back_what_was_not_started",),
+        ("unit/releases/test_record_gate.py::test_a_refusal_reveals_nothing_and_refunds_what_was_not_started",),
     ),
     Fault(
         "the gate of too many records is not paid for",
         "releases/record_gate.py",
         "        charge.start(self.gate.loss)\n",
         "",
-        ("unit/releases/test_record_gate.py::test_a_refusal_tells_nothing_and_gives_back_what_was_not_started",),
+        ("unit/releases/test_record_gate.py::test_a_refusal_reveals_nothing_and_refunds_what_was_not_started",),
     ),
     Fault(
         "a pane that is let go of because others hold too much",
@@ -247,7 +247,7 @@ FAULTS = [
         "engine/records.py",
         "np.count_nonzero(self._ledger.has_room(keys, most)) > gate.max_held",
         "len(keys) > gate.max_held",
-        ("unit/releases/test_record_gate.py::test_users_are_held_while_it_is_not_sure_that_they_will_have_room",),
+        ("unit/releases/test_record_gate.py::test_users_are_held_until_it_is_certain_that_they_lack_room",),
     ),
     Fault(
         "a floor that looks at the exact number of records",
@@ -277,7 +277,7 @@ FAULTS = [
         "cores/replacement.py",
         "return Core(noise.threshold_bits(counts, self.size, threshold, sigma), None)",
         "return Core(np.ones(len(counts), np.bool_), None)",
-        ("unit/releases/test_clusters.py::test_strange_tuples_are_left_out",),
+        ("unit/releases/test_clusters.py::test_outlier_tuples_are_left_out",),
     ),
     Fault(
         "a size below the true one more often than delta pays for",
@@ -383,12 +383,12 @@ FAULTS = [
         (f"{STREAM}_fault_a_duplicate_that_counts",),
     ),
     Fault(
-        "a clock made of records' stamps",
+        "a clock made of records' timestamps",
         "engine/engine.py",
         "                self._records.add(batch, found, rows, self._progress.next, identified=identified)\n",
         "                self._records.add(batch, found, rows, self._progress.next, identified=identified)\n"
         "                self._close_due(int(batch.times_ms.max()))\n",
-        (f"{STREAM}_fault_a_clock_made_of_stamps",),
+        (f"{STREAM}_fault_a_clock_made_of_timestamps",),
     ),
     Fault(
         "fresh noise after a crash, as nothing was kept",
@@ -425,7 +425,7 @@ FAULTS = [
         "releases/averages.py",
         "if self.sum_nano < MIN_NANO or self.count_nano < 1:",
         "if self.sum_nano < 1 or self.count_nano < 1:",
-        ("unit/releases/test_drawable_noise.py::test_every_ball_can_be_had_with_the_least_rho",),
+        ("unit/releases/test_drawable_noise.py::test_every_ball_can_be_had_with_the_smallest_rho",),
     ),
     # -- what decides by data ------------------------------------------------------------------------------------------
     Fault(
@@ -447,8 +447,8 @@ FAULTS = [
     Fault(
         "participation by who was left out",
         "engine/exhaustion.py",
-        "is_charged = USER_BLOCK in self._ledger.charged_blocks(verdict.window)",
-        "is_charged = verdict.admitted is not None and bool(verdict.admitted.all())",
+        "is_charged = USER_BLOCK in self._ledger.charged_blocks(result.window)",
+        "is_charged = result.admitted is not None and bool(result.admitted.all())",
         ("unit/engine/test_exhaustion.py::test_participation_does_not_depend_on_who_was_there",),
     ),
 ]

@@ -544,7 +544,7 @@ def with_a_stray(stray, clock):
 
 @pytest.mark.parametrize("fault", [False, True])
 @pytest.mark.parametrize("clock", ["eof", "broker"])
-def test_fault_a_clock_made_of_stamps(clock, fault, monkeypatch):
+def test_fault_a_clock_made_of_timestamps(clock, fault, monkeypatch):
     """A record stamped 50 minutes ahead, which is allowed, changes no byte of the windows before."""
     real = Engine.take
 

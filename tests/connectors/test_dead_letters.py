@@ -123,7 +123,7 @@ def test_every_rejection_arrives(request, tmp_path, place):
     assert all(len(body) <= letters_module.MESSAGE_BYTES for body in bodies)
 
 
-def test_a_place_for_letters_that_goes_away_never_holds_up_the_stream(request, tmp_path, caplog):
+def test_a_dead_letter_sink_that_goes_away_never_holds_up_the_stream(request, tmp_path, caplog):
     """Records are counted and windows released meanwhile, and the letters arrive when it is back: one whose receipt
     was not confirmed before may come again."""
     port, door = int(REDIS.partition(":")[2]), free_port()
@@ -161,7 +161,7 @@ def test_a_place_for_letters_that_goes_away_never_holds_up_the_stream(request, t
         assert CONTENT.encode() not in b"".join(bodies)
 
 
-def test_a_place_that_is_away_is_told_and_what_never_arrives_is_counted(request, caplog, monkeypatch):
+def test_a_dead_letter_sink_that_is_away_is_reported_and_losses_are_counted(request, caplog, monkeypatch):
     monkeypatch.setattr(letters_module, "_CLOSE_S", 60.0)
     door = free_port()
     with redis(request, f"fcstream-test-{secrets.token_hex(6)}") as (to, _):
@@ -183,7 +183,7 @@ def test_a_place_that_is_away_is_told_and_what_never_arrives_is_counted(request,
     assert SECRET not in caplog.text
 
 
-def test_letters_in_files_take_as_much_room_as_they_may_and_the_newest_are_there(tmp_path):
+def test_dead_letters_in_files_keep_to_their_limit_and_hold_the_newest(tmp_path):
     path, most = tmp_path / "dead.jsonl", MIN_LETTER_BYTES
     with contextlib.closing(DeadLetters(str(path), most)) as letters:
         for start in range(0, 60_000, 3_000):
@@ -198,7 +198,7 @@ def test_letters_in_files_take_as_much_room_as_they_may_and_the_newest_are_there
     assert all(file.stat().st_mode & 0o777 == 0o600 for file in tmp_path.iterdir())
 
 
-def test_a_disk_that_takes_no_letters_never_stops_the_engine(tmp_path, caplog):
+def test_a_disk_that_takes_no_dead_letters_never_stops_the_engine(tmp_path, caplog):
     if not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
     letters = DeadLetters(str(tmp_path / "dead.jsonl"))

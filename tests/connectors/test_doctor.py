@@ -100,11 +100,11 @@ def test_a_service_that_runs_is_healthy_and_is_not_disturbed(running_service):
     running_service.check()
 
 
-def test_stamps_that_run_ahead_of_the_brokers_clock_are_a_problem(redis_client):
+def test_timestamps_ahead_of_the_brokers_clock_are_a_problem(redis_client):
     key = "fcstream-doctor-ahead"
     redis_client.xadd(key, {"data": b"{}"}, id="9999999999999-0")
     try:
-        problem("clock", "the broker's stamps run", source={"url": f"redis://127.0.0.1:6379/0?stream={key}"})
+        problem("clock", "the broker's timestamps run", source={"url": f"redis://127.0.0.1:6379/0?stream={key}"})
     finally:
         redis_client.delete(key)
 
@@ -348,7 +348,7 @@ def test_postgresql_as_a_ledger(database, monkeypatch):
     problem("ledger", "names the variable DOCTOR_PASSWORD, which is not set", ledger=ours)
 
 
-def test_a_webhook_and_a_place_without_a_probe():
+def test_a_webhook_and_a_system_without_a_probe():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         found = look(sink={"url": f"http://me:{SECRET}@127.0.0.1:{port}/{SECRET}"})

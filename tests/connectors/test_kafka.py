@@ -226,7 +226,7 @@ def test_topics_partitions_and_tombstones(broker):
     assert not source.behind(ends)
     name = f"{topics[1]}:2"
     assert source.behind({name: 12})
-    assert not source._is_proper(End(topics[1], 2, 12))
+    assert not source._is_message(End(topics[1], 2, 12))
     assert not source.behind({name: 12, "another:0": 7})
     source.close()
     with pytest.raises(SourceError, match="is closed"):

@@ -474,7 +474,7 @@ def test_broker_restarts(broker, tmp_path):
         client.close()
 
 
-def test_a_forgotten_session_is_told(broker, tmp_path, caplog):
+def test_a_forgotten_session_is_reported(broker, tmp_path, caplog):
     with contextlib.closing(queue("t", host=broker.host)) as opened:
         broker.stop()
         for path in (tmp_path / "broker").glob("*.db"):

@@ -279,7 +279,7 @@ def test_deleted_messages_do_not_count_as_behind(nats_server, nats_stream):
         assert not opened.behind({})
 
 
-def test_dropped_messages_are_told(nats_server, nats_stream, caplog):
+def test_dropped_messages_are_reported(nats_server, nats_stream, caplog):
     nats_server.add(nats_stream, [CONTENT + b"%d" % i for i in range(10)])
     nats_server.js("purge_stream", nats_stream, seq=3)
     with caplog.at_level(logging.WARNING), source(nats_stream) as opened:
@@ -454,7 +454,7 @@ def test_patience_ends(private):
     opened.close()
 
 
-def test_an_address_where_nobody_answers_is_told_at_once():
+def test_an_address_where_nobody_answers_is_reported_at_once():
     started = time.monotonic()
     for make in (source, sink):
         with pytest.raises(FcstreamError, match="cannot be reached"), make("s", host="127.0.0.1:1", patience_s=60.0):
@@ -980,7 +980,7 @@ def test_names_that_cannot_work():
         open_sink(f"nats://{HOST}/s?subject={'g' * 2001}")
 
 
-def test_a_key_that_the_library_refuses_is_told_at_once(nats_server, nats_stream):
+def test_a_key_that_the_library_refuses_is_reported_at_once(nats_server, nats_stream):
     with source(nats_stream, patience_s=60.0) as opened:
         opened._key = "a b"
         started = time.monotonic()
@@ -1077,7 +1077,7 @@ def test_the_servers_clock(nats_server, nats_stream):
         assert before - 50 <= told.newest_ms <= told.now_ms
 
 
-def test_a_purge_between_two_polls_is_told(nats_server, nats_stream):
+def test_a_purge_between_two_polls_is_reported(nats_server, nats_stream):
     """Messages that came after it were read, and nothing told that some before it might not have been."""
     options = f"&subject={nats_stream}"  # sequences of other subjects are skipped: holes tell nothing
     nats_server.add(nats_stream, [b"read"] * 3)

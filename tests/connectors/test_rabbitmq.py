@@ -489,7 +489,7 @@ def test_a_deleted_queue(classic):
     opened.close()
 
 
-def test_sink_to_an_exchange_tells_stream_and_window(classic):
+def test_sink_to_an_exchange_names_stream_and_window(classic):
     connection = amqp()
     channel = connection.channel()
     channel.exchange_declare(f"{classic}-x", "direct")
@@ -580,7 +580,7 @@ def test_other_clients(rabbitmq_stream):
         assert drain(opened, 3) == rows[4:]
 
 
-def test_stamps_are_the_broker_s_and_stay(rabbitmq_stream):
+def test_timestamps_are_the_brokers_and_stay(rabbitmq_stream):
     rows = []
     for i in range(5):
         publish(rabbitmq_stream, [b"%d" % i])
@@ -702,7 +702,7 @@ def test_a_sink_takes_releases_only_for_releases(rabbitmq_stream):
 
 
 @pytest.mark.parametrize("fresh", [1, 80], ids=["shorter", "longer"])
-def test_a_stream_made_anew_is_told(rabbitmq_stream, rabbitmq_streams, fresh):
+def test_a_stream_made_anew_is_reported(rabbitmq_stream, rabbitmq_streams, fresh):
     publish(rabbitmq_stream, [b"%d" % i for i in range(50)])
     with source(rabbitmq_stream) as opened:
         [(partition, *_), *_] = drain(opened, 50)
@@ -927,7 +927,7 @@ def test_a_repeated_write_looks_for_what_is_there(rabbitmq_stream):
         assert opened.poll(10, 0.2) == []
 
 
-def test_a_damaged_chunk_is_told(rabbitmq_stream):
+def test_a_damaged_chunk_is_reported(rabbitmq_stream):
     """Reading it again and again would look as if nothing came."""
     publish(rabbitmq_stream, [b"good"])
     with contextlib.closing(Spoiler(port_of(STREAMS))) as spoiler, source(rabbitmq_stream, host=spoiler.host) as opened:
@@ -1016,7 +1016,7 @@ def test_leftovers_of_a_chunk_come_at_once(rabbitmq_stream):
         assert found == [b"%d" % i for i in range(100)]
 
 
-def test_the_end_is_never_told_too_early(rabbitmq_stream, monkeypatch):
+def test_the_end_is_never_reported_too_early(rabbitmq_stream, monkeypatch):
     """The last chunk comes late (replicas wait for it): the end is not taken for that of an empty stream."""
     publish(rabbitmq_stream, [b"%d" % i for i in range(10)])
     with source(rabbitmq_stream) as opened:

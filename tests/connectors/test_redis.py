@@ -208,7 +208,7 @@ def test_an_id_that_somebody_chose_stops_nothing(redis_client, key, chosen):
         assert (told.newest_ms > told.now_ms) == (int(chosen.split("-")[0]) > told.now_ms)
 
 
-def test_who_keeps_positions_himself_is_told_of_ids_that_fit_none(redis_client, key):
+def test_ids_that_fit_no_position_are_an_error_for_ranges(redis_client, key):
     redis_client.xadd(key, {"data": b"1"}, id="9999999999999-0")
     with source(key) as opened:
         opened.seek({key: 0})
@@ -306,7 +306,7 @@ def test_deleted_entries_do_not_count_as_behind(redis_client, key):
         assert opened.behind(opened.ends())
 
 
-def test_trimmed_entries_are_told(redis_client, key, caplog):
+def test_trimmed_entries_are_reported(redis_client, key, caplog):
     add(redis_client, key, [CONTENT + b"%d" % i for i in range(10)])
     with source(key) as opened:
         opened.commit({key: drain(opened, 10)[2][1]})
@@ -323,7 +323,7 @@ def test_trimmed_entries_are_told(redis_client, key, caplog):
     assert CONTENT.decode() not in caplog.text
 
 
-def test_entries_trimmed_between_two_polls_are_told(redis_client, key, caplog):
+def test_entries_trimmed_between_two_polls_are_reported(redis_client, key, caplog):
     """Although the stream begins behind the position no more when it is asked."""
     with caplog.at_level(logging.WARNING):
         add(redis_client, key, [CONTENT + b"%d" % i for i in range(20)])
@@ -354,7 +354,7 @@ def test_entries_trimmed_between_two_polls_are_told(redis_client, key, caplog):
     assert CONTENT.decode() not in caplog.text
 
 
-def test_entries_trimmed_while_a_backlog_is_read_are_told(redis_client, key, caplog):
+def test_entries_trimmed_while_a_backlog_is_read_are_reported(redis_client, key, caplog):
     """How many there were up to a stored position, nobody knows."""
     add(redis_client, key, [b"%d" % i for i in range(30)])
     with source(key) as opened:
@@ -373,7 +373,7 @@ def test_entries_trimmed_while_a_backlog_is_read_are_told(redis_client, key, cap
     assert "may have been trimmed unread" in caplog.text
 
 
-def test_ids_that_go_back_are_told_when_the_stream_has_grown_past_them(redis_client, key):
+def test_ids_that_go_back_are_reported_when_the_stream_has_grown_past_them(redis_client, key):
     for entry_id in ("1000-0", "2000-0", "3000-0"):
         redis_client.xadd(key, {"data": "old"}, id=entry_id)
     with source(key) as opened:
@@ -535,7 +535,7 @@ def test_patience_ends(private_redis):
         opened.commit({"s": 5})
 
 
-def test_an_address_where_nobody_answers_is_told_at_once():
+def test_an_address_where_nobody_answers_is_reported_at_once():
     started = time.monotonic()
     for make in (source, sink):
         with pytest.raises(FcstreamError, match="cannot be reached"), make("s", host="127.0.0.1:1", patience_s=60.0):
@@ -730,7 +730,7 @@ def test_replicas_that_are_not_there(redis_client, key, monkeypatch):
         out.write([sample_release(1)])
 
 
-def test_letters_are_there_once_although_replicas_are_not(redis_client, key, monkeypatch):
+def test_dead_letters_are_written_once_although_replicas_are_missing(redis_client, key, monkeypatch):
     monkeypatch.setattr("fcstream.connectors.redis.sink._WAIT_S", 0.05)
     with sink(key, "&replicas=1") as out:
         for letters in ([b"a", b"b"], [b"a", b"b"], [b"a", b"b"], [b"c"]):

@@ -160,7 +160,7 @@ def test_ours_is_trusted_and_trusts_us(server, files, tmp_path, monkeypatch):
     ],
     ids=["system's authorities", "another authority", "another's certificate", "no certificate of ours"],
 )
-def test_strangers_are_refused(server, files, host, options, what):
+def test_unknown_servers_are_refused(server, files, host, options, what):
     """At once, and the error names the remedy."""
     url = server.url("${FCSTREAM_TEST_PASSWORD}", files, host) + options.format(files=files)
     with pytest.MonkeyPatch.context() as patch:

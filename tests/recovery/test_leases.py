@@ -49,7 +49,7 @@ def until(what):
 
 def stand_in(url):
     """Another process that waits for the lease."""
-    return contextlib.closing(lead.PostgresLead(url, "s"))
+    return contextlib.closing(lead.PostgresLease(url, "s"))
 
 
 def test_only_one_has_it_and_it_is_renewed_for_longer_than_it_lasts(url, short):

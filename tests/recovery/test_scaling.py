@@ -18,7 +18,7 @@ from support.helpers import service
 from support.proxy import Proxy
 
 from fcstream import Release
-from fcstream.connectors.partitioners import place
+from fcstream.connectors.partitioners import partition_of
 from fcstream.ledgers import each_reader
 
 psycopg = pytest.importorskip("psycopg")
@@ -183,7 +183,7 @@ def three_processes(tmp_path):
                 while time.monotonic() < until:
                     for key in KEYS:
                         now, body = record(it, key)
-                        producer.it.produce(topic, body, partition=place("crc32", key, 4), timestamp=now)
+                        producer.it.produce(topic, body, partition=partition_of("crc32", key, 4), timestamp=now)
                     producer.it.poll(0)
                     time.sleep(0.02)
 

@@ -22,7 +22,7 @@ _GROUP_OPTIONS = ("group", "instance", "session_s", "max_poll_s")
 
 
 class KafkaRanges:
-    """A `ReplayableSource` of topics; see `KafkaSource` for whose clock stamps are.
+    """A `ReplayableSource` of topics; see `KafkaSource` for whose clock timestamps follow.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class KafkaRanges:
         self._consumer.assign([kind(*self._names[name], offset) for name, offset in self._next.items()])
 
     def _moved(self) -> bool:
-        """Whether the end of a partition was told since the last poll: there is nothing to wait for."""
+        """Whether the end of a partition was reported since the last poll: there is nothing to wait for."""
         moved, self._ended = self._ended, False
         return moved
 

@@ -106,7 +106,7 @@ class KafkaSink:
             self._producer = cluster.make(cluster.kafka.Producer, settings)
         failed: list[KafkaError] = []
 
-        def told(number: int, error: KafkaError | None, message: Message) -> None:
+        def on_delivery(number: int, error: KafkaError | None, message: Message) -> None:
             if error is None:
                 taken.add(number)
             else:
@@ -114,7 +114,7 @@ class KafkaSink:
 
         for i, (body, key, headers) in enumerate(messages):
             try:
-                self._producer.produce(self._topic, body, key, headers={**headers}, on_delivery=partial(told, i))
+                self._producer.produce(self._topic, body, key, headers={**headers}, on_delivery=partial(on_delivery, i))
             except cluster.kafka.KafkaException as error:
                 failed.append(error.args[0])
                 break
@@ -140,7 +140,7 @@ class KafkaSink:
             producer.flush(0)
 
     def _tail(self) -> list[tuple[int, bytes]]:
-        """(stamp, body) of the last messages, oldest first within a partition; none if we may not read."""
+        """(timestamp, body) of the last messages, oldest first within a partition; none if we may not read."""
         cluster, found = self._cluster, list[tuple[int, bytes]]()
         spans = cluster.retry(lambda: cluster.spans(self._partitions))
         at = {each: max(low, high - _TAIL) for each, (low, high) in spans.items() if low < high}

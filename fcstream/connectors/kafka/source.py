@@ -66,7 +66,7 @@ class KafkaSource:
     ----------
     stamp_kind : str or None
         Whose clock the last messages arrived by: ``LogAppendTime`` (the brokers'), ``CreateTime`` (the producers'),
-        ``mixed`` or ``none`` (stamps are -1 then: a format before Kafka 0.10); None before the first.
+        ``mixed`` or ``none`` (timestamps are -1 then: a format before Kafka 0.10); None before the first.
 
     Raises
     ------
@@ -134,7 +134,7 @@ class KafkaSource:
 
     @property
     def timestamps_are_brokers(self) -> bool:
-        """Whether the last messages had the brokers' stamps."""
+        """Whether the last messages had the brokers' timestamps."""
         return self.stamp_kind == "LogAppendTime"
 
     @property
@@ -272,7 +272,7 @@ class KafkaSource:
         attribute."""
         kind = self._message
         stamped = list(map(kind.timestamp, messages))
-        if 0 in map(itemgetter(0), stamped):  # events have no stamp, as messages of an old format have none
+        if 0 in map(itemgetter(0), stamped):  # events have no timestamp, as messages of an old format have none
             messages = list(filter(self._is_message, messages))
             if not messages:
                 return []
@@ -348,8 +348,8 @@ class KafkaSource:
         self._unanswered -= 1
         self._commit_error = error or next((each.error for each in partitions if each.error is not None), None)
         if self._commit_error is None:
-            told = {self._names.get((each.topic, each.partition), ""): each.offset for each in partitions}
-            self._committed |= {name: offset for name, offset in told.items() if name in self._committed}
+            positions = {self._names.get((each.topic, each.partition), ""): each.offset for each in partitions}
+            self._committed |= {name: offset for name, offset in positions.items() if name in self._committed}
 
     def _wait(self, is_done: Callable[[], bool], what: str) -> None:
         """Serve the client until something is done; messages that come meanwhile are held, up to a bound."""
@@ -381,8 +381,8 @@ class KafkaSource:
         ]
         if asked:
             found = self._cluster.retry(lambda: self._read_positions(self._open.committed(asked, timeout=ASK_S)))
-            told = {self._names.get((each.topic, each.partition), ""): max(-1, each.offset) for each in found}
-            self._committed |= {name: offset for name, offset in told.items() if name}
+            positions = {self._names.get((each.topic, each.partition), ""): max(-1, each.offset) for each in found}
+            self._committed |= {name: offset for name, offset in positions.items() if name}
         return self._committed
 
     def _read_positions(self, found: list[TopicPartition]) -> list[TopicPartition]:

@@ -74,7 +74,7 @@ class NatsConnection:
         self._thread.start()
 
     def first(self, action: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The first thing to do: one try, so that a wrong address is told at once; closes if it fails."""
+        """The first thing to do: one try, so that a wrong address is reported at once; closes if it fails."""
         try:
             return self.run(action, 0.0)
         except BaseException:
@@ -135,7 +135,8 @@ class NatsConnection:
         return await self._api(f"STREAM.INFO.{stream}")
 
     async def clock(self, stream: str) -> tuple[int, int] | None:
-        """The server's time, and the stamp of a stream's last message, in Unix milliseconds; None if it tells none."""
+        """The server's time, and the timestamp of a stream's last message, in Unix milliseconds; None if it tells
+        none."""
         from nats.js.errors import APIError
 
         info = await self.info(stream)

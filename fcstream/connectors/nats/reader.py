@@ -10,7 +10,7 @@ from typing import Any
 
 from .connection import REQUEST_S, NatsConnection, NatsLost
 
-Row = tuple[int, int, bytes]  # sequence, stamp in milliseconds, body
+Row = tuple[int, int, bytes]  # sequence, timestamp in milliseconds, body
 POLL_BYTES = 1 << 24
 """Of the messages that are asked for at once; as much again may lie ready for the next poll."""
 _ASK_S = 30.0  # the server forgets what was asked of it then

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..urls import Address
 
 _LOOK_BACK = 10_000  # sequences before the last one among which releases are looked for first
-_EARLY_MS = 86_400_000  # a release is stored no earlier before its window closes: clocks and stamps may differ
+_EARLY_MS = 86_400_000  # a release is stored no earlier before its window closes: clocks and timestamps may differ
 
 
 class NatsSink:

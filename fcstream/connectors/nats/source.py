@@ -50,7 +50,7 @@ class NatsSource:
 
     Notes
     -----
-    Stamps are the times at which the server stored the messages. If messages were dropped before they were read,
+    Timestamps are the times at which the server stored the messages. If messages were dropped before they were read,
     reading goes on from the oldest there is, and a warning is logged. A stream that was deleted and made anew has
     sequences of its own: it is read from its beginning, as another partition. For `patience_s` it may be absent.
     """
@@ -73,7 +73,7 @@ class NatsSource:
         self._next, self._created, self._warned = 0, "", 0
         self._partition, self._times_made = self._stream, 1
         self._timestamp: int | None = None  # of the last message
-        self._looked: tuple[int, int | None] = 0, None  # position and stamp when the stream's extent was last seen
+        self._looked: tuple[int, int | None] = 0, None  # position and timestamp when the stream's extent was last seen
         self._gaps: list[Gap] = []
         self._ranges = False
         self._wire = NatsConnection(address, patience_s, SourceError)

@@ -108,8 +108,8 @@ class PostgresSink:
         if not releases:
             return []
         held = self._run(lambda db: self._held(db, releases))
-        same = {place for place, is_same, _ in held if is_same}
-        return [release for place, release in enumerate(releases) if place not in same]
+        same = {index for index, is_same, _ in held if is_same}
+        return [release for index, release in enumerate(releases) if index not in same]
 
     def last(self, stream: str | None = None) -> Release | None:
         """The release of a stream's last window; of any stream, the one written last."""
@@ -157,7 +157,7 @@ class PostgresSink:
         found: list[tuple[int, bool, int]] = []
         for first in range(0, len(releases), _AT_ONCE):
             rows = db.execute(query, _columns(releases[first : first + _AT_ONCE])).fetchall()
-            found += [(first + place - 1, is_same, window) for place, is_same, window in rows]
+            found += [(first + index - 1, is_same, window) for index, is_same, window in rows]
         return found
 
     def _prepare(self, db: psycopg.Connection[tuple[Any, ...]]) -> None:

@@ -23,7 +23,7 @@ _SOCKET_S = 10.0
 _ANSWER_S = 10.0
 _SILENCE = "no answer"
 _PARSING = "ValueError|OverflowError|InvalidFieldTypeException|UnicodeDecodeError|IndexError|error"
-_UNREADABLE = re.compile(rf"Stream connection lost: ({_PARSING})\(")  # told as text only
+_UNREADABLE = re.compile(rf"Stream connection lost: ({_PARSING})\(")  # reported as text only
 
 
 class AmqpLost(Exception):

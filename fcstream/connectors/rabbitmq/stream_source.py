@@ -1,6 +1,7 @@
 """RabbitMQ streams: logs that are read by offset, so a stream replays from anywhere.
 
-A message's stamp is that of its chunk: the clock of the broker that leads the stream, when it wrote the chunk. It is
+A message's timestamp is that of its chunk: the clock of the broker that leads the stream, when it wrote the chunk. It
+is
 stored there, so it is the same at every delivery. Brokers write streams without waiting for the disk: what a single one
 had not written yet is lost with its machine, and its offsets are given again; use replicas.
 
@@ -60,8 +61,8 @@ class RabbitStreamSource:
 
     If messages were dropped by the stream's retention before they were read, reading goes on from the oldest there is.
     A warning is logged if that is noticed; after a restart it is not, since positions are dropped with what they point
-    to. A stream that ends before what was read of it, or holds older offsets with later stamps, was made anew: it is
-    read from its beginning, as another partition. For `patience_s` it may be absent.
+    to. A stream that ends before what was read of it, or holds older offsets with later timestamps, was made anew: it
+    is read from its beginning, as another partition. For `patience_s` it may be absent.
     """
 
     receipt_is_durable = False
@@ -75,7 +76,7 @@ class RabbitStreamSource:
         self._next = -1
         self._committed = 0
         self._partition, self._times_made = self._stream, 1
-        self._polled_ms: int | None = None  # the stamp of the last message that was polled
+        self._polled_ms: int | None = None  # the timestamp of the last message that was polled
         self._gaps: list[Gap] = []
         self._ranges = False
         self._frames: deque[Any] = deque()

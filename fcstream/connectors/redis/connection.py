@@ -54,7 +54,7 @@ class RedisConnection:
         self._client.set_response_callback("XREAD", lambda reply, **_: reply)
 
     def open(self, action: Callable[[Any], T]) -> T:
-        """The first thing to do: one try, so that a wrong address is told at once."""
+        """The first thing to do: one try, so that a wrong address is reported at once."""
         return self._repeat(action, 0.0)
 
     def run(self, action: Callable[[Any], T]) -> T:

@@ -29,7 +29,7 @@ class RedisProbe(Probe):
             if ahead_s > _AHEAD_S:
                 checkup.problem(
                     "clock",
-                    f"the broker's stamps run {ahead_s:.0f} s ahead of its clock: somebody chose an "
+                    f"the broker's timestamps run {ahead_s:.0f} s ahead of its clock: somebody chose an "
                     "id, all later ones follow it, and nobody can tell when they came",
                     "let the server choose ids (XADD KEY *), and make the stream anew",
                 )

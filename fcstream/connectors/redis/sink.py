@@ -54,9 +54,11 @@ class RedisSink:
         waiting = self._unsent.of([*bodies, None])  # None: the replicas' word
 
         def add(client: Any) -> None:
-            letters = [body for body in waiting if body is not None]
-            if letters:
-                added, having = self._transact(client, [("XADD", self._key, "*", "data", body) for body in letters])
+            waiting_bodies = [body for body in waiting if body is not None]
+            if waiting_bodies:
+                added, having = self._transact(
+                    client, [("XADD", self._key, "*", "data", body) for body in waiting_bodies]
+                )
                 raise_first(added)
                 while len(waiting) > 1:
                     waiting.popleft()

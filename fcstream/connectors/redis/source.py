@@ -1,8 +1,8 @@
 """Redis Streams: entries are read by id, and the ids are their identity, so a stream replays from anywhere.
 
 An id is ``ms-seq``: the server's clock when the entry was added, and a counter within that millisecond. Those who add
-entries may choose ids themselves; then the stamps are theirs too, and `lateness` means what they make of it: let the
-server choose. How much a server keeps when it stops is its own configuration (``appendonly``).
+entries may choose ids themselves; then the timestamps are theirs too, and `lateness` means what they make of it: let
+the server choose. How much a server keeps when it stops is its own configuration (``appendonly``).
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class RedisSource:
         self._sound[key] = end >> 64
 
     def _warn_trimmed(self, key: str, extent: _Extent) -> None:
-        """Where nothing was counted; what was counted is told exactly."""
+        """Where nothing was counted; what was counted is reported exactly."""
         position = self._next[key]
         if key not in self._ranks and 0 < position < extent.first and self._warned.get(key) != position:
             LOG.warning(

@@ -80,7 +80,7 @@ class ServerAddress:
     is_unsafe : bool
         A server that loses commits when its machine crashes will do: for tests.
     lease : str
-        What the ledger's changes are bound to, see `lead.PostgresLease.claim`; empty: nothing.
+        What the ledger's changes are bound to, see `leader.PostgresLease.claim`; empty: nothing.
     """
 
     parameters: dict[str, str] = field(repr=False)

@@ -86,7 +86,7 @@ class PostgresLedger:
         ``postgresql://[user[:password]@]host[:port]/dbname``, or ``postgresql:///dbname?host=/var/run/postgresql`` for
         a socket. Parameters after ``?``, joined by ``&``: ``schema=NAME`` (made if absent; ``fcstream`` by default),
         ``stream=NAME``, ``unsafe=yes`` (a server with ``fsync = off``, for tests),
-        ``lease=CLAIM`` (nothing is written once another process holds the lease, see `lead.PostgresLease`), and all
+        ``lease=CLAIM`` (nothing is written once another process holds the lease, see `leader.PostgresLease`), and all
         that libpq knows, such as ``sslmode=verify-full``.
     terms : Terms, optional
         What the ledger must be about; a stream that is absent is made. None opens what is there, to look at it.

@@ -117,7 +117,8 @@ class PostgresTables:
         self._db, self._schema, self._location = db, schema, location
 
     def join(self, terms: Terms) -> None:
-        """A stream and all its kin agree with the terms, or take their stricter caps; the stream is added if absent.
+        """A stream and all its sibling streams agree with the terms, or take their stricter caps; the stream is added
+        if absent.
 
         The schema is locked: nobody else adds or opens a stream meanwhile.
         """
@@ -131,12 +132,12 @@ class PostgresTables:
         for found in parts:
             check_terms(self._location, found.terms, terms)
         check_keys_named(self._location, sibling_streams, terms)
-        told = False
+        is_logged = False
         for found in parts:
             if found.terms != tightened(found.terms, terms):
-                if not told:
+                if not is_logged:
                     log_tightened(self._location, found.terms, terms)
-                told = True
+                is_logged = True
                 self._tighten(found, tightened(found.terms, terms))
         if terms.stream not in listed:
             self._create(terms)

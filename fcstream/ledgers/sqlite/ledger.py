@@ -254,7 +254,7 @@ class SQLiteLedger:
         return listed[name]
 
     def _join(self, terms: Terms, listed: dict[str, tuple[int, str, int]]) -> tuple[int, str, int]:
-        """Our stream and its kin agree with the terms, all of them; the stream is added if it is absent."""
+        """Our stream and its sibling streams agree with the terms, all of them; the stream is added if it is absent."""
         if terms.stream in listed and listed[terms.stream][2]:
             raise LedgerMismatch(f"{self.path}: stream {terms.stream!r} was retired: choose another `stream.name`")
         sibling_streams = {

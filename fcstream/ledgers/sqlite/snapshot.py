@@ -10,8 +10,8 @@ page that changed in the main file meanwhile stands in the copied log, whose las
 (More than that is asked for: the main file must look the same too, size, time and inode; it may only differ in what the
 log has more.) Without a log nothing covers the main file: it is then compared with its copy byte by byte.
 
-The witness is copied before both. It is written after the ledger, so what it has seen must be in the copy: the check
-of `RollbackGuard` holds for copies, and a mark ``open`` without a log is refused as it is when an engine starts.
+The rollback guard is copied before both. It is written after the ledger, so what it has seen must be in the copy: the
+check of `RollbackGuard` holds for copies, and a mark ``open`` without a log is refused as it is when an engine starts.
 """
 
 from __future__ import annotations

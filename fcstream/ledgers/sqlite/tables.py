@@ -369,8 +369,8 @@ def stream_numbers(file: LedgerFile) -> list[tuple[int, str, int]]:
 
 
 def check_listed(file: LedgerFile, path: str) -> None:
-    """Every stream's tables stand in the list of streams, under their name, and none is older than its witness: none is
-    lost, so none starts anew.
+    """Every stream's tables stand in the list of streams, under their name, and none is older than its rollback guard:
+    none is lost, so none starts anew.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The analyst's books: what everybody has left, and how much of it the next query may use."""
+"""A series of queries: what every device has left, and how much of it the next query may use."""
 
 from __future__ import annotations
 

@@ -327,7 +327,7 @@ def _loss_of(nano: int, pure: bool, is_geo: bool) -> Loss:
 
 
 class _PendingReply(NamedTuple):
-    """An answer in the making, and its place among the replies."""
+    """An answer in the making, and its position among the replies."""
 
     position: int
     device: LocalFilter

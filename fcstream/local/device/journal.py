@@ -164,7 +164,7 @@ class FileJournal(Journal):
     LedgerInUse
         Another process, or this one, holds the file.
     LedgerDamaged
-        A line does not follow; or the file is older than its witness, or lost.
+        A line does not follow; or the file is older than its rollback guard, or lost.
     LedgerError
         The file cannot be opened, read or written. After a failed write nothing more is written.
     """
@@ -317,7 +317,7 @@ def read(
     *,
     all_changes: bool = False,
 ) -> JournalContents:
-    """Follow a journal's lines, and compare them with what its witness has seen, now or when `seen` was read.
+    """Follow a journal's lines, and compare them with what its rollback guard has seen, now or when `seen` was read.
 
     Raises
     ------
@@ -345,7 +345,7 @@ def read(
         links[found.seq] = found.chain
         if all_changes:
             found.changes.append((found.seq, change))
-    # What the witness saw before a file was made smaller cannot be compared any more.
+    # What the rollback guard saw before a file was made smaller cannot be compared any more.
     rollback_guard.check(found.seq, found.chain, links.get, _REMEDY, seen)
     return found
 

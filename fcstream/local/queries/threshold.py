@@ -90,5 +90,5 @@ class ShareBelow(Query):
         """What to expect of one holder that offers rho, in records."""
         found = self.forecast(1, rho, method, rounds or Rounds())
         sigma = float(self.triple(method).sigma(np.array([int(rho * RHO_UNIT)]))[0])
-        found.notes.append(f"a share off by {2 * sigma:.3g} records is told right with 98%")
+        found.notes.append(f"a share off by {2 * sigma:.3g} records is decided correctly with 98%")
         return found

@@ -54,8 +54,8 @@ class _MqttClient:
         try:
             self.client.connect(host, port, 30, properties=properties)
         except OSError as error:
-            told = tls_failure(error) or error.strerror or type(error).__name__
-            raise SourceError(f"{address.masked} cannot be reached: {told}") from None
+            reason = tls_failure(error) or error.strerror or type(error).__name__
+            raise SourceError(f"{address.masked} cannot be reached: {reason}") from None
         self.client.loop_start()
         if not self._ready.wait(_PATIENCE_S) or self._refused:
             self.close()

@@ -220,7 +220,7 @@ class GaussianTest:
 
     @cached_property
     def threshold(self) -> float:
-        """theta: as many strange tuples pass, up to noise."""
+        """theta: as many outlier tuples pass, up to noise."""
         tail = tail_quantile(self._deltas[0] / self.positions)
         return (self.max_outlier_tuples - self.sigmas[0] * tail) * (1 - 1e-12) if self.max_outlier_tuples > 0 else -1.0
 
@@ -236,7 +236,7 @@ class GaussianTest:
 
     @cached_property
     def tolerated(self) -> float:
-        """Strange tuples of Q at which each proposal still passes but for a share of beta; negative: too few tuples."""
+        """Outlier tuples of Q at which each proposal still passes but for a share of beta; negative: too few tuples."""
         return self.threshold - self.sigmas[0] * tail_quantile(self.beta / 2 / self.positions)
 
     def release(self, tuples: NDArray[np.float64], geometry: Geometry, noise: Noise, start: Start) -> Balls | None:
@@ -275,7 +275,7 @@ def plan_gaussian(
             test = GaussianTest(loss, tuples, m, beta)
         except ConfigError:
             continue
-        # Three deviations more than the share of strange tuples among the proposals, and among the others.
+        # Three deviations more than the share of outlier tuples among the proposals, and among the others.
         spare = outlier_tuples * m + (3 * math.sqrt(outlier_tuples * m) if outlier_tuples else 0)
         room = (
             test.tolerated

@@ -82,7 +82,7 @@ class ClusterOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 def checked(release: Made) -> Made:
-    """A release that can work; what cannot is refused now, at the key's place.
+    """A release that can work; what cannot is refused now, under its key.
 
     Privacy
     -------
@@ -200,8 +200,8 @@ class ClusterRelease(MechanismBase):
         counts = parts.get("counts", [0] * len(values))
         if "counts" in parts:
             parts["counts"] = [max(0, count) for count in counts]
-        told = zip(values, inside, counts, strict=True)
-        parts["clipped"] = [center != kept or count < 0 for center, kept, count in told]
+        rows = zip(values, inside, counts, strict=True)
+        parts["clipped"] = [center != kept or count < 0 for center, kept, count in rows]
         # What was not measured has no deviation: None, as it is null wherever the release is read again.
         known = [[x if math.isfinite(x) else None for x in width] for width in widths]
         return ReleaseValues(inside, known, features, transforms, parts)
@@ -212,9 +212,11 @@ class ClusterRelease(MechanismBase):
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
         plan = self.choice.plan
-        told = f"shards that do not agree are a refusal, which costs about {self.average.loss - self.average.last}"
+        disagreement = (
+            f"shards that do not agree are a refusal, which costs about {self.average.loss - self.average.last}"
+        )
         if self.job.fallback is not None:
-            told = f"where shards do not agree, {self.job.fallback!r} answers with what is left"
+            disagreement = f"where shards do not agree, {self.job.fallback!r} answers with what is left"
         line = f"{plan.tuples} shards of about {self.job.size_hint // plan.tuples} records, by {self.choice.why}"
         warnings: tuple[str, ...] = ()
         if plan.separation > 50:
@@ -229,7 +231,7 @@ class ClusterRelease(MechanismBase):
             "separation": plan.separation,
             "form": "balls" if isinstance(plan, BallPlan) else "core",
         }
-        return PlanNotes((line, told), warnings, facts, case=ALL_AGREE, chance=chance)
+        return PlanNotes((line, disagreement), warnings, facts, case=ALL_AGREE, chance=chance)
 
     def with_loss(self: Any, loss: PrivacyLoss) -> Any:
         """The same for another rho; what no plan can use, as a G form's tests take rho up to 4, stays saved."""

@@ -290,7 +290,7 @@ class BallCenters:
         return self.loss - self.test.loss - PrivacyLoss(self.radius_nano)
 
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
-        """A reason to refuse, or the estimate with value and sigma (k, d); `start` is told of every stage."""
+        """A reason to refuse, or the estimate with value and sigma (k, d); `start` is called before every stage."""
         radius_squared: int | None = None
         if self.rungs:
             radius_squared = self._radius(tuples, noise, start)

@@ -170,7 +170,8 @@ class ComponentLearner:
         self, view: WindowView, part: NDArray[np.bool_], points: NDArray[np.float64], center: NDArray[np.float64],
         noise: Noise, start: Start = _no_stages,
     ) -> ComponentEstimate:  # fmt: skip
-        """What the records of the part of a view say; `start` is told of three stages: count, sum, second moments."""
+        """What the records of the part of a view say; `start` is called for three stages: count, sum, second
+        moments."""
         from ..._kernels import clusters
 
         d = self.dimension
@@ -251,7 +252,7 @@ class MixtureAlgorithm:
         return ComponentLearner(self.learner_nano, len(self.shards.origin), self.spread_squared, self.shards.k)
 
     def release(self, view: WindowView, noise: Noise, start: Start) -> ClusterMixture:
-        """The mixture of one window, or a refusal; `start` is told of every stage."""
+        """The mixture of one window, or a refusal; `start` is called before every stage."""
         points = view.points()
         half = noise.uniform_integers(2, len(points)) == 1
         return self.from_tuples(self.shards.tuples_of(points[half], noise), half, view, noise, start)

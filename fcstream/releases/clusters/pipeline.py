@@ -119,7 +119,7 @@ class LloydStep:
     ) -> tuple[Estimate, NDArray[np.int64]]:
         """New centers with value and sigma (k, d), and the parts' noisy counts (k,); sigma nan where one was kept.
 
-        `start` is told of the counts, and of the sums if any part has enough records for one.
+        `start` is called for the counts, and for the sums if any part has enough records for one.
         """
         begin = in_parts(start)
         labels = nearest_labels(view, centers, self.origin, self.ball_squared)
@@ -301,7 +301,7 @@ class ClusteringAlgorithm:
         return max(step, float(FALSE_RELEASE)) if self.fallback_nano else step
 
     def find(self, view: WindowView | ShardView, noise: Noise, start: Start) -> ClusterCenters:
-        """The answer for one window; `start` is told of every stage."""
+        """The answer for one window; `start` is called before every stage."""
         if isinstance(view, ShardView):
             if len(view.tuples) == self.shards.tuples:
                 return self.from_tuples(view.tuples, view.view, noise, start)
@@ -309,7 +309,7 @@ class ClusteringAlgorithm:
         return self.from_tuples(self.shards.tuples_of(view.points(), noise), view, noise, start)
 
     def from_tuples(self, tuples: NDArray[np.float64], view: WindowView, noise: Noise, start: Start) -> ClusterCenters:
-        """What follows the oracles; `start` is told of every stage."""
+        """What follows the oracles; `start` is called before every stage."""
         spent = [PrivacyLoss()]
 
         def counted(stage: PrivacyLoss) -> None:

@@ -17,7 +17,7 @@ from .ktuples import BallCenters
 from .oracles import find
 from .pipeline import MIN_PER_CENTER, ClusteringAlgorithm, LloydStep
 from .shards import Shards
-from .tuples import GAMMA, LADDER_RATIO, SEARCH_RATIO, TupleAverage, ladder
+from .tuples import GAMMA, RADIUS_RATIO, SEARCH_RATIO, TupleAverage, radius_grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -247,7 +247,7 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
         reach = (
             _typical_quantile(dimension, _BALL_OUTLIER_TUPLES / 2)
             * math.sqrt(2 * t * k / size_hint)
-            * LADDER_RATIO**1.5
+            * RADIUS_RATIO**1.5
         )
         if best is None or parted * reach < best.separation:
             best = BallPlan(t, radius, share, test, parted, _BALL_OUTLIER_TUPLES, parted * reach)
@@ -280,15 +280,15 @@ class PlanChoice:
 def _chosen(core: ClusterPlan | None, balls: BallPlan | None) -> PlanChoice:
     """The one that stands clusters closer together, and why."""
 
-    def told(plan: ClusterPlan | BallPlan) -> str:
+    def describe(plan: ClusterPlan | BallPlan) -> str:
         return f"{plan.tuples} tuples and clusters {plan.separation:.3g} of their deviations apart"
 
     if core is not None and (balls is None or core.separation <= balls.separation):
-        other = f"the G form asks for {told(balls)}" if balls is not None else "no G form was to be had"
-        return PlanChoice(core, f"a core of tuples, which asks for {told(core)}: {other}")
+        other = f"the G form asks for {describe(balls)}" if balls is not None else "no G form was to be had"
+        return PlanChoice(core, f"a core of tuples, which asks for {describe(core)}: {other}")
     assert balls is not None
-    other = f"a core asks for {told(core)}" if core is not None else "no core was to be had of so few records"
-    return PlanChoice(balls, f"the G form, which asks for {told(balls)}: {other}")
+    other = f"a core asks for {describe(core)}" if core is not None else "no core was to be had of so few records"
+    return PlanChoice(balls, f"the G form, which asks for {describe(balls)}: {other}")
 
 
 @dataclass(frozen=True)
@@ -377,7 +377,7 @@ class ClusterJob:
         shards = Shards(plan.tuples, self.k, oracle, origin, ball_squared, lattice.step)
         rest = loss - PrivacyLoss(plan.lloyd_nano)
         if isinstance(plan, BallPlan):
-            rungs = self._rungs(lattice, LADDER_RATIO)
+            rungs = self._rungs(lattice, RADIUS_RATIO)
             return shards, BallCenters(
                 rest, plan.test, self.k, len(self.center), plan.radius_nano, rungs, plan.parted
             )  # fmt: skip
@@ -427,7 +427,7 @@ class ClusterJob:
         """Of the ladder from the smallest distance worth looking for to the ball's diameter."""
         smallest = max(1.0, (self.radius_min or self.ball / 1000) / lattice.step)
         largest = 2 * math.sqrt(self._ball(lattice)[0])
-        return ladder(smallest, min(largest, math.sqrt(MAX_RADIUS_SQUARED)), ratio)
+        return radius_grid(smallest, min(largest, math.sqrt(MAX_RADIUS_SQUARED)), ratio)
 
     def _average(self, lattice: Lattice) -> Callable[[PrivacyLoss, int, int, int], TupleAverage]:
         """``make`` of `plan_clusters`."""
@@ -436,7 +436,7 @@ class ClusterJob:
         if not isinstance(method, str):
             public = (lattice.radius_squared(method, "radius"),)
             return lambda loss, t, _, core: TupleAverage(loss, t, self.k, d, 0, core, public, "public", self.gamma)
-        rungs = self._rungs(lattice, SEARCH_RATIO if method == "search" else LADDER_RATIO)
+        rungs = self._rungs(lattice, SEARCH_RATIO if method == "search" else RADIUS_RATIO)
 
         def make(loss: PrivacyLoss, t: int, radius: int, core: int) -> TupleAverage:
             if method == "search":  # a test that lets go a tenth of the pairs, with noise far below that

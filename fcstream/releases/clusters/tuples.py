@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 GAMMA = Fraction(1, 5)
 """Of the fused predicate: see `TupleAverage`."""
 PAPER_GAMMA = Fraction(1, 7)
-LADDER_RATIO = 1.25
+RADIUS_RATIO = 1.25
 SEARCH_RATIO = 1.5
 SEARCH_BETA = 0.02
 MAX_NOISE = 0.4
 """Of the average, per coordinate, in radii: a core that is too small for it is refused by its noisy size."""
 
 
-def ladder(smallest: float, largest: float, ratio: float) -> tuple[int, ...]:
+def radius_grid(smallest: float, largest: float, ratio: float) -> tuple[int, ...]:
     """Squared radii in lattice steps: smallest, then each `ratio` times the one before, up to and past the largest.
 
     Privacy
@@ -228,7 +228,7 @@ class TupleAverage:
         return self.average(self.rungs[-1]).second
 
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
-        """A reason to refuse, or the estimate with value and sigma (k, d); `start` is told of every stage."""
+        """A reason to refuse, or the estimate with value and sigma (k, d); `start` is called before every stage."""
         radius_squared = self._radius(tuples, noise, start)
         if radius_squared is None:
             return "no_radius", None

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 CORE_MARGIN = 3.0
 """Noise deviations by which a point befriended by all clears the core's bar at the public size hint."""
 MAX_CORE_SHARE = 0.6
-LADDER_RATIO = 1.25
+RADIUS_RATIO = 1.25
 _FINE = 3  # bins of a rung
 _TAIL = 3.0  # noise deviations by which a tail must stand out
 
@@ -335,10 +335,10 @@ class RecentredMean(CoreStage, PointMechanism):
         return BallAverage.split(self._shares.final, self.dimension)
 
     @cached_property
-    def _ladder(self) -> NDArray[np.float64]:
+    def _histogram_radii(self) -> NDArray[np.float64]:
         """Squared distances of the spread histogram's bins: a grid from far below the diameter to twice it."""
         top = 2 * math.sqrt(self.radius_squared)
-        rungs = top / LADDER_RATIO ** np.arange(24, -1 / _FINE, -1 / _FINE)
+        rungs = top / RADIUS_RATIO ** np.arange(24, -1 / _FINE, -1 / _FINE)
         squares: NDArray[np.float64] = np.floor(np.maximum(rungs, 1.0) ** 2)
         return squares
 
@@ -394,7 +394,7 @@ class RecentredMean(CoreStage, PointMechanism):
             return Spread.public(self.spread, self.dimension)
         from ..._kernels import sums
 
-        center, bounds = to_center(rough.value), self._ladder  # bins between equal bounds stay empty
+        center, bounds = to_center(rough.value), self._histogram_radii  # bins between equal bounds stay empty
         bins = np.zeros(len(bounds) + 1, np.int64)
         for tiles, inside in kept.parts:
             sums.masked_histogram(tiles, len(inside), inside, center, bounds, bins)

@@ -1,4 +1,4 @@
-"""Means whose radius nobody knows: a private search on a ladder of radii, then a mean at the one found."""
+"""Means whose radius nobody knows: a private search among several radii, then a mean at the one found."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ROUGH = 0.6
 _MIN_SEARCH, _MAX_SEARCH = 100, 10  # parts of rho: a hundredth, a tenth
 
 
-def radius_ladder(lattice: Lattice, smallest: float, largest: float) -> tuple[int, ...]:
+def search_radii(lattice: Lattice, smallest: float, largest: float) -> tuple[int, ...]:
     """Squared radii, in lattice steps, of the grid from `smallest` to `largest`, which is its last one.
 
     Privacy
@@ -65,7 +65,7 @@ class SearchedMean(PointMechanism):
     ----------
     loss : PrivacyLoss
     radii_squared : tuple of int
-        The ladder, in squared lattice steps, ascending: see `radius_ladder`.
+        The radii, in squared lattice steps, ascending: see `search_radii`.
     dimension, size_hint : int
         Public.
     method : str
@@ -105,7 +105,7 @@ class SearchedMean(PointMechanism):
 
     @property
     def radius_squared(self) -> int:
-        """The largest radius of the ladder."""
+        """The largest of the radii."""
         return self.radii_squared[-1]
 
     @cached_property
@@ -146,7 +146,7 @@ class SearchedMean(PointMechanism):
         return _mean_at(self, rung)
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> LadderCounts:
-        """What keeps the counts: exact ones for every radius of the ladder."""
+        """What keeps the counts: exact ones for every radius."""
         return LadderCounts(dimension, self.radii_squared, reach)
 
     def release(self, view: MultiRadiusView, charge: Charge, noise: Noise) -> Outcome:
@@ -171,7 +171,7 @@ class SearchedMean(PointMechanism):
         )
 
     def forecast(self, size: int) -> Forecast:
-        """At a diameter in the middle of the ladder; noise is in proportion to it, the probability about the same."""
+        """At a diameter in the middle of the radii; noise is in proportion to it, the probability about the same."""
         return self.mean_at((len(self.radii_squared) - 1) // 2).forecast(size)
 
 
@@ -198,9 +198,9 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
                 raise ConfigError("must be left out when the radius is searched for", f"release.{key}")
         if self.outliers and self.method == "friendly":
             raise ConfigError("belongs to the methods 'recentered' and 'tracking'", "release.outliers")
-        ladder = radius_ladder(setting.grid.lattice, self.radius_min, self.radius_max)
+        radii = search_radii(setting.grid.lattice, self.radius_min, self.radius_max)
         loss, size_hint = self.approximate_loss(self.delta), self.checked_size_hint()
-        return SearchedMean(loss, ladder, setting.dimension, size_hint, self.method, self.outliers)
+        return SearchedMean(loss, radii, setting.dimension, size_hint, self.method, self.outliers)
 
 
 @lru_cache(maxsize=1024)

@@ -23,7 +23,7 @@ class Column:
     Attributes
     ----------
     index : int
-        Its place among the features.
+        Its index among the features.
     feature : Feature
     lowest, highest : int
         Lattice coordinates of its public range, both included.
@@ -82,7 +82,7 @@ class BinCounts:
     Parameters
     ----------
     index : int
-        The feature's place.
+        The feature's index.
     inner : tuple of int
         Lattice values at which a new bin begins, ascending; one bin more than these.
     values : tuple of int
@@ -104,8 +104,8 @@ class BinCounts:
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         column = points[:, self._index].astype(np.int64)
         if len(self._values):
-            place = np.minimum(np.searchsorted(self._values, column), len(self._values) - 1)
-            bins = np.where(self._values[place] == column, self._order[place], self._bins - 1)
+            index = np.minimum(np.searchsorted(self._values, column), len(self._values) - 1)
+            bins = np.where(self._values[index] == column, self._order[index], self._bins - 1)
         else:
             bins = np.searchsorted(self._inner, column, side="right")
         counts = np.bincount(bins, minlength=self._bins)

@@ -224,10 +224,10 @@ def _names(columns: NDArray[np.int64], attributes: int) -> NDArray[np.int64]:
 
 def _weighed(parts: list[_Said]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """What all tables together say of each set of columns, ascending by name."""
-    names, place = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
+    names, index = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
     totals, trust = np.zeros((len(names), parts[0][1].shape[1])), np.zeros(len(names))
-    np.add.at(totals, place.ravel(), np.concatenate([part[1] for part in parts]))
-    np.add.at(trust, place.ravel(), np.repeat([part[2] for part in parts], [len(part[0]) for part in parts]))
+    np.add.at(totals, index.ravel(), np.concatenate([part[1] for part in parts]))
+    np.add.at(trust, index.ravel(), np.repeat([part[2] for part in parts], [len(part[0]) for part in parts]))
     return names, totals / trust[:, None]
 
 

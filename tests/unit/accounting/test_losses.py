@@ -186,7 +186,7 @@ def test_geo_privacy_needs_half_the_square_at_small_distances():
 
 @pytest.mark.parametrize("rho", [1e-3, 0.1, 2])
 @pytest.mark.parametrize("distance", [0.01, 1, 5])
-def test_geo_epsilon_is_worst_at_the_largest_distance(rho, distance):
+def test_geo_epsilon_is_largest_at_the_largest_distance(rho, distance):
     epsilon = geo_epsilon(rho, 1e-6, distance)
     deltas = [delta_tight(rho * d * d, epsilon * d) for d in (distance * part / 8 for part in range(1, 9))]
     assert deltas == sorted(deltas)

@@ -450,7 +450,7 @@ def test_what_is_no_ledger_is_called_so(folder):
     assert "is a directory: name the ledger's file" in call("budget", "show", ".").stderr
 
 
-def test_the_place_of_an_expected_error_is_shown(tmp_path):
+def test_the_traceback_of_an_expected_error_is_shown(tmp_path):
     """It was `NoneType: None`: the error was gone when its place was printed."""
     told = CliRunner().invoke(main, ["--traceback", "budget", "show", str(tmp_path / "absent.db")])
     assert told.exit_code != 0

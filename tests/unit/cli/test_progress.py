@@ -97,7 +97,7 @@ def test_who_watches_hears_of_every_compilation():
     assert len(heard) == before
 
 
-def test_a_terminal_tells_percent_and_time_left(folder):
+def test_a_terminal_shows_percent_and_time_left(folder):
     write(folder, COUNT, 200_000)
     # Every line that could be told is told: how many fit into half a second is the machine's affair.
     code = "from fcstream.service import batch; from fcstream.cli import main; batch.PAUSE_S = 0; main()"
@@ -140,12 +140,12 @@ def test_time_left_is_in_proportion(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     pace = Pace()
-    assert pace.told(0.0) == ", 0%"
-    assert pace.told(None) == ""
+    assert pace.text(0.0) == ", 0%"
+    assert pace.text(None) == ""
     now[0] += 30
-    assert pace.told(0.25) == ", 25%, about 90 s left"
-    assert pace.told(0.01) == ", 1%, about 50 min left"
-    assert pace.told(1.0) == ", 100%, about 0 s left"
+    assert pace.text(0.25) == ", 25%, about 90 s left"
+    assert pace.text(0.01) == ", 1%, about 50 min left"
+    assert pace.text(1.0) == ", 100%, about 0 s left"
 
 
 def test_a_summary_for_programs(folder):

@@ -128,7 +128,7 @@ def test_a_setting_is_kept_once_for_all_parts_of_a_stream(tmp_path):
     again.close()
 
 
-def test_changes_of_lists_that_are_no_sections_are_told_whole():
+def test_changes_of_lists_that_are_no_sections_are_reported_whole():
     (change,) = changes('{"release":{"levels":[1,2]}}', '{"release":{"levels":[1,3]}}')
     assert str(change) == "`release.levels` changed from [1, 2] to [1, 3]"
     assert len(str(changes('{"a":"x"}', '{"a":"%s"}' % ("y" * 1000))[0])) < 200

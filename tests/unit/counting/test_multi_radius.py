@@ -12,7 +12,7 @@ from fcstream.errors import ConfigError
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 5, 16])
 @pytest.mark.parametrize("reach", [1, 2, 3])
-def test_ladder_counts_equal_the_naive_twin_after_every_step(d, reach, monkeypatch):
+def test_multi_radius_counts_equal_the_naive_twin_after_every_step(d, reach, monkeypatch):
     monkeypatch.setattr(multi_radius, "_MIN_STAGED", 5)
     monkeypatch.setattr(multi_radius, "_WORK", 2000)
     rng = np.random.default_rng(d)

@@ -61,7 +61,7 @@ def test_bad_rows_are_rejected_one_by_one():
 
 
 @pytest.mark.parametrize("clock", ["eof", "broker"])
-def test_one_record_stamped_a_year_ahead_changes_nothing_for_the_others(clock):
+def test_one_timestamp_a_year_ahead_changes_nothing_for_other_records(clock):
     """The same seed gives the same bytes with and without it: no watermark is made of records' stamps."""
     answers = []
     for stray in (False, True):

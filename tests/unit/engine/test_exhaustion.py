@@ -49,7 +49,7 @@ def test_releases_that_leave_people_out_say_so(caplog):
     assert Release.from_bytes(answers[3].to_bytes()) == answers[3]
 
 
-def test_a_refused_charge_is_told_in_calendar_times_with_a_remedy_that_helps():
+def test_a_refused_charge_is_reported_in_calendar_times_with_a_remedy_that_helps():
     """A pane's budget is followed by the next one's; that of a user or a stream is followed by none."""
     loss, window = PrivacyLoss.charge(2), Window(0, 1_748_768_400_000, 1_748_768_460_250)
     told = {

@@ -80,7 +80,7 @@ def test_one_record_more_does_not_move_the_first_window():
     assert len(found[0]) > 1
 
 
-def test_a_replay_of_the_past_begins_where_it_is_told_to():
+def test_a_replay_of_the_past_begins_where_begin_says():
     engine = made(live())
     at = 1_767_225_600_000
     engine.begin(at)

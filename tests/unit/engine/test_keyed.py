@@ -16,7 +16,7 @@ from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.config import Config, Job
 from fcstream.connectors.files import LineSource
-from fcstream.connectors.partitioners import murmur2, place
+from fcstream.connectors.partitioners import murmur2, partition_of
 from fcstream.errors import ConfigError, EngineClosed, LedgerError, LedgerMismatch
 from fcstream.formats.batch import Batch, Schema, as_objects
 from fcstream.ledgers import open_reader
@@ -156,7 +156,7 @@ def test_adding_a_key_leaves_the_others_as_they_are(tmp_path):
 
 
 @pytest.mark.parametrize("server", ["sqlite", "postgresql"])
-def test_a_key_that_takes_anothers_place_gets_no_budget_anew(tmp_path, server):
+def test_a_key_that_replaces_another_gets_no_new_budget(tmp_path, server):
     """What was promised for all keys together would be spent once more."""
     url = f"sqlite:{tmp_path / 'l.db'}"
     if server == "postgresql":
@@ -347,7 +347,7 @@ def test_the_command(tmp_path):
     assert "the ledger was lost" in done.stderr
 
 
-def test_places_are_the_ones_producers_choose():
+def test_partitions_are_the_ones_producers_choose():
     # Java's own test vectors of org.apache.kafka.common.utils.Utils.murmur2
     vectors = {
         b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
@@ -356,8 +356,8 @@ def test_places_are_the_ones_producers_choose():
     }  # fmt: skip
     for data, number in vectors.items():
         assert murmur2(data) == number % 2**32
-    assert place("murmur2", "foobar", 10) == (-790332482 & 0x7FFFFFFF) % 10
-    assert place("crc32", "foobar", 10) == zlib.crc32(b"foobar") % 10
+    assert partition_of("murmur2", "foobar", 10) == (-790332482 & 0x7FFFFFFF) % 10
+    assert partition_of("crc32", "foobar", 10) == zlib.crc32(b"foobar") % 10
 
 
 def test_records_by_another_partition_than_their_keys_are_left_out():

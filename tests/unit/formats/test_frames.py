@@ -162,7 +162,7 @@ def test_texts_and_objects_in_a_column_of_numbers_reject_their_rows():
 
 
 @pytest.mark.parametrize("maker", MAKERS[:3])
-def test_columns_take_the_place_of_arrays(maker):
+def test_columns_replace_arrays(maker):
     rejected = []
     window = {"clock": "broker", "end": None}
     engine = engine_of(rejected, window=window)
@@ -176,7 +176,7 @@ def test_columns_take_the_place_of_arrays(maker):
         engine.push(found["t"], found[["a"]] if maker != "arrow" else found.select(["a"]), arrival_ms=5)
 
 
-def test_moments_take_the_place_of_milliseconds():
+def test_datetimes_replace_milliseconds():
     engine, rejected = engine_of(), []
     aware = dt.datetime(1970, 1, 1, 1, 0, 5, tzinfo=BERLIN)
     for times in (
@@ -266,7 +266,7 @@ def test_rejections_are_warned_about_once_for_each_reason_where_nobody_takes_the
     assert "'t/p'" in caplog.messages[3]
 
 
-def test_replay_from_tells_from_where_to_push_again(tmp_path):
+def test_replay_from_says_from_where_to_push_again(tmp_path):
     """A crash in the third window: what is pushed again from there counts once, what lies before it changes nothing."""
     config = sample(release=COUNT, budget={"rho": 1e6}, window={"clock": "broker", "end": None})
     config["ledger"] = {"url": f"sqlite:{tmp_path / 'l.db'}"}

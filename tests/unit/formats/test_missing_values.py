@@ -206,7 +206,7 @@ def test_features_need_a_lattice():
 
 
 @pytest.mark.parametrize("kind", ["histogram", "quantiles", "marginals", "synthetic", "count"])
-def test_what_stands_in_an_optional_field_changes_no_answer(kind):
+def test_an_optional_field_changes_no_release(kind):
     """Not even in the order of a user's records of one moment."""
     keys = {
         "histogram": {"feature": "a", "edges": [20.0]},

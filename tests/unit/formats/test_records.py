@@ -155,7 +155,7 @@ def test_a_header_without_columns_names_all_of_them_and_what_is_near():
         b"Tue Mar 15,sped,rooms",
     ],
 )
-def test_a_record_in_the_place_of_a_header_is_not_quoted(record):
+def test_a_record_where_a_header_belongs_is_not_quoted(record):
     with pytest.raises(ConfigError, match="it has 3 cells") as error:
         CsvRows(Schema("time", "iso8601", ("speed", "room")), record)
     assert "did you mean" not in str(error.value)

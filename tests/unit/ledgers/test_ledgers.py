@@ -541,7 +541,7 @@ def test_a_ledger_with_another_history_is_found_out(tmp_path):
 
 
 @pytest.mark.parametrize("torn", [b"", b"garbage", b"0" * 95, b"\x00" * 190])
-def test_a_torn_witness_says_nothing(tmp_path, torn):
+def test_a_torn_rollback_guard_is_ignored(tmp_path, torn):
     filled(tmp_path / "l.db")
     whole = (tmp_path / "l.db-witness").read_bytes()
     (tmp_path / "l.db-witness").write_bytes(torn)
@@ -628,7 +628,7 @@ def test_a_closed_ledger_does_nothing_while_others_have_the_file_open(tmp_path):
     other.close()
 
 
-def test_a_new_name_in_a_ledger_is_told(tmp_path, caplog):
+def test_a_new_name_in_a_ledger_is_logged(tmp_path, caplog):
     path = str(tmp_path / "l.db")
     for name in ("rooms", "rooms/a", "rooms/b"):
         SQLiteLedger(path, Terms(name, "event", TERMS.capacity, "rooms")).close()

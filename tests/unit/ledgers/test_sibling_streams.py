@@ -104,7 +104,7 @@ def test_the_advice_to_retire_is_a_command_that_works(tmp_path):
     assert run(mapping)
 
 
-def test_a_stream_that_begins_anew_is_not_told_of_its_retired_books(tmp_path, caplog):
+def test_a_stream_that_begins_anew_is_not_warned_of_its_retired_ledger(tmp_path, caplog):
     """It was told that what it had spent counts under its old name, as if it had been renamed by mistake."""
     url = f"sqlite:{tmp_path / 'l.db'}"
     run(keyed(url))
@@ -271,7 +271,7 @@ SHARED = [("stream", {}), ("user", {}), ("event", {"budget": {"total_rho": 60.0}
 
 
 @pytest.mark.parametrize(("unit", "budget"), SHARED, ids=["stream", "user", "total"])
-def test_an_engine_of_one_key_cannot_take_the_budget_of_former_keys_again(url, unit, budget):
+def test_an_engine_of_one_key_cannot_reuse_the_budget_of_former_keys(url, unit, budget):
     """An engine of one key asked nobody what keys there had been."""
     for key in ("paris", "rome"):
         with Engine(Config.from_mapping(keyed(url, unit, **budget)), key=key) as engine:
@@ -293,7 +293,7 @@ def test_engines_with_other_keys_cannot_both_be_opened_before_either_is_charged(
     first.abort()
 
 
-def test_keys_that_take_the_place_of_others_are_refused_before_a_cap_is_lowered(url, caplog):
+def test_keys_that_replace_others_are_refused_before_a_cap_is_lowered(url, caplog):
     run(keyed(url, "stream"))
     with pytest.raises(LedgerMismatch, match="such as 't/rome'"):
         run(keyed(url, "stream", keys=("paris", "bern", "oslo")))

@@ -134,7 +134,7 @@ def test_a_journal_is_read_like_a_ledger(tmp_path):
     held.close()
 
 
-def test_books_of_devices_agree_with_the_devices(tmp_path):
+def test_journal_reader_agrees_with_the_devices(tmp_path):
     path = tmp_path / "state"
     held, found = devices(path)
     for i in range(4):
@@ -155,7 +155,7 @@ def test_books_of_devices_agree_with_the_devices(tmp_path):
     held.close()
 
 
-def test_how_long_a_device_lasts_is_told_in_queries(tmp_path, monkeypatch):
+def test_how_long_a_device_lasts_is_reported_in_queries(tmp_path, monkeypatch):
     """Rounds of one query come within moments; what counts is how often somebody asks."""
     path = tmp_path / "state"
     held, (a, *_) = devices(path)
@@ -174,7 +174,7 @@ def test_how_long_a_device_lasts_is_told_in_queries(tmp_path, monkeypatch):
     held.close()
 
 
-def test_pure_budgets_are_told_as_epsilon(tmp_path):
+def test_pure_budgets_are_reported_as_epsilon(tmp_path):
     path = tmp_path / "state"
     held, (a, *_) = devices(path, LocalBudget.geo(1))
     for i in range(3):
@@ -197,7 +197,7 @@ def test_pure_budgets_are_told_as_epsilon(tmp_path):
     held.close()
 
 
-def test_what_is_wrong_with_a_journal_is_told(tmp_path):
+def test_what_is_wrong_with_a_journal_is_reported(tmp_path):
     path = tmp_path / "state"
     held, (a, *_) = devices(path)
     assert is_journal(str(path)) is False
@@ -268,14 +268,14 @@ class Wall:
             raise ImportError(name)
 sys.meta_path.insert(0, Wall())
 from fcstream.local import *
-from fcstream.local.device.journal_reader import DeviceBooks
+from fcstream.local.device.journal_reader import DeviceJournalReader
 space = Euclidean((0.0, 0.0), (100.0, 100.0), step=0.5)
 journal = FileJournal({str(tmp_path / "state")!r}, keep=2)
 device = LocalFilter(LocalBudget.concentrated(1), {{'p': Component(space, (3.0, 4.0))}}, journal, name='small')
 for i in range(5):
     device.answer(Ask(str(i), 1, 'p', space.as_dict(), {{'kind': 'point'}}, 10**8))
 journal.compact()
-print(DeviceBooks(journal.place).spent().rho_nano, DeviceBooks(journal.place).verify())
+print(DeviceJournalReader(journal.location).spent().rho_nano, DeviceJournalReader(journal.location).verify())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "500000000 5\n", done.stderr

@@ -613,7 +613,7 @@ def test_what_fails_after_the_charge_is_drawn_once_more():
 
 def test_an_interrupt_in_the_middle_of_a_write_stops_the_device(tmp_path, monkeypatch):
     """Memory and disk may disagree then: only opening it again tells."""
-    for owner, name, spent in (("accounts", "follow", 0), ("_witness", "note", 10**8)):
+    for owner, name, spent in (("accounts", "follow", 0), ("_rollback_guard", "note", 10**8)):
         held = FileJournal(tmp_path / name)
         holder = make(held)
 

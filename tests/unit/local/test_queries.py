@@ -76,7 +76,7 @@ def test_devices_without_a_value_count_in_no_box():
 
 
 @pytest.mark.parametrize("space", [PLANE, LINE, GreatCircle(), Euclidean((3.0,), (3.4,), step=1.0)])
-def test_the_place_of_a_missing_value_is_public_and_outside(space):
+def test_the_point_of_a_missing_value_is_public_and_outside(space):
     nowhere = space.nowhere
     width = max(b - a for a, b in space._bounds)
     assert all(n < a for n, (a, _) in zip(nowhere, space._bounds, strict=True))
@@ -89,7 +89,7 @@ def test_the_place_of_a_missing_value_is_public_and_outside(space):
     assert "missing" not in space.as_dict()
 
 
-def test_a_place_of_ones_own_for_missing_values():
+def test_a_configured_point_for_missing_values():
     space = Euclidean((0.0, 0.0), (1000.0, 1000.0), step=2.0, missing=(10.0, 1500.0))
     assert space.encode(None) == (5, 750)
     assert space.as_dict()["missing"] == [10.0, 1500.0]

@@ -180,7 +180,7 @@ def test_histograms_stand_above_their_truth(tmp_path):
         assert label in text, label
 
 
-def test_reasons_are_told_apart_and_gaps_left_open(tmp_path):
+def test_reasons_are_distinguished_and_gaps_left_open(tmp_path):
     reasons = ["too_few", "budget_exhausted", "interrupted", "no_radius", "no_match", "something_new"]
     some = [refused(2 * k, reason) for k, reason in enumerate(reasons)]
     some += [release(2 * k + 1, [1.0, 2.0, 3.0], [0.1, 0.1, 0.1]) for k in range(5)]
@@ -322,7 +322,7 @@ def test_what_the_command_refuses(args, code, message, tmp_path, monkeypatch):
     assert (tmp_path / "r.svg").read_bytes().startswith(b"{")
 
 
-def test_a_picture_of_a_ledger_leaves_retired_books_out(tmp_path):
+def test_a_picture_of_a_ledger_leaves_retired_streams_out(tmp_path):
     """Releases of two budgets were one curve, and the retired ones could not be chosen by their name."""
     url = f"sqlite:{tmp_path / 'l.db'}"
     for rho in (1.0, 2.0):

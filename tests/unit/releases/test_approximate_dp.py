@@ -321,7 +321,7 @@ def test_estimated_averages(regime):
     assert successes >= 25
 
 
-def test_moderate_stability_stands_many_outliers_and_high_stability_says_no():
+def test_moderate_stability_tolerates_many_outliers_and_high_stability_refuses():
     rows = np.random.default_rng(0).normal(5, 0.5, size=(3000, 2))
     rows[:900] = np.random.default_rng(1).uniform(-50, 50, size=(900, 2))
     rows[0] = np.nan  # counts as a corner: n stays public

@@ -208,7 +208,7 @@ def test_no_center_lies_where_nobody_can_be_and_no_count_is_below_0():
 
 
 @pytest.mark.parametrize("transform", ["none", "log1p", "asinh"])
-def test_what_is_clipped_is_told_center_by_center(transform):
+def test_what_is_clipped_is_reported_center_by_center(transform):
     features = [{"name": "a", "min": 1.0, "max": 9.0, "transform": transform, "origin": 1.0, "scale": 2.0}]
     job = Job.of(Config.from_mapping(config() | {"features": features, "lattice": {"step": 0.001}}))
     bounds = [float({"none": float, "log1p": np.log1p, "asinh": np.arcsinh}[transform](x)) for x in (1.0, 9.0)]

@@ -29,8 +29,8 @@ from fcstream.releases.clusters.tuples import (
     TupleAverage,
     TwoCores,
     friend_counts,
-    ladder,
     noisy_mode,
+    radius_grid,
     reorder,
 )
 from fcstream.stream.lattice import Lattice
@@ -44,7 +44,7 @@ def average(t=160, k=3, d=2, **changes):
         "dimension": d,
         "radius_nano": 10**7,
         "core_nano": 8 * 10**8,
-        "rungs": ladder(10, 10**5, 1.25),
+        "rungs": radius_grid(10, 10**5, 1.25),
     }
     return TupleAverage(**(values | changes))
 
@@ -234,7 +234,7 @@ def test_reorder_of_strangers_does_not_fail():
 
 def test_a_search_takes_the_first_rung_at_which_nearly_all_match():
     """FindDiam on the largest matched distance; two rungs more for the core. Noise covers a tuple replaced."""
-    rungs, drawn = ladder(10, 10**5, 1.5), []
+    rungs, drawn = radius_grid(10, 10**5, 1.5), []
 
     class Recording(Noise):
         def discrete_gaussian(self, variance, size):
@@ -258,7 +258,7 @@ def test_a_search_takes_the_first_rung_at_which_nearly_all_match():
 def test_histogram_of_separations_equals_its_twin(seed):
     rng = np.random.default_rng(seed)
     tuples = rng.integers(-40, 41, size=(12, 3, 1)).astype(np.float64)
-    rungs = ladder(2, 60, 1.5)
+    rungs = radius_grid(2, 60, 1.5)
     seen = []
 
     class Silent(Noise):
@@ -282,7 +282,7 @@ def test_matching_tuples_are_averaged_and_cost_exactly_their_loss(method):
     tuples, paid = tuples_like(BASE, 160, 60, 3), Paid()
     changes = {
         "histogram": {},
-        "search": {"radius_nano": 10**8, "rungs": ladder(10, 10**5, 1.5), "core_nano": 75 * 10**7},
+        "search": {"radius_nano": 10**8, "rungs": radius_grid(10, 10**5, 1.5), "core_nano": 75 * 10**7},
         "public": {"radius_nano": 0, "rungs": (400**2,)},
     }[method]
     step = average(method=method, **changes)
@@ -325,7 +325,7 @@ def test_tuples_without_a_separation_are_refused_before_the_core():
     assert paid.total == PrivacyLoss(step.radius_nano)
 
 
-def test_strange_tuples_are_left_out():
+def test_outlier_tuples_are_left_out():
     tuples = tuples_like(BASE, 160, 60, 3)
     tuples[:5] = 0.0
     tuples[5:8, 0] += 50_000
@@ -335,7 +335,7 @@ def test_strange_tuples_are_left_out():
 
 def test_k_of_one_needs_no_match():
     tuples = tuples_like(BASE[1:2], 160, 60, 3)
-    rungs = ladder(10, 10**5, 1.5)
+    rungs = radius_grid(10, 10**5, 1.5)
     step = average(k=1, method="search", radius_nano=10**8, rungs=rungs, core_nano=75 * 10**7)
     reason, found = step.release(tuples, seeded(1), Paid())
     assert reason is None
@@ -345,7 +345,7 @@ def test_k_of_one_needs_no_match():
 
 
 def test_the_papers_two_cores_never_release_at_200_but_do_with_thousands():
-    rungs = ladder(10, 2000, 1.5)
+    rungs = radius_grid(10, 2000, 1.5)
     base = BASE[:2]
     step = TwoCores(LOSS, 200, 2, 2, rungs)
     assert all(step.release(tuples_like(base, 200, 20, s), seeded(s), Paid())[1] is None for s in range(5))
@@ -358,7 +358,7 @@ def test_the_papers_two_cores_never_release_at_200_but_do_with_thousands():
 
 
 def test_every_coordinate_of_an_ordered_average_has_the_noise_of_its_own_radius():
-    step, loss = OrderedAverage(LOSS, 2, 2, ladder(10, 2000, 1.5)), PrivacyLoss.charge(0.9, 5e-9)
+    step, loss = OrderedAverage(LOSS, 2, 2, radius_grid(10, 2000, 1.5)), PrivacyLoss.charge(0.9, 5e-9)
     paid = Paid()
     _, found = step._average(loss, [100**2, 700**2], tuples_like(BASE[:2], 500, 20, 0, shuffle=False), seeded(), paid)
     assert paid.total == loss
@@ -368,8 +368,8 @@ def test_every_coordinate_of_an_ordered_average_has_the_noise_of_its_own_radius(
     assert least * 0.99 <= found.sigma[0, 0] <= 1.03 * least
 
 
-def test_ordered_average_stands_an_empty_core():
-    step = OrderedAverage(LOSS, 2, 2, ladder(10, 2000, 1.5))
+def test_ordered_average_accepts_an_empty_core():
+    step = OrderedAverage(LOSS, 2, 2, radius_grid(10, 2000, 1.5))
     assert step.release(np.empty((0, 2, 2)), seeded(), Paid()) == ("no_match", None)
 
 
@@ -672,7 +672,7 @@ DEGENERATE = {
 
 @pytest.mark.parametrize("name", DEGENERATE)
 @pytest.mark.parametrize("oracle", ["kmeans", "scipy"])
-def test_degenerate_data_are_refused_at_the_price_that_is_told(name, oracle):
+def test_degenerate_data_are_refused_at_the_loss_that_is_reported(name, oracle):
     answer = fcstream.private_centers(
         DEGENERATE[name], 3, ball=1, rho=1, delta=1e-8, size_hint=6000, step=STEP, oracle=oracle, noise=seeded()
     )

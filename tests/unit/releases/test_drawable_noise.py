@@ -52,7 +52,7 @@ class Extreme(Noise):
         return self._far(super().discrete_laplace(scale, size), 3 * float(scale))
 
 
-def test_every_ball_can_be_had_with_the_least_rho():
+def test_every_ball_can_be_had_with_the_smallest_rho():
     assert gaussian_variance(MAX_RADIUS_SQUARED, MIN_NANO) <= MAX_VARIANCE
     assert gaussian_variance(MAX_RADIUS_SQUARED, MIN_NANO - 1) > MAX_VARIANCE
     assert gaussian_variance((2**BITS) ** 2, 1) <= MAX_VARIANCE  # squares of a variance, coarser where they are large

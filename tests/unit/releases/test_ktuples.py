@@ -34,7 +34,7 @@ from fcstream.releases.clusters.ktuples import (
 )
 from fcstream.releases.clusters.mixtures import ComponentLearner, MixtureAlgorithm
 from fcstream.releases.clusters.plan import BallPlan, ClusterPlan, plan_balls
-from fcstream.releases.clusters.tuples import ladder
+from fcstream.releases.clusters.tuples import radius_grid
 from fcstream.stream.lattice import Lattice
 
 small = st.integers(0, 2**32 - 1)
@@ -353,19 +353,19 @@ def test_a_failed_test_gives_the_answers_share_back():
     wild = np.rint(np.random.default_rng(0).normal(0, 5000, size=(150, 3, 2)))
     assert made.release(wild, seeded(), paid) == ("no_match", None)
     assert paid.total == made.test.loss
-    ladder_paid, with_ladder = Paid(), ball_centers(radius_nano=10**7, rungs=ladder(10, 10**5, 1.25))
+    ladder_paid, with_ladder = Paid(), ball_centers(radius_nano=10**7, rungs=radius_grid(10, 10**5, 1.25))
     assert with_ladder.release(np.zeros((150, 3, 2)), seeded(), ladder_paid) == ("no_radius", None)
     assert ladder_paid.total == PrivacyLoss(10**7)
 
 
-def test_a_radius_from_the_ladder_is_small_against_the_separation():
-    made = ball_centers(radius_nano=10**7, rungs=ladder(10, 10**5, 1.25))
+def test_a_found_radius_is_small_against_the_separation():
+    made = ball_centers(radius_nano=10**7, rungs=radius_grid(10, 10**5, 1.25))
     for seed in range(5):
         r2 = made._radius(tuples_like(BASE, 150, 60, seed), seeded(seed), Paid())
         assert 5000 / 7 / 1.6 < math.sqrt(r2) < 5000 / 7
 
 
-def test_fewer_strange_tuples_make_averages_better_than_centers():
+def test_fewer_outlier_tuples_make_averages_better_than_centers():
     loss = PrivacyLoss.charge(0.4, 1e-8)
     test = GaussianTest(loss, 2000, 12)
     near = dataclasses.replace(test, outlier_tuples=60)

@@ -54,7 +54,7 @@ def test_few_records_are_too_few_however_they_lie(release):
             assert answer(points, **release)[0].reason == "too_few"
 
 
-def test_a_search_names_the_end_of_its_ladder():
+def test_a_search_names_the_end_of_its_radii():
     release = {"radius": "search", "radius_min": 0.01, "radius_max": 0.02, "spread": None}
     found, mechanism = answer(scattered(2000), **release)
     assert found.reason == "no_core"
@@ -80,7 +80,7 @@ def test_windows_that_would_release_are_enough():
     assert mechanism.forecast(int(0.97 * mechanism.enough_count)).probability < 0.99
 
 
-def test_a_call_on_an_array_tells_them_apart():
+def test_a_call_on_an_array_distinguishes_them():
     known = {"radius": 1, "rho": 1, "delta": 1e-8, "size_hint": 500, "step": 1e-3, "bounds": (-100, 100)}
     noise = Noise(SeededEntropy(0))
     assert fcstream.private_mean(scattered(3000), **known, noise=noise).reason == "no_core"
@@ -94,7 +94,7 @@ def test_every_reason_has_a_hint():
     assert all(len(hint) > 20 for hint in HINTS.values())
 
 
-def test_the_summary_of_a_run_tells_what_to_do(tmp_path, monkeypatch):
+def test_the_summary_of_a_run_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = [f'{{"ts_ms": {i}, "a": {a:.3f}, "b": {b:.3f}}}\n' for i, (a, b) in enumerate(scattered(2000))]
     (tmp_path / "in.jsonl").write_text("".join(lines))

@@ -158,7 +158,7 @@ def test_windows_are_refused_exactly_as_by_the_naive_twin(slide):
     assert set(found.values()) >= {"too_few", "too_many"}
 
 
-def test_a_refusal_tells_nothing_and_gives_back_what_was_not_started():
+def test_a_refusal_reveals_nothing_and_refunds_what_was_not_started():
     config = Config.from_mapping(sample(window=ONE_WINDOW | {"max_records": 400}))
     engine = Engine(config)
     gate = engine.job.gate
@@ -386,7 +386,7 @@ def test_points_of_a_flooded_window_of_users_are_let_go_of_while_it_is_open():
     assert [release.reason for release in engine.close()] == ["too_many", "too_few"]
 
 
-def test_users_are_held_while_it_is_not_sure_that_they_will_have_room():
+def test_users_are_held_until_it_is_certain_that_they_lack_room():
     """Each has room for one window. Who came in both counts in the first alone, so the second is not flooded."""
     engine = user_engine(60, windows=2, cap=1.0)
     held = engine.job.gate.max_held

@@ -142,7 +142,7 @@ def test_a_kind_of_another_package_is_found_through_its_entry_point(tmp_path, mo
         Config.from_mapping(sample(release={**release, "kind": "thrice"}))
 
 
-def test_parts_are_told_where_there_are_some_only():
+def test_parts_are_reported_where_there_are_some_only():
     line = Release.from_bytes(LINES[2])
     assert line.parts is None
     told = Release(**{**line.as_dict(), "parts": {"edges": [0.5, 1.0]}, "value": [[1.0, 2.0]]})

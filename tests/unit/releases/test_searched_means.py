@@ -24,11 +24,11 @@ from fcstream.planning.plan import plan
 from fcstream.releases.averages import gaussian_variance
 from fcstream.releases.diameter_search import DiameterCheck, DiameterSearch, strangers_per_point
 from fcstream.releases.means.mean import RecentredMean
-from fcstream.releases.means.searched import BETA, SearchedMean, radius_ladder
+from fcstream.releases.means.searched import BETA, SearchedMean, search_radii
 from fcstream.stream.lattice import Lattice
 
 LOSS = PrivacyLoss.charge(1, 1e-8)
-RADII = radius_ladder(Lattice(1.0), 10, 1e5)
+RADII = search_radii(Lattice(1.0), 10, 1e5)
 
 
 def ladder_of(points, radii=RADII):
@@ -120,19 +120,19 @@ def test_noise_has_the_right_scale():
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 1), (5, 2), (0, 1), (1, 1e8)])
-def test_bad_ladders_are_refused(low, high):
+def test_bad_ranges_of_radii_are_refused(low, high):
     with pytest.raises(ConfigError, match="radius"):
-        radius_ladder(Lattice(1.0), low, high)
+        search_radii(Lattice(1.0), low, high)
 
 
-def test_a_ladder_runs_from_end_to_end():
-    radii = radius_ladder(Lattice(0.5), 1, 1e4)
+def test_radii_run_from_end_to_end():
+    radii = search_radii(Lattice(0.5), 1, 1e4)
     assert radii[0] == 4
     assert radii[-1] == 4 * 10**8
     assert len(radii) == 24
     ratios = np.sqrt(np.diff(np.log(radii)))
     assert ratios.max() < math.sqrt(2 * math.log(1.51))
-    assert radius_ladder(Lattice(1.0), 1, 2) == (1, 2, 4)
+    assert search_radii(Lattice(1.0), 1, 2) == (1, 2, 4)
 
 
 @pytest.mark.parametrize("method", ["recentered", "friendly"])

@@ -117,7 +117,7 @@ def test_extensions_of_messagepack_are_no_levels():
         ("age", 121.0, "out_of_range"),
     ],
 )
-def test_strange_levels_are_rejected_each_for_itself(field, value, reason):
+def test_unknown_levels_are_rejected_each_for_itself(field, value, reason):
     good = {"ts_ms": 5, **records(1)[0]}
     lines = [json.dumps(row).encode() for row in (good, {**good, field: value}, good)]
     engine = Engine(config_of(), on_rejection=(seen := []).extend)

@@ -169,7 +169,7 @@ def test_full_panes(look):
     assert "4 without room" in "\n".join(report.lines())
 
 
-def test_users_are_not_told(look):
+def test_users_are_not_reported(look):
     """One user or a thousand: the same words, numbers and files."""
     few, many = (look("user", windows=40, users=n, refunds={3}) for n in (1, 1000))
     assert few.summary()["users"] != many.summary()["users"]

@@ -162,7 +162,7 @@ def test_a_small_file_that_unpacks_without_end_takes_no_memory(bomb, command, tm
     assert int(peak) < 400 * 1024  # KiB
 
 
-def test_files_cut_short_are_told(tmp_path):
+def test_files_cut_short_are_reported(tmp_path):
     whole = gzip.compress(b"".join(json.dumps(one).encode() + b"\n" for one in documents("mean")))
     for cut in (1, len(whole) // 2, len(whole) - 1):
         (tmp_path / "x.jsonl.gz").write_bytes(whole[:cut])

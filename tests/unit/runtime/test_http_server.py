@@ -110,8 +110,8 @@ OWNER = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 from support.status import watched
-from fcstream.service.status import Status
-status = Status([watched("s")])
+from fcstream.service.status import StatusServer
+status = StatusServer([watched("s")])
 status.listen(sys.argv[1])
 print("up", flush=True)
 for line in sys.stdin:
@@ -299,7 +299,7 @@ def test_an_expected_body_is_asked_for_and_a_connection_serves_again():
             assert heard(one).endswith(b"\r\n\r\n3")
 
 
-def test_a_server_ends_at_once_while_strangers_hold_on():
+def test_a_server_ends_at_once_while_clients_hold_on():
     asked = b"GET /16000000 HTTP/1.1\r\nHost: a\r\n\r\n"
     with (
         serving(Limits(held_bytes=2**27, head_s=300, body_s=300, answer_s=300)) as server,

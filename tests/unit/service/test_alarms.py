@@ -62,7 +62,7 @@ def test_a_quarter_of_the_noise_would_be_noticed(monkeypatch):
     assert loss_of_one_record(20_000) > 0.5
 
 
-def test_late_records_are_told_and_the_warning_ends(monkeypatch):
+def test_late_records_are_reported_and_the_warning_ends(monkeypatch):
     now, told = [1000.0], {}
     monkeypatch.setattr("fcstream.service.alarms.time.monotonic", lambda: now[0])
     watch = LateWatch(told.__setitem__, Noise(SeededEntropy(4)))
@@ -93,7 +93,7 @@ def told_after(periods, seed=5):
     return found
 
 
-def test_a_minute_of_which_nothing_could_be_used_is_told_until_something_can_be():
+def test_a_minute_without_usable_records_is_reported_until_there_are_some():
     all_bad, fine, silent = (3000, {"missing": 2990, "not_a_number": 10}), (3000, {"missing": 5}), (0, {})
     found = told_after([fine, all_bad, silent, all_bad, fine, silent])
     assert [text is not None for text in found] == [False, True, True, True, False, False]

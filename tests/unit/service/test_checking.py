@@ -145,7 +145,7 @@ def test_valid_times_outside_the_schedule_count_as_usable_unless_another_unit_wo
     assert call("check", "c.toml").exit_code == 0
 
 
-def test_check_tells_what_a_run_would_meet_and_changes_nothing(folder):
+def test_check_says_what_a_run_would_meet_and_changes_nothing(folder):
     write(folder, [GOOD] * 6 + ["junk"] * 3 + [GOOD | {"speed": 1e6}] + [GOOD | {"at": NOON_MS // 1000}] * 2)
     done = call("check", "c.toml", "--json")
     assert done.exit_code == 0
@@ -185,7 +185,7 @@ def test_a_source_without_lines_is_run_as_before(folder):
 
 
 @pytest.mark.parametrize("body", ["", "at,speed\n"])
-def test_a_source_without_records_is_told_before_anything_is_charged(folder, body):
+def test_a_source_without_records_is_reported_before_anything_is_charged(folder, body):
     write(folder, [])
     (folder / "in.csv").write_text(body)
     source = "csv:in.csv" if body else "jsonl:in.jsonl"
@@ -196,7 +196,7 @@ def test_a_source_without_records_is_told_before_anything_is_charged(folder, bod
     assert call("check", "c.toml", "--source", source).output == "the source holds no records\n"
 
 
-def test_a_schedule_that_misses_all_data_is_told_before_anything_is_charged(folder):
+def test_a_schedule_that_misses_all_data_is_reported_before_anything_is_charged(folder):
     outside = GOOD | {"at": NOON_MS - 365 * 86_400_000}
     write(folder, [outside] * 3 + ["junk"])
     looked = call("check", "c.toml")

@@ -76,7 +76,7 @@ def test_beyond_the_lateness_nothing_is_closed_until_it_is_mended(rig, own_ms):
     assert (code, text) == (200, b"ready\n")
 
 
-def test_a_stamp_in_the_future_makes_no_other_record_late(rig):
+def test_a_timestamp_in_the_future_makes_no_other_record_late(rig):
     """One Redis id in the future, and all later ones are after it: windows were empty from then on."""
     rig.send(0, np.arange(0, 5_000, 100))
     rig.send(0, np.arange(5_000, 10_000, 100), stamps=[10**13 + i for i in range(50)])
@@ -85,7 +85,7 @@ def test_a_stamp_in_the_future_makes_no_other_record_late(rig):
     (code, _, text), _ = step(rig, 12_001, 12_001)
     near(rig.counts(), [(0, 100)])
     assert code == 200
-    assert b"the broker's stamps run" in text
+    assert b"the broker's timestamps run" in text
     (_, _, text), _ = step(rig, 52_001, 52_001)
     near(rig.counts()[4:], [(40_000, 1)])  # read again from the stream: now it is in time
 
@@ -97,7 +97,7 @@ def chunk(first, stamps):
     return Chunk("p", np.arange(first, first + len(stamps)), np.array(stamps), [b""] * len(stamps))
 
 
-def test_a_gap_shows_in_stamps_of_what_came_after_an_end_was_asked_for():
+def test_a_clock_gap_shows_in_timestamps_after_the_end_that_was_read():
     health = Health()
     watch = TimestampWatch(2_000, health)
     watch.observe([chunk(0, [0] * 1000)], 50_000)  # a backlog says nothing
@@ -113,7 +113,7 @@ def test_a_gap_shows_in_stamps_of_what_came_after_an_end_was_asked_for():
     assert health.hold is None
 
 
-def test_few_odd_stamps_hold_nothing_back():
+def test_few_odd_timestamps_hold_nothing_back():
     health = Health()
     watch = TimestampWatch(2_000, health)
     for k in range(1000):
@@ -164,6 +164,6 @@ def test_redis_one_id_in_the_future_empties_no_window(tmp_path, redis_stream):
     live.end()
     assert sent[-1].startswith(b"9999999999999-")
     assert code == 200
-    assert b"warning: the broker's stamps run" in text
+    assert b"warning: the broker's timestamps run" in text
     assert sum(round(r.count) for r in live.sink.releases) > 450
     live.check()

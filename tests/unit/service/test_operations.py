@@ -330,7 +330,7 @@ def impatient_progress(self):
 
 
 @pytest.mark.parametrize("kind", ["text", "json"])
-def test_no_log_tells_exact_numbers_between_its_lines_or_in_them(kind, monkeypatch, capsys):
+def test_no_log_reveals_exact_counts_in_its_lines_or_their_timing(kind, monkeypatch, capsys):
     serve_stepping(monkeypatch, kind)
     errors = capsys.readouterr().err
     assert "71717" not in errors.replace(",", "")
@@ -611,7 +611,7 @@ def test_a_password_that_changes(tmp_path, private_redis, monkeypatch):
 # -- systemd -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_service_manager_is_told(tmp_path):
+def test_what_is_reported_to_the_service_manager(tmp_path):
     manager = Manager(str(tmp_path / "n"))
     environment = {"NOTIFY_SOCKET": str(tmp_path / "n"), "WATCHDOG_USEC": "90000", "WATCHDOG_PID": str(os.getpid())}
     notifier = SystemdNotifier(environment)

@@ -99,7 +99,7 @@ def test_what_restarts_leave_behind_is_collected(tmp_path):
     assert max(most) <= 2
 
 
-def test_late_is_decided_by_the_brokers_stamp_alone(tmp_path):
+def test_late_is_decided_by_the_brokers_timestamp_alone(tmp_path):
     rig = Rig(tmp_path)
     rig.send(0, [1000, 2000], stamps=[12_000, 12_001])
     rig.send(1, [3000], stamps=[3000])
@@ -109,7 +109,7 @@ def test_late_is_decided_by_the_brokers_stamp_alone(tmp_path):
     near(rig.counts(), [(0, 2)])
 
 
-def test_records_that_are_lost_as_late_are_told_though_counters_are_private(tmp_path, monkeypatch):
+def test_records_that_are_lost_as_late_are_reported_though_counters_are_private(tmp_path, monkeypatch):
     """45,000 of them went without a sign: exact numbers are for `counters` only, that there are many is not."""
     monkeypatch.setattr("fcstream.service.alarms._ASK_S", 0.0)
     rig = Rig(tmp_path)

@@ -195,7 +195,7 @@ def live(url="redis://127.0.0.1/0?stream=x", **sections):
         ({"sink": None}, "sink.url"),
     ],
 )
-def test_what_cannot_run_is_told_before_spark_starts(changes, what):
+def test_what_cannot_run_is_refused_before_spark_starts(changes, what):
     from fcstream.spark.service import _check
 
     config = live(**{k: v for k, v in changes.items() if v is not None})
@@ -369,7 +369,7 @@ def test_failing_tasks_tell_nothing_of_records(session, tmp_path):
 
 
 @needs_spark
-def test_a_run_that_its_budget_stops_tells_what_it_did(session, tmp_path):
+def test_a_run_that_its_budget_stops_reports_what_it_did(session, tmp_path):
     from fcstream.spark.files import run_files
 
     write_lines(tmp_path / "in.jsonl")
@@ -652,7 +652,7 @@ def test_sources_of_spark_itself_close_windows_by_a_clock_beside_them(session, t
 
 
 @needs_spark
-def test_only_a_micro_batch_that_reaches_all_ends_tells_the_time(client):
+def test_only_a_micro_batch_that_reaches_all_ends_advances_the_clock(client):
     """The clock was read before the ends were asked; a batch that the limit cuts short closes nothing."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
@@ -794,7 +794,7 @@ def test_the_state_of_a_flooded_window_is_emptied_and_the_window_is_refused():
 DRIVER = """
 import os, pickle, signal, sys
 from fcstream.ledgers.postgres.ledger import PostgresLedger
-from fcstream.service.app import Served
+from fcstream.service.app import StreamSpec
 from fcstream.spark.service import serve_on_spark
 
 def fuse(self, answers):
@@ -803,7 +803,7 @@ def fuse(self, answers):
 if sys.argv[2] == "kill":
     PostgresLedger.seal = fuse
 config = pickle.loads(open(sys.argv[1], "rb").read())
-serve_on_spark([Served(config)])
+serve_on_spark([StreamSpec(config)])
 """
 
 

@@ -148,7 +148,7 @@ def test_rows_products_and_small_integers_go_on_beyond_every_flush(monkeypatch):
     assert view.moments.tolist() == [[len(points) * REACH**2, 0], [0, 0]]
 
 
-def test_partial_sums_refuse_more_than_they_are_sure_to_hold():
+def test_partial_sums_refuse_more_than_they_certainly_hold():
     held = Totals(1, 2**40)
     held.make_room(2**22)
     with pytest.raises(OverflowError):
@@ -165,7 +165,7 @@ def test_pairs_of_a_window_beyond_2_to_the_63_are_counted():
     assert view.pairs.tolist() == [wanted]
 
 
-def test_places_of_points_beyond_2_to_the_31_do_not_turn_negative():
+def test_indices_of_points_beyond_2_to_the_31_do_not_turn_negative():
     came = np.array([0, 5, 9], np.int32)
     for before in (0, 7, MAX_POINTS - 10, MAX_POINTS - 9, MAX_POINTS, 2**35):
         assert numbered(came, before, 10).tolist() == [before, before + 5, before + 9]
