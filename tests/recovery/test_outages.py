@@ -103,7 +103,7 @@ class Stand:
 
     def wait(self, what):
         """Seconds, of which looks take none: on a machine with other work they take longer, like what is looked for."""
-        until, looks = time.monotonic() + 120.0, 0
+        until, looks = time.monotonic() + 300.0, 0
         while not what():
             assert time.monotonic() < until, (self.ready(), self.log())
             time.sleep(LOOK_S)

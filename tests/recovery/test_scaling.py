@@ -90,7 +90,7 @@ class Fleet:
         return [Release.from_bytes(body.encode()) for (body,) in rows]
 
     def wait(self, what):
-        until = time.monotonic() + 180
+        until = time.monotonic() + 300
         while not what():
             assert time.monotonic() < until, {name: self.log(name) for name in self.processes}
             time.sleep(0.05)

@@ -35,7 +35,8 @@ def running():
 def finished(process):
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
-    assert err == ""
+    # A machine with other work may be too slow for the short lateness of an example; nothing else may be said.
+    assert [line for line in err.splitlines() if "window_closed" not in line] == []
     return out.splitlines()
 
 

@@ -91,7 +91,7 @@ class Running:
         return [Release.from_bytes(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 
     def wait_for(self, window_ms):
-        until = time.monotonic() + 120
+        until = time.monotonic() + 300
         while time.monotonic() < until:
             if any(r.window_open_ms >= window_ms for r in self.released()):
                 return
