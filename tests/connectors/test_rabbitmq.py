@@ -312,7 +312,7 @@ def take_all(opened, found):
 
 def test_a_channel_that_the_broker_closes_is_opened_again(classic):
     opened = queue(classic)
-    opened._link.channel._impl.basic_ack(12345)  # which is wrong
+    opened._link.channel.client.basic_ack(12345)  # which is wrong
     assert opened.receive(10, 0.5) == []
     publish(classic, [b"1"])
     found, until = [], time.monotonic() + 60

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..probes import Checkup, Probe
 from ..urls import Address
+from .queue_connection import AmqpChannel
 from .queue_sink import AmqpSink
 from .queue_source import AmqpQueue
 from .stream_sink import RabbitStreamSink
@@ -19,10 +20,10 @@ class QueueProbe(Probe):
         class Look(AmqpQueue):
             """Connected without consuming."""
 
-            def _consume(self, channel: Any) -> None:
-                if self._names_stream(channel.connection):
+            def _consume(self, channel: AmqpChannel) -> None:
+                if self._names_stream(channel):
                     raise self._is_stream
-                answer = channel.queue_declare(self._queue, passive=True).method
+                answer = self._declared(channel)
                 said = f"{answer.message_count} messages and {answer.consumer_count} consumers"
                 checkup.ok("source", f"queue {self._queue} has {said}; not tried: consuming")
 

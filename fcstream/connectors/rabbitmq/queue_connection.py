@@ -1,11 +1,18 @@
-"""The connection to AMQP queues: one channel, opened again after it was lost."""
+"""The connection to AMQP queues: pika's own event loop, which runs while an answer or a message is waited for.
+
+pika's blocking connection waits for answers without a limit of ours. Here every wait ends after a given time, and a
+connection that kept silent for so long is shut down and given up.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,13 +28,186 @@ T = TypeVar("T")
 _HEARTBEAT_S = 60
 _SOCKET_S = 10.0
 _ANSWER_S = 10.0
+_CUT_S = 1.0  # for the client to notice that its socket was shut down
 _SILENCE = "no answer"
 _PARSING = "ValueError|OverflowError|InvalidFieldTypeException|UnicodeDecodeError|IndexError|error"
 _UNREADABLE = re.compile(rf"Stream connection lost: ({_PARSING})\(")  # reported as text only
 
 
 class AmqpLost(Exception):
-    """The connection, or what it needs of the broker."""
+    """The connection is lost, or the queue that it reads."""
+
+
+class AmqpChannel:
+    """A new connection with one channel. It is used until something goes wrong, and then thrown away.
+
+    A method raises pika's error when the connection or a channel is lost, and `AmqpLost` when an answer does not come
+    in time.
+
+    Attributes
+    ----------
+    client
+        pika's channel.
+    """
+
+    def __init__(self, parameters: Any) -> None:
+        import pika
+
+        self.client: Any = None
+        self._limit_s, self._until = 0.0, 0.0
+        self._failure: BaseException | None = None
+        self._is_woken = False
+        self._published = 0
+        self._confirmed: dict[int, bool] = {}  # by number of a published message: whether a queue has it
+        self._loop = _loop()
+        self._connection: Any = pika.SelectConnection(
+            parameters,
+            on_open_callback=lambda _: self.wake(),
+            on_open_error_callback=lambda _, error: self._fail(error),
+            on_close_callback=lambda _, error: self._fail(error),
+            custom_ioloop=self._loop,
+        )
+        try:
+            self.limit(2 * _SOCKET_S)
+            self._wait(lambda: bool(self._connection.is_open))
+            self.client = self.new_channel()
+        except BaseException:  # a signal's too: nobody else knows the socket, which would stay open
+            self.close()
+            raise
+
+    @property
+    def is_rabbitmq(self) -> bool:
+        return (self._connection.server_properties or {}).get("product") == "RabbitMQ"
+
+    def limit(self, seconds: float) -> None:
+        """From now on, all answers together may take so long."""
+        self._limit_s, self._until = seconds, time.monotonic() + seconds
+
+    def new_channel(self) -> Any:
+        """One more of pika's channels."""
+        opened: list[Any] = []
+
+        def on_open(channel: Any) -> None:
+            channel.add_on_close_callback(lambda _, error: self._fail(error))
+            opened.append(channel)
+            self.wake()
+
+        self._connection.channel(on_open_callback=on_open)
+        self._wait(lambda: bool(opened))
+        return opened[0]
+
+    def forgive(self) -> None:
+        """Go on after an error of a channel other than `client`."""
+        self._failure = None
+
+    def ask(self, request: Callable[..., object], *arguments: Any, **options: Any) -> Any:
+        """Call a method of pika's channel that takes a `callback`, and return what the broker answers."""
+        answers: list[Any] = []
+
+        def on_answer(frame: Any) -> None:
+            answers.append(frame.method)
+            self.wake()
+
+        request(*arguments, **options, callback=on_answer)
+        self._wait(lambda: bool(answers))
+        return answers[0]
+
+    def confirm_publishing(self) -> None:
+        """Have the broker confirm what is published from now on."""
+
+        def on_confirm(frame: Any) -> None:
+            self._confirmed.setdefault(frame.method.delivery_tag, frame.method.NAME == "Basic.Ack")
+            self.wake()
+
+        def on_return(*_: object) -> None:  # comes before the confirmation
+            self._confirmed[self._published] = False
+
+        self.client.add_on_return_callback(on_return)
+        self.ask(self.client.confirm_delivery, on_confirm)
+
+    def publish(self, exchange: str, key: str, body: bytes, properties: Any) -> bool:
+        """Publish a message; whether a queue took it."""
+        self._published += 1
+        number = self._published
+        self.client.basic_publish(exchange, key, body, properties, mandatory=True)
+        self._wait(lambda: number in self._confirmed)
+        return self._confirmed.pop(number)
+
+    def serve(self, seconds: float) -> None:
+        """Write and read what there is; wait until `wake` is called, for so long at most."""
+        self._run(lambda: True, seconds)
+        if self._failure is not None:
+            raise self._failure
+
+    def wake(self) -> None:
+        """For callbacks: something came that is waited for."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._loop.stop()
+
+    def close(self) -> None:
+        """Say farewell, if the broker listens, and close the socket."""
+
+        def is_closed() -> bool:
+            return bool(self._connection.is_closed)
+
+        if self._connection.is_open:
+            close_quietly(self._connection.close, lambda: self._run(is_closed, _ANSWER_S))
+        if not is_closed():
+            for descriptor in self._loop.descriptors:
+                with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as twin:
+                    twin.shutdown(socket.SHUT_RDWR)
+            close_quietly(lambda: self._run(is_closed, _CUT_S))
+        close_quietly(self._loop.close)
+
+    def _wait(self, is_done: Callable[[], bool]) -> None:
+        self._run(lambda: is_done() or self._failure is not None, self._until - time.monotonic())
+        if self._failure is not None:
+            raise self._failure
+        if not is_done():
+            raise AmqpLost(f"{_SILENCE} within {self._limit_s:g} seconds")
+
+    def _run(self, is_done: Callable[[], bool], seconds: float) -> None:
+        """Run the client's loop, once at least, until something is so or the time is over."""
+        is_over: list[bool] = []
+
+        def end() -> None:
+            is_over.append(True)
+            self.wake()
+
+        timer = self._loop.call_later(max(0.0, seconds), end)
+        try:
+            while True:
+                self._is_woken = False
+                self._loop.start()  # ended by `wake`
+                if is_over or is_done():
+                    return
+        finally:
+            self._loop.remove_timeout(timer)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self.wake()
+
+
+def _loop() -> Any:
+    """The client's loop, which tells whose sockets it watches: a silent broker's connection can be shut down."""
+    from pika.adapters.select_connection import IOLoop
+
+    class Loop(IOLoop):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.descriptors = set[int]()
+            super().__init__()
+
+        def add_handler(self, fd: int, handler: Any, events: int) -> None:
+            self.descriptors.add(fd)
+            super().add_handler(fd, handler, events)
+
+        def remove_handler(self, fd: int) -> None:
+            self.descriptors.discard(fd)
+            super().remove_handler(fd)
+
+    return Loop()
 
 
 class AmqpConnection:
@@ -39,14 +219,14 @@ class AmqpConnection:
         name: str,
         patience_s: float,
         error: type[FcstreamError],
-        prepare: Callable[[Any], None],
+        prepare: Callable[[AmqpChannel], None],
     ) -> None:
         try:
             import pika
             import pika.adapters.utils.connection_workflow
         except ImportError:
             raise missing_library("pika", "rabbitmq", address.key) from None
-        self.channel: Any = None
+        self.channel: AmqpChannel | None = None
         """None if the connection was lost."""
         self._where, self._error, self._prepare = address.masked, error, prepare
         self.patience_s = address.take_number("patience", patience_s)
@@ -79,58 +259,50 @@ class AmqpConnection:
         except AmqpLost as lost:
             raise self._unreachable(lost) from None
 
-    def run(self, action: Callable[[Any], T], seconds: float = 0.0) -> T:
+    def run(self, action: Callable[[AmqpChannel], T], seconds: float = 0.0) -> T:
         """Do something with the channel that is safe to repeat, and may take some seconds."""
         once = partial(self._once, action, seconds)
         return with_patience(once, self._connect, (AmqpLost,), self.patience_s, self._unreachable)
 
-    def attempt(self, action: Callable[[Any], object]) -> None:
+    def attempt(self, action: Callable[[AmqpChannel], object]) -> None:
         """Do something if the connection is there; if it is lost meanwhile, that is noticed later."""
         try:
             self._once(action)
         except AmqpLost:
             pass
 
-    def drop(self) -> None:
-        """Take the connection as lost."""
+    def close(self) -> None:
         channel, self.channel = self.channel, None
         if channel is not None:
-            _close_connection(channel.connection)
+            channel.close()
 
-    def close(self) -> None:
-        self.drop()
-
-    def _once(self, action: Callable[[Any], T], seconds: float = 0.0) -> T:
+    def _once(self, action: Callable[[AmqpChannel], T], seconds: float = 0.0) -> T:
         if self.channel is None:
             raise AmqpLost("not connected")
+        self.channel.limit(_ANSWER_S + seconds)
         try:
-            with _limited(self.channel.connection, _ANSWER_S + seconds):
-                return action(self.channel)
+            return action(self.channel)
+        except AmqpLost:
+            self.close()
+            raise
         except self._errors as error:
-            self.drop()
+            self.close()
             raise AmqpLost(_error_text(error)) from None
 
     def _connect(self) -> None:
-        import pika
-
-        self.drop()
+        self.close()
         for parameters in self._parameters:
-            connection = None
             try:
-                connection = pika.BlockingConnection(parameters)
-                with _limited(connection, _ANSWER_S):
-                    channel = connection.channel()
-                    self._prepare(channel)
+                self.channel = AmqpChannel(parameters)
+                self._once(self._prepare)
+            except AmqpLost as error:
+                lost = error
             except self._errors as error:
                 lost = AmqpLost(_error_text(error))
-                if connection is not None:
-                    _close_connection(connection)
-            except BaseException:
-                if connection is not None:
-                    _close_connection(connection)
+            except BaseException:  # a configuration that is wrong, or a signal
+                self.close()
                 raise
             else:
-                self.channel = channel
                 return
         raise lost
 
@@ -140,29 +312,6 @@ class AmqpConnection:
         )
 
 
-@contextmanager
-def _limited(connection: Any, seconds: float) -> Iterator[None]:
-    """Take the connection as lost if what is done with it takes longer: the client library waits for answers for ever,
-    or until two heartbeats are missed."""
-    import pika
-
-    below = connection._impl  # its public timers rest while an answer is waited for
-    late = pika.exceptions.AMQPHeartbeatTimeout(f"{_SILENCE} within {seconds:g} seconds")
-    timer = below._adapter_call_later(seconds, lambda: below._terminate_stream(late))
-    try:
-        yield
-    finally:
-        close_quietly(lambda: below._adapter_remove_timeout(timer))
-
-
-def _close_connection(connection: Any) -> None:
-    try:
-        with _limited(connection, _ANSWER_S):
-            connection.close()
-    except Exception:  # one that was lost refuses, and keeps the sockets of its selector
-        close_quietly(lambda: connection._cleanup())
-
-
 def _error_text(error: BaseException) -> str:
     """What is safe to tell: the broker's own words, the system's, or the class."""
     if why := tls_failure(error):
@@ -170,7 +319,7 @@ def _error_text(error: BaseException) -> str:
     words = getattr(error, "reply_text", None) or getattr(error, "strerror", None)
     if found := _UNREADABLE.match(str(error)):
         words = f"a message's headers cannot be read ({found[1]}): remove it from the queue"
-    for inner in (getattr(error, "exception", None), *error.args):
+    for inner in (getattr(error, "exception", None), *getattr(error, "exceptions", ())[-1:], *error.args):
         if isinstance(inner, BaseException):
             words = words or _error_text(inner)
         elif isinstance(inner, str) and inner.startswith(("ConnectionClosedByBroker", _SILENCE)):

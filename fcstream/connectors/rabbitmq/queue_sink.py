@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...errors import SinkError
 from ...releases.base import Release
 from ..base import shortened
 from ..retry import PendingMessages
-from .queue_connection import AmqpConnection
+from .queue_connection import AmqpChannel, AmqpConnection
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -60,12 +60,12 @@ class AmqpSink:
     def close(self) -> None:
         self._link.close()
 
-    def _prepare(self, channel: Any) -> None:
+    def _prepare(self, channel: AmqpChannel) -> None:
         if self._exchange:
-            channel.exchange_declare(self._exchange, passive=True)
+            channel.ask(channel.client.exchange_declare, self._exchange, passive=True)
         else:
-            channel.queue_declare(self._key, passive=True)
-        channel.confirm_delivery()
+            channel.ask(channel.client.queue_declare, self._key, passive=True)
+        channel.confirm_publishing()
 
     def _post(self, messages: list[tuple[bytes, str | None]]) -> None:
         waiting = self._remainder.of(messages)
@@ -73,16 +73,14 @@ class AmqpSink:
             self._link.run(lambda channel: self._publish(channel, *waiting[0]), self._link.patience_s)
             waiting.popleft()
 
-    def _publish(self, channel: Any, body: bytes, message_id: str | None) -> None:
+    def _publish(self, channel: AmqpChannel, body: bytes, message_id: str | None) -> None:
         import pika
 
         properties = pika.BasicProperties(content_type="application/json", delivery_mode=2, message_id=message_id)
-        try:
-            channel.basic_publish(self._exchange, self._key, body, properties, mandatory=True)
-        except (pika.exceptions.UnroutableError, pika.exceptions.NackError):
+        if not channel.publish(self._exchange, self._key, body, properties):
             raise SinkError(
                 f"{self._where} must reach a queue that takes messages: bind one to the exchange, or make room in it"
-            ) from None
+            )
 
 
 def _id_of(release: Release) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ConfigError, SourceError
 from ..base import ReceivedMessage
 from ..spool import MEMORY
-from .queue_connection import AmqpConnection, AmqpLost
+from .queue_connection import AmqpChannel, AmqpConnection, AmqpLost
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -93,8 +93,8 @@ class AmqpQueue:
     def acknowledge(self, received: Sequence[ReceivedMessage]) -> None:
         tags = [one.token[1] for one in received if self.is_current(one)]
         together = tags == [self._given[i] for i in range(min(len(tags), len(self._given)))]
-        for tag in tags[-1:] if together else tags:
-            self._link.attempt(partial(_acknowledge, tag=tag, multiple=together))
+        if tags:
+            self._link.attempt(partial(_acknowledge, tags=tags[-1:] if together else tags, multiple=together))
         if together:
             for _ in tags:
                 self._given.popleft()
@@ -119,12 +119,10 @@ class AmqpQueue:
         return received.token[0] is self._link.channel
 
     def close(self) -> None:
-        self._link.attempt(
-            lambda channel: channel.queue_declare(self._queue, passive=True)
-        )  # acknowledgements are seen
+        self._link.attempt(self._declared)  # the answer comes after the acknowledgements were seen
         self._link.close()
 
-    def _consume(self, channel: Any) -> None:
+    def _consume(self, channel: AmqpChannel) -> None:
         """After every connection: what was not acknowledged comes again."""
         self.connections += 1
         self._ready.clear()
@@ -136,55 +134,59 @@ class AmqpQueue:
             token = channel, method.delivery_tag, properties.message_id
             self._ready.append(ReceivedMessage(body, token, _arrival(properties) if self.gives_arrivals else None))
             self._bytes += len(body)
+            channel.wake()
 
         def cancel(_frame: object) -> None:
             self._is_cancelled = True
+            channel.wake()
 
-        if self._names_stream(channel.connection):
+        if self._names_stream(channel):
             raise self._is_stream
-        channel.basic_qos(prefetch_count=self._prefetch)
-        channel.basic_consume(self._queue, take)
-        channel.add_on_cancel_callback(cancel)  # the queue was deleted, or moved
+        channel.ask(channel.client.basic_qos, prefetch_count=self._prefetch)
+        channel.client.add_on_cancel_callback(cancel)  # the queue was deleted, or moved
+        channel.ask(channel.client.basic_consume, self._queue, take)
 
-    def _names_stream(self, connection: Any) -> bool:
+    def _names_stream(self, channel: AmqpChannel) -> bool:
         """Only a stream takes a consumer that says where to begin; to others it is wrong, and nothing is delivered."""
         import pika
 
-        if (connection._impl.server_properties or {}).get("product") != "RabbitMQ":  # others may overlook what is wrong
+        if not channel.is_rabbitmq:  # others may overlook what is wrong
             return False
-        channel = connection.channel()
-        channel.basic_qos(prefetch_count=1)
+        other = channel.new_channel()
         try:
-            channel.basic_consume(self._queue, lambda *_: None, arguments={"x-stream-offset": "next"})
+            channel.ask(other.basic_qos, prefetch_count=1)
+            channel.ask(other.basic_consume, self._queue, lambda *_: None, arguments={"x-stream-offset": "next"})
         except pika.exceptions.ChannelClosedByBroker as closed:
-            if closed.reply_code == _PRECONDITION_FAILED:
-                return False
-            raise
-        channel.close()
+            if closed.reply_code != _PRECONDITION_FAILED:
+                raise
+            channel.forgive()
+            return False
         return True
 
-    def _gather(self, channel: Any, max_messages: int, until: float) -> None:
+    def _declared(self, channel: AmqpChannel) -> Any:
+        """What the broker tells of the queue."""
+        return channel.ask(channel.client.queue_declare, self._queue, passive=True)
+
+    def _gather(self, channel: AmqpChannel, max_messages: int, until: float) -> None:
         """Wait for the first message; then take what is there."""
         before = -1
         while before < len(self._ready) < max_messages and self._bytes <= _MAX_BYTES:
             before = len(self._ready)
-            channel.connection.process_data_events(0 if before else max(0.0, min(until - time.monotonic(), _WAIT_S)))
-            self._check(channel)
+            channel.serve(0 if before else max(0.0, min(until - time.monotonic(), _WAIT_S)))
+            self._check()
             if not self._ready and time.monotonic() < until:
                 before = -1
 
-    def _count(self, channel: Any, is_asked: bool = False) -> int:
+    def _count(self, channel: AmqpChannel, is_asked: bool = False) -> int:
         """Messages that the broker could still give. Asked twice: the second answer follows what it was sending."""
         waiting = 0
         for _ in range(2 if is_asked or not self._ready else 0):
-            waiting = int(channel.queue_declare(self._queue, passive=True).method.message_count)
-        channel.connection.process_data_events(0)
-        self._check(channel)
+            waiting = int(self._declared(channel).message_count)
+        channel.serve(0)
+        self._check()
         return len(self._ready) + waiting
 
-    def _check(self, channel: Any) -> None:
-        if channel.is_closed:
-            raise AmqpLost("the broker closed the channel")
+    def _check(self) -> None:
         if self._is_cancelled and not self._ready:  # a queue that was deleted gives nothing again
             raise AmqpLost("the queue cancelled its consumer")
 
@@ -198,5 +200,7 @@ def _arrival(properties: Any) -> int | None:
     return None
 
 
-def _acknowledge(channel: Any, tag: int, multiple: bool) -> None:
-    channel.basic_ack(tag, multiple=multiple)
+def _acknowledge(channel: AmqpChannel, tags: Sequence[int], multiple: bool) -> None:
+    for tag in tags:
+        channel.client.basic_ack(tag, multiple=multiple)
+    channel.serve(0)  # sends them
