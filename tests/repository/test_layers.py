@@ -303,6 +303,15 @@ def test_modules_can_be_read_in_one_sitting():
         assert len(path.read_text().splitlines()) <= most, path
 
 
+def test_no_class_name_is_used_twice():
+    homes = {}
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
+
+
 def public_callables(name):
     module = __import__(f"fcstream.{name}", fromlist=["x"])
     for key, value in vars(module).items():

@@ -307,11 +307,11 @@ def _patched_parser(client: Any) -> Any:
         "HMSG_RE": re.compile(rb"\AHMSG" + fields + rb"([0-9]+) +([0-9]+)\r\n"),
     }
 
-    class PatchedClient(parser.Parser):
+    class PatchedParser(parser.Parser):
         # The same code with other expressions, for this client only.
         parse = FunctionType(parser.Parser.parse.__code__, mended, "parse", parser.Parser.parse.__defaults__)
 
-    return PatchedClient(client)
+    return PatchedParser(client)
 
 
 async def _has_client_internals() -> bool:

@@ -13,7 +13,7 @@ class PostgresProbe(Probe):
     """The server, the table, what this login may do, the clock."""
 
     def sink(self, checkup: Checkup, address: Address) -> None:
-        class Look(PostgresSink):
+        class UnpreparedSink(PostgresSink):
             """Opened without making its table."""
 
             def _prepare(self, db: Any) -> None:
@@ -46,4 +46,4 @@ class PostgresProbe(Probe):
                 else:
                     checkup.problem("sink", f"this login may not make table {self._name}", "make it, or grant CREATE")
 
-        Look(address).close()
+        UnpreparedSink(address).close()

@@ -17,7 +17,7 @@ class QueueProbe(Probe):
     """Whether the queue or exchange is there."""
 
     def source(self, checkup: Checkup, address: Address, name: str) -> None:
-        class Look(AmqpQueue):
+        class PassiveQueue(AmqpQueue):
             """Connected without consuming."""
 
             def _consume(self, channel: AmqpChannel) -> None:
@@ -27,7 +27,7 @@ class QueueProbe(Probe):
                 said = f"{answer.message_count} messages and {answer.consumer_count} consumers"
                 checkup.ok("source", f"queue {self._queue} has {said}; not tried: consuming")
 
-        Look(address, name).close()
+        PassiveQueue(address, name).close()
 
     def sink(self, checkup: Checkup, address: Address) -> None:
         AmqpSink(address).close()
@@ -38,7 +38,7 @@ class StreamProbe(Probe):
     """Whether the stream is there, and where it ends."""
 
     def source(self, checkup: Checkup, address: Address, name: str) -> None:
-        class Look(RabbitStreamSource):
+        class UnsubscribedStream(RabbitStreamSource):
             """Connected without a subscription."""
 
             async def _begin(self, client: Any) -> None:
@@ -46,7 +46,7 @@ class StreamProbe(Probe):
                 where = f"stream {self._stream} ends at offset {max(0, end)}"
                 checkup.ok("source", f"{where}; the consumer is {self._name!r}; not tried: reading, writing positions")
 
-        Look(address, name).close()
+        UnsubscribedStream(address, name).close()
 
     def sink(self, checkup: Checkup, address: Address) -> None:
         RabbitStreamSink(address).close()

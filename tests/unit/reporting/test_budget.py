@@ -557,7 +557,7 @@ def test_without_a_log_the_copy_is_compared_with_the_file(tmp_path, monkeypatch)
 
 ENGINE = """
 import json, os, sys, time
-from fcstream.ledgers.base import Answer, Request, Terms
+from fcstream.ledgers.base import SealedRelease, Request, Terms
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.testing import window
 from fcstream.accounting.losses import PrivacyLoss
@@ -572,7 +572,7 @@ while not os.path.exists(stop):
     assert verdict.charge is not None
     with open(path + ".charged", "w") as file:
         file.write(f"{done + 1:09d}")
-    ledger.seal([Answer(window(done), body)])
+    ledger.seal([SealedRelease(window(done), body)])
     ledger.acknowledge([window(done)])
     done += 1
     time.sleep(0.002)  # as long as a disk takes to write a window: where tests run it may be memory
