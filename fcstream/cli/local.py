@@ -19,7 +19,8 @@ def local() -> None:
 @guarded
 def device(config: str) -> None:
     """Answer for the devices of CONFIG until SIGTERM: over MQTT or HTTP, each within its own budget."""
-    from ..local.settings import Settings, serve
+    from ..local.commands import serve
+    from ..local.settings import Settings
 
     serve(Settings.load(config), lambda line: click.echo(line, err=True))
 
@@ -33,7 +34,8 @@ def query(config: str) -> None:
     Run again under the same name after a crash: devices that answered say the same again and charge nothing. With
     [ledger] the query is kept on record: see `fcstream budget show`.
     """
-    from ..local.settings import Settings, ask
+    from ..local.commands import ask
+    from ..local.settings import Settings
 
     ask(Settings.load(config), lambda record: click.echo(json.dumps(record)))
 
@@ -45,7 +47,8 @@ def query(config: str) -> None:
 @guarded
 def local_simulate(config: str, devices: int, seed: int) -> None:
     """Ask made-up devices the query of CONFIG; the truth is printed beside the answer."""
-    from ..local.settings import Settings, simulate
+    from ..local.commands import simulate
+    from ..local.settings import Settings
 
     click.echo(json.dumps(simulate(Settings.load(config), devices, seed)))
 
@@ -57,7 +60,8 @@ def local_simulate(config: str, devices: int, seed: int) -> None:
 @guarded
 def local_plan(config: str, devices: int, as_json: bool) -> None:
     """Say what the query of CONFIG can be expected to give and to save. No device is asked."""
-    from ..local.settings import Settings, plan
+    from ..local.commands import plan
+    from ..local.settings import Settings
 
     found = plan(Settings.load(config), devices)
     click.echo(json.dumps(found.as_dict()) if as_json else "\n".join(found.lines()))

@@ -18,7 +18,9 @@ from support.helpers import service
 
 from fcstream.cli import main
 from fcstream.errors import ConfigError, SourceError
-from fcstream.local.settings import DeviceValues, Settings, open_devices
+from fcstream.local.commands import open_devices
+from fcstream.local.device.values import DeviceValues
+from fcstream.local.settings import Settings
 
 EXAMPLE = REPOSITORY / "examples" / "local" / "rides.toml"
 HOST = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")
@@ -119,7 +121,7 @@ def test_the_example():
     [
         ({"components": {}}, "components"),
         ({"query": COUNT | {"rounds": "ten"}}, "query.rounds"),
-        ({"query": COUNT | {"rouns": 10}}, "did you mean `rounds`"),
+        ({"query": COUNT | {"rouns": 10}}, "did you mean 'rounds'"),
         ({"query": COUNT | {"rounds": True}}, "query.rounds"),
         ({"query": COUNT | {"kind": "sum"}}, "query.kind"),
         ({"query": COUNT | {"component": "elsewhere"}}, "query.component"),

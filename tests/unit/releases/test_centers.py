@@ -140,7 +140,7 @@ def test_plans_say_how_and_why():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"k": None}, "missing required field `k`"),
+        ({"k": None}, "release.k: is required"),
         ({"k": 0}, r"release\.k"),
         ({"size_hint": None}, r"release\.size_hint"),
         ({"size_hint": 300}, r"^release\.rho: .*keeps none"),

@@ -95,8 +95,8 @@ def test_plans_say_how_and_why():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"k": None}, "missing required field `k`"),
-        ({"spread": None}, "missing required field `spread`"),
+        ({"k": None}, "release.k: is required"),
+        ({"spread": None}, "release.spread: is required"),
         ({"spread": 0.0}, r"^release\.spread: must be a positive number"),
         ({"size_hint": None}, r"release\.size_hint"),
         ({"size_hint": 600}, r"^release\.rho: .*keeps none"),

@@ -69,7 +69,7 @@ def test_every_kind_has_options_that_say_what_they_are(name):
         ),
         ({"kind": "count", "roh": 1}, r"release\.roh: is not a known key: did you mean 'rho'\?"),
         ({"rho": "much"}, r"release\.rho: expected `float`, got `str`"),
-        ({"rho": None}, r"release: object missing required field `rho`"),
+        ({"rho": None}, r"release\.rho: is required"),
         ({"center": [1, "x"], "method": "ball"}, r"release\.center"),
     ],
 )
