@@ -5,10 +5,12 @@ The URL is ``outbox://local/PATH``; the table is ``messages (id INTEGER PRIMARY 
 
 import sqlite3
 import time
+from contextlib import closing
 
 import numpy as np
 
 from fcstream.connectors.base import Chunk
+from fcstream.connectors.probes import Probe
 
 POSITIONS = "CREATE TABLE IF NOT EXISTS positions (consumer TEXT PRIMARY KEY, next INTEGER)"
 COMMIT = "INSERT INTO positions VALUES (?, ?) ON CONFLICT (consumer) DO UPDATE SET next = excluded.next"
@@ -56,3 +58,18 @@ class OutboxSource:
 
     def close(self):
         self._table.close()
+
+
+class OutboxProbe(Probe):
+    """What `fcstream doctor` says of it; changes nothing."""
+
+    def source(self, checkup, address, name):
+        try:
+            with closing(sqlite3.connect(f"file:/{address.path}?mode=ro", uri=True)) as table:
+                table.execute("SELECT id, arrived_ms, body FROM messages LIMIT 1").fetchone()
+        except sqlite3.Error as error:
+            checkup.problem(
+                "source", f"{address.masked} cannot be read: {error}", "make the table, or correct the path"
+            )
+        else:
+            checkup.ok("source", f"{address.masked} has the table; not tried: writing positions")

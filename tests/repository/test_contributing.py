@@ -131,14 +131,14 @@ def test_a_stream_of_nothing_but_extensions(installed, tmp_path):
         start = "2026-01-01T00:00:00Z"
         end = "2026-01-01T00:10:00Z"
     """)
-    command = [sys.executable, "-m", "fcstream", "run", "rooms.toml"]
+    command = [sys.executable, "-m", "fcstream", "doctor", "rooms.toml"]
     environment = {"PYTHONPATH": ":".join([*installed, str(REPOSITORY)])}
+    seen = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert "ok: source: outbox://local" in seen.stdout
+    command[-2] = "run"
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     releases = [json.loads(line) for line in Path(tmp_path / "releases.jsonl").read_text().splitlines()]
     halves = [hot[times < START_MS + 300_000].sum(), hot[times >= START_MS + 300_000].sum()]
     assert [release["kind"] for release in releases] == ["hot", "hot"]
-    assert [abs(release["value"][0] - half) < 10 for release, half in zip(releases, halves, strict=True)] == [
-        True,
-        True,
-    ]
+    assert all(abs(release["value"][0] - half) < 10 for release, half in zip(releases, halves, strict=True))

@@ -97,7 +97,9 @@ def test_commands_and_links_lead_somewhere(path):
         assert (REPOSITORY / script).is_file()
     for link in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (path.parent / link).exists(), link
-    groups = {f"fcstream.{name}" for name in ("releases", "sources", "queues", "sinks", "ledgers")}  # of entry points
+    groups = {
+        f"fcstream.{name}" for name in ("releases", "sources", "queues", "sinks", "probes", "ledgers")
+    }  # of entry points
     for name in set(re.findall(r"`(fcstream(?:\.\w+)+)`", text)) - groups:
         assert pkgutil.resolve_name(name)
 
