@@ -154,7 +154,7 @@ def read_whole(broker: Broker, case: str, n: int) -> None:
     from fcstream.config import Config, Job
     from fcstream.formats.payloads import decoder_for
     from fcstream.planning.warmup import warm_up
-    from fcstream.service.session import SessionContext
+    from fcstream.service.context import SessionContext
     from fcstream.service.supervisor import Supervisor
     from fcstream.testing import ListSink
 

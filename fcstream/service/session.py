@@ -7,28 +7,23 @@ sealed releases) or the spool. What is here may be dropped at any moment and is 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..connectors.base import Chunk, PrefetchingSource
-from ..connectors.retry import pauses
 from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
-from ..errors import ConfigError, FcstreamError, SinkError, SourceError
+from ..errors import ConfigError, FcstreamError
 from ..formats.payloads import read_messages
 from ..runtime.waiting import calling
-from .batch import check_sink_matches_ledger
 from .clocks import SLACK_MS, StreamClock
-from .gaps import IncompleteWindows
-from .health import Health
+from .context import SessionContext
+from .publisher import LONGEST_WAIT_S, Publisher
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,53 +31,12 @@ if TYPE_CHECKING:
     from ..connectors.base import LiveSource
     from ..connectors.sinks import Sink
     from ..formats.batch import Batch
-    from ..formats.decoders import LineDecoder
-    from ..releases.base import Release
 
 LOG = logging.getLogger("fcstream.service")
-WINDOWS = logging.getLogger("fcstream.windows")
 POLL_MESSAGES = 4096
-LONGEST_WAIT_S = 0.25
 _COMMIT_EVERY_S = 1.0
-_TELL_EVERY_S = 5.0
 _POSITION = (1 << 63) - 1
 _SILENCE_S = 1.0
-
-
-@dataclass(slots=True)
-class Counters:
-    """What a service has done since it started. Numbers of messages and records, and the size of the spool, are exact,
-    so not private; how often the alarm of late records went off is noisy. `due_ms` is when the next window is to be
-    answered."""
-
-    messages: int = 0
-    records: int = 0
-    seen: int = 0
-    duplicates: int = 0
-    released: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
-    restarts: int = 0
-    last_close_ms: int | None = None
-    due_ms: int | None = None
-    spool_bytes: int | None = None
-    late_alarms: int = 0
-    rejected: dict[str, int] = field(default_factory=dict)
-
-    def add(self, releases: list[Release]) -> None:
-        for release in releases:
-            if release.reason is None:
-                self.released += 1
-            else:
-                self.refused[release.reason] = self.refused.get(release.reason, 0) + 1
-            self.last_close_ms = max(self.last_close_ms or 0, release.window_close_ms)
-
-    def update_from(self, engine: Engine | KeyedEngine) -> None:
-        """See from the ledger which windows are answered."""
-        schedule = engine.job.schedule
-        following = schedule.index_after(engine.next_open_ms) - 1
-        is_over = schedule.count is not None and following >= schedule.count
-        self.due_ms = None if is_over else schedule.window(following).close_ms + schedule.lateness_ms
-        self.last_close_ms = schedule.window(following - 1).close_ms if following > 0 else None
 
 
 class _PartitionProgress:
@@ -116,111 +70,6 @@ class _PartitionProgress:
         return self._next if self._next >= 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionContext:
-    """What outlives a session.
-
-    Attributes
-    ----------
-    decoder : LineDecoder
-    clock : callable
-        Public time in Unix milliseconds.
-    partition_of : callable or None
-        Of streams whose parts several processes share: (key, number of partitions) -> the partition that it comes by.
-    counters : Counters
-    stopping : threading.Event
-    ending : threading.Event
-        The session under way is to end: the service stops, or another session is to begin.
-    health : Health
-    gaps : IncompleteWindows
-    """
-
-    decoder: LineDecoder
-    clock: Callable[[], int]
-    partition_of: Callable[[str, int], int] | None = None
-    counters: Counters = field(default_factory=Counters)
-    stopping: threading.Event = field(default_factory=threading.Event)
-    ending: threading.Event = field(default_factory=threading.Event)
-    health: Health = field(default_factory=Health)
-    gaps: IncompleteWindows = field(default_factory=IncompleteWindows)
-
-
-class Publisher:
-    """Brings releases to the sink: what an earlier life has left over, then one group after the other.
-
-    Parameters
-    ----------
-    engine : Engine or KeyedEngine
-    sink : Sink
-    context : SessionContext
-    source : LiveSource, optional
-        May take what its broker might not hold for long, while the sink refuses.
-    """
-
-    def __init__(
-        self, engine: Engine | KeyedEngine, sink: Sink, context: SessionContext, source: LiveSource | None = None
-    ) -> None:
-        self._engine, self._sink, self._context, self._source = engine, sink, context, source
-
-    def left_over(self) -> None:
-        """Publish what was sealed and may not have been published."""
-        with calling("sink"):
-            check_sink_matches_ledger(self._engine, self._sink)
-        sealed = self._engine.unpublished()
-        with calling("sink"):
-            missing = self._sink.missing(sealed)
-        self._write(missing)
-        self._written(sealed)
-        self._context.counters.update_from(self._engine)
-
-    def close_due(self, now_ms: int) -> None:
-        """Answer and publish every window that is over; stops between two groups when the session is to end."""
-        tell_at = time.monotonic() + _TELL_EVERY_S
-        for group in self._engine.closing(now_ms):
-            self._write(group)
-            self._written(group)
-            self._context.counters.update_from(self._engine)
-            if time.monotonic() >= tell_at:
-                tell_at = time.monotonic() + _TELL_EVERY_S
-                left = self._engine.windows_due(now_ms)
-                LOG.info("answering what was missed: %d windows are still due", left)
-            self._context.health.beat = time.monotonic()
-            if self._context.ending.is_set():
-                return
-
-    def _written(self, releases: list[Release]) -> None:
-        """The sink has them."""
-        self._engine.acknowledge()
-        known = set(self._context.counters.refused)
-        self._context.counters.add(releases)
-        for reason in sorted(set(self._context.counters.refused) - known):
-            LOG.warning("windows are refused (%s): %s", reason, self._engine.job.mechanism.hint(reason))
-        for release in releases:
-            about = {"window": release.window_open_ms, "status": release.status, "reason": release.reason}
-            if self._context.gaps.includes(release.window_open_ms):
-                about["incomplete"] = True
-            WINDOWS.info("window answered", extra=about)
-        self._context.gaps.forget_answered([release.window_open_ms for release in releases])
-
-    def _write(self, releases: list[Release]) -> None:
-        """Write until the sink has them; nothing is read meanwhile, so memory stays bounded."""
-        if not releases:
-            return
-        waits, is_logged = pauses(), False
-        while True:
-            try:
-                with calling("sink"):
-                    self._sink.write(releases)
-                return
-            except SinkError as error:
-                if not is_logged:
-                    LOG.warning("the sink refuses: %s", error, extra={"window": releases[0].window_open_ms})
-                    is_logged = True
-                self._context.health.bad(f"sink: {error}")
-                if wait(self._source, next(waits), self._context.ending):
-                    raise
-
-
 class Session:
     """One life of a live stream: from opening everything to the first thing that breaks.
 
@@ -247,15 +96,7 @@ class Session:
         context: SessionContext,
         assigned_keys: Mapping[str, Collection[str]] | None = None,
     ) -> None:
-        kind = engine.job.clock
-        if kind == "eof":
-            raise ConfigError("must be 'broker' (or 'wall', with a spool) for live sources, got 'eof'", "window.clock")
-        if kind == "wall" and not source.receipt_is_durable:
-            raise ConfigError(
-                "must be 'broker' for this source: its receipt times do not survive a restart, and a replay would make "
-                "records late",
-                "window.clock",
-            )
+        _check_clock(engine.job.clock, source)
         self.engine = engine
         self._source = source
         self._publisher = Publisher(engine, sink, context, source)
@@ -437,18 +278,19 @@ class Session:
         self._publisher.close_due(now)
 
 
+def _check_clock(kind: str, source: LiveSource) -> None:
+    if kind == "eof":
+        raise ConfigError("must be 'broker' (or 'wall', with a spool) for live sources, got 'eof'", "window.clock")
+    if kind == "wall" and not source.receipt_is_durable:
+        raise ConfigError(
+            "must be 'broker' for this source: its receipt times do not survive a restart, and a replay would make "
+            "records late",
+            "window.clock",
+        )
+
+
 class Rebalanced(FcstreamError):
     """Partitions were taken away or given: what was counted of them is counted anew."""
 
     def __init__(self) -> None:
         super().__init__("partitions were reassigned")
-
-
-def wait(source: LiveSource | None, seconds: float, ending: threading.Event) -> bool:
-    """Let time pass until an event, and say whether it came. A source that can take what its broker might not hold for
-    long does so meanwhile."""
-    until = time.monotonic() + seconds
-    with suppress(SourceError):  # whoever polls it next hears it again
-        while isinstance(source, PrefetchingSource) and not ending.is_set() and (left := until - time.monotonic()) > 0:
-            source.prefetch(min(left, LONGEST_WAIT_S))
-    return ending.wait(max(0.0, until - time.monotonic()))

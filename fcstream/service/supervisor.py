@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..connectors.base import GroupedSource, PrefetchingSource
 from ..connectors.retry import close_quietly, pauses
@@ -25,15 +25,17 @@ from ..errors import (
 from ..runtime.garbage import without_garbage_collection
 from ..runtime.waiting import ExternalCalls, calling
 from .alarms import LateWatch, UnusableWatch
+from .context import SessionContext
 from .gaps import IncompleteWindows
-from .session import LONGEST_WAIT_S, POLL_MESSAGES, Rebalanced, Session, SessionContext, wait
+from .leases import LeaderSink, Lease
+from .publisher import LONGEST_WAIT_S, wait
+from .session import POLL_MESSAGES, Rebalanced, Session
 
 if TYPE_CHECKING:
     from ..connectors.base import LiveSource, PartitionAssignment
     from ..connectors.sinks import Sink
     from ..engine.engine import Engine
     from ..engine.keyed import KeyedEngine
-    from ..releases.base import Release
 
 LOG = logging.getLogger("fcstream.service")
 _STAND_BY_S = 0.5
@@ -44,40 +46,6 @@ FATAL = (BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch)
 
 OpenEngine = Callable[["Collection[str] | None"], "Engine | KeyedEngine"]
 """Opens what answers the stream, or some keys of it."""
-
-
-class Lease(Protocol):
-    """One process at a time answers a stream."""
-
-    def acquire(self) -> bool:
-        """Whether it is this one from now on."""
-
-    def check(self) -> None:
-        """Raise `LedgerError` if it is not any more; asked often, so it may answer from memory for some seconds."""
-
-    def close(self) -> None:
-        """Let another one take it. Idempotent."""
-
-
-class LeaderSink:
-    """A sink that a process writes to only while it leads: one that was stopped and replaced finds out before it
-    publishes anything."""
-
-    def __init__(self, sink: Sink, lease: Lease) -> None:
-        self._sink, self._lease = sink, lease
-
-    def write(self, releases: Sequence[Release]) -> None:
-        self._lease.check()
-        self._sink.write(releases)
-
-    def missing(self, releases: Sequence[Release]) -> list[Release]:
-        return self._sink.missing(releases)
-
-    def last(self) -> Release | None:
-        return self._sink.last()
-
-    def close(self) -> None:
-        self._sink.close()
 
 
 class Supervisor:
@@ -247,8 +215,8 @@ class Supervisor:
                 wait(self._kept, next(waits), self._ending)
 
     def _clear_ending(self) -> None:
-        """The session has ended: clear `ending`, unless the stream is to stop (`stop` sets `stopping` before
-        `ending`)."""
+        """Let a new session begin, unless the service stops: `stop` sets `stopping` before `ending`, so that a stop
+        between these lines is seen."""
         self._context.ending.clear()
         if self.stopping.is_set():
             self._context.ending.set()
@@ -261,15 +229,13 @@ class Supervisor:
             lease = None if self._open_lease is None else self._open_lease()
             if lease is not None:
                 stack.callback(close_quietly, lease.close)
-                while not self._takes_lease(lease):
-                    self._close_kept()
-                    self._stand_by("another process answers this stream")
-                    yield None
-                    if self._ending.is_set():
-                        return
-            # What charges before what reads, unless the group must say first what there is to charge for.
-            engine = open_engine(None) if self._context.partition_of is None else None
-            stack.callback(lambda: close_quietly(*([] if engine is None else [engine.abort])))
+                if not (yield from self._await_lease(lease)):
+                    return
+            engines = _SessionEngine(open_engine)
+            stack.callback(close_quietly, engines.abort)
+            # What charges is opened before what reads, unless the group must say first for which keys.
+            if self._context.partition_of is None:
+                engines.open(None)
             with calling("sink"):
                 sink = open_sink()
             stack.callback(self._close, "sink", sink)
@@ -278,23 +244,36 @@ class Supervisor:
             with calling("source"):
                 source, self._kept = self._kept or open_source(), None
             stack.push(partial(self._release_source, source))
-            while True:
-                share = yield from self._await_share(source)
-                if self._ending.is_set():
-                    return
-                assigned = None if share is None or self._context.partition_of is None else self._assigned_keys(share)
-                if engine is None:
-                    keys = None if assigned is None else [key for names in assigned.values() for key in names]
-                    engine = open_engine(keys)
-                try:
-                    yield from self._steps(Session(engine, source, sink, self._context, assigned), lease)
-                except Rebalanced:
-                    LOG.info("partitions were reassigned: reading them again")
-                    self.counters.restarts += 1
-                    engine.abort()
-                    engine = None
-                else:
-                    return
+            yield from self._assigned_sessions(engines, source, sink, lease)
+
+    def _await_lease(self, lease: Lease) -> Generator[None, None, bool]:
+        """Stand by until this process holds the lease; False if the stream is to end before."""
+        while not self._takes_lease(lease):
+            self._close_kept()
+            self._stand_by("another process answers this stream")
+            yield None
+            if self._ending.is_set():
+                return False
+        return True
+
+    def _assigned_sessions(
+        self, engines: _SessionEngine, source: LiveSource, sink: Sink, lease: Lease | None
+    ) -> Iterator[Session | None]:
+        """A session for each assignment of partitions, until the stream is to end."""
+        while True:
+            share = yield from self._await_share(source)
+            if self._ending.is_set():
+                return
+            assigned = None if share is None or self._context.partition_of is None else self._assigned_keys(share)
+            engine = engines.open(None if assigned is None else [key for names in assigned.values() for key in names])
+            try:
+                yield from self._steps(Session(engine, source, sink, self._context, assigned), lease)
+            except Rebalanced:
+                LOG.info("partitions were reassigned: reading them again")
+                self.counters.restarts += 1
+                engines.abort()
+            else:
+                return
 
     def _takes_lease(self, lease: Lease) -> bool:
         with calling("ledger"):
@@ -336,33 +315,35 @@ class Supervisor:
         session.commit()
         session.engine.acknowledge()
 
-    def _await_share(self, source: Any) -> Generator[None, None, PartitionAssignment | None]:
-        """Until the group has given us what we can work with, if the source has a group; what is polled meanwhile comes
-        again with the next assignment."""
-        while not self._ending.is_set():
-            if not isinstance(source, GroupedSource):
-                return None
+    def _await_share(self, source: LiveSource) -> Generator[None, None, PartitionAssignment | None]:
+        """Wait until the group, if the source has one, has assigned partitions that this process can answer; what is
+        polled meanwhile comes again with the next assignment."""
+        while isinstance(source, GroupedSource) and not self._ending.is_set():
             share = source.share
+            why = None if share is None else self._why_unusable(share)
             if share is None:
                 self._ending.wait(0.02)
-                yield None
-            elif self._context.partition_of is None:
-                if len(share.mine) == share.total:
-                    return share
-                self._stand_by(
-                    "other members of the group have partitions of this stream (to share it, give `stream.keys` and "
-                    "`source.partitioner`)"
-                )
-                yield None
+            elif why is None:
+                return share
             else:
-                if any(self._assigned_keys(share).values()):
-                    return share
-                self._stand_by("no key comes by the partitions that the group gave")
-                yield None
+                self._stand_by(why)
+            yield None
             with calling("source"):
                 # One call: it never returns messages of an assignment that it has just learned of.
                 source.poll(POLL_MESSAGES, 0)
         return None
+
+    def _why_unusable(self, share: PartitionAssignment) -> str | None:
+        """Why this process cannot answer the stream with the partitions that it was assigned."""
+        if self._context.partition_of is not None:
+            has_keys = any(self._assigned_keys(share).values())
+            return None if has_keys else "no key comes by the partitions that the group gave"
+        if len(share.mine) == share.total:
+            return None
+        return (
+            "other members of the group have partitions of this stream (to share it, give `stream.keys` and "
+            "`source.partitioner`)"
+        )
 
     def _assigned_keys(self, share: PartitionAssignment) -> dict[str, list[str]]:
         partition_of = self._context.partition_of
@@ -382,6 +363,26 @@ class Supervisor:
         self._health.stand_by(why)
         self.counters.last_close_ms = self.counters.due_ms = None  # the other process tells
         self._ending.wait(_STAND_BY_S)
+
+
+class _SessionEngine:
+    """The engine of a session; another one takes its place when the group assigns other partitions."""
+
+    def __init__(self, open_engine: OpenEngine) -> None:
+        self._open = open_engine
+        self._engine: Engine | KeyedEngine | None = None
+
+    def open(self, keys: Collection[str] | None) -> Engine | KeyedEngine:
+        """The engine, opened for some keys (None: for the whole stream) if none is open."""
+        if self._engine is None:
+            self._engine = self._open(keys)
+        return self._engine
+
+    def abort(self) -> None:
+        """Close the engine, if one is open."""
+        if self._engine is not None:
+            self._engine.abort()
+            self._engine = None
 
 
 def now_ms() -> int:

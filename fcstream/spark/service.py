@@ -21,10 +21,13 @@ from ..connectors.urls import parse
 from ..engine.keyed import open_engine
 from ..errors import ConfigError, FcstreamError
 from ..formats.payloads import decoder_for
-from ..service.app import DeadLetterWriter, SessionLeases, StreamSpec, plan_warnings, serve
+from ..service.app import StreamSpec, plan_warnings, serve
+from ..service.build import DeadLetterWriter
+from ..service.context import SessionContext
+from ..service.leases import LeaderSink, Lease, SessionLeases
+from ..service.publisher import Publisher
 from ..service.reload import ActiveConfig
-from ..service.session import Publisher, SessionContext
-from ..service.supervisor import LeaderSink, Lease, Supervisor, now_ms
+from ..service.supervisor import Supervisor, now_ms
 from .answers import TaskReports, take_rows
 from .checkpoint import bind
 from .pairs import splits, splitter

@@ -26,7 +26,7 @@ from fcstream.connectors.files import MIN_LETTER_BYTES, DeadLetters
 from fcstream.errors import ConfigError
 from fcstream.formats.batch import Rejection
 from fcstream.formats.payloads import decoder_for
-from fcstream.service.session import SessionContext
+from fcstream.service.context import SessionContext
 from fcstream.service.supervisor import Supervisor
 
 REDIS = os.environ.get("FCSTREAM_REDIS", "127.0.0.1:6379")

@@ -417,7 +417,7 @@ def test_no_more_identities_than_are_remembered(url):
 
 def test_a_spool_that_cannot_be_opened_keeps_no_messages(classic, tmp_path):
     from fcstream.config import SourceSection
-    from fcstream.service.app import _spooled
+    from fcstream.service.build import _spooled
 
     publish(classic, [b"1"] * 10)
     (tmp_path / "notes").write_text("")

@@ -18,7 +18,7 @@ from fcstream.connectors import open_live
 from fcstream.connectors.spool import Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.errors import ConfigError
-from fcstream.service.app import build
+from fcstream.service.build import build
 from fcstream.testing import ManualClock
 
 PAUSE_S, LATE_S, PER_SECOND = 6.0, 3, 100

@@ -11,7 +11,7 @@ from support.running import CONFIG, LENGTH_MS
 from fcstream import ConfigError, LedgerMismatch, Release
 from fcstream.config import Config, Job
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
-from fcstream.service.app import build
+from fcstream.service.build import build
 
 
 def test_a_day_in_the_life_of_a_service(running_service):

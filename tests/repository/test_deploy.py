@@ -25,7 +25,7 @@ from fcstream.config import Config
 from fcstream.connectors import is_live
 from fcstream.engine.engine import Engine
 from fcstream.planning.plan import plan
-from fcstream.service.app import build
+from fcstream.service.build import build
 from fcstream.service.metrics import exposition
 from fcstream.service.status import SLOWEST_BEAT_S, StatusServer, split_address
 

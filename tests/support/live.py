@@ -10,7 +10,7 @@ from fcstream import Engine
 from fcstream.config import Config, Job
 from fcstream.connectors import open_live
 from fcstream.formats.payloads import decoder_for
-from fcstream.service.session import SessionContext
+from fcstream.service.context import SessionContext
 from fcstream.service.supervisor import Supervisor
 from fcstream.testing import ListSink
 from support.helpers import sample

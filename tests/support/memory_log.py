@@ -9,7 +9,7 @@ from fcstream.config import Config, Job
 from fcstream.connectors.base import Chunk
 from fcstream.errors import SourceError
 from fcstream.formats.payloads import decoder_for
-from fcstream.service.session import SessionContext
+from fcstream.service.context import SessionContext
 from fcstream.service.supervisor import Supervisor
 from fcstream.testing import ListSink, ManualClock
 from support.helpers import sample

@@ -4,8 +4,8 @@ import urllib.error
 import urllib.request
 
 from fcstream.config import ServiceSection
+from fcstream.service.context import SessionContext
 from fcstream.service.metrics import StreamStatus
-from fcstream.service.session import SessionContext
 from fcstream.service.supervisor import Supervisor
 
 

@@ -11,8 +11,8 @@ from fcstream import Engine, Noise, SeededEntropy
 from fcstream.config import Job
 from fcstream.formats.payloads import decoder_for
 from fcstream.service.alarms import USUAL, Alarm, LateWatch, UnusableWatch
+from fcstream.service.context import SessionContext
 from fcstream.service.metrics import StreamStatus
-from fcstream.service.session import SessionContext
 from fcstream.service.status import answer
 from fcstream.service.supervisor import Supervisor
 

@@ -26,11 +26,12 @@ from fcstream.engine.engine import Engine
 from fcstream.errors import LedgerDamaged, SinkError
 from fcstream.ledgers.memory import MemoryLedger
 from fcstream.runtime.waiting import calling
-from fcstream.service.app import StreamSpec, serve, signals
+from fcstream.service.app import StreamSpec, serve
+from fcstream.service.context import SessionContext
 from fcstream.service.logs import logging_as, stream_context
 from fcstream.service.metrics import BudgetGauge, exposition
 from fcstream.service.reload import ActiveConfig, _opens_alike, needs_restart
-from fcstream.service.session import SessionContext
+from fcstream.service.signals import signals
 from fcstream.service.status import SLOWEST_BEAT_S, StatusServer, answer, stuck
 from fcstream.service.supervisor import Supervisor
 from fcstream.service.systemd import SystemdNotifier

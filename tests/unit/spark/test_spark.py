@@ -463,7 +463,7 @@ def client():
 
 
 def run_local(config):
-    from fcstream.service.app import build
+    from fcstream.service.build import build
 
     build(config).run()
 

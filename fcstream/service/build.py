@@ -1,0 +1,193 @@
+"""The supervisor of a configuration, and what opens the ledger, source, sink and dead letters that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..config import Config
+from ..config.durations import duration_ms
+from ..connectors import is_queue, open_dead_letter, open_live, open_sink
+from ..connectors.base import AckSource, GroupedSource
+from ..connectors.partitioners import partition_of
+from ..connectors.retry import close_quietly
+from ..engine.keyed import KeyedEngine, open_engine
+from ..errors import ConfigError
+from ..formats.payloads import decoder_for
+from ..runtime.undo import on_error
+from .context import SessionContext
+from .leases import Lease, SessionLeases
+from .reload import ActiveConfig
+from .supervisor import Supervisor, now_ms
+
+if TYPE_CHECKING:
+    from ..config import DeadLetterSection, SourceSection
+    from ..connectors.base import LiveSource
+    from ..connectors.dead_letters import QueuedDeadLetters
+    from ..connectors.files import DeadLetters
+    from ..connectors.sinks import Sink
+    from ..engine.engine import Engine
+    from ..formats.batch import Rejection
+
+
+def build(config: Config, active: ActiveConfig | None = None) -> Supervisor:
+    """The supervisor of a live stream. Of all that the configuration names, only the dead letters are opened yet.
+
+    Parameters
+    ----------
+    config : Config
+    active : ActiveConfig, optional
+        Holds the configuration to use whenever a session begins; by default always this one.
+
+    Raises
+    ------
+    ConfigError
+        The configuration is not one of a live stream.
+    """
+    openers = StreamOpeners(config, active or ActiveConfig(config))
+    partitioner = openers.partitioner
+    supervisor = Supervisor(
+        openers.engine,
+        openers.source,
+        openers.sink,
+        SessionContext(
+            decoder_for(openers.format, config.job.schema),
+            now_ms,
+            None if partitioner is None else partial(partition_of, partitioner),
+        ),
+        config.job.keys,
+        openers.lease,
+    )
+    supervisor.lost_dead_letters = lambda: openers.dead_letters.lost
+    return supervisor
+
+
+class StreamOpeners:
+    """Opens what a session of one stream works with, by the configuration that is active then.
+
+    Parameters
+    ----------
+    config : Config
+        The first one.
+    active : ActiveConfig
+
+    Attributes
+    ----------
+    dead_letters : DeadLetterWriter
+    format : str
+        Of the source's messages.
+    partitioner : str or None
+        Finds the partition of a key, where several processes share the keys of the stream.
+    lease : callable or None
+        Opens the lease that a process must hold, where several could answer the whole stream.
+
+    Raises
+    ------
+    ConfigError
+        The configuration is not one of a live stream.
+    """
+
+    def __init__(self, config: Config, active: ActiveConfig) -> None:
+        if config.source is None or config.sink is None or config.ledger is None:
+            missing = next(name for name in ("source", "sink", "ledger") if getattr(config, name) is None)
+            raise ConfigError("is required for a live stream", f"{missing}.url")
+        _downtime_ms(config.source)
+        self._active = active
+        self._name = config.stream.name
+        self.format, self.partitioner = config.source.format, config.source.partitioner
+        self.dead_letters = DeadLetterWriter()
+        self.dead_letters.follow(config)
+        self._leases = SessionLeases(config.ledger.url, config.stream.name)
+        if self.partitioner is not None and not self._leases.is_shared:
+            raise ConfigError(
+                "must be left out with this ledger: several processes share one in PostgreSQL only",
+                "source.partitioner",
+            )
+        is_alone = not self._leases.is_shared or self.partitioner is not None
+        self.lease: Callable[[], Lease] | None = None if is_alone else self._leases.open
+
+    def engine(self, keys: Collection[str] | None) -> Engine | KeyedEngine:
+        """Open the engine of the stream, or of some of its keys."""
+        return self._active.engine(partial(self._open_engine, keys=keys))
+
+    def source(self) -> LiveSource:
+        """Open the source."""
+        return self._active.open(self._open_source, "source")
+
+    def sink(self) -> Sink:
+        """Open the sink."""
+        return self._active.open(_open_sink, "sink")
+
+    def _open_engine(self, config: Config, keys: Collection[str] | None) -> Engine | KeyedEngine:
+        self.dead_letters.follow(config)
+        on_rejection = self.dead_letters.write if config.dead_letter else None
+        return open_engine(self._leases.bind(config), keys=keys, on_rejection=on_rejection)
+
+    def _open_source(self, config: Config) -> LiveSource:
+        source = config.source
+        assert source is not None
+        found = open_live(source.url, source.name or f"fcstream-{self._name}")
+        if self.partitioner is not None and not isinstance(found, GroupedSource):
+            close_quietly(found.close)
+            raise ConfigError(
+                "must be left out for this source: its consumers do not divide partitions among them",
+                "source.partitioner",
+            )
+        return _spooled(found, source) if isinstance(found, AckSource) else found
+
+
+def _open_sink(config: Config) -> Sink:
+    assert config.sink is not None
+    return open_sink(config.sink.url)
+
+
+class DeadLetterWriter:
+    """Where rejections go; opened once, and again when it moves."""
+
+    def __init__(self) -> None:
+        self._section: DeadLetterSection | None = None
+        self._file: DeadLetters | QueuedDeadLetters | None = None
+        self._lost = 0
+
+    @property
+    def lost(self) -> int:
+        """How many could not be written anywhere; exact, not private."""
+        return self._lost + (0 if self._file is None else self._file.lost)
+
+    def follow(self, config: Config) -> None:
+        section = config.dead_letter
+        # A file that the URL names may hold another password now.
+        if section != self._section or (section is not None and "${file:" in section.url):
+            fresh = None if section is None else open_dead_letter(section.url, section.max_bytes)
+            if self._file is not None:
+                self._file.close()
+                self._lost += self._file.lost
+            self._section, self._file = section, fresh
+
+    def write(self, rejections: Sequence[Rejection]) -> None:
+        if self._file is not None:
+            self._file.write(rejections)
+
+
+def _downtime_ms(source: SourceSection) -> int:
+    downtime_ms = duration_ms(source.downtime, "source.downtime")
+    if downtime_ms and not is_queue(source.url):
+        raise ConfigError("must be left out for this source: its broker stamps messages", "source.downtime")
+    return downtime_ms
+
+
+def _spooled(queue: AckSource, source: SourceSection) -> LiveSource:
+    if source.spool is None:
+        queue.close()
+        raise ConfigError(
+            "is required for this source: its broker forgets what is acknowledged, so records wait in a local folder "
+            "until their windows are sealed",
+            "source.spool",
+        )
+    from ..connectors.spool import Spool
+    from ..connectors.spooled import SpooledSource
+
+    with on_error(queue.close):  # it has messages, which other consumers could have
+        return SpooledSource(queue, Spool(Path(source.spool), source.spool_bytes), _downtime_ms(source))

@@ -1,0 +1,82 @@
+"""What outlives a session of a live stream: counters, health, and the events that end one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .gaps import IncompleteWindows
+from .health import Health
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+    from ..engine.keyed import KeyedEngine
+    from ..formats.decoders import LineDecoder
+    from ..releases.base import Release
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a service has done since it started. Numbers of messages and records, and the size of the spool, are exact,
+    so not private; how often the alarm of late records went off is noisy. `due_ms` is when the next window is to be
+    answered."""
+
+    messages: int = 0
+    records: int = 0
+    seen: int = 0
+    duplicates: int = 0
+    released: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    restarts: int = 0
+    last_close_ms: int | None = None
+    due_ms: int | None = None
+    spool_bytes: int | None = None
+    late_alarms: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+
+    def add(self, releases: list[Release]) -> None:
+        for release in releases:
+            if release.reason is None:
+                self.released += 1
+            else:
+                self.refused[release.reason] = self.refused.get(release.reason, 0) + 1
+            self.last_close_ms = max(self.last_close_ms or 0, release.window_close_ms)
+
+    def update_from(self, engine: Engine | KeyedEngine) -> None:
+        """See from the ledger which windows are answered."""
+        schedule = engine.job.schedule
+        following = schedule.index_after(engine.next_open_ms) - 1
+        is_over = schedule.count is not None and following >= schedule.count
+        self.due_ms = None if is_over else schedule.window(following).close_ms + schedule.lateness_ms
+        self.last_close_ms = schedule.window(following - 1).close_ms if following > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext:
+    """What outlives a session.
+
+    Attributes
+    ----------
+    decoder : LineDecoder
+    clock : callable
+        Public time in Unix milliseconds.
+    partition_of : callable or None
+        Of streams whose parts several processes share: (key, number of partitions) -> the partition that it comes by.
+    counters : Counters
+    stopping : threading.Event
+    ending : threading.Event
+        The session under way is to end: the service stops, or another session is to begin.
+    health : Health
+    gaps : IncompleteWindows
+    """
+
+    decoder: LineDecoder
+    clock: Callable[[], int]
+    partition_of: Callable[[str, int], int] | None = None
+    counters: Counters = field(default_factory=Counters)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    ending: threading.Event = field(default_factory=threading.Event)
+    health: Health = field(default_factory=Health)
+    gaps: IncompleteWindows = field(default_factory=IncompleteWindows)

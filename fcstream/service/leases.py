@@ -1,0 +1,79 @@
+"""Which process answers a stream, where several could: the one that holds its lease."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
+
+from ..ledgers import is_shared
+
+if TYPE_CHECKING:
+    from ..config import Config
+    from ..connectors.sinks import Sink
+    from ..ledgers.postgres.leader import PostgresLease
+    from ..releases.base import Release
+
+
+class Lease(Protocol):
+    """One process at a time answers a stream."""
+
+    def acquire(self) -> bool:
+        """Whether it is this one from now on."""
+
+    def check(self) -> None:
+        """Raise `LedgerError` if it is not any more; asked often, so it may answer from memory for some seconds."""
+
+    def close(self) -> None:
+        """Let another one take it. Idempotent."""
+
+
+class LeaderSink:
+    """A sink that a process writes to only while it leads: one that was stopped and replaced finds out before it
+    publishes anything."""
+
+    def __init__(self, sink: Sink, lease: Lease) -> None:
+        self._sink, self._lease = sink, lease
+
+    def write(self, releases: Sequence[Release]) -> None:
+        self._lease.check()
+        self._sink.write(releases)
+
+    def missing(self, releases: Sequence[Release]) -> list[Release]:
+        return self._sink.missing(releases)
+
+    def last(self) -> Release | None:
+        return self._sink.last()
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+class SessionLeases:
+    """The leases of one service, one for each session: only a ledger that several processes can share has any.
+
+    Parameters
+    ----------
+    url : str
+        Of the ledger.
+    stream : str
+    """
+
+    def __init__(self, url: str, stream: str) -> None:
+        self.is_shared = is_shared(url)
+        self._url, self._stream = url, stream
+        self._lead: PostgresLease | None = None
+
+    def open(self) -> PostgresLease:
+        """A lease to be taken, the service's own from now on."""
+        from ..ledgers.postgres.leader import PostgresLease
+
+        self._lead = PostgresLease(self._url, self._stream)
+        return self._lead
+
+    def bind(self, config: Config) -> Config:
+        """The configuration with a ledger that writes nothing once another process has taken the lease."""
+        if self._lead is None or config.ledger is None:
+            return config
+        return replace(config, ledger=replace(config.ledger, url=self._lead.bind(config.ledger.url)))

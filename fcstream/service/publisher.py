@@ -1,0 +1,115 @@
+"""Releases on their way to the sink."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ..connectors.base import PrefetchingSource
+from ..connectors.retry import pauses
+from ..errors import SinkError, SourceError
+from ..runtime.waiting import calling
+from .batch import check_sink_matches_ledger
+
+if TYPE_CHECKING:
+    from ..connectors.base import LiveSource
+    from ..connectors.sinks import Sink
+    from ..engine.engine import Engine
+    from ..engine.keyed import KeyedEngine
+    from ..releases.base import Release
+    from .context import SessionContext
+
+LOG = logging.getLogger("fcstream.service")
+WINDOWS = logging.getLogger("fcstream.windows")
+LONGEST_WAIT_S = 0.25
+"""Seconds that a source may wait for messages in one call."""
+_TELL_EVERY_S = 5.0
+
+
+class Publisher:
+    """Brings releases to the sink: what an earlier life has left over, then one group after the other.
+
+    Parameters
+    ----------
+    engine : Engine or KeyedEngine
+    sink : Sink
+    context : SessionContext
+    source : LiveSource, optional
+        May take what its broker might not hold for long, while the sink refuses.
+    """
+
+    def __init__(
+        self, engine: Engine | KeyedEngine, sink: Sink, context: SessionContext, source: LiveSource | None = None
+    ) -> None:
+        self._engine, self._sink, self._context, self._source = engine, sink, context, source
+
+    def left_over(self) -> None:
+        """Publish what was sealed and may not have been published."""
+        with calling("sink"):
+            check_sink_matches_ledger(self._engine, self._sink)
+        sealed = self._engine.unpublished()
+        with calling("sink"):
+            missing = self._sink.missing(sealed)
+        self._write(missing)
+        self._written(sealed)
+        self._context.counters.update_from(self._engine)
+
+    def close_due(self, now_ms: int) -> None:
+        """Answer and publish every window that is over; stops between two groups when the session is to end."""
+        tell_at = time.monotonic() + _TELL_EVERY_S
+        for group in self._engine.closing(now_ms):
+            self._write(group)
+            self._written(group)
+            self._context.counters.update_from(self._engine)
+            if time.monotonic() >= tell_at:
+                tell_at = time.monotonic() + _TELL_EVERY_S
+                left = self._engine.windows_due(now_ms)
+                LOG.info("answering what was missed: %d windows are still due", left)
+            self._context.health.beat = time.monotonic()
+            if self._context.ending.is_set():
+                return
+
+    def _written(self, releases: list[Release]) -> None:
+        """The sink has them."""
+        self._engine.acknowledge()
+        known = set(self._context.counters.refused)
+        self._context.counters.add(releases)
+        for reason in sorted(set(self._context.counters.refused) - known):
+            LOG.warning("windows are refused (%s): %s", reason, self._engine.job.mechanism.hint(reason))
+        for release in releases:
+            about = {"window": release.window_open_ms, "status": release.status, "reason": release.reason}
+            if self._context.gaps.includes(release.window_open_ms):
+                about["incomplete"] = True
+            WINDOWS.info("window answered", extra=about)
+        self._context.gaps.forget_answered([release.window_open_ms for release in releases])
+
+    def _write(self, releases: list[Release]) -> None:
+        """Write until the sink has them; nothing is read meanwhile, so memory stays bounded."""
+        if not releases:
+            return
+        waits, is_logged = pauses(), False
+        while True:
+            try:
+                with calling("sink"):
+                    self._sink.write(releases)
+                return
+            except SinkError as error:
+                if not is_logged:
+                    LOG.warning("the sink refuses: %s", error, extra={"window": releases[0].window_open_ms})
+                    is_logged = True
+                self._context.health.bad(f"sink: {error}")
+                if wait(self._source, next(waits), self._context.ending):
+                    raise
+
+
+def wait(source: LiveSource | None, seconds: float, ending: threading.Event) -> bool:
+    """Let time pass until an event, and say whether it came. A source that can take what its broker might not hold for
+    long does so meanwhile."""
+    until = time.monotonic() + seconds
+    with suppress(SourceError):  # whoever polls it next hears it again
+        while isinstance(source, PrefetchingSource) and not ending.is_set() and (left := until - time.monotonic()) > 0:
+            source.prefetch(min(left, LONGEST_WAIT_S))
+    return ending.wait(max(0.0, until - time.monotonic()))

@@ -1,0 +1,89 @@
+"""Signals of the operating system: SIGTERM and SIGINT end the service, SIGHUP has it read its configuration again."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .supervisor import Supervisor
+
+LOG = logging.getLogger("fcstream.service")
+_LAST_WAIT_S = {"kernels": 0.0, "source": 5.0, "sink": 5.0, "ledger": 5.0}
+"""Seconds that a process which is to end waits for an answer."""
+
+
+@contextmanager
+def signals(
+    services: Sequence[Supervisor],
+    reload: Callable[[], object] | None = None,
+    on_stop: Callable[[], object] = lambda: None,
+) -> Iterator[None]:
+    """SIGTERM and SIGINT finish the step under way, a second SIGINT interrupts it; SIGHUP calls `reload`.
+
+    A step that waits for something outside is given some seconds more (`_end_in_time`).
+
+    The handlers only note the signal: what it asks for is done on a thread, because a lock that the main thread holds
+    when it is interrupted would never be let go of.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: SimpleQueue[int] = SimpleQueue()
+    over = threading.Event()
+
+    def note(number: int, _frame: object) -> None:
+        if number == signal.SIGINT and all(service.stopping.is_set() for service in services):
+            raise KeyboardInterrupt
+        came.put(number)
+
+    def act() -> None:
+        while number := came.get():
+            if number != signal.SIGHUP:
+                on_stop()
+                for service in services:
+                    service.stop()
+                threading.Thread(target=_end_in_time, args=(services, over), daemon=True).start()
+            elif reload is not None:
+                try:
+                    reload()
+                except Exception as error:  # without this thread, nothing would stop the service
+                    LOG.error("the configuration could not be read again (%s)", type(error).__name__)
+
+    numbers = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if reload is not None else [])]
+    worker = threading.Thread(target=act, name="fcstream-signals", daemon=True)
+    worker.start()
+    before = {number: signal.signal(number, note) for number in numbers}
+    try:
+        yield
+    finally:
+        over.set()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        came.put(0)
+        worker.join()
+
+
+def _end_in_time(services: Sequence[Supervisor], over: threading.Event) -> None:
+    """End the process once all that is left of it waits for what does not answer: whatever counts is in the broker, the
+    ledger or the spool. Windows that are being answered are not interrupted."""
+    stopped = time.monotonic()
+    while not over.wait(0.1):
+        if all(service.has_ended for service in services):
+            continue  # the main thread leaves by itself, with the exit code of whatever ended them
+        waits = [(service.has_ended, service.external_calls.longest(stopped)) for service in services]
+        if not all(has_ended or (wait is not None and wait[1] > _LAST_WAIT_S[wait[0]]) for has_ended, wait in waits):
+            continue
+        for _, wait in waits:
+            if wait is not None:
+                LOG.warning("ended without waiting any longer for: %s", wait[0])
+        sys.stderr.flush()
+        os._exit(0)
