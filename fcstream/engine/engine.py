@@ -21,8 +21,8 @@ from ..ledgers import Ledger, open_ledger
 from ..ledgers.base import TOTAL_BLOCK
 from ..noise.samplers import Noise
 from ..releases.base import Counter, Mechanism, Release
+from ..stream.admission import admit
 from ..stream.contributions import UserPoints
-from .admission import admit
 from .closing import WindowCloser
 from .intake import OnRejection, Rejections, clock_ms, read_pushed
 from .outbox import Outbox

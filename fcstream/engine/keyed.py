@@ -18,7 +18,7 @@ from ..ledgers import Ledger, open_ledgers
 from ..ledgers.base import max_loss
 from ..noise.samplers import Noise
 from ..releases.base import Release
-from .admission import part_codes
+from ..stream.admission import part_codes
 from .engine import CounterFactory, Engine, default_counters
 from .intake import OnRejection, Rejections, read_pushed
 

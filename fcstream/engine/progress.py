@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .admission import reject
+from ..stream.admission import reject
 from .first_window import FirstWindow
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ..config import Job
     from ..formats.batch import Batch
     from ..ledgers import Ledger, WindowKey
+    from ..stream.admission import Admitted
     from ..stream.windows import Window
-    from .admission import Admitted
 
 
 class Progress:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ..formats.batch import Batch
     from ..ledgers import Ledger
     from ..releases.base import Counter
+    from ..stream.admission import Admitted
     from ..stream.contributions import UserPoints
-    from .admission import Admitted
 
 ChargedUsers = tuple["NDArray[np.bytes_]", "NDArray[np.float64] | None"]
 """Keys of a window's users and one point for each, if the window was not flooded."""

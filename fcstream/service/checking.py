@@ -11,8 +11,8 @@ import numpy as np
 
 from ..config import Job
 from ..connectors.sources import MeasuredSource
-from ..engine.admission import admit, part_codes
 from ..errors import ConfigError
+from ..stream.admission import admit, part_codes
 from .batch import NO_RECORDS, REMEDIES
 
 if TYPE_CHECKING:

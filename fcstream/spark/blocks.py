@@ -14,7 +14,7 @@ from ..formats.batch import Batch, as_objects
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..engine.admission import Admitted
+    from ..stream.admission import Admitted
 
 
 class _PackedRecords(msgspec.Struct, array_like=True, frozen=True):

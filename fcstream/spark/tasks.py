@@ -18,13 +18,13 @@ import numpy as np
 
 from ..config import Job
 from ..counting.threads import one_thread
-from ..engine.admission import admit, part_codes
 from ..errors import FcstreamError
 from ..formats.batch import Batch, Rejection
 from ..formats.decoders import CsvRows, JsonLines, LineDecoder
 from ..formats.payloads import decoder_for, read_messages
 from ..noise.samplers import Noise
 from ..releases.record_gate import GatedView
+from ..stream.admission import admit, part_codes
 from ..stream.contributions import UserPoints
 from ..stream.windows import group_by_pane
 from .blocks import WindowRecords, cut, gather

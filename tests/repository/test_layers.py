@@ -13,17 +13,18 @@ ROOT = Path(fcstream.__file__).parent
 ROWS = [
     ["__main__"],
     ["cli"],
-    ["spark"],
-    ["service"],
-    ["planning", "plots"],
-    ["engine", "local", "reporting", "testing"],
-    ["arrays", "config", "connectors"],
+    ["plots", "spark"],
+    ["service", "local"],
+    ["planning", "reporting", "testing"],
+    ["arrays", "engine"],
+    ["config", "connectors"],
     ["releases"],
     ["predicates"],
     ["cores", "counting", "ledgers", "synthetic"],
     ["noise"],
     ["_kernels"],
-    ["accounting", "formats", "runtime", "stream"],
+    ["accounting", "stream"],
+    ["formats", "runtime"],
     ["errors"],
 ]
 # Inside a package, files and folders may use each other in this order only.
@@ -81,13 +82,12 @@ INSIDE = {
         "engine",
         "closing",
         "progress",
-        "records",
         "__init__",
-        "admission",
         "exhaustion",
         "first_window",
         "intake",
         "outbox",
+        "records",
     ],
     "formats": ["frames", "payloads", "arrow", "decoders", "rows", "__init__", "batch"],
     "ledgers": [
@@ -218,7 +218,7 @@ INSIDE = {
         "sessions",
         "stores",
     ],
-    "stream": ["contributions", "__init__", "late_records", "lattice", "totals", "windows"],
+    "stream": ["admission", "contributions", "__init__", "late_records", "lattice", "totals", "windows"],
     "synthetic": ["__init__", "convex", "counts", "microaggregation", "cells", "mixtures", "bingham", "codes"],
 }
 COUNTING = ("counting", "predicates", "cores", "releases", "noise", "local", "synthetic")  # may call kernels

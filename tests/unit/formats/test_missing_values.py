@@ -11,12 +11,12 @@ from support.payloads import arrow
 from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.cli import main
 from fcstream.config import Config, Job
-from fcstream.engine.admission import admit
 from fcstream.errors import ConfigError
 from fcstream.formats.decoders import CsvRows, JsonLines
 from fcstream.formats.payloads import decoder_for
 from fcstream.planning.plan import plan
 from fcstream.spark.blocks import cut, gather
+from fcstream.stream.admission import admit
 
 COUNT = {"kind": "count", "method": None, "radius": None, "spread": None, "delta": None, "rho": 1e4}
 HISTOGRAM = {**COUNT, "kind": "histogram", "feature": "a", "edges": [20.0]}

@@ -22,7 +22,6 @@ from fcstream.cli import main
 from fcstream.config import Config, Job
 from fcstream.connectors import open_ranges, open_sink, open_source
 from fcstream.counting.exact import CrossCounts, FriendCounts
-from fcstream.engine.admission import admit
 from fcstream.engine.intake import read_pushed
 from fcstream.engine.keyed import open_engine
 from fcstream.errors import ConfigError, SourceError
@@ -31,6 +30,7 @@ from fcstream.service.batch import run
 from fcstream.spark.blocks import cut, gather
 from fcstream.spark.sessions import require_pyspark
 from fcstream.spark.tasks import count_window, pieces
+from fcstream.stream.admission import admit
 from fcstream.stream.windows import Schedule
 
 try:

@@ -1,12 +1,12 @@
-"""Which windows a record may enter: a function of that record alone, whoever asks and whenever.
+"""Which windows a record may enter: a function of that record and public facts alone.
 
-Both the engine in one process and the tasks of a distributed run decide by this.
+An engine and the tasks of a run on Spark both decide by this code.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -15,8 +15,22 @@ from ..formats.batch import Batch, Rejection
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..config import Job
-    from ..stream.lattice import Feature
+    from .lattice import Feature, Grid
+    from .windows import Schedule
+
+
+class AdmissionRules(Protocol):
+    """What decides about a stream's records; a `fcstream.config.Job` has it."""
+
+    @property
+    def grid(self) -> Grid: ...
+
+    @property
+    def schedule(self) -> Schedule: ...
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far a record's event time may lie ahead of its arrival."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +59,16 @@ class Admitted:
 
 
 def admit(
-    job: Job, batch: Batch, arrivals: NDArray[np.int64] | None, is_duplicate: NDArray[np.bool_] | None = None
+    rules: AdmissionRules,
+    batch: Batch,
+    arrivals: NDArray[np.int64] | None,
+    is_duplicate: NDArray[np.bool_] | None = None,
 ) -> Admitted:
     """Check values, schedule and lateness.
 
     Parameters
     ----------
-    job : Job
+    rules : AdmissionRules
     batch : Batch
     arrivals : int64 (n,) or None
         When each row arrived; None with clock ``eof``: nothing is late.
@@ -59,20 +76,20 @@ def admit(
         Rows that were taken before.
     """
     rejections = list(batch.rejections)
-    points, bad = _check_values(job, batch, rejections)
+    points, bad = _check_values(rules.grid, batch, rejections)
     if is_duplicate is not None:
         reject(rejections, is_duplicate & ~bad, batch, "duplicate")
         bad = bad | is_duplicate
-    panes, covering, last = job.schedule.locate(batch.times_ms)
+    panes, covering, last = rules.schedule.locate(batch.times_ms)
     outside = covering > last
     if arrivals is not None:
-        outside |= batch.times_ms > arrivals + job.ahead_ms
+        outside |= batch.times_ms > arrivals + rules.ahead_ms
     outside &= ~bad
     reject(rejections, outside, batch, "time_out_of_range")
     fine = ~(bad | outside)
     first = covering
     if arrivals is not None:
-        first = np.maximum(covering, job.schedule.first_not_late(arrivals))
+        first = np.maximum(covering, rules.schedule.first_not_late(arrivals))
     late = fine & (first > last)
     reject(rejections, late, batch, "late")
     return Admitted(points, panes, covering, first, last, fine & ~late, rejections)
@@ -87,23 +104,25 @@ def reject(rejections: list[Rejection], rows: NDArray[np.bool_], batch: Batch, r
 def part_codes(
     batch: Batch, index: dict[str, int], field: str | None, rejections: list[Rejection]
 ) -> NDArray[np.int64]:
-    """Which part of a stream with keys each row belongs to, -1 (and a rejection) where there is none (n,)."""
+    """The number of each row's key, -1 and a rejection where the key is unknown (n,)."""
     assert batch.keys is not None
     codes = np.fromiter((index.get(key, -1) for key in batch.keys), np.int64, len(batch.keys))
     rejections += [Rejection("unknown_key", at, field) for at in batch.positions[codes < 0].tolist()]
     return codes
 
 
-def _check_values(job: Job, batch: Batch, rejections: list[Rejection]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _check_values(
+    grid: Grid, batch: Batch, rejections: list[Rejection]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Lattice points of the batch, and which rows are bad (their points are meaningless)."""
-    values, features = batch.values, job.grid.features
+    values, features = batch.values, grid.features
     lows = np.array([f.minimum for f in features])
     highs = np.array([f.maximum for f in features])
     inside = (values >= lows) & (values <= highs)  # False for NaN
     absent = _absent(values, features)
     if absent is not None:
         inside = np.where(absent, [f.optional for f in features], inside)
-        values = np.where(absent, lows, values)  # whatever stands there, no answer reads it
+        values = np.where(absent, lows, values)  # any value inside the range will do: no release reads it
     bad: NDArray[np.bool_] = np.logical_not(np.all(inside, axis=1))
     if bad.any():
         finite = np.isfinite(batch.values)
@@ -113,7 +132,7 @@ def _check_values(job: Job, batch: Batch, rejections: list[Rejection]) -> tuple[
             reason = "missing" if absent is not None and absent[i, k] else reason
             rejections.append(Rejection(reason, int(batch.positions[i]), features[k].name))
         values = np.where(bad[:, None], lows, values)
-    return job.grid.points(values), bad
+    return grid.points(values), bad
 
 
 def _absent(values: NDArray[np.float64], features: tuple[Feature, ...]) -> NDArray[np.bool_] | None:
