@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import multiprocessing
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -498,6 +498,25 @@ def planted(fault: Fault, folder: Path) -> Iterator[None]:
         shutil.rmtree(stale, ignore_errors=True)
 
 
+# Copies differ in the package only: what it imports from elsewhere is loaded once, by a process that is forked.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["numba", "numpy", "pytest", "scipy.optimize", "scipy.special", "scipy.stats"])
+
+
+def _run_tests(tests: Sequence[str], folder: Path) -> None:
+    """pytest in a process of its own that imports the copy; its output goes to a file there."""
+    os.dup2(os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+    os.dup2(1, 2)
+    for name in [name for name in os.environ if name.startswith("PYTEST_")]:
+        del os.environ[name]
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    import pytest
+
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-rf"]
+    sys.exit(pytest.main([*options, *(f"tests/{test}" for test in tests)]))
+
+
 def failures(tests: Sequence[str], folder: Path) -> list[str]:
     """Which of some tests fails first in a copy; none if all pass.
 
@@ -506,17 +525,18 @@ def failures(tests: Sequence[str], folder: Path) -> list[str]:
     RuntimeError
         They could not be run.
     """
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-rf"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(
-        [*command, *(f"tests/{test}" for test in tests)],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
-    if done.returncode not in (0, 1):
-        raise RuntimeError(f"{' '.join(tests)} cannot be run:\n{done.stdout[-3000:]}{done.stderr[-2000:]}")
-    found = [re.sub(r" - .*", "", line)[len("FAILED ") :] for line in done.stdout.splitlines() if line[:7] == "FAILED "]
-    if (done.returncode == 1) != bool(found):
-        raise RuntimeError(f"{' '.join(tests)} ended without a verdict:\n{done.stdout[-3000:]}")
+    process = _FORKS.Process(target=_run_tests, args=(tests, folder))
+    process.start()
+    process.join(900)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+    told = (folder / "output").read_text()
+    if process.exitcode not in (0, 1):
+        raise RuntimeError(f"{' '.join(tests)} cannot be run:\n{told[-5000:]}")
+    found = [re.sub(r" - .*", "", line)[len("FAILED ") :] for line in told.splitlines() if line[:7] == "FAILED "]
+    if (process.exitcode == 1) != bool(found):
+        raise RuntimeError(f"{' '.join(tests)} ended without a verdict:\n{told[-3000:]}")
     return found
 
 

@@ -16,6 +16,8 @@ from support.nats_server import HOST as NATS
 from support.proxy import Proxy
 from support.rabbitmq import HOST as AMQP
 from support.rabbitmq import STREAMS, declared
+from support.redis_server import HOST as REDIS
+from support.redis_server import connect
 
 from fcstream import Engine
 from fcstream.cli import main
@@ -29,7 +31,6 @@ from fcstream.formats.payloads import decoder_for
 from fcstream.service.context import SessionContext
 from fcstream.service.supervisor import Supervisor
 
-REDIS = os.environ.get("FCSTREAM_REDIS", "127.0.0.1:6379")
 MQTT = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")
 SECRET = "s3cretWord"
 CONTENT = "sentinelContent"
@@ -49,10 +50,7 @@ def kafka(request, name):
 
 @contextlib.contextmanager
 def redis(request, name):
-    module = pytest.importorskip("redis")
-    host, _, port = REDIS.partition(":")
-    with contextlib.closing(module.Redis(host, int(port))) as client:
-        service("Redis (FCSTREAM_REDIS names another host:port)", client.ping)
+    with contextlib.closing(connect()) as client:
         yield (f"redis://{REDIS}/0?stream={name}",) * 2
         client.delete(name)
 

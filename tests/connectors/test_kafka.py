@@ -83,24 +83,27 @@ class Exchanging:
         pass
 
 
-SCENARIOS = []
+IN_BACKGROUND = []
 
 
-def meanwhile(scenario):
-    """A test that mostly waits, on brokers of its own: it runs beside the others."""
+def in_background(scenario):
+    """Make a test of a scenario that mostly waits, on brokers of its own.
 
-    def test(running):
-        running[scenario].result()
+    All of them begin in threads with the module's first test; the test itself waits for its scenario's result.
+    """
 
-    SCENARIOS.append(scenario)
+    def test(scenarios):
+        scenarios[scenario].result()
+
+    IN_BACKGROUND.append(scenario)
     return test
 
 
 @pytest.fixture(scope="module", autouse=True)
-def running(request):
+def scenarios(request):
     wanted = {item.originalname for item in request.session.items}
-    with concurrent.futures.ThreadPoolExecutor(len(SCENARIOS)) as pool:
-        yield {each: pool.submit(each) for each in SCENARIOS if each.__name__ in wanted}
+    with concurrent.futures.ThreadPoolExecutor(len(IN_BACKGROUND)) as pool:
+        yield {each: pool.submit(each) for each in IN_BACKGROUND if each.__name__ in wanted}
 
 
 def quiet(address):
@@ -329,7 +332,7 @@ def test_the_first_messages_of_a_member_are_taken_as_they_come(broker):
     source.close()
 
 
-@meanwhile
+@in_background
 def test_a_restart_of_a_named_instance_disturbs_nobody():
     real = os.environ.get("FCSTREAM_KAFKA")
     with contextlib.nullcontext([real]) if real else kafka_mock.mock() as (address, *_):
@@ -360,7 +363,7 @@ while True:
 """
 
 
-@meanwhile
+@in_background
 def test_members_read_on_while_the_group_waits_for_one_that_was_killed():
     """Kills, each followed by a newcomer at once: what a fleet under a bad orchestrator does."""
     session_s = 15
@@ -401,7 +404,7 @@ def test_members_read_on_while_the_group_waits_for_one_that_was_killed():
         one.close()
 
 
-@meanwhile
+@in_background
 def test_brokers_that_hang_are_waited_for():
     with kafka_mock.mock() as (address, process):
         topic = make_topic(address)
@@ -431,7 +434,7 @@ def test_brokers_that_hang_are_waited_for():
         assert time.monotonic() - began < 30.0
 
 
-@meanwhile
+@in_background
 def test_brokers_that_are_gone_are_an_error_after_patience():
     with kafka_mock.mock() as (address, process):
         topic = make_topic(address)
@@ -455,7 +458,7 @@ def test_brokers_that_are_gone_are_an_error_after_patience():
         assert time.monotonic() - began < 30.0
 
 
-@meanwhile
+@in_background
 def test_brokers_that_are_not_there():
     for host in ("127.0.0.1:1", "no-such-host.invalid"):
         for make in (source_of, sink_of):
@@ -506,7 +509,7 @@ class Guard(threading.Thread):
         return key != 36
 
 
-@meanwhile
+@in_background
 def test_a_refused_login_is_an_error_at_once():
     guard = Guard()
     guard.start()

@@ -38,14 +38,6 @@ OPEN = []
 # -- PostgreSQL --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def server():
-    """URL of a server that answers."""
-    psycopg = pytest.importorskip("psycopg")
-    url = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://127.0.0.1:5432/test")
-    return service("PostgreSQL", lambda: psycopg.connect(url, connect_timeout=30).close() or url)
-
-
 class Table:
     """A table's place, and a connection beside the sink's."""
 
@@ -75,8 +67,8 @@ class Table:
 
 
 @pytest.fixture
-def table(server):
-    table = Table(server)
+def table(postgres_url):
+    table = Table(postgres_url)
     yield table
     table.db.execute(f"DROP SCHEMA IF EXISTS {table.schema} CASCADE")
     table.db.close()

@@ -1,13 +1,13 @@
 """One process at a time answers a stream: leases with a deadline, which the ledger's own transactions check."""
 
 import contextlib
-import os
 import secrets
 import threading
 import time
 
 import pytest
 from support.helpers import service
+from support.postgres import URL as SERVER
 from support.proxy import Proxy
 
 from fcstream.accounting.losses import PrivacyLoss
@@ -16,7 +16,6 @@ from fcstream.ledgers import Request, SealedRelease, Terms, WindowKey, open_ledg
 
 psycopg = pytest.importorskip("psycopg")
 lead = pytest.importorskip("fcstream.ledgers.postgres.leader")
-SERVER = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test")
 TERMS = Terms("s", "event", PrivacyLoss.cap(1, 0), "")
 LOSS = PrivacyLoss.cap(0.1, 0)
 

@@ -16,12 +16,12 @@ import urllib.request
 from functools import partial
 
 import pytest
+from support import redis_server
 from support.helpers import service
+from support.postgres import URL as SERVER
 from support.proxy import Proxy
 
 psycopg = pytest.importorskip("psycopg")
-redis = pytest.importorskip("redis")
-SERVER = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test")
 SHOWS_S, ENDS_S = 5.0, 30.0
 LOOK_S = 0.05
 PARTS = ("source", "sink", "ledger")
@@ -64,8 +64,7 @@ class Stand:
     def __init__(self, folder):
         self.folder, self.name = folder, f"fcstream_test_{secrets.token_hex(6)}"
         self.db = service("PostgreSQL", lambda: psycopg.connect(SERVER, autocommit=True))
-        self.redis = redis.Redis(port=int(os.environ.get("FCSTREAM_REDIS_PORT", "6379")))
-        service("Redis", self.redis.ping)
+        self.redis = redis_server.connect()
         self.proxies = {"source": Proxy(6379), "sink": Proxy(5432), "ledger": Proxy(5432)}
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))

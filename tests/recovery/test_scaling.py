@@ -2,7 +2,6 @@
 by for another. Real processes, a real PostgreSQL; Kafka is librdkafka's mock cluster in another process."""
 
 import json
-import os
 import secrets
 import signal
 import subprocess
@@ -13,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import pytest
-from support import kafka_mock
+from support import kafka_mock, redis_server
 from support.helpers import service
+from support.postgres import URL as SERVER
 from support.proxy import Proxy
 
 from fcstream import Release
@@ -23,7 +23,6 @@ from fcstream.ledgers import each_reader
 
 psycopg = pytest.importorskip("psycopg")
 confluent_kafka = pytest.importorskip("confluent_kafka")
-SERVER = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test")
 KEYS = [f"site {i}" for i in range(8)]
 LENGTH_MS = 1000
 CONFIG = """
@@ -218,9 +217,7 @@ def closing_producer(address):
 
 
 def stand_by(tmp_path):
-    redis = pytest.importorskip("redis")
-    client = redis.Redis(port=int(os.environ.get("FCSTREAM_REDIS_PORT", "6379")))
-    service("Redis", client.ping)
+    client = redis_server.connect()
     name = f"test-{secrets.token_hex(6)}"
     source = f'url = "redis://127.0.0.1:6379/0?stream={name}&patience=2"\nname = "{name}"'
     with closing(client), fleet(tmp_path, source) as it:
@@ -244,9 +241,7 @@ def stand_by(tmp_path):
 
 @contextmanager
 def two_on_redis(tmp_path):
-    redis = pytest.importorskip("redis")
-    client = redis.Redis(port=int(os.environ.get("FCSTREAM_REDIS_PORT", "6379")))
-    service("Redis", client.ping)
+    client = redis_server.connect()
     name = f"test-{secrets.token_hex(6)}"
     source = f'url = "redis://127.0.0.1:6379/0?stream={name}&patience=2"\nname = "{name}"'
     with closing(client), fleet(tmp_path, source) as it:

@@ -8,6 +8,7 @@ import pytest
 
 from fcstream.testing import LedgerContract
 
+URL = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test")
 PLACES = ["postgresql://127.0.0.1:5432/test", "postgresql:///test?host=/var/run/postgresql"]
 NAMES = itertools.count()
 

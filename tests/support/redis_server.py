@@ -15,9 +15,8 @@ from support.helpers import service
 HOST = os.environ.get("FCSTREAM_REDIS", "127.0.0.1:6379")
 
 
-@pytest.fixture(scope="session")
-def redis_client():
-    """A client of the server that is there."""
+def connect():
+    """A client of the server that is there; skips without one."""
 
     def probe():
         import redis
@@ -27,9 +26,13 @@ def redis_client():
         client.ping()
         return client
 
-    client = service("Redis (FCSTREAM_REDIS names another host:port)", probe)
-    yield client
-    client.close()
+    return service("Redis (FCSTREAM_REDIS names another host:port)", probe)
+
+
+@pytest.fixture(scope="session")
+def redis_client():
+    with contextlib.closing(connect()) as client:
+        yield client
 
 
 class PrivateRedis:

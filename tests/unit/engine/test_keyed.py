@@ -1,7 +1,6 @@
 """Streams in parts: every key answers as if it were alone, and what all parts tell together stays within the budget."""
 
 import json
-import os
 import secrets
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from support.helpers import rows, sample, service
+from support.postgres import URL as POSTGRES
 
 from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
@@ -161,10 +161,9 @@ def test_a_key_that_replaces_another_gets_no_new_budget(tmp_path, server):
     url = f"sqlite:{tmp_path / 'l.db'}"
     if server == "postgresql":
         psycopg = pytest.importorskip("psycopg")
-        place = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test")
-        db = service("PostgreSQL", lambda: psycopg.connect(place, autocommit=True))
+        db = service("PostgreSQL", lambda: psycopg.connect(POSTGRES, autocommit=True))
         schema = f"fcstream_test_{secrets.token_hex(6)}"
-        url = f"{place}?schema={schema}"
+        url = f"{POSTGRES}?schema={schema}"
     sections = {"release": COUNT, "budget": {"rho": 90.0}, "ledger": {"url": url}}
     with KeyedEngine(keyed("stream", **sections)) as engine:
         engine.close()

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import naive
 from support.audits import Weak, epsilon_lower_bound
@@ -44,6 +44,8 @@ def mean(dimension=2, hint=400, **changes):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 25), st.integers(1, 7), st.floats(1e-3, 1e3), st.integers(0, 10), st.integers(0, 2**32 - 1))
+@example(12, 7, 1.0, 0, 2195908194)  # noise of another variance changes what is found in this one
+@example(2, 5, 1.0, 5, 2472402290)
 def test_searches_equal_the_naive_twin_with_the_same_words(n, radii, rho, tolerance, seed):
     rng = np.random.default_rng(seed)
     ladder = [4, 25, 100, 400, 2500, 10_000, 40_000][:radii]

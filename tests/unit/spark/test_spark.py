@@ -15,7 +15,9 @@ import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from support import redis_server
 from support.helpers import exact_counts, rows, sample, service
+from support.postgres import URL as POSTGRES
 
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.cli import main
@@ -41,8 +43,6 @@ except ConfigError:
 if not HAS_SPARK and os.environ.get("FCSTREAM_REQUIRE_SPARK") == "1":
     pytest.fail("the extra 'spark' is not installed", pytrace=False)
 needs_spark = pytest.mark.skipif(not HAS_SPARK, reason="the extra 'spark' is not installed")
-POSTGRES = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test")
-REDIS_PORT = int(os.environ.get("FCSTREAM_REDIS_PORT", "6379"))
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
@@ -442,7 +442,7 @@ class Stream:
         folder.mkdir(exist_ok=True)
         return config_of(
             window={"clock": "broker", "start": start, "end": end, "lateness": "1s"},
-            source={"url": f"redis://127.0.0.1:{REDIS_PORT}/0?stream={self.name}&group={self.name}"},
+            source={"url": f"redis://{redis_server.HOST}/0?stream={self.name}&group={self.name}"},
             sink={"url": f"jsonl:{folder / 'out.jsonl'}"},
             ledger={"url": ledger or f"sqlite:{folder / 'ledger.db'}"},
             dead_letter={"url": f"jsonl:{folder / 'dead.jsonl'}"},
@@ -453,9 +453,7 @@ class Stream:
 
 @pytest.fixture
 def client():
-    redis = pytest.importorskip("redis")
-    client = redis.Redis(port=REDIS_PORT)
-    service("Redis", client.ping)
+    client = redis_server.connect()
     yield client
     for key in client.scan_iter(f"spark-test-{os.getpid()}-*"):
         client.delete(key, f"fcstream:{key.decode()}:positions")
@@ -530,7 +528,7 @@ def spent(ledger):
 
 CHANGES = {
     "specification": {"release": {"kind": "count", "rho": 25.0}},
-    "source": {"source": {"url": f"redis://127.0.0.1:{REDIS_PORT}/1?stream=other"}},
+    "source": {"source": {"url": f"redis://{redis_server.HOST}/1?stream=other"}},
     "stream": {"stream": {"name": "other"}},
     "ledger": {"ledger": {"url": "sqlite:/nonexistent/other.db"}},
     "partitions": {"spark": {"checkpoint": "/nonexistent", "partitions": 3}},
@@ -660,7 +658,7 @@ def test_only_a_micro_batch_that_reaches_all_ends_advances_the_clock(client):
 
     name, now = f"spark-test-{os.getpid()}-{secrets.token_hex(6)}", [50_000]
     schedule = Schedule(0, 10_000, 10_000, 1000)
-    reading = SourceSettings.of(f"redis://127.0.0.1:{REDIS_PORT}/0?stream={name}", name, schedule, 3)
+    reading = SourceSettings.of(f"redis://{redis_server.HOST}/0?stream={name}", name, schedule, 3)
     reader = BrokerReader(reading, lambda: now[0])
     first = reader.initialOffset()
     assert (first, reader.getDefaultReadLimit()) == ({"ends": {name: 0}, "clock": 0}, ReadMaxRows(3))
