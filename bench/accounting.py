@@ -265,10 +265,10 @@ def users() -> None:
         ledger = SQLiteLedger(path, terms("user"))
         for index in range(3):
             started = time.perf_counter()
-            verdict = ledger.charge([Request(WindowKey(index, index + 1), LOSS, (), keys)])[0]
+            result = ledger.charge([Request(WindowKey(index, index + 1), LOSS, (), keys)])[0]
             seconds.append(time.perf_counter() - started)
-            assert verdict.admitted is not None
-            assert verdict.admitted.all()
+            assert result.admitted is not None
+            assert result.admitted.all()
             ledger.seal([SealedRelease(WindowKey(index, index + 1), BODY)])
         ledger.close()
         size = os.path.getsize(path) / many

@@ -324,9 +324,9 @@ class NatsPlace(Private):
                 message = await subscription.next_msg(5)
                 data = message.metadata
                 tokens = message.reply.split(".")
-                stamp = int(tokens[7] if len(tokens) < 11 else tokens[9]) // 1_000_000
-                found.append((stamp, message.data, data.sequence.stream))
-            return [(stamp, body) for stamp, body, _ in found]
+                timestamp = int(tokens[7] if len(tokens) < 11 else tokens[9]) // 1_000_000
+                found.append((timestamp, message.data, data.sequence.stream))
+            return [(timestamp, body) for timestamp, body, _ in found]
 
         return self._run(read)
 
@@ -503,14 +503,14 @@ class Producer(threading.Thread):
 def right_numbers(log: Log, lateness_ms: int) -> Counter[int]:
     """By the opening of each window: records that parse, lie not ahead of their arrival, and came in time."""
     right: Counter[int] = Counter()
-    for stamp, body in log:
+    for timestamp, body in log:
         try:
             record = json.loads(body)
             at, value = record["ts_ms"], record["a"]
         except (ValueError, KeyError, TypeError):
             continue
         opens = at // LENGTH_MS * LENGTH_MS
-        if 0 <= value <= 1e9 and at <= stamp + LENGTH_MS and stamp <= opens + LENGTH_MS + lateness_ms:
+        if 0 <= value <= 1e9 and at <= timestamp + LENGTH_MS and timestamp <= opens + LENGTH_MS + lateness_ms:
             right[opens] += 1
     return right
 
@@ -691,12 +691,12 @@ class Torture:
         """Every rule, on everything."""
         self.spooled = len(log)
         wrong, right = self.violations.append, right_numbers(log, self.place.lateness_ms)
-        books = PostgresLedger(url)
+        reader = PostgresLedger(url)
         try:
-            books.verify()
-            rows, bodies = books.rows(), books.releases()
+            reader.verify()
+            rows, bodies = reader.rows(), reader.releases()
         finally:
-            books.close()
+            reader.close()
         releases = [Release.from_bytes(body) for body in bodies]
         opens = [release.window_open_ms for release in releases]
         if opens != list(range(begun_ms, begun_ms + LENGTH_MS * len(opens), LENGTH_MS)):

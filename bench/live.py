@@ -285,10 +285,10 @@ def flow(name: str, place: str, rate: int, seconds: float) -> None:
     while (now := time.time()) < began + seconds:
         due = min(int((now - began) * rate) - sent, MAX_WINDOWS_AT_ONCE)
         if due > 0:
-            stamp = int(now * 1000)
-            head = b'{"ts_ms":%d,' % stamp
-            last[stamp // 1000] = now
-            counts[stamp // 1000] = counts.get(stamp // 1000, 0) + due
+            timestamp = int(now * 1000)
+            head = b'{"ts_ms":%d,' % timestamp
+            last[timestamp // 1000] = now
+            counts[timestamp // 1000] = counts.get(timestamp // 1000, 0) + due
             send([head + tails[(sent + i) % len(tails)] for i in range(due)])
             sent += due
         if due < MAX_WINDOWS_AT_ONCE:

@@ -204,13 +204,13 @@ def measure() -> Constants:
         job = Job.of(config)
         reader = MessageReader("json")(job)
         admission = Admission(job, {"": 0}, MessageReader("json"))
-        offsets, stamps = np.arange(n), np.zeros(n, np.int64)
+        offsets, timestamps = np.arange(n), np.zeros(n, np.int64)
 
         def blocks() -> list[bytes]:
             found = []
             for start in range(0, n, 10_000):
                 some = slice(start, start + 10_000)
-                read = reader("p", offsets[some], stamps[some], bodies[some])
+                read = reader("p", offsets[some], timestamps[some], bodies[some])
                 found += [packed for _, window, packed in admission._blocks("p", *read) if window >= 0]
             return found
 

@@ -58,22 +58,22 @@ def _geometric(words, p, scale, mask):
                 break
         if p >= used:
             return STARVED, np.int64(0), p
-        verdict = _below_exp(words[p], u / scale)
+        result = _below_exp(words[p], u / scale)
         p += 1
-        if verdict == _UNSURE:
+        if result == _UNSURE:
             return UNDECIDED, np.int64(0), p
-        if verdict == _NO:
+        if result == _NO:
             continue
         v = np.int64(0)
         while True:
             if p >= used:
                 return STARVED, np.int64(0), p
-            verdict = _below_exp(words[p], 1.0)
+            result = _below_exp(words[p], 1.0)
             p += 1
-            if verdict == _NO:
+            if result == _NO:
                 return DONE, u + scale * v, p
             v += 1
-            if verdict == _UNSURE or v == _LARGEST:
+            if result == _UNSURE or v == _LARGEST:
                 return UNDECIDED, np.int64(0), p
 
 
@@ -139,11 +139,11 @@ def lattice_laplace(words, first, numerator, denominator, rate, out):
             away = rate * math.sqrt(np.float64(square))
             if away > 500.0:  # the difference would not be right to 2**-42
                 return i, start, UNDECIDED
-            verdict = _below_exp(words[p], max(0.0, away - plain * per_step))
+            result = _below_exp(words[p], max(0.0, away - plain * per_step))
             p += 1
-            if verdict == _UNSURE:
+            if result == _UNSURE:
                 return i, start, UNDECIDED
-            if verdict == _YES:
+            if result == _YES:
                 break
     return len(out), p, DONE
 
@@ -172,11 +172,11 @@ def discrete_gaussian(words, first, scale, variance, out):
             if p >= len(words):
                 return i, start, STARVED
             gap = y - shift
-            verdict = _below_exp(words[p], gap * gap / (2.0 * variance))
+            result = _below_exp(words[p], gap * gap / (2.0 * variance))
             p += 1
-            if verdict == _UNSURE:
+            if result == _UNSURE:
                 return i, start, UNDECIDED
-            if verdict == _YES:
+            if result == _YES:
                 break
         out[i] = -y if negative else y
     return len(out), p, DONE

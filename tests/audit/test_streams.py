@@ -401,9 +401,9 @@ class Diary:
         return getattr(self._ledger, name)
 
     def charge(self, requests):
-        verdicts = self._ledger.charge(requests)
-        self._log += [("charged", verdict.window.open_ms) for verdict in verdicts if verdict.charge]
-        return verdicts
+        results = self._ledger.charge(requests)
+        self._log += [("charged", result.window.open_ms) for result in results if result.charge]
+        return results
 
     def seal(self, answers):
         self._ledger.seal(answers)

@@ -128,13 +128,13 @@ def test_a_dead_letter_sink_that_goes_away_never_holds_up_the_stream(request, tm
     with redis(request, f"fcstream-test-{secrets.token_hex(6)}") as (to, at):
         rig = Rig(tmp_path)
         proxies = [Proxy(port, door=door)]
-        letters = open_dead_letter(f"{to.replace(REDIS, f'127.0.0.1:{door}')}&patience=0.1")
-        letters.write(REJECTIONS[:1])
+        dead_letters = open_dead_letter(f"{to.replace(REDIS, f'127.0.0.1:{door}')}&patience=0.1")
+        dead_letters.write(REJECTIONS[:1])
         assert read(at, "reader", bool)
         proxies[0].close()
         setting = SessionContext(decoder_for("json", Job.of(rig.config).schema), lambda: rig.clock.now_ms)
         service = Supervisor(
-            lambda keys: Engine(rig.config, on_rejection=letters.write),
+            lambda keys: Engine(rig.config, on_rejection=dead_letters.write),
             lambda: LogSource(rig.log),
             lambda: rig.sink,
             setting,
@@ -152,9 +152,9 @@ def test_a_dead_letter_sink_that_goes_away_never_holds_up_the_stream(request, tm
         assert "the stream goes on without them" in caplog.text
         proxies.append(Proxy(port, door=door))
         bodies = read(at, "reader", lambda found: 3 in map(position, found))
-        letters.close()
+        dead_letters.close()
         proxies[-1].close()
-        assert letters.lost == 0
+        assert dead_letters.lost == 0
         assert list(dict.fromkeys(position(line) for body in bodies for line in body.splitlines())) == [0, 3]
         assert CONTENT.encode() not in b"".join(bodies)
 
@@ -183,13 +183,13 @@ def test_a_dead_letter_sink_that_is_away_is_reported_and_losses_are_counted(requ
 
 def test_dead_letters_in_files_keep_to_their_limit_and_hold_the_newest(tmp_path):
     path, most = tmp_path / "dead.jsonl", MIN_LETTER_BYTES
-    with contextlib.closing(DeadLetters(str(path), most)) as letters:
+    with contextlib.closing(DeadLetters(str(path), most)) as dead_letters:
         for start in range(0, 60_000, 3_000):
-            letters.write([Rejection("out_of_range", start + i, "temperature") for i in range(3_000)])
+            dead_letters.write([Rejection("out_of_range", start + i, "temperature") for i in range(3_000)])
             held = sum(file.stat().st_size for file in tmp_path.iterdir())
             assert held <= most
         assert {file.name for file in tmp_path.iterdir()} == {"dead.jsonl", "dead.jsonl.1"}
-        assert letters.lost == 0
+        assert dead_letters.lost == 0
     lines = [*(tmp_path / "dead.jsonl.1").read_text().splitlines(), *path.read_text().splitlines()]
     positions = [json.loads(line)["position"] for line in lines]
     assert positions == list(range(60_000 - len(positions), 60_000))
@@ -199,14 +199,14 @@ def test_dead_letters_in_files_keep_to_their_limit_and_hold_the_newest(tmp_path)
 def test_a_disk_that_takes_no_dead_letters_never_stops_the_engine(tmp_path, caplog):
     if not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
-    letters = DeadLetters(str(tmp_path / "dead.jsonl"))
-    os.dup2(os.open("/dev/full", os.O_RDWR), letters._file._fd)
-    engine = Engine(Config.from_mapping(sample()), on_rejection=letters.write)
+    dead_letters = DeadLetters(str(tmp_path / "dead.jsonl"))
+    os.dup2(os.open("/dev/full", os.O_RDWR), dead_letters._file._fd)
+    engine = Engine(Config.from_mapping(sample()), on_rejection=dead_letters.write)
     engine.push([1, 2], [[20.0, 50.0], [9e9, 50.0]])
     assert engine.rejected == {"out_of_range": 1}
     assert len(engine.close()) == 6
-    assert letters.lost == 1
-    letters.close()
+    assert dead_letters.lost == 1
+    dead_letters.close()
     assert "cannot be written" in caplog.text
     assert "the stream goes on without them" in caplog.text
 

@@ -246,9 +246,9 @@ def test_amqp():
     channel.queue_declare(f"{name}-letters")
     channel.basic_publish("", name, b"x")
     url = f"amqp://guest:guest@127.0.0.1/?queue={name}"
-    letters = {"url": f"{url}-letters"}
+    dead_letters = {"url": f"{url}-letters"}
     try:
-        found = look(source={"url": url, "spool": "spool"}, sink={"url": url}, dead_letter=letters)
+        found = look(source={"url": url, "spool": "spool"}, sink={"url": url}, dead_letter=dead_letters)
         assert [each for each in found if each.level == "problem"] == [], "\n".join(map(str, found))
         assert f"queue {name} has 1 messages and 0 consumers; not tried: consuming; " in said(found, "source", "ok")
         assert len(said(found, "sink", "ok")) == len(said(found, "dead letters", "ok")) == 1
@@ -259,7 +259,7 @@ def test_amqp():
         channel.queue_delete(f"{name}-letters")
         connection.close()
     problem("source", "queue", source={"url": url, "spool": "spool"})
-    problem("dead letters", "queue", dead_letter=letters)
+    problem("dead letters", "queue", dead_letter=dead_letters)
     wrong = url.replace("guest:guest", f"guest:{SECRET}")
     problem("sink", "correct the address", sink={"url": wrong})
 

@@ -589,9 +589,9 @@ def test_timestamps_are_the_brokers_and_stay(rabbitmq_stream):
         with source(rabbitmq_stream) as opened:
             rows.append(drain(opened, 5))
     assert rows[0] == rows[1]
-    stamps = [stamp for _, _, stamp, _ in rows[0]]
-    assert stamps == sorted(set(stamps))
-    assert abs(stamps[-1] - time.time() * 1000) < 10_000
+    timestamps = [timestamp for _, _, timestamp, _ in rows[0]]
+    assert timestamps == sorted(set(timestamps))
+    assert abs(timestamps[-1] - time.time() * 1000) < 10_000
 
 
 def test_positions_belong_to_a_name_and_never_go_back(rabbitmq_stream):

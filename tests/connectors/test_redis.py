@@ -231,7 +231,7 @@ def test_any_body_comes_whole(redis_client, key):
     with source(key) as opened:
         rows = drain(opened, len(sent))
     assert bodies(rows) == sent
-    assert [stamp for _, _, stamp, _ in rows] == [offset >> 20 for _, offset, *_ in rows]
+    assert [timestamp for _, _, timestamp, _ in rows] == [offset >> 20 for _, offset, *_ in rows]
 
 
 def test_entries_without_the_field_are_empty(redis_client, key):
@@ -733,9 +733,9 @@ def test_replicas_that_are_not_there(redis_client, key, monkeypatch):
 def test_dead_letters_are_written_once_although_replicas_are_missing(redis_client, key, monkeypatch):
     monkeypatch.setattr("fcstream.connectors.redis.sink._WAIT_S", 0.05)
     with sink(key, "&replicas=1") as out:
-        for letters in ([b"a", b"b"], [b"a", b"b"], [b"a", b"b"], [b"c"]):
+        for dead_letters in ([b"a", b"b"], [b"a", b"b"], [b"a", b"b"], [b"c"]):
             with pytest.raises(SinkError, match="must reach 1 replicas"):
-                out.send(letters)
+                out.send(dead_letters)
         out.send([])
     assert [fields[b"data"] for _, fields in redis_client.xrange(key)] == [b"a", b"b", b"c"]
     assert redis_client.xinfo_groups(key) == []

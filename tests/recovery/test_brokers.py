@@ -148,14 +148,14 @@ def test_six_brokers_and_two_kills(places, tmp_path):
     windows, lateness = max(3, 1 + math.ceil(10_000 * slowness_s / LENGTH_MS)), max(10, math.ceil(15 * slowness_s))
     port, start_ms = free_port(), time.time_ns() // 10**6 // 1000 * 1000
     end_ms = start_ms + windows * LENGTH_MS
-    stamp = lambda ms: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms // 1000))  # noqa: E731
+    timestamp = lambda ms: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms // 1000))  # noqa: E731
     for i, (name, url) in enumerate(places.urls.items()):
         is_forgetful = name in places.forgetful
         text = CONFIG.format(
             name=name,
             clock="wall" if is_forgetful else "broker",
-            start=stamp(start_ms),
-            end=stamp(end_ms),
+            start=timestamp(start_ms),
+            end=timestamp(end_ms),
             url=url,
             lateness=lateness,
             key=places.key,

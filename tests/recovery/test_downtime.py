@@ -32,7 +32,7 @@ def test_a_declared_pause_makes_what_waited_as_old_as_the_pause(tmp_path):
     clock, queue = ManualClock(1_000_000), Queue()
     with contextlib.closing(opened(tmp_path, queue, clock)) as source:
         queue.send([b"before"])
-        assert [(stamp, body) for _, stamp, body in drain(source)] == [(1_000_000, b"before")]
+        assert [(timestamp, body) for _, timestamp, body in drain(source)] == [(1_000_000, b"before")]
     queue.send([b"waited"])
     clock.tick(70_000)
     with contextlib.closing(opened(tmp_path, queue, clock, 600_000)) as source:
@@ -47,12 +47,12 @@ def test_a_declared_pause_makes_what_waited_as_old_as_the_pause(tmp_path):
         assert not source.is_catching_up
         queue.send([b"now"])
         rows += drain(source)
-    stamps = {body: stamp for _, stamp, body in rows}
-    assert stamps[b"waited"] == stamps[b"still"] == 1_000_000
-    assert stamps[b"now"] == 1_140_000
+    timestamps = {body: timestamp for _, timestamp, body in rows}
+    assert timestamps[b"waited"] == timestamps[b"still"] == 1_000_000
+    assert timestamps[b"now"] == 1_140_000
     with contextlib.closing(opened(tmp_path, queue, clock, 600_000)) as source:
         source.rewind()
-        assert {body: stamp for _, stamp, body in drain(source)} == stamps  # the same after a restart
+        assert {body: timestamp for _, timestamp, body in drain(source)} == timestamps  # the same after a restart
 
 
 def test_windows_wait_no_longer_than_is_declared(tmp_path):
@@ -86,7 +86,7 @@ def test_a_connection_that_was_lost_for_a_while_is_a_pause_too(tmp_path):
         queue.send([b"2"])
         rows = drain(source)
         assert source.is_catching_up
-    assert [(stamp, body) for _, stamp, body in rows] == [(1_700_000, b"2")]
+    assert [(timestamp, body) for _, timestamp, body in rows] == [(1_700_000, b"2")]
 
 
 # -- real brokers ------------------------------------------------------------------------------------------------------

@@ -137,9 +137,9 @@ def check(fleet, keys):
             if release.reason != "interrupted":
                 assert abs(release.count - fleet.sent[key, release.window_open_ms]) <= 1, release
     assert sum(release.reason == "interrupted" for release in found) <= 1
-    for books in each_reader(f"{SERVER}?schema={fleet.table}"):
-        books.verify()
-        kinds = Counter((row.kind, row.open_ms) for row in books.rows())
+    for reader in each_reader(f"{SERVER}?schema={fleet.table}"):
+        reader.verify()
+        kinds = Counter((row.kind, row.open_ms) for row in reader.rows())
         assert {n for (kind, _), n in kinds.items() if kind in ("charge", "seal")} == {1}
 
 

@@ -101,10 +101,10 @@ class Rig:
             SessionContext(decoder_for("json", Job.of(self.config).schema), lambda: self.clock.now_ms),
         )
 
-    def send(self, partition, times, stamps=None, body=None):
+    def send(self, partition, times, timestamps=None, body=None):
         for i, time_ms in enumerate(times):
             record = json.dumps({"ts_ms": int(time_ms), "a": 20.0, "b": 50.0}).encode() if body is None else body
-            self.log.send(partition, int(time_ms if stamps is None else stamps[i]), record)
+            self.log.send(partition, int(time_ms if timestamps is None else timestamps[i]), record)
 
     def run(self, steps):
         left = [steps]

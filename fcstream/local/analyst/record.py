@@ -176,9 +176,9 @@ class QueryLedger:
             return
         now = max(int(time.time() * 1000), self._window.close_ms)
         self._window = WindowKey(now, now + 1)
-        verdict = self._ledger.charge([Request(self._window, loss, (DEVICE_BLOCK,))])[0]
-        if verdict.refusal is not None:
-            raise verdict.refusal
+        result = self._ledger.charge([Request(self._window, loss, (DEVICE_BLOCK,))])[0]
+        if result.refusal is not None:
+            raise result.refusal
         self.pending = loss
 
     def seal(self, record: dict[str, Any], left: NDArray[np.int64], refund: PrivacyLoss) -> None:

@@ -78,13 +78,13 @@ class ShareBelow(Query):
 
     def finish(self, found: Transcript, triple: Triple, rounds: Rounds) -> tuple[Any, float | None]:
         """True, False, or None where there was no answer: one for each holder, or the one of a single holder."""
-        verdicts: list[bool | None] = [None] * len(found.who)
+        results: list[bool | None] = [None] * len(found.who)
         for row in np.flatnonzero(found.state != Transcript.SILENT).tolist():
             if found.state[row] != Transcript.LEFT:
-                verdicts[row] = bool(found.state[row] == Transcript.INSIDE)
+                results[row] = bool(found.state[row] == Transcript.INSIDE)
             elif found.known[row] > 0:
-                verdicts[row] = bool(found.estimates(triple, np.array([row]))[0] < 0)
-        return (verdicts[0] if len(verdicts) == 1 else verdicts), None
+                results[row] = bool(found.estimates(triple, np.array([row]))[0] < 0)
+        return (results[0] if len(results) == 1 else results), None
 
     def plan(self, rho: float, method: str = "PM1", rounds: Rounds | None = None) -> Plan:
         """What to expect of one holder that offers rho, in records."""

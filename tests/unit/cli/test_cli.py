@@ -72,9 +72,9 @@ def test_main_job(folder):
     assert expected <= set(releases[0])
     assert releases[0]["private"] is True
     assert "6 windows: 6 released, 0 refused" in done.stderr
-    letters = [json.loads(line) for line in (folder / "dead.jsonl").read_text().splitlines()]
-    assert {tuple(sorted(letter)) for letter in letters} == {("field", "position", "reason")}
-    assert len(letters) > 5
+    dead_letters = [json.loads(line) for line in (folder / "dead.jsonl").read_text().splitlines()]
+    assert {tuple(sorted(letter)) for letter in dead_letters} == {("field", "position", "reason")}
+    assert len(dead_letters) > 5
     shown = call("budget", "show", "ledger.db", "--json")
     facts = json.loads(shown.stdout)
     assert facts["spent"]["rho"] == 0.25
@@ -100,8 +100,8 @@ def test_simulation_is_seeded_and_messy(folder):
     assert broken > 10
     assert any(isinstance(r["temp_c"], str) for r in parsed)
     assert any(r["temp_c"] == 85.0 for r in parsed)
-    stamps = [r["ts_ms"] for r in parsed]
-    assert sorted(stamps) != stamps  # late ones
+    timestamps = [r["ts_ms"] for r in parsed]
+    assert sorted(timestamps) != timestamps  # late ones
     assert len(set(lines)) < len(lines)  # duplicates
 
 

@@ -72,9 +72,9 @@ def test_every_part_answers_as_if_it_were_alone(tmp_path):
     assert any(r.status == "released" for r in together if r.key == "paris")
     assert Release.from_bytes(together[0].to_bytes()) == together[0]
     for key in KEYS:
-        books = open_reader(f"sqlite:{tmp_path / 'l.db'}", f"{config.stream.name}/{key}")
-        assert books.summary()["acknowledged"] == windows
-        books.close()
+        reader = open_reader(f"sqlite:{tmp_path / 'l.db'}", f"{config.stream.name}/{key}")
+        assert reader.summary()["acknowledged"] == windows
+        reader.close()
 
 
 def test_a_crash_between_two_parts_charges_and_publishes_each_window_once(tmp_path):
@@ -128,9 +128,9 @@ def test_users_of_several_parts_stay_within_the_budget_together(tmp_path):
     engine.acknowledge()
     cost = 0
     for key in KEYS:
-        books = open_reader(f"sqlite:{tmp_path / 'l.db'}", f"{config.stream.name}/{key}")
-        cost += books.spent("user").rho_nano
-        books.close()
+        reader = open_reader(f"sqlite:{tmp_path / 'l.db'}", f"{config.stream.name}/{key}")
+        cost += reader.spent("user").rho_nano
+        reader.close()
     assert cost == 60_000_000
     assert len(releases) == 3 * Job.of(config).schedule.count
 

@@ -38,7 +38,7 @@ def hostile_json(now):
     whole = f'{{"ts_ms": {now}, "a": 20}}'
     return [
         *(f'{{"note": "{mark}", "ts_ms": {now}{"," if field else ""} {field}}}'.encode() for field in fields),
-        *(f'{{"note": "{mark}", "ts_ms": {stamp}, "a": 20}}'.encode() for stamp in times),
+        *(f'{{"note": "{mark}", "ts_ms": {timestamp}, "a": 20}}'.encode() for timestamp in times),
         *(whole[:cut].encode() + mark.encode() for cut in range(0, len(whole), 5)),
         (whole + whole).encode(),
         b"[" * 300_000 + mark.encode(),
@@ -69,7 +69,7 @@ def test_a_stream_full_of_them(tmp_path, redis_client):
     start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(it.start_ms // 1000))
     text = CONFIG.format(start=start, key=it.key, port=it.port).replace('lateness = "300ms"', 'lateness = "2s"')
     (tmp_path / "c.toml").write_text(text)
-    stamps = []
+    timestamps = []
     rng = np.random.default_rng(0)
 
     def send(bodies):
@@ -81,7 +81,7 @@ def test_a_stream_full_of_them(tmp_path, redis_client):
     def good(n):
         now = time.time_ns() // 10**6
         times = [now - i % 700 for i in range(n)]
-        stamps.extend(zip(times, send([b'{"ts_ms": %d, "a": 20}' % at for at in times]), strict=True))
+        timestamps.extend(zip(times, send([b'{"ts_ms": %d, "a": 20}' % at for at in times]), strict=True))
 
     bad = 0
     try:
@@ -99,7 +99,7 @@ def test_a_stream_full_of_them(tmp_path, redis_client):
             bad += len(send(late))
         good(500)
         it.start()
-        it.wait_for(max(at for at, _ in stamps) // 1000 * 1000)
+        it.wait_for(max(at for at, _ in timestamps) // 1000 * 1000)
         peak = at_rest(it.process)
         until = time.monotonic() + 120
         while 'reason="late"' not in (metrics := it.get("/metrics")[1]) and time.monotonic() < until:
@@ -111,16 +111,21 @@ def test_a_stream_full_of_them(tmp_path, redis_client):
             it.process.communicate()
         redis_client.delete(it.key, f"fcstream:{it.key}:positions")
     assert code == 0, errors
-    right = Counter(at // 1000 * 1000 for at, stamp in stamps if stamp <= at // 1000 * 1000 + 3000)
-    assert sum(right.values()) > 0.9 * len(stamps)
+    right = Counter(at // 1000 * 1000 for at, timestamp in timestamps if timestamp <= at // 1000 * 1000 + 3000)
+    assert sum(right.values()) > 0.9 * len(timestamps)
     for release in it.released():
         assert abs(release.count - right[release.window_open_ms]) <= 1
-    letters = (tmp_path / "dead.jsonl").read_text().splitlines()
-    assert len(letters) == bad + len(stamps) - sum(right.values())
-    assert {json.loads(line)["reason"] for line in letters} >= {"broken_record", "not_a_number", "not_finite", "late"}
+    dead_letters = (tmp_path / "dead.jsonl").read_text().splitlines()
+    assert len(dead_letters) == bad + len(timestamps) - sum(right.values())
+    assert {json.loads(line)["reason"] for line in dead_letters} >= {
+        "broken_record",
+        "not_a_number",
+        "not_finite",
+        "late",
+    }
     told = re.search(r'fcstream_rejected_total\{reason="late",stream="live"\} (\d+)', metrics)
     assert told is not None
-    assert int(told[1]) == 20_000 + len(stamps) - sum(right.values())
+    assert int(told[1]) == 20_000 + len(timestamps) - sum(right.values())
     assert peak < 900, peak
     written = [path.read_bytes() for path in tmp_path.iterdir() if path.is_file()]
     assert not [text for text in [errors.encode(), metrics.encode(), *written] if SENTINEL.encode() in text]

@@ -192,14 +192,16 @@ MIN, MAX = -(2**63), 2**63 - 1
         ("timestamp[ns]", [5_999_999, -1], [5, -1]),
     ],
 )
-def test_times_of_arrow_never_wrap_around(kind, stamps, good):
+def test_times_of_arrow_never_wrap_around(kind, timestamps, good):
     """-2**63 passed as near 0, for its absolute value is negative; 2**64 - 1 was taken as -1; seconds overflowed."""
     pa = pytest.importorskip("pyarrow")
-    column = pa.array(stamps, pa.int64()).view(kind) if kind.startswith("time") else pa.array(stamps, kind)
-    batch = decoder_for("arrow", SCHEMA).decode([arrow(ts=column, a=[1.0] * len(stamps), b=[1.0] * len(stamps))], 0)
+    column = pa.array(timestamps, pa.int64()).view(kind) if kind.startswith("time") else pa.array(timestamps, kind)
+    batch = decoder_for("arrow", SCHEMA).decode(
+        [arrow(ts=column, a=[1.0] * len(timestamps), b=[1.0] * len(timestamps))], 0
+    )
     assert batch.times_ms.tolist() == good
     assert {reason for _, reason, _ in reasons(batch)} <= {"bad_time"}
-    assert len(batch.rejections) == len(stamps) - len(good)
+    assert len(batch.rejections) == len(timestamps) - len(good)
 
 
 @pytest.mark.parametrize("unit", ["ms", "s", "iso8601"])
@@ -216,10 +218,10 @@ def test_timestamps_of_arrow_say_their_unit_themselves(unit):
 @pytest.mark.parametrize("codec", ["json", "msgpack"])
 def test_times_of_objects_never_wrap_around(codec):
     encode = getattr(msgspec, codec).encode
-    stamps = [MIN, 2**64 - 1, MAX, 2**53 + 2, 1e300, -1e300, 2**53, True, None, "5", [5]]
+    timestamps = [MIN, 2**64 - 1, MAX, 2**53 + 2, 1e300, -1e300, 2**53, True, None, "5", [5]]
     for unit, good in (("ms", [2**53]), ("s", [])):
         decoder = decoder_for(codec, Schema("ts", unit, ("a",)))
-        batch = decoder.decode([encode({"ts": stamp, "a": 1}) for stamp in stamps], 0)
+        batch = decoder.decode([encode({"ts": timestamp, "a": 1}) for timestamp in timestamps], 0)
         assert batch.times_ms.tolist() == good
         assert {reason for _, reason, _ in reasons(batch)} == {"bad_time", "missing"}
 

@@ -270,9 +270,9 @@ os.kill(os.getpid(), 9)
     done = subprocess.run([sys.executable, "-c", code, str(link)], env=CHILD)
     assert done.returncode == -9
     assert sorted(path.name for path in (tmp_path / "disk").iterdir()) == ["real.db", "real.db-wal", "real.db-witness"]
-    books = Snapshot(str(link), "rooms/a")
-    assert books.verify() == 35
-    books.close()
+    reader = Snapshot(str(link), "rooms/a")
+    assert reader.verify() == 35
+    reader.close()
     ledger = SQLiteLedger(str(link), STREAMS[0])
     assert ledger.spent("x") == LOSS
     ledger.close()

@@ -532,10 +532,10 @@ def test_a_ledger_with_another_history_is_found_out(tmp_path):
         ledger.charge([Request(window(int(block) + 10), LOSS, (block,))])
         ledger.close()
         if block == "8":
-            witness = (tmp_path / "l.db-witness").read_bytes()
+            rollback_guard = (tmp_path / "l.db-witness").read_bytes()
             path.write_bytes(backup)
             (tmp_path / "l.db-witness").unlink()
-    (tmp_path / "l.db-witness").write_bytes(witness)
+    (tmp_path / "l.db-witness").write_bytes(rollback_guard)
     with pytest.raises(LedgerDamaged, match="another history"):
         SQLiteLedger(str(path), TERMS)
 
@@ -661,11 +661,11 @@ def test_streams_of_one_file_from_several_threads(tmp_path):
 def test_an_older_copy_without_a_stream_is_found_out(tmp_path):
     path = tmp_path / "l.db"
     filled(path)
-    older, witness = path.read_bytes(), (tmp_path / "l.db-witness").read_bytes()
+    older, rollback_guard = path.read_bytes(), (tmp_path / "l.db-witness").read_bytes()
     ledger = SQLiteLedger(str(path), OTHER)
     ledger.charge([Request(window(0), LOSS, ("0",))])
     ledger.close()
-    assert (tmp_path / "l.db-witness").read_bytes() == witness  # each stream has its own
+    assert (tmp_path / "l.db-witness").read_bytes() == rollback_guard  # each stream has its own
     path.write_bytes(older)
     SQLiteLedger(str(path), TERMS).close()  # its stream lost nothing
     with pytest.raises(LedgerDamaged, match=r"lacks a stream that .*witness_2 has seen 1 journal rows of"):

@@ -281,8 +281,8 @@ def test_users_of_many_buckets(postgres):
     ledger = postgres.open(USERS)
     keys = np.unique(np.random.default_rng(0).integers(1, 256, (9000, 16), np.uint8).view("S16").ravel())
     for index, refund in enumerate(["0.1", "0", "0"]):
-        verdict = ledger.charge([Request(window(index), LOSS, (), keys)])[0]
-        assert verdict.admitted.all() == verdict.admitted.any() == (index < 2)
+        result = ledger.charge([Request(window(index), LOSS, (), keys)])[0]
+        assert result.admitted.all() == result.admitted.any() == (index < 2)
         ledger.seal([SealedRelease(window(index), b"answer", PrivacyLoss.charge(refund))])
     assert ledger.summary()["users"] == len(keys)
     assert ledger.verify() == 6
@@ -398,10 +398,10 @@ def race(url, k):
     taken = {}
     with contextlib.closing(open_ledger(url, TERMS)) as ledger:
         for index in range(RACED):
-            verdict = ledger.charge([Request(window(index), LOSS, (str(index),))])[0]
-            if not (verdict.charge or verdict.interrupted):
+            result = ledger.charge([Request(window(index), LOSS, (str(index),))])[0]
+            if not (result.charge or result.interrupted):
                 continue
-            body = b"drawn by %d" % k if verdict.charge else b"interrupted"
+            body = b"drawn by %d" % k if result.charge else b"interrupted"
             try:
                 ledger.seal([SealedRelease(window(index), body)])
             except LedgerError as error:
@@ -498,11 +498,9 @@ def story(ledger):
 
     said = []
     for group in [[0], [1], [2, 1]]:
-        for verdict in ledger.charge([request(index) for index in group]):
-            taken = None if verdict.admitted is None else verdict.admitted.tolist()
-            said.append(
-                (verdict.charge and verdict.charge.is_redraw, verdict.refusal is None, verdict.interrupted, taken)
-            )
+        for result in ledger.charge([request(index) for index in group]):
+            taken = None if result.admitted is None else result.admitted.tolist()
+            said.append((result.charge and result.charge.is_redraw, result.refusal is None, result.interrupted, taken))
         if group == [0]:
             ledger.seal([SealedRelease(window(0), b"zero", PrivacyLoss.charge("0.1"))])
     ledger.seal([SealedRelease(window(1), b"one"), SealedRelease(window(2), b"two")])
@@ -724,9 +722,9 @@ def live(url, out, burn_at):
 
     publish(ledger.unacknowledged())
     for index in range(LIFE):
-        verdict = ledger.charge([Request(window(index), LOSS, ("b",))])[0]
-        body = os.urandom(8).hex() if verdict.charge else "interrupted" if verdict.interrupted else "refused"
-        if verdict.charge or verdict.interrupted or verdict.refusal:
+        result = ledger.charge([Request(window(index), LOSS, ("b",))])[0]
+        body = os.urandom(8).hex() if result.charge else "interrupted" if result.interrupted else "refused"
+        if result.charge or result.interrupted or result.refusal:
             ledger.seal([SealedRelease(window(index), body.encode())])
             publish([(window(index), body.encode())])
     ledger.close()

@@ -145,9 +145,9 @@ def test_what_stays_possible(url, caplog):
     told = [line for line in caplog.messages if "from now on and for ever" in line]
     assert len(told) == 1
     assert "the budget of stream 't', all its keys" in told[0]
-    for books in each_reader(url):
-        assert books.terms.capacity.rho == 2.0
-        assert books.verify() >= 12
+    for reader in each_reader(url):
+        assert reader.terms.capacity.rho == 2.0
+        assert reader.verify() >= 12
     with pytest.raises(LedgerMismatch, match="a cap that was promised cannot grow"):
         run(later)
 
@@ -162,10 +162,10 @@ def test_a_running_process_stops_when_another_one_lowers_the_cap(postgres, unit)
     with pytest.raises(LedgerMismatch, match="another process has lowered the caps for ever"):
         engine.close()
     engine.abort()
-    books = open_reader(postgres.url, "t/paris")
-    assert books.terms.capacity.rho == (3.0 if unit == "event" else 1.5)
-    assert books.spent().rho == 0
-    assert books.verify() == 1
+    reader = open_reader(postgres.url, "t/paris")
+    assert reader.terms.capacity.rho == (3.0 if unit == "event" else 1.5)
+    assert reader.spent().rho == 0
+    assert reader.verify() == 1
 
 
 @pytest.mark.parametrize("beyond", [-1, 1], ids=["within", "flooded"])
@@ -181,8 +181,8 @@ def test_a_cap_lowered_meanwhile_refuses_windows_of_few_and_of_too_many_users_al
     with pytest.raises(LedgerMismatch, match="another process has lowered the caps for ever"):
         engine.advance(25_000)
     engine.abort()
-    books = open_reader(postgres.url, "t")
-    assert (books.spent().rho, books.releases(), books.charges()) == (0, [], [])
+    reader = open_reader(postgres.url, "t")
+    assert (reader.spent().rho, reader.releases(), reader.charges()) == (0, [], [])
 
 
 def test_a_cap_lowered_while_a_ledger_is_opened_is_not_overlooked(postgres, monkeypatch):
@@ -211,7 +211,7 @@ def test_a_stream_is_retired_by_a_command_that_says_what_is_given_up(url, answer
     assert "can lose the sum of both guarantees" in asked.output
     if answer == "n":
         assert asked.exit_code == 1
-        assert [books.terms.stream for books in each_reader(url)] == ["t/paris", "t/rome"]
+        assert [reader.terms.stream for reader in each_reader(url)] == ["t/paris", "t/rome"]
         return
     assert asked.exit_code == 0, asked.output
     assert asked.output.splitlines()[-2:] == ["t/paris (retired 1)", "t/rome (retired 1)"]
@@ -220,7 +220,9 @@ def test_a_stream_is_retired_by_a_command_that_says_what_is_given_up(url, answer
         assert len(engine.close()) == 6
     assert CliRunner().invoke(main, ["budget", "retire", "--yes", url, "t"]).exit_code == 0
     run(keyed(url))
-    spent = {books.terms.stream: (books.spent().rho, books.verify(), books.is_retired) for books in each_reader(url)}
+    spent = {
+        reader.terms.stream: (reader.spent().rho, reader.verify(), reader.is_retired) for reader in each_reader(url)
+    }
     assert sorted(spent) == ["t (retired 1)", "t/paris", "t/paris (retired 1)", "t/rome", "t/rome (retired 1)"]
     assert spent["t/paris (retired 1)"] == (1.0, 19, True)
     assert spent["t/paris"] == (1.0, 18, False)
@@ -280,7 +282,7 @@ def test_an_engine_of_one_key_cannot_reuse_the_budget_of_former_keys(url, unit, 
     for key in ("bern", "oslo"):
         with pytest.raises(LedgerMismatch, match=r"holds 2 keys that `stream.keys` does not name any more.*name them"):
             Engine(config, key=key)
-    assert [books.terms.stream for books in each_reader(url)] == ["t/paris", "t/rome"]
+    assert [reader.terms.stream for reader in each_reader(url)] == ["t/paris", "t/rome"]
 
 
 @pytest.mark.parametrize(("unit", "budget"), SHARED, ids=["stream", "user", "total"])
@@ -297,7 +299,10 @@ def test_keys_that_replace_others_are_refused_before_a_cap_is_lowered(url, caplo
     run(keyed(url, "stream"))
     with pytest.raises(LedgerMismatch, match="such as 't/rome'"):
         run(keyed(url, "stream", keys=("paris", "bern", "oslo")))
-    assert {books.terms.stream: books.terms.capacity.rho for books in each_reader(url)} == {"t/paris": 30, "t/rome": 30}
+    assert {reader.terms.stream: reader.terms.capacity.rho for reader in each_reader(url)} == {
+        "t/paris": 30,
+        "t/rome": 30,
+    }
     assert "for ever" not in caplog.text
 
 
@@ -308,7 +313,7 @@ def test_keys_are_added_with_a_smaller_share_or_replaced_by_promise(url):
         Config.from_mapping(keyed(url, "stream", keys=("bern", "oslo", "paris", "rome"))), key="oslo"
     ) as engine:
         assert len(engine.close()) == 6
-    assert {books.terms.capacity.rho for books in each_reader(url)} == {15.0}
+    assert {reader.terms.capacity.rho for reader in each_reader(url)} == {15.0}
     promised = keyed(url, "stream", keys=("a", "b", "c", "d"))
     promised["stream"]["keys_per_user"] = 4
     assert len(run(promised)) == 24

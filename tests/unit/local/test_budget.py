@@ -142,16 +142,16 @@ def test_journal_reader_agrees_with_the_devices(tmp_path):
     for compact in (False, True):
         if compact:
             held.compact()
-        books = DeviceJournalReader(str(path))
-        assert books.spent() == PrivacyLoss(12 * 10**7)
-        assert books.summary() == {"charged": 0, "sealed": 12, "blocks": 3, "users": 0}
-        assert sum(loss.rho_nano for _, loss in books.charges()) == 24 * 10**7
+        reader = DeviceJournalReader(str(path))
+        assert reader.spent() == PrivacyLoss(12 * 10**7)
+        assert reader.summary() == {"charged": 0, "sealed": 12, "blocks": 3, "users": 0}
+        assert sum(loss.rho_nano for _, loss in reader.charges()) == 24 * 10**7
         for one in found:
             mine = DeviceJournalReader(str(path), one.name)
             assert mine.spent() == one.spent
             assert Report.of(mine).unit.spent == one.spent
-        assert books.verify() == len(books.rows())
-        books.close()
+        assert reader.verify() == len(reader.rows())
+        reader.close()
     held.close()
 
 
@@ -343,8 +343,8 @@ def test_an_analysts_ledger(tmp_path):
     assert told("export", path)["journal"][1]["release"]["kind"] == "devices"
     with Series(asked, schedule, "village", path) as other:  # another series beside it
         other.run(COUNT, "BM1")
-    with closing(open_reader(str(path), "village")) as books:
-        assert books.terms.unit == "device"
+    with closing(open_reader(str(path), "village")) as reader:
+        assert reader.terms.unit == "device"
 
 
 def test_an_answer_that_was_not_shown_is_shown_later(tmp_path):

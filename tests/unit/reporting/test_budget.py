@@ -59,18 +59,18 @@ def look(tmp_path):
         return opened[-1]
 
     yield open_it
-    for books in opened:
-        books.close()
+    for reader in opened:
+        reader.close()
 
 
 # -- the readings ------------------------------------------------------------------------------------------------------
 
 
 def test_three_readings_of_a_stream(look):
-    books = look(windows=10, refunds={2, 7})
-    report = Report.of(books)
+    reader = look(windows=10, refunds={2, 7})
+    report = Report.of(reader)
     spent = PrivacyLoss.charge("0.26", "1e-8")
-    assert report.unit.spent == books.spent() == spent
+    assert report.unit.spent == reader.spent() == spent
     facts = report.as_dict()
     assert facts["epsilon_at_delta"] == 2e-6
     assert facts["guarantee"]["epsilon"] == epsilon_tight(1, 1e-6)
@@ -99,19 +99,19 @@ def test_three_readings_of_a_stream(look):
 
 
 def test_options_of_the_readings(look):
-    books = look(windows=3)
-    ladder = Report.of(books, 1e-5, 1e-3, "ladder").unit
+    reader = look(windows=3)
+    ladder = Report.of(reader, 1e-5, 1e-3, "ladder").unit
     assert ladder.realized_loss_bound() > ladder.spent.rho
-    assert ladder.realized_loss_bound() != Report.of(books, 1e-5, 1e-3).unit.realized_loss_bound()
+    assert ladder.realized_loss_bound() != Report.of(reader, 1e-5, 1e-3).unit.realized_loss_bound()
     assert ladder.guarantee == epsilon_tight(1, 9e-6)
-    used_up = Report.of(books, 1e-7)
+    used_up = Report.of(reader, 1e-7)
     assert used_up.as_dict()["guarantee"]["epsilon"] is None
     assert used_up.as_dict()["realized_loss_bound"]["epsilon"] is None
     assert "unbounded" in "\n".join(used_up.lines())
     json.dumps(used_up.as_dict(), allow_nan=False)
     for wrong in ({"delta": 0.0}, {"delta": 1.0}, {"failure": 2.0}, {"odometer": "dice"}):
         with pytest.raises(ConfigError):
-            Report.of(books, **wrong)
+            Report.of(reader, **wrong)
 
 
 def test_the_bound_holds_at_all_times_also_when_delta_comes_last():
@@ -174,10 +174,10 @@ def test_users_are_not_reported(look):
     few, many = (look("user", windows=40, users=n, refunds={3}) for n in (1, 1000))
     assert few.summary()["users"] != many.summary()["users"]
     for tell in (
-        lambda books: Report.of(books).lines(),
-        lambda books: Report.of(books).as_dict(),
-        lambda books: to_json(journal_document(books, Report.of(books))),
-        lambda books: to_json(events_document(books)),
+        lambda reader: Report.of(reader).lines(),
+        lambda reader: Report.of(reader).as_dict(),
+        lambda reader: to_json(journal_document(reader, Report.of(reader))),
+        lambda reader: to_json(events_document(reader)),
     ):
         assert tell(few) == tell(many)
     report = Report.of(many)
@@ -216,9 +216,9 @@ def test_dates_that_no_calendar_holds(tmp_path):
     tiny = PrivacyLoss(1, 0)
     ledger.charge([Request(window(k, 10**15), tiny, ("stream",)) for k in range(2)])
     ledger.close()
-    books = open_reader(str(tmp_path / "l.db"))
-    assert "after all calendar years" in "\n".join(Report.of(books).lines())
-    books.close()
+    reader = open_reader(str(tmp_path / "l.db"))
+    assert "after all calendar years" in "\n".join(Report.of(reader).lines())
+    reader.close()
 
 
 @pytest.mark.parametrize("windows", [1, 7, 10, 33])
@@ -253,21 +253,21 @@ def test_spent_agrees_with_the_ledger(look):
     """Two ways to the same sums: the journal, and the ledger's own tables."""
     for unit in ("stream", "event", "user"):
         for total in (None, PrivacyLoss.cap("0.6", "1e-6")):
-            books = look(unit, windows=40, total=total, refunds={0, 5, 39})
-            report = Report.of(books)
-            assert report.unit.spent == books.spent()
+            reader = look(unit, windows=40, total=total, refunds={0, 5, 39})
+            report = Report.of(reader)
+            assert report.unit.spent == reader.spent()
             if total:
-                assert report.total.spent == books.spent("total")
+                assert report.total.spent == reader.spent("total")
             assert sum(report.windows.values()) == 40
-            assert 40 - report.refused == len(books.charges())
+            assert 40 - report.refused == len(reader.charges())
 
 
 # -- exports -----------------------------------------------------------------------------------------------------------
 
 
 def test_journal_document(look):
-    books = look(windows=4, refunds={1})
-    document = json.loads(to_json(journal_document(books, Report.of(books))))
+    reader = look(windows=4, refunds={1})
+    document = json.loads(to_json(journal_document(reader, Report.of(reader))))
     assert document["capacity"] == {"rho_nano": 10**9, "delta_femto": 10**9}
     assert document["readings"]["spent"]["rho_nano"] == 10**8
     rows = document["journal"]
@@ -287,14 +287,14 @@ def test_google_reprices_the_events(look, tmp_path, monkeypatch, capsys):
 
     monkeypatch.chdir(tmp_path)
     orders = [1 + 1.02**k for k in range(-200, 800)]
-    for books, block, delta in (
+    for reader, block, delta in (
         (look(windows=33, refunds={2, 3, 20}), None, None),
         (look("event", windows=20), None, 1e-5),
         (look("event", windows=20, total=CAP), "total", None),
         (look("user", windows=40), None, 1e-7),
         (look("user", windows=40), None, 1e-8),
     ):
-        document, spent = events_document(books, delta, block), books.spent(block)
+        document, spent = events_document(reader, delta, block), reader.spent(block)
         assert (document["rho_nano"], document["delta_femto"]) == spent.parts
         assert sum(event["rho_nano"] for event in document["events"]) == spent.rho_nano
         accountant = RdpAccountant(orders=orders)
@@ -410,17 +410,17 @@ def temporary(tmp_path_factory, monkeypatch):
 def test_a_look_changes_nothing_and_leaves_nothing(tmp_path, temporary):
     path = fill(tmp_path / "l.db")
     before = states(tmp_path)
-    books = Snapshot(path)
+    reader = Snapshot(path)
     (copy,) = temporary.iterdir()
     assert copy.stat().st_mode & 0o777 == 0o700
-    assert books.verify() == 75
-    assert books.path == path
+    assert reader.verify() == 75
+    assert reader.path == path
     with pytest.raises(LedgerError, match="takes no charges"):
-        books.charge([Request(window(99), LOSS, ("stream",))])
+        reader.charge([Request(window(99), LOSS, ("stream",))])
     with pytest.raises(LedgerError, match="takes no charges"):
-        books.acknowledge([window(1)])
-    books.close()
-    books.close()
+        reader.acknowledge([window(1)])
+    reader.close()
+    reader.close()
     assert states(tmp_path) == before
     assert not list(temporary.iterdir())
 
@@ -501,9 +501,9 @@ def test_no_look_at_a_ledger_of_this_process_which_keeps_its_lock(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     ledger.charge([Request(window(7), LOSS, ("stream",))])
     ledger.close()
-    books, other = Snapshot(path), Snapshot(path)  # looks do not count as engines
-    assert books.spent() == other.spent() == LOSS * 3
-    books.close()
+    reader, other = Snapshot(path), Snapshot(path)  # looks do not count as engines
+    assert reader.spent() == other.spent() == LOSS * 3
+    reader.close()
     other.close()
 
 
@@ -536,7 +536,7 @@ def test_a_copy_that_was_overtaken_is_made_again(tmp_path, monkeypatch):
 def test_without_a_log_the_copy_is_compared_with_the_file(tmp_path, monkeypatch):
     """A main file that changes within the clock's tick: size, time and inode stay the same."""
     path = fill(tmp_path / "l.db", windows=2)
-    stamp, calls, real = os.stat(path), [], snapshot._copy_file
+    timestamp, calls, real = os.stat(path), [], snapshot._copy_file
 
     def overtaken(source, copy):
         real(source, copy)
@@ -548,11 +548,11 @@ def test_without_a_log_the_copy_is_compared_with_the_file(tmp_path, monkeypatch)
                     file.write(b"torn")
 
     monkeypatch.setattr(snapshot, "_copy_file", overtaken)
-    books = Snapshot(path)
-    assert books.verify() == 6
-    books.close()
+    reader = Snapshot(path)
+    assert reader.verify() == 6
+    reader.close()
     assert len(calls) == 2
-    assert os.stat(path).st_mtime_ns == stamp.st_mtime_ns
+    assert os.stat(path).st_mtime_ns == timestamp.st_mtime_ns
 
 
 ENGINE = """

@@ -52,7 +52,7 @@ def test_windows_close_by_the_brokers_clock(rig):
     rig.send(0, np.arange(0, 10_000, 200))
     step(rig, 12_000, 13_500)
     assert rig.counts() == []
-    rig.send(0, [9_999], stamps=[12_000])
+    rig.send(0, [9_999], timestamps=[12_000])
     (code, _, text), health = step(rig, 12_001, 13_501)
     near(rig.counts(), [(0, 51)])
     assert code == 200
@@ -79,8 +79,8 @@ def test_beyond_the_lateness_nothing_is_closed_until_it_is_mended(rig, own_ms):
 def test_a_timestamp_in_the_future_makes_no_other_record_late(rig):
     """One Redis id in the future, and all later ones are after it: windows were empty from then on."""
     rig.send(0, np.arange(0, 5_000, 100))
-    rig.send(0, np.arange(5_000, 10_000, 100), stamps=[10**13 + i for i in range(50)])
-    rig.send(0, [40_000], stamps=[10**13 + 50])  # further ahead than `ahead` allows, whatever its stamp says
+    rig.send(0, np.arange(5_000, 10_000, 100), timestamps=[10**13 + i for i in range(50)])
+    rig.send(0, [40_000], timestamps=[10**13 + 50])  # further ahead than `ahead` allows, whatever its stamp says
     rig.log.newest_ms = 10**13 + 50
     (code, _, text), _ = step(rig, 12_001, 12_001)
     near(rig.counts(), [(0, 100)])
@@ -93,8 +93,8 @@ def test_a_timestamp_in_the_future_makes_no_other_record_late(rig):
 # -- brokers that do not tell their clock ------------------------------------------------------------------------------
 
 
-def chunk(first, stamps):
-    return Chunk("p", np.arange(first, first + len(stamps)), np.array(stamps), [b""] * len(stamps))
+def chunk(first, timestamps):
+    return Chunk("p", np.arange(first, first + len(timestamps)), np.array(timestamps), [b""] * len(timestamps))
 
 
 def test_a_clock_gap_shows_in_timestamps_after_the_end_that_was_read():

@@ -101,9 +101,9 @@ def test_what_restarts_leave_behind_is_collected(tmp_path):
 
 def test_late_is_decided_by_the_brokers_timestamp_alone(tmp_path):
     rig = Rig(tmp_path)
-    rig.send(0, [1000, 2000], stamps=[12_000, 12_001])
-    rig.send(1, [3000], stamps=[3000])
-    rig.send(1, [59_000], stamps=[49_001])  # further ahead of its arrival than a window's length
+    rig.send(0, [1000, 2000], timestamps=[12_000, 12_001])
+    rig.send(1, [3000], timestamps=[3000])
+    rig.send(1, [59_000], timestamps=[49_001])  # further ahead of its arrival than a window's length
     rig.clock.now_ms = 15_000
     rig.run(30)
     near(rig.counts(), [(0, 2)])
@@ -113,7 +113,7 @@ def test_records_that_are_lost_as_late_are_reported_though_counters_are_private(
     """45,000 of them went without a sign: exact numbers are for `counters` only, that there are many is not."""
     monkeypatch.setattr("fcstream.service.alarms._ASK_S", 0.0)
     rig = Rig(tmp_path)
-    rig.send(0, [1000] * 400, stamps=[12_001] * 400)
+    rig.send(0, [1000] * 400, timestamps=[12_001] * 400)
     rig.clock.now_ms = 12_002
     service = rig.service
     watched = StreamStatus("s", service)

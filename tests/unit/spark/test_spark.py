@@ -265,7 +265,7 @@ def test_files_give_the_bytes_of_the_local_runner(name, session, tmp_path, monke
     monkeypatch.setattr(tables, "SystemEntropy", lambda: SeededEntropy(3))  # users stand in salted order
 
     write_lines(tmp_path / "in.jsonl", keys=("a", "b"))
-    found, letters, summaries = [], [], []
+    found, dead_letters, summaries = [], [], []
     for runner in ("local", "spark"):
         place = {
             "source": {"url": f"jsonl:{tmp_path / 'in.jsonl'}"},
@@ -282,16 +282,16 @@ def test_files_give_the_bytes_of_the_local_runner(name, session, tmp_path, monke
                 sink = open_sink(config.sink.url)
                 summaries.append(run(engine, source, sink))
                 sink.close()
-            letters.append(Counter(each.reason for each in rejections))
+            dead_letters.append(Counter(each.reason for each in rejections))
         else:
             summaries.append(run_files(config, noise=noise))
             dead = (tmp_path / "spark-dead.jsonl").read_text().splitlines()
-            letters.append(Counter(json.loads(line)["reason"] for line in dead))
+            dead_letters.append(Counter(json.loads(line)["reason"] for line in dead))
         found.append((tmp_path / f"{runner}.jsonl").read_bytes())
     assert found[0] == found[1]
     assert found[0].count(b'"released"') >= 2
-    assert letters[0] == letters[1]
-    assert sum(letters[0].values()) >= 3
+    assert dead_letters[0] == dead_letters[1]
+    assert sum(dead_letters[0].values()) >= 3
     for field in ("records", "released", "refused", "rejected", "spent"):
         assert getattr(summaries[0], field) == getattr(summaries[1], field), field
     again = run_files(config)
@@ -487,9 +487,9 @@ def letters(folder):
 
 def charged_once(url, again=0):
     """Every window of every stream: one charge, one seal, and as many second draws as were forced."""
-    for books in each_reader(url):
-        books.verify()
-        kinds = Counter((row.kind, row.open_ms) for row in books.rows())
+    for reader in each_reader(url):
+        reader.verify()
+        kinds = Counter((row.kind, row.open_ms) for row in reader.rows())
         assert {number for (kind, _), number in kinds.items() if kind in ("charge", "seal")} == {1}
         assert sum(number for (kind, _), number in kinds.items() if kind == "again") <= again
 
@@ -523,7 +523,7 @@ def test_a_live_stream_gives_the_bytes_of_the_local_runner(session, client, tmp_
 
 
 def spent(ledger):
-    return sum(row.kind == "charge" for books in each_reader(ledger) for row in books.rows())
+    return sum(row.kind == "charge" for reader in each_reader(ledger) for row in reader.rows())
 
 
 CHANGES = {
@@ -631,8 +631,8 @@ def test_sources_of_spark_itself_close_windows_by_a_clock_beside_them(session, t
     (tmp_path / "landing").mkdir()
     with open(tmp_path / "landing" / "0.jsonl", "w") as file:
         for number, (entry, fields) in enumerate(client.xrange(stream.name)):
-            stamp = int(entry.partition(b"-")[0])
-            file.write(json.dumps({"n": number, "stamp": stamp, "body": fields[b"data"].decode()}) + "\n")
+            timestamp = int(entry.partition(b"-")[0])
+            file.write(json.dumps({"n": number, "stamp": timestamp, "body": fields[b"data"].decode()}) + "\n")
 
     def frame(_, config):
         lines = session.readStream.text(str(tmp_path / "landing"))
