@@ -13,7 +13,7 @@ _NAMES = {
     "Answer": "queries.base",
     "Ask": "protocol",
     "Box": "functions",
-    "Component": "device.device",
+    "Component": "device.components",
     "Discrete": "spaces",
     "Distance": "functions",
     "Euclidean": "spaces",
@@ -22,7 +22,7 @@ _NAMES = {
     "GreatCircle": "spaces",
     "Hamming": "spaces",
     "KernelDensity": "queries.density",
-    "LocalBudget": "device.device",
+    "LocalBudget": "device.budget",
     "LocalFilter": "device.device",
     "Mismatches": "functions",
     "Named": "functions",
@@ -45,8 +45,8 @@ __all__ = sorted(_NAMES)
 if TYPE_CHECKING:
     from .analyst.series import Account as Account
     from .analyst.series import Series as Series
-    from .device.device import Component as Component
-    from .device.device import LocalBudget as LocalBudget
+    from .device.budget import LocalBudget as LocalBudget
+    from .device.components import Component as Component
     from .device.device import LocalFilter as LocalFilter
     from .device.device import answer_all as answer_all
     from .device.journal import FileJournal as FileJournal

@@ -15,8 +15,11 @@ from ..accounting.filters import BudgetSchedule
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..noise.samplers import Noise, SeededEntropy
+from ..runtime.undo import on_error
 from .analyst.record import INNER, record_of
-from .device.device import Component, LocalBudget, LocalFilter
+from .device.budget import LocalBudget
+from .device.components import Component
+from .device.device import LocalFilter
 from .device.journal import FileJournal, Journal, MemoryJournal
 from .device.values import DeviceValues
 from .spaces import Euclidean, GreatCircle, Records, Space
@@ -39,12 +42,8 @@ def open_devices(settings: Settings) -> tuple[list[LocalFilter], Journal]:
     if not path:
         raise ConfigError("is required: without it a restart would forget what was spent", "devices.journal")
     journal = FileJournal(path, keep=settings.devices.keep)
-    try:
-        found = [LocalFilter(settings.budget, values.of(name), journal, name=name) for name in values.known]
-    except BaseException:
-        journal.close()
-        raise
-    return found, journal
+    with on_error(journal.close):
+        return [LocalFilter(settings.budget, values.of(name), journal, name=name) for name in values.known], journal
 
 
 def serve(settings: Settings, report: Callable[[str], None]) -> None:

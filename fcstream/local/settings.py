@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from ..config.conversion import check_keys, converted, read_toml
 from ..config.sections import UrlSection
 from ..errors import ConfigError
-from .device.device import LocalBudget
+from .device.budget import LocalBudget
 from .device.journal import KEEP
 from .queries.base import Query
 from .queries.counting import RangeCount

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import SourceError
 from ..spaces import Space
-from .device import Component
+from .components import Component
 
 LOG = logging.getLogger("fcstream.local")
 

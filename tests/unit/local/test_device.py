@@ -39,6 +39,7 @@ from fcstream.local import (
 )
 from fcstream.local import noise as local_noise
 from fcstream.local.device import device
+from fcstream.local.device.drawing import exact_values
 from fcstream.local.protocol import REASONS
 from fcstream.noise.samplers import Noise, SeededEntropy, _WordReader
 
@@ -227,7 +228,7 @@ def test_integers_beyond_64_bits_are_answered_too():
         assert abs(value - exact) < 2**30
     near = Distance((30, 40))
     points = [holder._components("place").point for holder in holders]
-    assert device._exact(near, points) == [list(near.evaluate(point)) for point in points]
+    assert exact_values(near, points) == [list(near.evaluate(point)) for point in points]
 
 
 # -- spaces and functions --------------------------------------------------------------------------------------------

@@ -368,9 +368,9 @@ def test_a_charge_without_an_answer_is_drawn_once_more_and_then_refused(tmp_path
 def test_nothing_is_drawn_before_the_charge_is_durable(monkeypatch):
     order = []
     held = MemoryJournal()
-    write, draw = held._write, device._draw
+    write, draw = held._write, device.draw
     monkeypatch.setattr(held, "_write", lambda change: order.append(sorted(change)) or write(change))
-    monkeypatch.setattr(device, "_draw", lambda todo: order.append("noise") or draw(todo))
+    monkeypatch.setattr(device, "draw", lambda todo: order.append("noise") or draw(todo))
     make(held).answer(ask())
     assert order == [["at", "charge", "metrics", "open"], "noise", ["at", "seal"]]
 
