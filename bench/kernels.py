@@ -293,7 +293,7 @@ def peaks() -> None:
     @njit
     def all_screened(rows, row_codes, bars, m, tiles, codes, starts, radius2, row_counts, lane_counts):  # type: ignore[no-untyped-def]
         for t in range(len(tiles)):
-            pairs._screen(rows, row_codes, bars, 0, m, tiles, codes, starts, t, radius2, row_counts, lane_counts, t)
+            pairs._screen((rows, row_codes, bars), 0, m, (tiles, codes, starts), t, radius2, row_counts, lane_counts, t)
 
     floats, width, dots = peak_loops()
     rounds = 5_000_000

@@ -342,8 +342,13 @@ def _count_exactly(rows, start, stop, tiles, tile, radius2, row_counts, lane_cou
 
 
 @njit(cache=True, nogil=True)
-def _screen(rows, codes, bars, start, stop, tiles, tile_codes, starts, tile, radius2, row_counts, lane_counts, target):
-    """Rows start..stop and up to 7 strangers behind them against one tile, screened; returns undecided vectors."""
+def _screen(rows, start, stop, tiles, tile, radius2, row_counts, lane_counts, target):
+    """Rows start..stop and up to 7 strangers behind them against one tile, screened; returns undecided vectors.
+
+    rows: (points, codes, bars) and tiles: (points, codes, starts) as of `sweep`.
+    """
+    points, codes, bars = rows
+    tile_points, tile_codes, starts = tiles
     again = 0
     i = start
     while i < stop:
@@ -351,7 +356,7 @@ def _screen(rows, codes, bars, start, stop, tiles, tile_codes, starts, tile, rad
         lane = 0
         while doubts:
             if doubts & 1:
-                _count_part(rows, i, tiles, tile, lane, radius2, row_counts, lane_counts, target)
+                _count_part(points, i, tile_points, tile, lane, radius2, row_counts, lane_counts, target)
                 again += 1
             doubts >>= 1
             lane += _WIDTH
@@ -408,18 +413,17 @@ def sort_rows(distances, wide, radius, gap, order, positions, ranks, classes):
 
 
 @njit(cache=True, nogil=True)
-def _decide_pairs(
-    rows, codes, bars, start, stop, hard, tiles, tile_codes, starts, tile, screened, radius2, row_counts, lane_counts,
-    target, state,
-):  # fmt: skip
-    """Rows start..stop against one tile, by products or exactly. Rows behind are not looked at if `hard`."""
+def _decide_pairs(rows, start, stop, hard, tiles, tile, screened, radius2, row_counts, lane_counts, target, state):
+    """Rows start..stop against one tile, by products or exactly. Rows behind are not looked at if `hard`.
+
+    rows, tiles: see `_screen`.
+    """
+    points, tile_points = rows[0], tiles[0]
     end = stop
     if screened:
         if hard:
             end = start + (stop - start) // SCREEN_ROWS * SCREEN_ROWS
-        state[1] += _screen(
-            rows, codes, bars, start, end, tiles, tile_codes, starts, tile, radius2, row_counts, lane_counts, target
-        )
+        state[1] += _screen(rows, start, end, tiles, tile, radius2, row_counts, lane_counts, target)
         state[0] += (end - start + SCREEN_ROWS - 1) // SCREEN_ROWS * (LANES // _WIDTH)
         if state[0] > 1 << 16:
             state[0] >>= 1
@@ -429,10 +433,10 @@ def _decide_pairs(
             end = start + (stop - start) // _ROWS * _ROWS
         i = start
         while i < end:
-            _count_rows(rows, i, tiles, tile, 0, radius2, row_counts, lane_counts, target)
+            _count_rows(points, i, tile_points, tile, 0, radius2, row_counts, lane_counts, target)
             i += _ROWS
     if end < stop:
-        _count_exactly(rows, end, stop, tiles, tile, radius2, row_counts, lane_counts, target)
+        _count_exactly(points, end, stop, tile_points, tile, radius2, row_counts, lane_counts, target)
 
 
 @njit(cache=True, nogil=True)
@@ -449,30 +453,33 @@ def _mask_lanes(tiles, starts, tile, kept, hidden, hidden_starts):
 
 
 @njit(cache=True, nogil=True)
-def sweep(
-    rows, codes, bars, classes, ranks, tiles, tile_codes, starts, spans, shape, self_rows, limits, row_counts, row_sure,
-    lane_counts, certain_counts, state,
-):  # fmt: skip
+def sweep(rows, tiles, limits, counts):
     """Compare a batch of rows with tiles; every pair is decided, by distances from a pivot, by 8 bits or exactly.
 
-    rows (m, d) float64, sorted by cell of distance from the pivot within each class; class 0 rows have codes (m, words)
-    int32 and bars (2, m) int32 (see `_screen_block`), class 1 rows need none. classes (2, 2) int64: first and last row;
-    behind the last follow SCREEN_ROWS neutral ones. ranks (2, CELLS + 1): see `sort_rows`.
-    tiles, tile_codes, starts: see `_screen_block`; spans (t, 2) float64 least and largest distance of a tile's points
-    from the pivot; shape (t, 2) int32 used lanes and class; own (t, 2) int32 the rows that are stored in the tile's
-    last lanes themselves, first and last (or first = -1). Two rows of the batch meet once, the later with the lane of
-    the earlier, except in one tile, where both count as rows. limits float64 (radius, its square, more than 0 to
-    screen). Adds hits to row_counts (m,) int32 and lane_counts (t * LANES,) int32. Sure friends: rows from a first to a
-    last add the used lanes at row_sure[first], take them away at row_sure[last] (m + 1,), and are added to sure (t,)
-    int32 for all lanes. state (4,) int64: vectors screened, vectors undecided, pairs asked, pairs.
+    rows: (points, codes, bars, classes, ranks). points (m, d) float64, sorted by cell of distance from the pivot within
+    each class; class 0 rows have codes (m, words) int32 and bars (2, m) int32 (see `_screen_block`), class 1 rows need
+    none. classes (2, 2) int64: first and last row; behind the last follow SCREEN_ROWS neutral ones. ranks
+    (2, CELLS + 1): see `sort_rows`.
+    tiles: (points, codes, starts, spans, shape, self_rows), the first three as of `_screen_block`. spans (t, 2) float64
+    least and largest distance of a tile's points from the pivot; shape (t, 2) int32: used lanes and class; self_rows
+    (t, 2) int32: the rows that are stored in the tile's last lanes themselves, first and last (or first = -1). Two rows
+    of the batch meet once, the later with the lane of the earlier, except in one tile, where both count as rows.
+    limits float64: (radius, its square, more than 0 to screen).
+    counts: (row_counts, row_sure, lane_counts, certain_counts, state). Adds hits to row_counts (m,) int32 and
+    lane_counts (t * LANES,) int32. Of certain friends, rows from a first to a last add the used lanes at
+    row_sure[first], take them away at row_sure[last] (m + 1,), and are added to certain_counts (t,) int32 for all
+    lanes. state (4,) int64: vectors screened, vectors undecided, pairs asked, pairs.
     """
+    points, codes, bars, classes, ranks = rows
+    tile_points, tile_codes, starts, spans, shape, self_rows = tiles
+    row_counts, row_sure, lane_counts, certain_counts, state = counts
     near, far, radius2 = limits[0] * (1.0 - _SLACK), limits[0] * (1.0 + _SLACK), limits[1]
     unit = unit_of(limits[0])
     # Share of undecided vectors from which screening costs more than it saves: measured, a screened pair costs 0.11 of
     # an exact one and as much as ten of its coordinates.
-    hopeless = max(0.02, 0.85 - 10.0 / rows.shape[1])
+    hopeless = max(0.02, 0.85 - 10.0 / points.shape[1])
     scratch = np.zeros(LANES, np.int32)
-    hidden, hidden_starts = np.empty((1, rows.shape[1], LANES)), np.empty((1, LANES), np.int32)
+    hidden, hidden_starts = np.empty((1, points.shape[1], LANES)), np.empty((1, LANES), np.int32)
     for t in range(len(shape)):
         low, high = spans[t, 0] * (1.0 - _SLACK), spans[t, 1] * (1.0 + _SLACK)
         # rows in cells before these are: friends of all lanes; strangers; those from the last on are strangers again
@@ -502,13 +509,14 @@ def sweep(
                             lane_counts[t * LANES + j] += friends - start
                     if max(friends, first) < min(last, end):
                         state[2] += (min(last, end) - max(friends, first)) * kept
-                        _mask_lanes(tiles, starts, t, kept, hidden, hidden_starts)
+                        _mask_lanes(tile_points, starts, t, kept, hidden, hidden_starts)
                         _decide_pairs(
-                            rows, codes, bars, max(friends, first), min(last, end), True, hidden, tile_codes[t : t + 1],
-                            hidden_starts, 0, screened, radius2, row_counts, lane_counts[t * LANES :], 0, state,
+                            (points, codes, bars), max(friends, first), min(last, end), True,
+                            (hidden, tile_codes[t : t + 1], hidden_starts), 0, screened, radius2, row_counts,
+                            lane_counts[t * LANES :], 0, state,
                         )  # fmt: skip
                 if start <= mine < stop:
-                    _count_exactly(rows, mine, later, tiles, t, radius2, row_counts, scratch, 0)
+                    _count_exactly(points, mine, later, tile_points, t, radius2, row_counts, scratch, 0)
                     for j in range(LANES):
                         lane_counts[t * LANES + j] += scratch[j] if j < kept else 0
                         scratch[j] = 0
@@ -525,8 +533,8 @@ def sweep(
             if first < last:
                 state[2] += (last - first) * used
                 _decide_pairs(
-                    rows, codes, bars, first, last, False, tiles, tile_codes, starts, t, screened, radius2, row_counts,
-                    lane_counts, t, state,
+                    (points, codes, bars), first, last, False, (tile_points, tile_codes, starts), t, screened, radius2,
+                    row_counts, lane_counts, t, state,
                 )  # fmt: skip
 
 
@@ -589,10 +597,10 @@ def _add_rungs(sums, start, stop, used, radii2, row_rungs, lane_rungs, found, la
 def sweep_ladder(rows, stop, tiles, shape, self_rows, radii2, row_rungs, lane_rungs):
     """Compare the first `stop` rows of a batch with tiles, for many radii at once.
 
-    rows, tiles, shape, own: see `sweep`; rows that are stored in a tile are its last, and none of the batch's rows
-    comes before the first of them, except where the tile is new. radii2 (radii,) float64 ascending. A pair is added to
-    the first radius that reaches it, in row_rungs (m, radii) and lane_rungs (t, radii, LANES) int32; sums over radii up
-    to one are its friend counts.
+    rows, tiles: points; shape, self_rows: see `sweep`. Rows that are stored in a tile are its last, and none of the
+    batch's rows comes before the first of them, except where the tile is new. radii2 (radii,) float64 ascending. A
+    pair is added to the first radius that reaches it, in row_rungs (m, radii) and lane_rungs (t, radii, LANES) int32;
+    sums over radii up to one are its friend counts.
     """
     sums = np.empty((_ROWS, LANES))
     found, lanes = np.empty(_ROWS, np.int32), np.empty(LANES, np.int32)

@@ -90,8 +90,9 @@ def assign_slots(distances, classes, edges, open_tile, next_tile, shape, spans, 
     """Give every row a lane: slots (m,) int64 = tile * LANES + lane. Rows are about sorted by distance within a class.
 
     Row i of class c goes to the tile that bucket b fills, about the first with distances[i] <= edges[b]:
-    open_tile (2, buckets) int64, -1 for none. Updates shape, spans and own (see `pairs.sweep`); own must be -1 where no
-    row has gone yet. Returns the next free tile; `tiles_needed` says how many there must be.
+    open_tile (2, buckets) int64, -1 for none. Updates shape, spans and self_rows (see `pairs.sweep`);
+    self_rows must be -1 where no row has gone yet. Returns the next free tile; `tiles_needed` says how many there must
+    be.
     """
     for c in range(2):
         b = 0

@@ -396,6 +396,7 @@ class FriendCounts(PointCounts):
         assert neighbor.frame is not None
         limits = np.array([neighbor.frame.radius, self._radius_squared, neighbor.frame.scale])
         columns = neighbor.columns
+        rows = batch.rows, batch.codes, batch.bars, batch.classes, batch.ranks
         state = self._state
 
         def sweep(
@@ -404,12 +405,10 @@ class FriendCounts(PointCounts):
         ) -> None:  # fmt: skip
             for chunk, here in parts:
                 inside = slice(here.start - chunk.first, here.stop - chunk.first)
-                pairs.sweep(
-                    batch.rows, batch.codes, batch.bars, batch.classes, batch.ranks,
-                    chunk.tiles[inside], chunk.codes[inside], chunk.starts[inside],
-                    columns.spans[here], columns.shape[here], columns.self_rows[here], limits, row_counts, row_sure,
-                    lane_counts[here.start * LANES : here.stop * LANES], certain_counts[here], state,
-                )  # fmt: skip
+                tiles = chunk.tiles[inside], chunk.codes[inside], chunk.starts[inside]
+                shapes = columns.spans[here], columns.shape[here], columns.self_rows[here]
+                lanes = lane_counts[here.start * LANES : here.stop * LANES], certain_counts[here]
+                pairs.sweep(rows, (*tiles, *shapes), limits, (row_counts, row_sure, *lanes, state))
 
         parts = list(neighbor.parts())
         helpers = threads.helpers(batch.size * neighbor.size * self.dimension * self._asked() / _ALONE)
