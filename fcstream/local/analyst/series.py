@@ -12,6 +12,7 @@ import numpy as np
 from ...accounting.filters import BudgetSchedule
 from ...accounting.losses import PrivacyLoss
 from ...errors import ConfigError, LedgerDamaged
+from ...runtime.undo import on_error
 from ..queries.base import Answer, Query
 from ..queries.elimination import Question, Respondents, Rounds
 from .record import QueryLedger, digest, record_of, used_by
@@ -137,11 +138,8 @@ class Series:
         if ledger is not None:
             about = {**self._terms(), "devices": respondents.count}
             self._ledger = QueryLedger(os.fspath(ledger), name, schedule.capacity_nano, about)
-            try:
+            with on_error(self._ledger.close):
                 self._follow(self._ledger)
-            except BaseException:
-                self._ledger.close()
-                raise
 
     def shares(self) -> NDArray[np.int64]:
         """What everybody may be charged by the next query."""
@@ -163,7 +161,7 @@ class Series:
         if self._ledger is not None:
             self._ledger.acknowledge()
             self._ledger.charge(reserved)
-        try:
+        with on_error(self._restore, before):  # it is asked again as it was
             answer = query.run(self.account, f"{self.name}-{self.step}", offered, method, rounds, pure=pure)
             used = before - self.account.remaining
             if len(used) and not (int(used.min()) >= 0 and bool((used <= offered).all())):
@@ -172,11 +170,11 @@ class Series:
                 record = record_of(f"{self.name}-{self.step}", query, answer, rounds)
                 grown = self._most(self.account.remaining) - self._most(before)
                 self._ledger.seal(record, self.account.remaining, reserved - PrivacyLoss(grown))
-        except BaseException:
-            self.account.remaining = before  # it is asked again as it was
-            raise
         self.step += 1
         return answer
+
+    def _restore(self, remaining: NDArray[np.int64]) -> None:
+        self.account.remaining = remaining
 
     def unpublished(self) -> list[dict[str, Any]]:
         """What is on record of answers that were not acknowledged: the analyst died before they were shown."""

@@ -21,6 +21,7 @@ from typing import Any
 from ...errors import ConfigError, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from ...ledgers.rollback_guard import RollbackGuard
 from ...runtime.disk import sync_folder, write_all
+from ...runtime.undo import on_error
 from .accounts import Accounts, DeviceCharge, Reply, charging, sealing
 
 KEEP = 1000
@@ -176,14 +177,11 @@ class FileJournal(Journal):
         self._seq, self._chain = 0, b""
         self._rollback_guard = RollbackGuard(f"{self.path}-witness")
         self._file = -1
-        try:
-            self._open()
-        except OSError as error:
-            self.close()
-            raise LedgerError(f"{self.path} cannot be opened: {error.strerror}") from None
-        except BaseException:
-            self.close()
-            raise
+        with on_error(self.close):
+            try:
+                self._open()
+            except OSError as error:
+                raise LedgerError(f"{self.path} cannot be opened: {error.strerror}") from None
 
     @property
     def location(self) -> str:
@@ -269,7 +267,7 @@ class FileJournal(Journal):
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         file, chain = os.open(self._scratch, flags, 0o600), self._chain
         links: list[bytes] = []
-        try:
+        with on_error(self._drop_scratch, file):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # whoever opens it under its new name finds it held
             for change in self.accounts.compacted(int(time.time() * 1000)):
                 if not links:
@@ -279,12 +277,12 @@ class FileJournal(Journal):
                 links.append(chain)
                 write_all(file, chain.hex().encode() + b" " + text + b"\n")
             os.fsync(file)
-        except BaseException:
-            os.close(file)
-            with contextlib.suppress(OSError):
-                os.remove(self._scratch)
-            raise
         return file, links
+
+    def _drop_scratch(self, file: int) -> None:
+        os.close(file)
+        with contextlib.suppress(OSError):
+            os.remove(self._scratch)
 
     def close(self) -> None:
         with self.lock:
