@@ -179,7 +179,7 @@ MIN, MAX = -(2**63), 2**63 - 1
 
 
 @pytest.mark.parametrize(
-    ("kind", "stamps", "good"),
+    ("kind", "timestamps", "good"),
     [
         ("int64", [5, MIN, MIN + 1, MAX, -(2**53) - 1, 2**53 + 1, -(2**53), 2**53], [5, -(2**53), 2**53]),
         ("uint64", [5, 2**64 - 1, 2**63, 2**53 + 1], [5]),
