@@ -181,9 +181,12 @@ class PointCounts:
         """
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")
-        with self._changing():
-            if len(points):
-                self._take(pane, points)
+        if self._broken:
+            raise CounterBroken
+        if len(points):
+            self._broken = True  # without `_changing`, which takes a tenth of the time of a small batch
+            self._take(pane, points)
+            self._broken = False
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
