@@ -126,13 +126,13 @@ def read_bare(broker: Broker, case: str, n: int) -> None:
 
 
 def read_source(broker: Broker, case: str, n: int) -> None:
-    from fcstream.config import Config, Job
+    from fcstream.config import Config
     from fcstream.formats.payloads import decoder_for
     from fcstream.runtime.garbage import without_garbage_collection
     from fcstream.service.session import POLL_MESSAGES
 
     d, form = (D, "json") if case == "json" else (WIDE, "floats")
-    decoder = decoder_for(form, Job.of(Config.from_mapping(config(d))).schema)
+    decoder = decoder_for(form, Config.from_mapping(config(d)).job.schema)
     clock, commit_at = Clock(n), time.monotonic() + 1
     with without_garbage_collection(), opened(broker) as source:  # as in the service
         more = True
@@ -151,7 +151,7 @@ def read_source(broker: Broker, case: str, n: int) -> None:
 
 def read_whole(broker: Broker, case: str, n: int) -> None:
     from fcstream import Engine
-    from fcstream.config import Config, Job
+    from fcstream.config import Config
     from fcstream.formats.payloads import decoder_for
     from fcstream.planning.warmup import warm_up
     from fcstream.service.context import SessionContext
@@ -170,7 +170,7 @@ def read_whole(broker: Broker, case: str, n: int) -> None:
             service.stop()
 
     with opened(broker) as source:
-        decoder = decoder_for(form, Job.of(checked).schema)
+        decoder = decoder_for(form, checked.job.schema)
         setting = SessionContext(decoder, lambda: time.time_ns() // 10**6)
         service = Supervisor(lambda *_: Engine(checked), lambda: source, ListSink, setting)
         service.run(on_step)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from fcstream import Engine
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.connectors import open_source
 from fcstream.cores.filters import ZCDPFilter
 from fcstream.errors import UnusablePlan
@@ -76,7 +76,7 @@ def measure(name: str, folder: str) -> dict[str, object]:
 
     from fcstream.config import UrlSection
 
-    job = Job.of(config)
+    job = config.job
     with tempfile.TemporaryDirectory() as scratch, Spy() as spy:
         config = msgspec.structs.replace(config, ledger=UrlSection(url=f"sqlite:{scratch}/ledger.db"))
         assert config.source is not None

@@ -172,7 +172,7 @@ def _bytes(number: float) -> str:
 def measure() -> Constants:
     """On this machine, one core."""
     from fcstream import Engine, Noise, warm_up
-    from fcstream.config import Config, Job
+    from fcstream.config import Config
     from fcstream.counting.exact import FriendCounts
     from fcstream.counting.threads import set_threads
     from fcstream.planning.speeds import measured_costs
@@ -201,7 +201,7 @@ def measure() -> Constants:
                 "ledger": {"url": f"sqlite:{Path(folder) / 'ledger.db'}"},
             }
         )
-        job = Job.of(config)
+        job = config.job
         reader = MessageReader("json")(job)
         admission = Admission(job, {"": 0}, MessageReader("json"))
         offsets, timestamps = np.arange(n), np.zeros(n, np.int64)

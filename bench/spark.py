@@ -69,7 +69,7 @@ def write(path: Path, windows: int, size: int, dimension: int) -> None:
 def one(way: str, config_path: str) -> None:
     """One run in this process; prints its seconds, the session's start apart."""
     from fcstream import Noise, SeededEntropy, warm_up
-    from fcstream.config import Config, Job
+    from fcstream.config import Config
 
     config = Config.from_mapping(json.loads(Path(config_path).read_text()))
     noise = Noise(SeededEntropy(1))
@@ -83,7 +83,7 @@ def one(way: str, config_path: str) -> None:
         warm_up()
         start = time.perf_counter()
         sink = open_sink(config.sink.url)
-        run(open_engine(config, noise=noise), open_source(config.source.url, Job.of(config).schema), sink)
+        run(open_engine(config, noise=noise), open_source(config.source.url, config.job.schema), sink)
     else:
         from fcstream.spark.files import run_files
         from fcstream.spark.sessions import spark_session

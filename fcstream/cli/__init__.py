@@ -5,7 +5,7 @@ group of commands. What a command does is done by the package it calls, so that 
 this is cheap: what a command needs is imported when it runs.
 """
 
-from . import budget, local, stream, tools
+from . import budget, local, run, stream, tools
 from .base import main
 
-__all__ = ["budget", "local", "main", "stream", "tools"]
+__all__ = ["budget", "local", "main", "run", "stream", "tools"]

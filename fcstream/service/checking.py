@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..config import Job
+from ..config import Config, Job
+from ..connectors import is_live, open_source
 from ..connectors.sources import MeasuredSource
 from ..errors import ConfigError
 from ..stream.admission import admit, part_codes
@@ -96,6 +98,25 @@ class InputCheck:
         if reason == "missing" and where in self.settings:
             return f"{self.settings[where]} (field {where!r})"
         return f"{REMEDIES.get(reason, 'that record')}{f' (field {where!r})' if where else ''}"
+
+
+def check_lines(config: Config, lines: int = LINES) -> InputCheck:
+    """Look at the first lines of a configuration's file; nothing is charged, released or written.
+
+    Raises
+    ------
+    ConfigError
+        The source is missing, or no file.
+    SourceError
+    """
+    if config.source is None:
+        raise ConfigError("is required, in the file or as --source", "source.url")
+    if is_live(config.source.url):
+        raise ConfigError(
+            "must be a file's: a live stream says by itself (/ready, log) what it cannot use", "source.url"
+        )
+    with closing(SampledSource(open_source(config.source.url, config.job.schema))) as source:
+        return source.sample(config.job, lines)
 
 
 class SampledSource:

@@ -15,7 +15,7 @@ from support.helpers import Paid, sample
 
 from fcstream import Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.counting.exact import FriendCounts
 from fcstream.releases.base import Track
 from fcstream.releases.clusters.pipeline import LloydStep
@@ -65,7 +65,7 @@ GATE = [name for name in CASES if name.startswith("a core's size")]
 
 def job_of(name):
     config = sample(release=CASES[name][0], window={"end": "1970-01-01T00:00:10Z"}, budget={"rho": 50.0, "delta": 1e-4})
-    return Job.of(Config.from_mapping(config))
+    return Config.from_mapping(config).job
 
 
 def told(outcome, paid):
@@ -139,7 +139,7 @@ def test_squares_of_a_variance_have_the_noise_of_their_sensitivity():
     """Its sigma says how much noise there is, not whether that is enough."""
     release = {"kind": "variance", "method": None, "spread": None, "size_hint": 2000, "reach": 2.0}
     config = sample(release=release, window={"end": "1970-01-01T00:00:10Z"})
-    job, drawn, paid = Job.of(Config.from_mapping(config)), [], Paid()
+    job, drawn, paid = Config.from_mapping(config).job, [], Paid()
 
     class Recording(Noise):
         def discrete_gaussian(self, variance, size):

@@ -21,7 +21,7 @@ from support.helpers import rows, sample
 import fcstream.engine.engine as engine_module
 from fcstream import ConfigError, Engine, Noise, PrivacyLoss, Release, SeededEntropy
 from fcstream.accounting.losses import epsilon_tight
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.errors import LedgerDamaged
 from fcstream.formats.batch import SeenPositions
 from fcstream.ledgers.base import TOTAL_BLOCK, USER_BLOCK
@@ -46,7 +46,7 @@ def until(windows):
 def play(pushes, runs, seed, *, noise=None, **sections):
     """All answers of many runs of one stream, each with an engine and a ledger of its own."""
     config = Config.from_mapping(sample(**sections))
-    job = Job.of(config)
+    job = config.job
     noise = noise or Noise(SeededEntropy(seed))
     found = []
     with pytest.MonkeyPatch.context() as patch:
@@ -147,7 +147,7 @@ def test_unit_event_sliding(release):
     window = {**until(3), "slide": "4s"}
     shape = {"window": window, "release": {**release, "rho": 0.25}, "budget": {"rho": 0.75}}
     base = [(np.arange(30) * 1000, np.tile(CENTER, (30, 1)), {})]
-    schedule = Job.of(Config.from_mapping(sample(**shape))).schedule
+    schedule = Config.from_mapping(sample(**shape)).job.schedule
     covering = [k for k in range(schedule.count) if 0 <= 13_000 - schedule.window(k).open_ms < 10_000]
     assert len(covering) == schedule.overlap == 3
     bounds = audit(base, one_more([13_000]), evidence_of(covering, 10), 800, **shape)
@@ -211,7 +211,7 @@ def test_unit_stream_with_savings_at_the_gate_of_a_core():
         "release": {"rho": 0.5, "size_hint": 120},
         "budget": {"rho": 1.5, "savings": "even"},
     }
-    least = Job.of(Config.from_mapping(sample(**shape))).mechanism.inner.least_count
+    least = Config.from_mapping(sample(**shape)).job.mechanism.inner.least_count
     points = rows(max(1, least), 1, CENTER)
     base = [(np.full(len(points), 10_000 * k), points, {}) for k in range(3)]
 
@@ -233,7 +233,7 @@ class Tracked:
 
     def __init__(self, shape, points):
         self.shape = shape
-        job = Job.of(Config.from_mapping(sample(**shape)))
+        job = Config.from_mapping(sample(**shape)).job
         self.grid, self.mechanism = job.grid, job.mechanism.inner
         self.points = [self.grid.points(window) for window in points]
         self.base = [(np.full(len(window), 10_000 * k), window, {}) for k, window in enumerate(points)]
@@ -455,7 +455,7 @@ def test_fault_charge_after_noise(kind, fault, tmp_path, monkeypatch):
     }
     log = []
     config = Config.from_mapping(sample(**shapes[kind]))
-    ledger = SQLiteLedger(str(tmp_path / "l.db"), Job.of(config).terms)
+    ledger = SQLiteLedger(str(tmp_path / "l.db"), config.job.terms)
     noted = Diary(Lazy(ledger), []) if fault else Diary(ledger, log)
     if fault:  # what reaches the real ledger is what counts
         noted._ledger._ledger = Diary(ledger, log)

@@ -21,7 +21,7 @@ from support.redis_server import connect
 
 from fcstream import Engine
 from fcstream.cli import main
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.connectors import dead_letters as letters_module
 from fcstream.connectors import open_dead_letter, open_live
 from fcstream.connectors.files import MIN_LETTER_BYTES, DeadLetters
@@ -132,7 +132,7 @@ def test_a_dead_letter_sink_that_goes_away_never_holds_up_the_stream(request, tm
         dead_letters.write(REJECTIONS[:1])
         assert read(at, "reader", bool)
         proxies[0].close()
-        setting = SessionContext(decoder_for("json", Job.of(rig.config).schema), lambda: rig.clock.now_ms)
+        setting = SessionContext(decoder_for("json", rig.config.job.schema), lambda: rig.clock.now_ms)
         service = Supervisor(
             lambda keys: Engine(rig.config, on_rejection=dead_letters.write),
             lambda: LogSource(rig.log),

@@ -9,7 +9,7 @@ import pytest
 from support.running import CONFIG, LENGTH_MS
 
 from fcstream import ConfigError, LedgerMismatch, Release
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.service.build import build
 
@@ -91,7 +91,7 @@ def test_several_streams_in_one_process_and_one_ledger(running_service):
     third = second.replace('name = "second"', 'name = "third"').replace("second.jsonl", "third.jsonl")
     third = third.replace("dead2.jsonl", "dead3.jsonl").partition("[service]")[0]
     (running_service.folder / "e.toml").write_text(third)
-    terms = Job.of(Config.load(running_service.folder / "e.toml")).terms
+    terms = Config.load(running_service.folder / "e.toml").job.terms
     SQLiteLedger(str(running_service.folder / "ledger.db"), replace(terms, specification="another")).close()
     running_service.start("c.toml", "d.toml", "e.toml")
     for _ in range(6):

@@ -31,7 +31,7 @@ ROWS = [
 INSIDE = {
     "accounting": ["filters", "__init__", "losses"],
     "arrays": ["approximate_dp", "clusters", "__init__", "statistics"],
-    "cli": ["__init__", "budget", "local", "stream", "tools", "base"],
+    "cli": ["__init__", "budget", "local", "run", "stream", "tools", "base"],
     "config": ["__init__", "loading", "job", "fields", "specification", "conversion", "durations", "sections"],
     "connectors": [
         "__init__",

@@ -10,7 +10,7 @@ from support.release_kinds import ALSO, RELEASES
 
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.planning.plan import plan
 from fcstream.releases.averages import BallAverage
@@ -67,7 +67,7 @@ def test_every_kind_hardly_ever_releases_a_window_without_records(name, times):
     release = EVERY[name][0]
     try:
         config = configured(release, release.get("rho", 1.0) * times)
-        chance = Job.of(Config.from_mapping(config)).mechanism.false_release
+        chance = Config.from_mapping(config).job.mechanism.false_release
     except ConfigError:
         assert times != 1  # what cannot be divided is refused before anything is charged
         return
@@ -101,7 +101,7 @@ class Draws(Noise):
 @pytest.mark.parametrize("name", ["mean/ball", "quantiles", "synthetic", "synthetic, pure", "points"])
 def test_what_is_stated_is_where_the_gate_opens(name):
     """The least noise with which an empty window is released, and one less."""
-    job = Job.of(Config.from_mapping(configured(EVERY[name][0])))
+    job = Config.from_mapping(configured(EVERY[name][0])).job
     mechanism = job.mechanism
     view = mechanism.counter(2, 1, Noise()).view([0])
     if name == "mean/ball":
@@ -130,7 +130,7 @@ def test_what_is_stated_is_where_the_gate_opens(name):
 )
 def test_a_room_that_is_empty_for_months_is_answered_with_refusals(release):
     """Medians and means of a ball of 20,000 windows without records: once some 27 of them were "released"."""
-    job = Job.of(Config.from_mapping(configured(release)))
+    job = Config.from_mapping(configured(release)).job
     view = job.mechanism.counter(2, 1, Noise()).view([0])
     found = [job.mechanism.release(view, Paid(), Noise(SeededEntropy(s))).reason for s in range(20_000)]
     assert found.count(None) <= 8
@@ -162,6 +162,6 @@ def test_plan_says_what_becomes_of_a_window_without_records(name, line):
 
 def test_a_gate_holds_for_what_savings_add():
     """Later windows may be offered more: their gate is their own."""
-    job = Job.of(Config.from_mapping(configured(RELEASES["quantiles"][0])))
+    job = Config.from_mapping(configured(RELEASES["quantiles"][0])).job
     for rho in (1.0, 3.7, 90.0):
         assert job.mechanism.with_loss(PrivacyLoss.charge(rho)).false_release <= 1e-4

@@ -6,7 +6,6 @@ import signal
 import sys
 
 from fcstream import Engine
-from fcstream.config import Job
 from fcstream.connectors import open_sink, open_source
 from fcstream.errors import FcstreamError
 from fcstream.ledgers import files as ledger_files
@@ -15,7 +14,7 @@ from fcstream.service.batch import run
 
 def run_job(config, stdout=None):
     engine = Engine(config)
-    source = open_source(config.source.url, Job.of(config).schema)
+    source = open_source(config.source.url, config.job.schema)
     real, sys.stdout = sys.stdout, stdout or sys.stdout
     sink = open_sink(config.sink.url)
     try:

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 
 from fcstream import Engine
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.connectors import open_live
 from fcstream.formats.payloads import decoder_for
 from fcstream.service.context import SessionContext
@@ -36,7 +36,7 @@ class Live:
             lambda keys: Engine(config),
             url if callable(url) else lambda: open_live(url, f"test-{secrets.token_hex(6)}"),
             lambda: self.sink,
-            SessionContext(decoder_for("json", Job.of(config).schema), lambda: time.time_ns() // 10**6 + ahead_ms),
+            SessionContext(decoder_for("json", config.job.schema), lambda: time.time_ns() // 10**6 + ahead_ms),
         )
         self._thread = threading.Thread(target=self.service.run, daemon=True)
 

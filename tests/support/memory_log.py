@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from fcstream import Engine, Noise, SeededEntropy
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.connectors.base import Chunk
 from fcstream.errors import SourceError
 from fcstream.formats.payloads import decoder_for
@@ -98,7 +98,7 @@ class Rig:
             engine,
             lambda: LogSource(self.log),
             lambda: self.sink,
-            SessionContext(decoder_for("json", Job.of(self.config).schema), lambda: self.clock.now_ms),
+            SessionContext(decoder_for("json", self.config.job.schema), lambda: self.clock.now_ms),
         )
 
     def send(self, partition, times, timestamps=None, body=None):

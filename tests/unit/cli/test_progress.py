@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from fcstream.cli import main
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.connectors import open_source
 from fcstream.runtime.compile_cache import watching_compilation
 from fcstream.service.batch import Pace
@@ -113,7 +113,7 @@ def test_a_terminal_shows_percent_and_time_left(folder):
 def test_how_far_a_file_is_read(folder):
     import gzip
 
-    job = Job.of(Config.load("c.toml"))
+    job = Config.load("c.toml").job
     write(folder, COUNT, 100_000)
     (folder / "in.jsonl.gz").write_bytes(gzip.compress((folder / "in.jsonl").read_bytes()))
     for name in ("in.jsonl", "in.jsonl.gz"):

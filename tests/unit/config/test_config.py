@@ -1,7 +1,7 @@
 import pytest
 from support.helpers import SAMPLE, sample
 
-from fcstream.config import Config, Job, duration_ms
+from fcstream.config import Config, duration_ms
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.planning.plan import plan
 
@@ -176,17 +176,17 @@ def test_a_toml_date_needs_no_quotes(tmp_path):
         '"2016-03-16T00:00:00Z"', "2016-03-16"
     )
     (tmp_path / "c.toml").write_text(text)
-    assert Job.of(Config.load(tmp_path / "c.toml")).schedule.count == 144
+    assert Config.load(tmp_path / "c.toml").job.schedule.count == 144
 
 
 def test_specification_covers_what_shapes_a_release_and_nothing_else():
-    base = Job.of(Config.from_mapping(SAMPLE)).terms.specification
+    base = Config.from_mapping(SAMPLE).job.terms.specification
     for same in (
         {"window": {"end": "1970-01-02T00:00:00Z"}},
         {"window": {"slide": "10s"}},
         {"ledger": {"url": "sqlite:x"}},
     ):
-        assert Job.of(Config.from_mapping(sample(**same))).terms.specification == base
+        assert Config.from_mapping(sample(**same)).job.terms.specification == base
     for other in (
         {"lattice": {"step": 0.002}},
         {"release": {"radius": 2.0}},
@@ -195,7 +195,7 @@ def test_specification_covers_what_shapes_a_release_and_nothing_else():
         {"window": {"start": "1970-01-01T00:00:01Z"}},
         {"stream": {"time": "t"}},
     ):
-        assert Job.of(Config.from_mapping(sample(**other))).terms.specification != base
+        assert Config.from_mapping(sample(**other)).job.terms.specification != base
 
 
 def test_plan_refuses_what_can_never_release():
@@ -210,7 +210,7 @@ def test_plan_warns_in_between_and_agrees_with_itself():
     smallest = plan(config).smallest_size
     assert plan(Config.from_mapping(sample(release={"size_hint": smallest, "rho": 0.25}))).probability >= 0.99
     below = Config.from_mapping(sample(release={"size_hint": smallest - 1, "rho": 0.25}))
-    assert Job.of(below).mechanism.forecast(smallest - 1).probability < 0.99
+    assert below.job.mechanism.forecast(smallest - 1).probability < 0.99
     for hint in range(150, 400, 10):  # somewhere the probability lies between 1% and 99%
         config = Config.from_mapping(sample(release={"size_hint": hint, "rho": 0.25}))
         try:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from support.helpers import sample
 
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.config.sections import FeatureSection, LatticeSection, StreamSection, WindowSection
 from fcstream.errors import LedgerMismatch
 from fcstream.ledgers import open_ledger
@@ -44,7 +44,7 @@ PINNED = [
 
 
 def terms(**changed):
-    return Job.of(Config.from_mapping(sample(**changed))).terms
+    return Config.from_mapping(sample(**changed)).job.terms
 
 
 @pytest.mark.parametrize(("changed", "text"), PINNED)
@@ -67,7 +67,7 @@ def test_a_key_that_is_added_later_changes_no_ledger_at_its_default():
     full["release"] = {"pairs": "exact", "spread": "histogram", "method": "recentered", "outliers": 0.0} | bare[
         "release"
     ]
-    assert Job.of(Config.from_mapping(bare | full)).terms.specification == terms().specification
+    assert Config.from_mapping(bare | full).job.terms.specification == terms().specification
 
 
 def test_one_meaning_has_one_spelling():
@@ -107,13 +107,13 @@ def test_an_error_about_another_specification_names_the_key_and_both_values(tmp_
         if "features" in changed:
             mapping["features"][0]["max"] = 70.0
         with pytest.raises(LedgerMismatch) as refused:
-            open_ledger(url, Job.of(Config.from_mapping(mapping)).terms)
+            open_ledger(url, Config.from_mapping(mapping).job.terms)
         assert message in str(refused.value)
 
 
 def test_a_setting_is_kept_once_for_all_parts_of_a_stream(tmp_path):
     made = {"stream": {"key": "room", "keys": ["a", "b"]}}
-    job = Job.of(Config.from_mapping(sample(**made)))
+    job = Config.from_mapping(sample(**made)).job
     url = f"sqlite:{tmp_path / 'l.db'}"
     first, second = (open_ledger(url, job.part(key).terms) for key in ("a", "b"))
     assert first.setting("start") is None

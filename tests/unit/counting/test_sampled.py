@@ -11,7 +11,7 @@ from support.helpers import rows, sample
 
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.cores.filters import ZCDPFilter
 from fcstream.cores.sampled_filters import HiddenCoinFilter, SparseZCDPFilter, design_pairs
 from fcstream.counting import sampled
@@ -220,15 +220,15 @@ def test_windows_are_released_from_sampled_pairs(pairs, method):
 def test_sampled_pairs_in_configurations():
     sliding = {"window": {"slide": "5s"}, "budget": {"rho": 10.0}}
     with pytest.raises(ConfigError, match="sliding"):
-        Job.of(Config.from_mapping(sample(release={"pairs": "hidden", "size_hint": 20_000, "rho": 2.0}, **sliding)))
+        Config.from_mapping(sample(release={"pairs": "hidden", "size_hint": 20_000, "rho": 2.0}, **sliding))
     with pytest.raises(ConfigError, match="no sample of pairs finds a core among 20 records"):
-        Job.of(Config.from_mapping(sample(release={"pairs": "blocks", "size_hint": 20})))
+        Config.from_mapping(sample(release={"pairs": "blocks", "size_hint": 20}))
     with pytest.raises(ConfigError, match=r"release\.pairs"):
         Config.from_mapping(sample(release={"pairs": "some"}))
     ball = {"method": "ball", "center": [20.0, 50.0]}
     for useless, why in (({"kind": "count"}, "belongs to kind"), (ball, "find a core")):
         with pytest.raises(ConfigError, match=why):
-            Job.of(Config.from_mapping(sample(release={"pairs": "blocks", "size_hint": 20_000, **useless})))
+            Config.from_mapping(sample(release={"pairs": "blocks", "size_hint": 20_000, **useless}))
     with pytest.raises(ConfigError, match="exact"):
         FriendlyMean(PrivacyLoss.charge(1, 1e-6), 100, 2, 20_000, "some")
 

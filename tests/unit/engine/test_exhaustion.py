@@ -10,7 +10,7 @@ from support.helpers import rows, sample
 
 from fcstream import BudgetExhausted, ConfigError, Engine, Noise, PrivacyLoss, SeededEntropy
 from fcstream.cli import main
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.engine.exhaustion import exhaustion_warning
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.planning.plan import plan
@@ -62,7 +62,7 @@ def test_a_refused_charge_is_reported_in_calendar_times_with_a_remedy_that_helps
 
 
 def test_hints_do_not_ask_for_what_makes_it_worse():
-    mechanism = Job.of(Config.from_mapping(sample())).mechanism
+    mechanism = Config.from_mapping(sample()).job.mechanism
     summary = Summary(refused={"too_few": 1, "no_core": 1})
     summary.explain(mechanism)
     assert "raise `release.rho`" in summary.hints["too_few"]
@@ -180,14 +180,14 @@ def test_the_plan_compares_the_schedule_with_the_budget(exhausted, text):
 
 def test_a_budget_that_lasts_is_no_warning():
     for budget in ({"rho": 300.0}, {"rho": 300.0, "savings": "even"}):
-        job = Job.of(Config.from_mapping(sample(stream=USERS, release=COUNT, budget=budget)))
+        job = Config.from_mapping(sample(stream=USERS, release=COUNT, budget=budget)).job
         assert exhaustion_warning(job) is None
-    assert exhaustion_warning(Job.of(Config.from_mapping(sample()))) is None
+    assert exhaustion_warning(Config.from_mapping(sample()).job) is None
 
 
 def test_a_live_stream_always_ends_somewhere():
     window = {"clock": "broker", "end": None}
-    job = Job.of(Config.from_mapping(sample(stream=USERS, release=COUNT, budget={"rho": 150.0}, window=window)))
+    job = Config.from_mapping(sample(stream=USERS, release=COUNT, budget={"rho": 150.0}, window=window)).job
     assert (
         "lasts 3 windows: window 4 (it opens at 1970-01-01 00:00:30 UTC if the first run is now) is the first"
         in str(exhaustion_warning(job))

@@ -9,7 +9,7 @@ import pytest
 from support.helpers import sample
 
 from fcstream import ConfigError, Engine, KeyedEngine, Noise, SeededEntropy
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.connectors import open_sink
 from fcstream.engine.engine import MAX_WINDOWS_AT_ONCE
 from fcstream.errors import LedgerMismatch
@@ -115,7 +115,7 @@ def test_the_first_window_is_kept_for_ever(tmp_path, url):
     config = live(start="now", ledger={"url": f"sqlite:{tmp_path / 'l.db'}"})
     at = 1_767_225_600_000
     if url == "memory":  # one ledger for two lives of an engine
-        ledger = open_ledger("memory:", Job.of(Config.from_mapping(config)).terms)
+        ledger = open_ledger("memory:", Config.from_mapping(config).job.terms)
         options = {"ledger": ledger}
     else:
         options = {}
@@ -143,11 +143,11 @@ def test_now_is_aligned():
 
 
 def test_now_is_one_specification_whenever_it_is():
-    first, second = (Job.of(Config.from_mapping(live(start="now"))).terms for _ in range(2))
+    first, second = (Config.from_mapping(live(start="now")).job.terms for _ in range(2))
     assert first == second
-    assert first.specification != Job.of(Config.from_mapping(live())).terms.specification
-    plain = Job.of(Config.from_mapping(live())).terms.specification
-    assert plain == Job.of(Config.from_mapping(live(backlog="3d"))).terms.specification  # which may change
+    assert first.specification != Config.from_mapping(live()).job.terms.specification
+    plain = Config.from_mapping(live()).job.terms.specification
+    assert plain == Config.from_mapping(live(backlog="3d")).job.terms.specification  # which may change
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_lost_ledger_is_noticed_although_the_new_one_begins_later(tmp_path):
 def test_two_processes_begin_with_the_same_window(tmp_path):
     """Whoever comes first decides: here two engines that share a ledger in memory, at once."""
     config = Config.from_mapping(live())
-    ledger = open_ledger("memory:", Job.of(config).terms)
+    ledger = open_ledger("memory:", config.job.terms)
     engines = [made(config, ledger=ledger) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda pair: pair[1].begin(1_767_225_600_000 + 50_000 * pair[0]), enumerate(engines)))

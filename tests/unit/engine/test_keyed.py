@@ -14,7 +14,7 @@ from support.postgres import URL as POSTGRES
 
 from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.connectors.files import LineSource
 from fcstream.connectors.partitioners import murmur2, partition_of
 from fcstream.errors import ConfigError, EngineClosed, LedgerError, LedgerMismatch
@@ -33,7 +33,7 @@ def keyed(unit="event", keys=KEYS, **sections):
 
 
 def memory(config, keys=KEYS):
-    job = Job.of(config)
+    job = config.job
     return {key: MemoryLedger(job.part(key).terms) for key in keys}
 
 
@@ -59,14 +59,14 @@ def test_every_part_answers_as_if_it_were_alone(tmp_path):
     assert {r.field for r in rejected if r.reason == "unknown_key"} == {"site"}
     alone = []
     for i, key in enumerate(KEYS):
-        job = Job.of(config)
+        job = config.job
         ledger = MemoryLedger(job.part(key).terms)
         one = Engine(config, key=key, ledger=ledger, noise=Noise(SeededEntropy(i)))
         mine = labels == key
         one.push(times[mine], points[mine], positions=np.flatnonzero(mine))
         alone += one.close()
     assert [r.to_bytes() for r in together] == [r.to_bytes() for r in alone]
-    windows = Job.of(config).schedule.count
+    windows = config.job.schedule.count
     assert len(together) == 3 * windows
     assert {(r.stream, r.key) for r in together} == {(f"{config.stream.name}/{key}", key) for key in KEYS}
     assert any(r.status == "released" for r in together if r.key == "paris")
@@ -103,14 +103,14 @@ def test_the_budget_is_divided_where_somebody_may_be_in_several_parts(unit, kind
     release = COUNT | {"rho": 0.01}
     stream = {"user": "who"} if unit == "user" else {}
     budget = {"rho": 0.9, "total_rho": 3.0}
-    job = Job.of(keyed(unit, release=release, budget=budget, stream=stream))
+    job = keyed(unit, release=release, budget=budget, stream=stream).job
     share = 1 if unit == "event" else 3
     assert job.terms.capacity == PrivacyLoss(900_000_000 // share, job.terms.capacity.delta_femto)
     assert job.terms.total.rho_nano == 1_000_000_000  # of a record set that may hold one in every window of each part
-    told = Job.of(keyed(unit, release=release, budget=budget, stream=stream | {"keys_per_user": 2}))
+    told = keyed(unit, release=release, budget=budget, stream=stream | {"keys_per_user": 2}).job
     assert told.terms.capacity.rho_nano == 900_000_000 // (1 if unit == "event" else 2)
     assert told.terms.total.rho_nano == 1_500_000_000
-    odd = Job.of(keyed(unit, keys=[str(i) for i in range(7)], release=release, budget=budget, stream=stream))
+    odd = keyed(unit, keys=[str(i) for i in range(7)], release=release, budget=budget, stream=stream).job
     assert odd.terms.capacity.rho_nano * (1 if unit == "event" else 7) <= 900_000_000  # never rounded up
 
 
@@ -132,7 +132,7 @@ def test_users_of_several_parts_stay_within_the_budget_together(tmp_path):
         cost += reader.spent("user").rho_nano
         reader.close()
     assert cost == 60_000_000
-    assert len(releases) == 3 * Job.of(config).schedule.count
+    assert len(releases) == 3 * config.job.schedule.count
 
 
 def test_adding_a_key_leaves_the_others_as_they_are(tmp_path):

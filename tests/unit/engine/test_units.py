@@ -132,10 +132,9 @@ def test_configurations_that_cannot_be(sections, place):
 
 def test_users_from_files(tmp_path):
     """JSON lines and CSV name the same users, numbers and text alike; odd ones are rejected."""
-    from fcstream.config import Job
     from fcstream.formats.decoders import CsvRows, JsonLines
 
-    schema = Job.of(Config.from_mapping(sample(stream=USERS))).schema
+    schema = Config.from_mapping(sample(stream=USERS)).job.schema
     lines = [
         b'{"ts_ms": 1, "a": 1, "b": 2, "id": "x"}',
         b'{"ts_ms": 2, "a": 1, "b": 2, "id": 17}',

@@ -10,7 +10,7 @@ from support.payloads import arrow
 
 from fcstream import Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.cli import main
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.formats.decoders import CsvRows, JsonLines
 from fcstream.formats.payloads import decoder_for
@@ -36,7 +36,7 @@ def config_of(features, release=COUNT, **sections):
 
 def made(config, codec, rows):
     """What a stream makes of rows (dictionaries): the release, and what was rejected."""
-    schema, rejected = Job.of(Config.from_mapping(config)).schema, []
+    schema, rejected = Config.from_mapping(config).job.schema, []
     engine = Engine(config, noise=Noise(SeededEntropy(1)), on_rejection=rejected.extend)
     if codec == "csv":
         names = ["ts", *schema.features]
@@ -106,7 +106,7 @@ def test_sentinels_of_booleans_and_categories(codec):
 def test_arrays_floats_and_arrow_say_it_with_nan_or_null():
     pa = pytest.importorskip("pyarrow")
     config = config_of([A, B], HISTOGRAM, stream={"time": "ts"})
-    schema = Job.of(Config.from_mapping(config)).schema
+    schema = Config.from_mapping(config).job.schema
     values = np.array([[10, 50], [10, np.nan], [30, 102.3], [np.nan, 50], [30, np.inf]])
     singles = np.array([50, np.nan, 102.3, 50, np.inf], np.float32)
     block = np.zeros(5, [("t", "<i8"), ("v", "<f8", (2,))])
@@ -150,7 +150,7 @@ def test_counts_without_features_of_users_keys_and_blocks():
     keyed.push([1, 2, 3], None, ["p", "q", "p"])
     assert [release.value for release in keyed.close()] == [[2], [1]]
     config = config_of([], stream={"time": "ts"})
-    job = Job.of(Config.from_mapping(config))
+    job = Config.from_mapping(config).job
     blocks = [np.array([1, 2, 3], "<i8").tobytes(), b"12345"]
     batches = [
         decoder_for("floats", job.schema).decode(blocks, 0),

@@ -12,7 +12,7 @@ from support.helpers import rows, sample
 
 from fcstream import Engine, KeyedEngine
 from fcstream.cli import main
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.engine.keyed import open_engine
 from fcstream.errors import LedgerDamaged, LedgerError, LedgerMismatch
 from fcstream.ledgers import each_reader, open_ledger, open_reader
@@ -188,8 +188,7 @@ def test_a_cap_lowered_meanwhile_refuses_windows_of_few_and_of_too_many_users_al
 def test_a_cap_lowered_while_a_ledger_is_opened_is_not_overlooked(postgres, monkeypatch):
     """Between joining and looking: its process would go on with the caps of one and tell those of the other."""
     looser, stricter = (
-        Job.of(Config.from_mapping(sample(budget={"rho": rho}, ledger={"url": postgres.url}))).terms
-        for rho in (4.0, 3.0)
+        Config.from_mapping(sample(budget={"rho": rho}, ledger={"url": postgres.url})).job.terms for rho in (4.0, 3.0)
     )
     look = PostgresLedger._check
 
@@ -259,7 +258,7 @@ def test_a_retired_stream_is_bound_by_the_chain(tmp_path):
 
 
 def test_a_stream_that_starts_anew_has_settings_of_its_own(url):
-    terms = [Job.of(Config.from_mapping(keyed(url))).part(key).terms for key in ("paris", "rome")]
+    terms = [Config.from_mapping(keyed(url)).job.part(key).terms for key in ("paris", "rome")]
     for value in ("2026-01-01", "2026-02-01"):
         ledgers = [open_ledger(url, each) for each in terms]
         kept = [ledger.keep_setting("start", each) for ledger, each in zip(ledgers, (value, "x"), strict=True)]

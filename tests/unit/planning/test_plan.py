@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.helpers import sample
 
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.errors import UnusablePlan
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.planning.plan import plan
@@ -57,7 +57,7 @@ def test_clusters_are_released_if_shards_agree_which_only_the_data_tell():
 @pytest.mark.parametrize("row", [0, 1, 2])
 def test_the_shares_of_shards_that_may_differ_are_true(row):
     """Tuples of which so many match nothing are released as often as the plan says."""
-    mechanism = Job.of(clusters()).mechanism.inner
+    mechanism = clusters().job.mechanism.inner
     told = mechanism.notes(30_000, None).facts["agreement"][row]
     average, rng, runs = mechanism.average, np.random.default_rng(row), 60
     centers, reach = np.array([[0, 0], [2000, 0], [0, 2000], [2000, 2000.0]]), 1500

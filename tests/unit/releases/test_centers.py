@@ -6,7 +6,7 @@ from support.helpers import sample
 
 from fcstream import Engine, Release
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.ledgers import Request, WindowKey, open_ledger
 from fcstream.noise.samplers import Noise, SeededEntropy
@@ -69,7 +69,7 @@ def test_a_window_without_clusters_is_refused_and_gives_back_what_was_not_starte
 
 
 def test_an_empty_window_costs_the_first_stage_only():
-    job = Job.of(Config.from_mapping(config()))
+    job = Config.from_mapping(config()).job
     mechanism = job.mechanism.inner
     ledger = open_ledger("memory:", job.terms)
     charge = ledger.charge([Request(WindowKey(0, 10_000), mechanism.loss, ("0",))])[0].charge
@@ -99,7 +99,7 @@ def test_an_oracle_may_learn_while_records_come():
 
 def test_a_window_that_may_spend_more_gets_as_many_tuples_as_its_own_plan_has(monkeypatch):
     """Savings raise rho, and with it the number of shards: what learners made for the first plan does not serve."""
-    mechanism = Job.of(Config.from_mapping(config(oracle="minibatch", ball=65.0))).mechanism.inner
+    mechanism = Config.from_mapping(config(oracle="minibatch", ball=65.0)).job.mechanism.inner
     richer = mechanism.with_loss(PrivacyLoss(2 * mechanism.loss.rho_nano))
     assert richer.inner.shards.tuples != mechanism.inner.shards.tuples
     view, seen = mechanism.counter(2, 1, Noise()).view([0]), []
@@ -112,7 +112,7 @@ def test_a_window_that_may_spend_more_gets_as_many_tuples_as_its_own_plan_has(mo
 
 
 def test_what_no_plan_can_use_stays_saved():
-    mechanism = Job.of(Config.from_mapping(config(method="ktuples", size_hint=20_000))).mechanism
+    mechanism = Config.from_mapping(config(method="ktuples", size_hint=20_000)).job.mechanism
     assert mechanism.with_loss(PrivacyLoss(2 * 10**9)).loss.rho == 2
     assert mechanism.with_loss(PrivacyLoss(20 * 10**9)) == mechanism
     with pytest.raises(ConfigError):
@@ -157,11 +157,11 @@ def test_plans_say_how_and_why():
 )
 def test_configurations_that_cannot_work_are_refused_at_once(changes, message):
     with pytest.raises((ConfigError, UnusablePlan), match=message):
-        Job.of(Config.from_mapping(config(**changes)))
+        Config.from_mapping(config(**changes))
 
 
 def test_another_loss_or_size_is_planned_anew():
-    mechanism = Job.of(Config.from_mapping(config())).mechanism.inner
+    mechanism = Config.from_mapping(config()).job.mechanism.inner
     assert isinstance(mechanism, CentersRelease)
     more = mechanism.with_loss(PrivacyLoss.charge(3))
     assert more.loss == PrivacyLoss(3 * 10**9, mechanism.loss.delta_femto)
@@ -169,7 +169,7 @@ def test_another_loss_or_size_is_planned_anew():
     assert mechanism.with_size_hint(50_000).inner.lloyd.loss.rho_nano > 0
     with pytest.raises(ConfigError):
         mechanism.with_size_hint(10)
-    assert hash(mechanism) == hash(Job.of(Config.from_mapping(config())).mechanism.inner)
+    assert hash(mechanism) == hash(Config.from_mapping(config()).job.mechanism.inner)
 
 
 EARTH = [{"name": "lon", "min": -180.0, "max": 180.0}, {"name": "lat", "min": -90.0, "max": 90.0}]
@@ -210,7 +210,7 @@ def test_no_center_lies_where_nobody_can_be_and_no_count_is_below_0():
 @pytest.mark.parametrize("transform", ["none", "log1p", "asinh"])
 def test_what_is_clipped_is_reported_center_by_center(transform):
     features = [{"name": "a", "min": 1.0, "max": 9.0, "transform": transform, "origin": 1.0, "scale": 2.0}]
-    job = Job.of(Config.from_mapping(config() | {"features": features, "lattice": {"step": 0.001}}))
+    job = Config.from_mapping(config() | {"features": features, "lattice": {"step": 0.001}}).job
     bounds = [float({"none": float, "log1p": np.log1p, "asinh": np.arcsinh}[transform](x)) for x in (1.0, 9.0)]
     steps = [(x - 1.0) / 2.0 / 0.001 for x in (bounds[0] - 1, bounds[0], 1.5, bounds[1] + 1, 1.5)]
     outcome = Outcome(

@@ -11,7 +11,7 @@ from support.release_kinds import ALSO, RELEASES
 
 from fcstream import Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import MAX_VARIANCE, sampleable
 from fcstream.releases.averages import (
@@ -88,7 +88,7 @@ def test_no_draw_raises(name, rho):
         lattice={"step": 1e-6},
     )  # fmt: skip
     try:
-        mechanism = Job.of(Config.from_mapping(config)).mechanism
+        mechanism = Config.from_mapping(config).job.mechanism
     except ConfigError:
         return
     rng = np.random.default_rng(0)
@@ -118,7 +118,7 @@ BALL = {"kind": "mean", "method": "ball", "center": [20.0, 50.0], "delta": None,
 def test_a_rho_without_noise_is_refused_at_configuration(release, step):
     config = sample(release=release, lattice={"step": step})
     with pytest.raises(ConfigError):
-        Job.of(Config.from_mapping(config))
+        Config.from_mapping(config)
 
 
 def test_second_moments_ask_for_their_noise_at_once():

@@ -6,7 +6,7 @@ from support.helpers import sample
 
 from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.planning.plan import plan
 from fcstream.releases.clusters.mixtures import MixturesRelease
@@ -108,11 +108,11 @@ def test_plans_say_how_and_why():
 )
 def test_configurations_that_cannot_work_are_refused_at_once(changes, message):
     with pytest.raises((ConfigError, UnusablePlan), match=message):
-        Job.of(Config.from_mapping(config(**changes)))
+        Config.from_mapping(config(**changes))
 
 
 def test_another_loss_or_size_is_planned_anew():
-    mechanism = Job.of(Config.from_mapping(config())).mechanism.inner
+    mechanism = Config.from_mapping(config()).job.mechanism.inner
     assert isinstance(mechanism, MixturesRelease)
     more = mechanism.with_loss(PrivacyLoss.charge(3))
     assert more.inner.loss == more.loss == PrivacyLoss(3 * 10**9, mechanism.loss.delta_femto)
@@ -120,4 +120,4 @@ def test_another_loss_or_size_is_planned_anew():
     assert mechanism.with_size_hint(50_000).job.size_hint == 25_000
     with pytest.raises(ConfigError):
         mechanism.with_size_hint(10)
-    assert hash(mechanism) == hash(Job.of(Config.from_mapping(config())).mechanism.inner)
+    assert hash(mechanism) == hash(Config.from_mapping(config()).job.mechanism.inner)

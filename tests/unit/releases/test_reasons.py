@@ -8,7 +8,7 @@ from support.helpers import sample
 import fcstream
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.cli import main
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.releases.reasons import HINTS, REASONS
 
 SPREAD = {"method": None, "spread": None}
@@ -63,7 +63,7 @@ def test_a_search_names_the_end_of_its_radii():
 
 def test_the_reason_is_a_function_of_what_is_released():
     """From the noisy count in the refusal anybody can tell the reason: nothing else went into it."""
-    mechanism = Job.of(Config.from_mapping(sample())).mechanism.inner
+    mechanism = Config.from_mapping(sample()).job.mechanism.inner
     seen = set()
     for n in (60, 140, mechanism.enough_count - 4, mechanism.enough_count, mechanism.enough_count + 4, 400):
         for seed in range(10):
@@ -75,7 +75,7 @@ def test_the_reason_is_a_function_of_what_is_released():
 
 
 def test_windows_that_would_release_are_enough():
-    mechanism = Job.of(Config.from_mapping(sample())).mechanism.inner
+    mechanism = Config.from_mapping(sample()).job.mechanism.inner
     assert mechanism.forecast(mechanism.enough_count).probability >= 0.99
     assert mechanism.forecast(int(0.97 * mechanism.enough_count)).probability < 0.99
 

@@ -13,7 +13,6 @@ from support.helpers import rows, sample
 
 from fcstream import Config, Engine, KeyedEngine, Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.config import Job
 from fcstream.counting.exact import FriendCounts
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import normal_tail
@@ -139,7 +138,7 @@ def test_windows_are_refused_exactly_as_by_the_naive_twin(slide):
     config = Config.from_mapping(
         sample(window=window, release={"rho": 0.5, "delta": 1e-7}, budget={"rho": 2.0, "delta": 1e-5})
     )
-    gate, schedule = Job.of(config).gate, Job.of(config).schedule
+    gate, schedule = config.job.gate, config.job.schedule
     generator = np.random.default_rng(8)
     sizes = generator.integers(0, gate.max_held, schedule.count * (2 if slide else 1) + 2)
     times = np.concatenate([np.full(n, 5_000 * i + 7) for i, n in enumerate(sizes.tolist())])
@@ -238,7 +237,7 @@ def config_of(release, **window):
 
 @pytest.mark.parametrize("release", CONSTANT, ids=lambda release: release.get("method", release["kind"]))
 def test_kinds_with_constant_work_take_no_gate_and_refuse_a_bound_that_would_do_nothing(release):
-    job = Job.of(config_of({"size_hint": 300} | release))
+    job = config_of({"size_hint": 300} | release).job
     assert job.gate is None
     assert not any("max_records" in text for text in plan(config_of(release)).warnings)
     with pytest.raises(ConfigError, match=r"window\.max_records: belongs to kinds that hold"):
@@ -248,11 +247,11 @@ def test_kinds_with_constant_work_take_no_gate_and_refuse_a_bound_that_would_do_
 @pytest.mark.parametrize("release", PURE, ids=lambda release: release["kind"])
 def test_kinds_without_delta_take_the_gate_only_if_a_delta_pays_for_it(release):
     config = config_of(release | {"size_hint": 300})
-    assert Job.of(config).gate is None
+    assert config.job.gate is None
     assert any("nothing bounds the records" in text and "release.delta" in text for text in plan(config).warnings)
     with pytest.raises(ConfigError, match=r"window\.max_records: needs `release\.delta`"):
         config_of(release, max_records=100)
-    job = Job.of(config_of(release | {"delta": 1e-9}, max_records=100))
+    job = config_of(release | {"delta": 1e-9}, max_records=100).job
     assert job.gate.loss == PrivacyLoss(10**6, 10**6)
     assert job.mechanism.loss == PrivacyLoss(10**8, 10**6)
     assert job.mechanism.inner.loss == PrivacyLoss(99 * 10**6)
@@ -260,8 +259,8 @@ def test_kinds_without_delta_take_the_gate_only_if_a_delta_pays_for_it(release):
 
 def test_the_bound_is_sixteen_hints_where_it_is_not_given_and_plan_says_so():
     default, given = Config.from_mapping(sample()), Config.from_mapping(sample(window={"max_records": 4_800}))
-    assert Job.of(default).gate == Job.of(given).gate
-    assert Job.of(default).gate.max_records == 16 * 300
+    assert default.job.gate == given.job.gate
+    assert default.job.gate.max_records == 16 * 300
     warned = [text for text in plan(default).warnings if "max_records" in text]
     assert len(warned) == 1
     assert "4800 records, 16 times" in warned[0]
@@ -272,8 +271,8 @@ def test_the_bound_is_sixteen_hints_where_it_is_not_given_and_plan_says_so():
 
 def test_the_specification_changes_with_the_bound_only_where_it_is_given():
     default, given = (
-        Job.of(Config.from_mapping(sample())),
-        Job.of(Config.from_mapping(sample(window={"max_records": 9}))),
+        Config.from_mapping(sample()).job,
+        Config.from_mapping(sample(window={"max_records": 9})).job,
     )
     assert default.terms.specification != given.terms.specification
 
@@ -285,7 +284,7 @@ def test_bounds_out_of_range_are_refused(most):
 
 
 def test_the_gate_keeps_its_bound_whatever_a_window_is_offered():
-    mechanism = Job.of(Config.from_mapping(sample())).mechanism
+    mechanism = Config.from_mapping(sample()).job.mechanism
     assert isinstance(mechanism, GatedMechanism)
     richer = mechanism.with_loss(PrivacyLoss(3 * 10**9, 10**6))
     assert richer.gate == mechanism.gate
@@ -330,7 +329,7 @@ def test_exhausted_users_never_decide_whether_a_window_is_refused():
         budget={"rho": 1.0, "delta": 1e-9},
     )
     config = Config.from_mapping(shape)
-    gate = Job.of(config).gate
+    gate = config.job.gate
     narrow = RecordGate(gate.loss, 60)
     engine = Engine(config, noise=Recording(2, gate.variance))
     engine.push(np.full(many, 1), rows(many), ids=names(0, many), arrival_ms=1)

@@ -4,7 +4,7 @@ import pytest
 from support.helpers import sample
 
 from fcstream import Engine, Release, register_release
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.planning.plan import plan
 from fcstream.releases.options import Options
@@ -99,8 +99,8 @@ def test_a_kind_registered_in_code():
     with pytest.raises(ConfigError, match=r"release\.radius: belongs to kind 'centers', 'mean', 'mixtures', 'points'"):
         Config.from_mapping(scaled(radius=2))
     # A default that is written out is no other stream; another value is.
-    hashes = {k: Job.of(Config.from_mapping(scaled(factor=k))).terms.specification for k in (1, 2)}
-    assert Job.of(config).terms.specification == hashes[1] != hashes[2]
+    hashes = {k: Config.from_mapping(scaled(factor=k)).job.terms.specification for k in (1, 2)}
+    assert config.job.terms.specification == hashes[1] != hashes[2]
 
 
 @pytest.mark.parametrize(

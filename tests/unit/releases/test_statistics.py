@@ -13,7 +13,7 @@ from support.helpers import rows, sample
 import fcstream
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss, epsilon_tight
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
@@ -45,7 +45,7 @@ class Silent(Noise):
 
 
 def job_of(release, **sections):
-    return Job.of(Config.from_mapping(sample(release=release, window=ONE, **sections)))
+    return Config.from_mapping(sample(release=release, window=ONE, **sections)).job
 
 
 def answer(release, raw, noise=None, **sections):

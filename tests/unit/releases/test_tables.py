@@ -14,7 +14,7 @@ from support.helpers import sample
 import fcstream
 from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.connectors import open_sink
 from fcstream.errors import ConfigError, UnusablePlan
 from fcstream.formats.decoders import CsvRows, JsonLines
@@ -57,7 +57,7 @@ def as_row(record):
 
 
 def test_levels_are_read_alike_from_everywhere():
-    schema = Job.of(config_of()).schema
+    schema = config_of().job.schema
     rows = records(200)
     rows += [{**rows[0], "on": value} for value in (True, 1, "1", "true", "TRUE", 1.0)]
     rows += [{**rows[0], "state": value} for value in ("3", 3, 3.0)]
@@ -90,7 +90,7 @@ def test_levels_in_arrow_blocks():
     table, out = pyarrow.table(columns), pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(out, table.schema) as writer:
         writer.write_table(table)
-    batch = decoder_for("arrow", Job.of(config_of()).schema).decode([out.getvalue().to_pybytes()], 0)
+    batch = decoder_for("arrow", config_of().job.schema).decode([out.getvalue().to_pybytes()], 0)
     kept = [k for k in range(50) if k not in (7, 9)]
     assert batch.values[:, 2].tolist() == [LEVELS.index(rows[k]["state"]) for k in kept]
     assert {(one.reason, one.field) for one in batch.rejections} == {("unknown_level", "state"), ("missing", "on")}
@@ -99,7 +99,7 @@ def test_levels_in_arrow_blocks():
 def test_extensions_of_messagepack_are_no_levels():
     rows = [{"ts_ms": 5, **row} for row in records(3)]
     rows[1]["state"] = msgspec.msgpack.Ext(3, b"x")
-    batch = decoder_for("msgpack", Job.of(config_of()).schema).decode(list(map(msgspec.msgpack.encode, rows)), 0)
+    batch = decoder_for("msgpack", config_of().job.schema).decode(list(map(msgspec.msgpack.encode, rows)), 0)
     assert [(one.reason, one.position, one.field) for one in batch.rejections] == [("unknown_level", 1, "state")]
 
 

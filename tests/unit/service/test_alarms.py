@@ -8,7 +8,6 @@ import pytest
 from support.memory_log import LogSource, Rig
 
 from fcstream import Engine, Noise, SeededEntropy
-from fcstream.config import Job
 from fcstream.formats.payloads import decoder_for
 from fcstream.service.alarms import USUAL, Alarm, LateWatch, UnusableWatch
 from fcstream.service.context import SessionContext
@@ -123,7 +122,7 @@ def test_a_service_warns_and_ready_says_so_when_nothing_of_a_minute_could_be_use
     monkeypatch.setattr("fcstream.service.alarms.time.monotonic", lambda: real() + passed[0])
     for i in range(500):
         rig.send(0, [i], body=b'{"ts_ms": "yesterday"}')
-    setting = SessionContext(decoder_for("json", Job.of(rig.config).schema), lambda: rig.clock.now_ms)
+    setting = SessionContext(decoder_for("json", rig.config.job.schema), lambda: rig.clock.now_ms)
     service = Supervisor(lambda keys: Engine(rig.config), lambda: LogSource(rig.log), lambda: rig.sink, setting)
     steps = []
 

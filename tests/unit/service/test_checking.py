@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from fcstream.cli import main
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.connectors import open_source
 from fcstream.service.checking import SampledSource
 
@@ -225,7 +225,7 @@ def test_a_live_source_is_no_matter_of_check(folder):
 def test_the_sample_is_the_same_however_the_source_gives_its_lines(folder):
     write(folder, ["junk", GOOD] * 300)
     config = Config.load("c.toml")
-    job = Job.of(config)
+    job = config.job
     for lines in (1, 7, 600, 601):
         source = SampledSource(open_source(config.source.url, job.schema))
         found = source.sample(job, lines)

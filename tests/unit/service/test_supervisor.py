@@ -13,7 +13,7 @@ from support.memory_log import WINDOW, LogSource, Rig, near
 from support.queues import Queue
 
 from fcstream import Engine
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.connectors.spool import Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.errors import BudgetExhausted, ConfigError, LedgerError, LedgerMismatch, SinkError, SourceError
@@ -415,7 +415,7 @@ def test_a_backlog_is_read_alive_and_can_be_stopped(tmp_path):
 def test_a_window_that_another_process_answered_meanwhile_is_no_lost_ledger(tmp_path):
     """One process has opened the ledger; another, that gives the stream away, publishes its last window after that."""
     config = Config.from_mapping(sample(window=WINDOW))
-    ledger, sink = MemoryLedger(Job.of(config).terms), ListSink()
+    ledger, sink = MemoryLedger(config.job.terms), ListSink()
     old, new = Engine(config, ledger=ledger), Engine(config, ledger=ledger)
     sink.write(old.advance(13_000))
     check_sink_matches_ledger(new, sink)

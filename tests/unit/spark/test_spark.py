@@ -21,7 +21,7 @@ from support.postgres import URL as POSTGRES
 
 from fcstream import Engine, Noise, SeededEntropy
 from fcstream.cli import main
-from fcstream.config import Config, Job
+from fcstream.config import Config
 from fcstream.connectors import open_ranges, open_sink, open_source
 from fcstream.counting.exact import CrossCounts, FriendCounts
 from fcstream.engine.intake import read_pushed
@@ -118,7 +118,7 @@ def blocks_of(job, batch, partition="p"):
 def test_what_tasks_count_is_what_an_engine_counts(name):
     """A window cut into blocks, delivered in another order and partly twice, makes the release of the local engine."""
     config = config_of(**KINDS[name])
-    job, n = Job.of(config), 500
+    job, n = config.job, 500
     times, points = np.arange(n) * 19, rows(n)
     releases = []
     for counted in (False, True):
@@ -146,7 +146,7 @@ def test_what_tasks_count_is_what_an_engine_counts(name):
 
 
 def test_a_message_of_many_records_counts_whole_and_once():
-    job = Job.of(config_of())
+    job = config_of().job
     engine = Engine(config_of())
     batch, _ = read_pushed(engine.job, [0, 1, 2, 3], rows(4), None, np.array([5, 5, 5, 6]), None)
     blocks, other = ([packed for *_, packed in blocks_of(job, batch, name)] for name in "pq")
@@ -363,7 +363,7 @@ def test_failing_tasks_tell_nothing_of_records(session, tmp_path):
 
     frame = session.createDataFrame([("p", 1, 2, b"SENTINEL-1374", None)], MESSAGES)
     with pytest.raises(Exception) as caught:
-        frame.mapInArrow(Admission(Job.of(config_of()), {"": 0}, decode), BLOCKS).collect()
+        frame.mapInArrow(Admission(config_of().job, {"": 0}, decode), BLOCKS).collect()
     assert "a task failed (ValueError)" in str(caught.value)
     assert "SENTINEL-1374" not in str(caught.value)
 
@@ -715,7 +715,7 @@ def test_windows_are_handed_over_when_the_public_time_says_so_and_never_again():
         def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
             return super().handleExpiredTimer(key[0], timerValues, expiredTimerInfo)
 
-    job = replace(Job.of(config_of()), schedule=Schedule(0, 10_000, 10_000, 1000, 40_000))
+    job = replace(config_of().job, schedule=Schedule(0, 10_000, 10_000, 1000, 40_000))
     engine = Engine(config_of())
     batch, _ = read_pushed(engine.job, [10, 20], rows(2), None, np.array([7, 8]), None)
     engine.abort()
@@ -760,7 +760,7 @@ def test_the_state_of_a_flooded_window_is_emptied_and_the_window_is_refused():
             return super().handleExpiredTimer(key[0], timerValues, expiredTimerInfo)
 
     config = config_of(window={"max_records": 50})
-    job = replace(Job.of(config), schedule=Schedule(0, 10_000, 10_000, 1000, 40_000))
+    job = replace(config.job, schedule=Schedule(0, 10_000, 10_000, 1000, 40_000))
     most = job.gate.max_held
     engine = Engine(config)
 
