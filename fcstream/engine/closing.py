@@ -122,7 +122,7 @@ class WindowCloser:
         if self._job.spending.stops and results[0].refusal:
             raise results[0].refusal
         closed = [
-            self._answer(window, result, mechanism, records, who)
+            self._release(window, result, mechanism, records, who)
             for window, result, who in zip(windows, results, users, strict=True)
             if result.charge or result.refusal or result.interrupted
         ]
@@ -140,7 +140,7 @@ class WindowCloser:
             spent = self._ledger.spent(USER_BLOCK if self._job.terms.unit == "user" else STREAM_BLOCK)
         return spending.offer(index, spent, self._track)
 
-    def _answer(
+    def _release(
         self,
         window: Window,
         result: ChargeResult,
@@ -152,21 +152,21 @@ class WindowCloser:
         charge, is_paid_by_all = result.charge, self._participation.note(result)
         if charge is None:
             if result.interrupted is None:
-                return self._release(window, Outcome("budget_exhausted"), _NOTHING, result.spent), _NOTHING
-            return self._release(window, Outcome("interrupted"), result.interrupted, result.spent), _NOTHING
+                return self._as_release(window, Outcome("budget_exhausted"), _NOTHING, result.spent), _NOTHING
+            return self._as_release(window, Outcome("interrupted"), result.interrupted, result.spent), _NOTHING
         if charge.is_redraw and users is not None and self._job.gate is not None:
             # Whether there are too many users was looked at before the draw. Those who came since are not charged, and
             # must not decide it: there is no second draw.
-            return self._release(window, Outcome("interrupted"), charge.loss, result.spent), _NOTHING
+            return self._as_release(window, Outcome("interrupted"), charge.loss, result.spent), _NOTHING
         view = records.view(self._job.schedule.panes(window), users, result.admitted)
         if charge.loss != mechanism.loss:  # charged before a crash, when another loss was offered
             mechanism = self._job.spending.mechanism_at(charge.loss.rho_nano, self._track)
         outcome = mechanism.release(view, charge, self._noise)
         refund = charge.unused
         spent = result.spent - refund if is_paid_by_all else result.spent
-        return self._release(window, outcome, charge.loss - refund, spent), refund
+        return self._as_release(window, outcome, charge.loss - refund, spent), refund
 
-    def _release(self, window: Window, outcome: Outcome, loss: PrivacyLoss, spent: PrivacyLoss) -> Release:
+    def _as_release(self, window: Window, outcome: Outcome, loss: PrivacyLoss, spent: PrivacyLoss) -> Release:
         is_private, participation = self._noise.private, self._participation.state
         return as_release(
             self._job, window, outcome, Cost(loss, spent), private=is_private, participation=participation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from ..ledgers import Ledger, open_ledgers
 from ..ledgers.base import max_loss
 from ..noise.samplers import Noise
 from ..releases.base import Release
+from ..runtime.undo import on_error
 from ..stream.admission import part_codes
 from .engine import CounterFactory, Engine, default_counters
 from .intake import OnRejection, Rejections, read_pushed
@@ -90,15 +92,14 @@ class KeyedEngine:
         self._engines: dict[int, Engine] = {}
         self._lock = threading.RLock()
         self._seen = SeenPositions()
-        try:
+        with ExitStack() as undo:
+            for ledger in ledgers.values():
+                undo.callback(ledger.close)
             for key in mine:
                 self._engines[self._index[key]] = Engine(
                     self.config, key=key, ledger=ledgers[key], noise=noise, on_rejection=on_rejection, stores=stores
                 )
-        except BaseException:
-            for ledger in ledgers.values():
-                ledger.close()
-            raise
+            undo.pop_all()
 
     @classmethod
     def from_config(cls, path: str | Path, **options: Any) -> KeyedEngine:
@@ -202,13 +203,10 @@ class KeyedEngine:
                 rejections += [Rejection("duplicate", at) for at in batch.positions[is_duplicate].tolist()]
                 codes[is_duplicate] = -1
             self.rejections.add(rejections)
-            try:
+            with on_error(self.abort):  # some keys may have counted their records
                 if identified:
                     self._seen.add(batch.positions)
                 self._distribute(batch, arrivals, codes)
-            except BaseException:
-                self.abort()  # some parts may have taken theirs
-                raise
 
     def begin(self, now_ms: int) -> None:
         """See `Engine.begin`; a key that was added later begins at its own first run."""
@@ -265,27 +263,21 @@ class KeyedEngine:
         self._for_each_part(lambda engine: engine.__exit__(kind, error, trace))
 
     def _gather(self, action: Callable[[Engine], list[Release]]) -> list[Release]:
-        """What all parts return; if one of them fails, those before it keep theirs for the next call."""
-        done: list[tuple[Engine, list[Release]]] = []
-        try:
+        """What the engines of all keys return; if one of them fails, those before it keep theirs for the next call."""
+        releases: list[Release] = []
+        with ExitStack() as undo:
             for engine in self.parts:
-                done.append((engine, action(engine)))
-        except BaseException:
-            for engine, releases in done:
-                engine.requeue(releases)
-            raise
-        return [release for _, releases in done for release in releases]
+                found = action(engine)
+                undo.callback(engine.requeue, found)
+                releases += found
+            undo.pop_all()
+        return releases
 
     def _for_each_part(self, action: Callable[[Engine], object]) -> None:
-        """Do it to every part, whatever becomes of the others; raise the first error then."""
-        first: BaseException | None = None
-        for engine in self.parts:
-            try:
-                action(engine)
-            except BaseException as error:
-                first = first or error
-        if first is not None:
-            raise first
+        """Do it to the engine of every key, also if it fails for some; then raise the error."""
+        with ExitStack() as actions:
+            for engine in reversed(self.parts):
+                actions.callback(action, engine)
 
     def _distribute(self, batch: Batch, arrivals: NDArray[np.int64] | None, codes: NDArray[np.int64]) -> None:
         """Give every part its records, in their order."""

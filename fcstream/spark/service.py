@@ -196,9 +196,9 @@ class MicroBatches:
                 self._check_running()
                 self._answer(frame)
                 self.done += 1
-            except BaseException as error:
+            except BaseException as error:  # whatever it is, the thread that supervises the stream raises it
                 self.error = self.error or error
-                # What Spark logs of it is this.
+                # Spark logs this text, so it says no record's content.
                 raise SparkFailed(f"micro-batch {number} was not answered ({type(error).__name__})") from None
 
     def stop(self, query: StreamingQuery) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import types
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from scipy import stats
 from support.audits import Weak, epsilon_lower_bound, rho_lower_bound
 from support.helpers import rows, sample
 
-import fcstream.engine.engine as engine_module
+import fcstream.engine.closing as closing_module
 from fcstream import ConfigError, Engine, Noise, PrivacyLoss, Release, SeededEntropy
 from fcstream.accounting.losses import epsilon_tight
 from fcstream.config import Config
@@ -49,17 +48,14 @@ def play(pushes, runs, seed, *, noise=None, **sections):
     job = config.job
     noise = noise or Noise(SeededEntropy(seed))
     found = []
-    with pytest.MonkeyPatch.context() as patch:
-        once = types.SimpleNamespace(answering=lambda *_: job)  # made once, not for every run
-        patch.setattr(engine_module, "Job", once)
-        for _ in range(runs):
-            ledger = MemoryLedger(job.terms)
-            ledger.salt = b"repeatable"
-            engine = Engine(config, ledger=ledger, noise=noise)
-            for times, points, options in pushes:
-                engine.push(times, points, **options)
-            found.append(engine.close())
-            assert ledger.spent().fits(job.terms.capacity)
+    for _ in range(runs):
+        ledger = MemoryLedger(job.terms)
+        ledger.salt = b"repeatable"
+        engine = Engine(config, ledger=ledger, noise=noise)
+        for times, points, options in pushes:
+            engine.push(times, points, **options)
+        found.append(engine.close())
+        assert ledger.spent().fits(job.terms.capacity)
     return found
 
 
@@ -460,13 +456,13 @@ def test_fault_charge_after_noise(kind, fault, tmp_path, monkeypatch):
     if fault:  # what reaches the real ledger is what counts
         noted._ledger._ledger = Diary(ledger, log)
     engine = Engine(config, ledger=noted, noise=Noise(Listening(1, log)))
-    real = Engine._release
+    real = closing_module.WindowCloser._release
 
     def release(self, window, *rest):
         log.append(("window", window.open_ms))
         return real(self, window, *rest)
 
-    monkeypatch.setattr(Engine, "_release", release)
+    monkeypatch.setattr(closing_module.WindowCloser, "_release", release)
     times, points = np.repeat(np.arange(6) * 10_000, 300), rows(1800)
     engine.push(times, points, **({"ids": np.arange(1800)} if kind == "user" else {}))
     assert {r.reason for r in engine.close()} == {None}
@@ -492,14 +488,14 @@ def panes_in_the_red(engine, answers):
 @pytest.mark.parametrize("fault", [False, True])
 @pytest.mark.parametrize("release", [{**COUNT, "rho": 0.5}, {"rho": 0.5}], ids=["count", "recentered"])
 def test_fault_a_pane_that_is_not_charged(release, fault, monkeypatch):
-    real = engine_module.request
+    real = closing_module.request
 
     def forgetful(job, window, loss, users):
         request = real(job, window, loss, users)
         return dataclasses.replace(request, blocks=request.blocks[:-1] if window.index == 2 else request.blocks)
 
     if fault:
-        monkeypatch.setattr(engine_module, "request", forgetful)
+        monkeypatch.setattr(closing_module, "request", forgetful)
     engine = Engine(sample(window={"slide": "4s"}, release=release), noise=Noise(SeededEntropy(1)))
     engine.push(np.arange(900) * 20, rows(900))  # later windows are empty: part of their charges goes back
     answers = engine.close()

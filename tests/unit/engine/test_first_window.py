@@ -16,8 +16,9 @@ from fcstream.errors import LedgerMismatch
 from fcstream.formats.payloads import decoder_for
 from fcstream.ledgers import open_ledger
 from fcstream.planning.plan import plan
-from fcstream.service import session
+from fcstream.service import publisher
 from fcstream.service.batch import check_sink_matches_ledger
+from fcstream.service.context import SessionContext
 from fcstream.stream.windows import Schedule
 from fcstream.testing import sample_release
 
@@ -241,14 +242,14 @@ def test_the_plan_counts_from_now():
 
 
 def test_a_service_tells_how_much_of_a_pause_is_still_unanswered(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(session, "_TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(publisher, "_TELL_EVERY_S", 0.0)
     sink = open_sink(f"jsonl:{tmp_path / 'out.jsonl'}")
     engine = made(live(window={"length": "1s", "lateness": "0s"}))
     at = 1_767_225_600_000
     engine.begin(at)
-    setting = session.SessionContext(decoder_for("json", engine.job.schema), now_ms)
+    setting = SessionContext(decoder_for("json", engine.job.schema), now_ms)
     with caplog.at_level("INFO", "fcstream.service"):
-        session.Publisher(engine, sink, setting).close_due(at + 1_000_001)
+        publisher.Publisher(engine, sink, setting).close_due(at + 1_000_001)
     told = [record.getMessage() for record in caplog.records if "answering what was missed" in record.getMessage()]
     assert told[0] == "answering what was missed: 744 windows are still due"
     assert len((tmp_path / "out.jsonl").read_bytes().splitlines()) == 1000
