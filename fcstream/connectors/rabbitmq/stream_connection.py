@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ConfigError, FcstreamError
+from ..client_loop import ClientLoop, abort
 from ..libraries import unsupported_version
-from ..retry import close_quietly, with_patience
+from ..retry import with_patience
 from ..tls import tls_context, tls_failure
 from ..urls import missing_library
 
@@ -62,16 +63,14 @@ class RabbitConnection:
         self._closing: list[asyncio.Task[None]] = []
         self._gone: asyncio.Future[None]
         self._readers: dict[int, Callable[[Any], object]] = {}  # by subscription
-        self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(self._failed)
         self.damaged = 0  # chunks that the library could not read, one after the other
-        self._thread = threading.Thread(target=self._loop.run_forever, name="fcstream-rstream", daemon=True)
-        self._thread.start()
+        self._loop = ClientLoop("fcstream-rstream")
+        self._loop.loop.set_exception_handler(self._failed)
 
     def open(self) -> None:
         """The first connection: one try."""
         try:
-            self._run(self._connect())
+            self._loop.run(self._connect())
         except RabbitLost as lost:
             self.close()
             raise self._unusable(lost) from None
@@ -86,26 +85,21 @@ class RabbitConnection:
     def repeat(self, action: Callable[[], T]) -> T:
         """Do something that raises `RabbitLost` when the connection is."""
         return with_patience(
-            action, lambda: self._run(self._connect()), (RabbitLost,), self._patience_s, self._unusable
+            action, lambda: self._loop.run(self._connect()), (RabbitLost,), self._patience_s, self._unusable
         )
 
     def once(self, action: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         if self.lost:
             raise RabbitLost("the connection was lost")
-        return self._run(self._guarded(action(self._client)))
+        return self._loop.run(self._guarded(action(self._client)))
 
     def add_credit(self, number: int) -> None:
         """Let the broker send one chunk more."""
         if not self.lost:
-            asyncio.run_coroutine_threadsafe(self._client.credit(number, 1), self._loop)
+            asyncio.run_coroutine_threadsafe(self._client.credit(number, 1), self._loop.loop)
 
     def close(self) -> None:
-        if self._loop.is_closed():
-            return
-        close_quietly(lambda: self._run(self._finish()))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._loop.close(self._say_farewell())
 
     async def subscribe(
         self, client: Any, kind: Any, value: int | None, credit: int, reader: Callable[[Any], object]
@@ -145,9 +139,6 @@ class RabbitConnection:
             # There are messages, so replicas wait for the last ones, or they are new: those before must not be missed.
         return found
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
     async def _guarded(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something until it is done, the connection is lost, or it takes too long."""
         task = asyncio.ensure_future(work)
@@ -171,7 +162,7 @@ class RabbitConnection:
         self._disconnect()
         self._closing = [task for task in self._closing if not task.done()]
         for host, given in self._address.hosts:
-            self._gone = self._loop.create_future()
+            self._gone = self._loop.loop.create_future()
             self.lost = False
             try:
                 await self._guarded(self._open(host, given or (5552 if self._ssl is None else 5551)))
@@ -238,30 +229,26 @@ class RabbitConnection:
         if not self._gone.done():
             self._gone.set_result(None)
 
-    async def _finish(self) -> None:
-        """What the library's own closing does, without the pause that it makes."""
+    async def _say_farewell(self) -> None:
+        """What the client's own closing does, without its pause."""
         from rstream import schema
 
-        client, is_lost = self._client, self.lost
-        if client is not None and not is_lost:
+        if self._client is not None and not self.lost:
             farewell = schema.Close(_LAST_REQUEST, code=1, reason="OK")
             with suppress(Exception):
-                await asyncio.wait_for(client.sync_request(farewell, schema.CloseResponse), _FAREWELL_S)
-            with suppress(Exception):
-                await asyncio.wait_for(client._conn.close(), 1)
+                await asyncio.wait_for(self._client.sync_request(farewell, schema.CloseResponse), _FAREWELL_S)
             self._client = None
         self._disconnect()
         await asyncio.gather(*self._closing, return_exceptions=True)
-        rest = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
 
     def _disconnect(self) -> None:
         client, self._client, self.lost = self._client, None, True
         self._readers.clear()
-        if client is not None:
-            self._closing.append(self._loop.create_task(_close(client)))
+        transports = self._loop.take_transports()
+        if client is None:
+            abort(transports)
+        else:
+            self._closing.append(self._loop.loop.create_task(_close(client, transports)))
 
     def _unusable(self, error: BaseException) -> FcstreamError:
         return self._error(
@@ -270,8 +257,7 @@ class RabbitConnection:
 
 
 def _has_client_internals() -> bool:
-    """Whether the library's insides that are used are there: its connection, to be closed when it was lost, and what
-    its own consumers and producers are made of."""
+    """Whether the parts of the client are there that its own consumers and producers are made of, and we are too."""
     try:
         from rstream import schema
         from rstream.client import Client
@@ -282,17 +268,18 @@ def _has_client_internals() -> bool:
         inspect.signature(client.run_queue_listener_task).bind(0, print)
         inspect.signature(client.sync_request).bind(schema.Close, schema.CloseResponse)
         wanted = ("credit", "unsubscribe", "query_leader_and_replicas", "stream_exists", "authenticate", "add_stream")
-        return "_conn" in vars(client) and all(callable(getattr(client, name)) for name in wanted)
+        return all(callable(getattr(client, name)) for name in wanted)
     except (AttributeError, ImportError, TypeError):
         return False
 
 
-async def _close(client: Any) -> None:
-    """Takes its time, and leaves the socket of a lost connection open, if it is not told."""
-    with suppress(Exception):
-        await asyncio.wait_for(client.close(), 6)
-    with suppress(Exception):
-        await asyncio.wait_for(client._conn.close(), 1)
+async def _close(client: Any, transports: list[Any]) -> None:
+    """Takes its time, and leaves the socket of a lost connection open: so it is closed here."""
+    try:
+        with suppress(Exception):
+            await asyncio.wait_for(client.close(), 6)
+    finally:
+        abort(transports)
 
 
 def checked_name(address: Address, option: str, name: str) -> str:
