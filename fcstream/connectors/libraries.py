@@ -1,4 +1,4 @@
-"""Clients whose insides are relied upon: tried out before the first connection, as only some versions fit."""
+"""What to install where a version of a client lacks what is used: tried out before the first connection."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ..errors import ConfigError
 
 
 def unsupported_version(package: str, key: str) -> ConfigError:
-    """The error for an installed version whose insides are not as they were."""
+    """The error for an installed version that is not as it was."""
     wanted = _wanted(package)
     return ConfigError(
-        f"needs {wanted}: version {importlib.metadata.version(package)} is installed, whose insides have changed; run "
+        f"needs {wanted}: version {importlib.metadata.version(package)} is installed, which has changed too much; run "
         f"pip install '{wanted}'",
         key,
     )

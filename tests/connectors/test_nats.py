@@ -641,6 +641,7 @@ def test_a_server_that_does_not_ask_for_tls_gets_no_password():
             with door.accept()[0] as peer:
                 peer.settimeout(60)
                 info = {"server_id": "x", "version": "2.9.10", "headers": True, "max_payload": 1 << 20}
+                info["auth_required"] = True
                 peer.sendall(b"INFO " + json.dumps(info).encode() + b"\r\n")
                 with contextlib.suppress(OSError):
                     while data := peer.recv(4096):
@@ -835,7 +836,7 @@ def test_silence_is_not_the_end(private, monkeypatch):
         out.write(sent)
         monkeypatch.setattr(NatsReader, "open", sleep)
         assert out.missing(sent) == []
-    assert len(opened) == 2
+    assert len(opened) == 1  # afterwards message by message was asked for
 
 
 def take_one(server, stream):

@@ -47,6 +47,7 @@ INSIDE = {
         "spooled",
         "tls",
         "base",
+        "client_loop",
         "csv_tables",
         "files",
         "libraries",

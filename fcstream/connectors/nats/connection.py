@@ -1,23 +1,20 @@
-"""The connection of `jetstream`: in a thread of its own, made again when it was lost, with the library mended."""
+"""The connection to a NATS server: its client in a thread of its own, made again after the connection was lost."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import datetime
-import inspect
 import json
 import os
 import re
 import ssl
-import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...errors import ConfigError, FcstreamError
-from ..libraries import unsupported_version
+from ..client_loop import ClientLoop, abort
 from ..retry import with_patience
 from ..tls import tls_context, tls_failure
 from ..urls import missing_library
@@ -31,12 +28,14 @@ LONGEST = 2000
 """Bytes of a subject; with the rest of its line it must stay below the 4096 that the protocol has."""
 _LONGEST_NAME = 255  # bytes of a stream's name
 _CONNECT_S = 10.0
+_READING_S = 2.0  # for an answer
 _REFUSALS = (
     *("permissions", "authorization", "authentication", "maxpayload"),
     *("badsubject", "badheader", "invalidkey", "invalidbucket"),
 )
 _STREAM_REFUSES = 10077  # an error code: the stream is full
 _STREAM_UNKNOWN = 10059
+_SECRETS = ("user", "password", "token", "user_jwt_cb", "signature_cb")  # options of the client
 
 
 class StoredMessage(NamedTuple):
@@ -44,7 +43,7 @@ class StoredMessage(NamedTuple):
 
     sequence: int
     subject: str
-    timestamp_ms: int  # to the second
+    timestamp_ms: int
     body: bytes
 
 
@@ -66,12 +65,8 @@ class NatsConnection:
         self.is_awaited = False
         """Whether a stream that does not exist is about to be made anew."""
         self._trouble: BaseException | None = None
-        self._unfit = unsupported_version("nats-py", address.key)
-        self._is_tried = False
         self._closed = asyncio.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="fcstream-nats", daemon=True)
-        self._thread.start()
+        self._loop = ClientLoop("fcstream-nats")
 
     def first(self, action: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The first thing to do: one try, so that a wrong address is reported at once; closes if it fails."""
@@ -83,7 +78,7 @@ class NatsConnection:
 
     def run(self, action: Callable[[], Coroutine[Any, Any, T]], patience_s: float | None = None) -> T:
         """Do something that is safe to repeat when the connection is lost: for so long, or as the address says."""
-        if self._loop.is_closed():
+        if self._loop.is_closed:
             raise self._error(f"{self._where} was closed: open it again")
 
         def lost(error: BaseException) -> FcstreamError:
@@ -93,32 +88,17 @@ class NatsConnection:
         return with_patience(lambda: self.once(action), lambda: None, (NatsLost,), patience_s, lost)
 
     def once(self, action: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        future = asyncio.run_coroutine_threadsafe(self._guarded(action), self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return self._loop.run(self._guarded(action))
 
     def close(self, farewell: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
         """Let go; with a last thing to do, if there is a connection: none is made for it."""
-        if self._loop.is_closed():
-            return
-        with suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self._end(farewell), self._loop).result(2 * REQUEST_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._loop.close(self._end(farewell), 2 * REQUEST_S)
 
     async def _end(self, farewell: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
         if farewell is not None and self.client is not None and not self.client.is_closed:
             with suppress(Exception):
                 await farewell()
         await self._disconnect()
-        rest = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
 
     async def extent(self, stream: str) -> tuple[str, int, int]:
         """When a stream was made, its first sequence, and the one after its last; of one that keeps what was read."""
@@ -133,6 +113,15 @@ class NatsConnection:
     async def info(self, stream: str) -> Any:
         """What the server that leads a stream tells of it."""
         return await self._api(f"STREAM.INFO.{stream}")
+
+    async def check_reading(self, stream: str) -> None:
+        """Lose the connection if nothing is read from it any more: the client stops at what it cannot parse, and does
+        not tell."""
+        try:
+            await asyncio.wait_for(self.info(stream), _READING_S)
+        except TimeoutError:
+            await self._disconnect()
+            raise NatsLost("the client stopped reading") from None
 
     async def clock(self, stream: str) -> tuple[int, int] | None:
         """The server's time, and the timestamp of a stream's last message, in Unix milliseconds; None if it tells
@@ -159,9 +148,8 @@ class NatsConnection:
             if error.err_code == _STREAM_UNKNOWN:
                 raise
             return None
-        timestamp = datetime.datetime.fromisoformat(found["time"][:19] + "+00:00")
         body = base64.b64decode(found.get("data") or b"")
-        return StoredMessage(int(found["seq"]), found["subject"], int(timestamp.timestamp()) * 1000, body)
+        return StoredMessage(int(found["seq"]), found["subject"], unix_ms(found["time"]), body)
 
     async def _api(self, what: str, **request: Any) -> Any:
         """An answer of the server's, as it is: the library knows parts of it only."""
@@ -219,6 +207,8 @@ class NatsConnection:
                 task.cancel()
 
     async def _connect(self) -> None:
+        from nats.aio.client import Client
+
         closed = self._closed = asyncio.Event()
         self._trouble = None
 
@@ -229,22 +219,44 @@ class NatsConnection:
             self._trouble = error
 
         await self._disconnect()
-        self._is_tried = self._is_tried or await _has_client_internals()
-        if not self._is_tried:
-            raise self._unfit
-        client = _patched_client(self._wants_tls, self._refused("the file of credentials cannot be used"))
+        client = Client()
+        options = {name: self._guard(given) if name in _SECRETS else given for name, given in self._options.items()}
         try:
-            await asyncio.wait_for(client.connect(closed_cb=on_close, error_cb=on_error, **self._options), _CONNECT_S)
-        except BaseException:
+            await asyncio.wait_for(client.connect(closed_cb=on_close, error_cb=on_error, **options), _CONNECT_S)
+            self._check_encryption()
+        except BaseException:  # the time is over, or the action was given up: the client must not go on trying
             await _close(client)
             raise
         self.client = client
         self.js = client.jetstream(timeout=REQUEST_S)
 
+    def _check_encryption(self) -> None:
+        """The client encrypts if the server asks for it; whoever stands between could leave that out."""
+        import nats.errors
+
+        if self._wants_tls and not self._loop.is_encrypted:
+            raise nats.errors.SecureConnRequiredError
+
+    def _guard(self, secret: Any) -> Any:
+        """A secret as a function, which the client calls when it is about to send it: not over a connection that is to
+        be encrypted and is not."""
+        if secret is None:
+            return None
+
+        def checked(*arguments: Any) -> Any:
+            self._check_encryption()
+            try:
+                return secret(*arguments) if callable(secret) else secret
+            except (OSError, ValueError):
+                raise self._refused("the file of credentials cannot be used") from None
+
+        return checked
+
     async def _disconnect(self) -> None:
         client, self.client = self.client, None
         if client is not None:
             await _close(client)
+        abort(self._loop.take_transports())
 
     def _refused(self, why: str) -> FcstreamError:
         return self._error(f"{self._where} refuses: {why}; correct the address, or the server's rules")
@@ -266,75 +278,26 @@ async def _close(client: Any) -> None:
         await asyncio.wait_for(client.close(), 1.0)
 
 
-def _patched_client(wants_tls: bool, useless: FcstreamError) -> Any:
-    """The library's client, mended in three places; raises `useless` where credentials are."""
-    from nats.aio.client import Client
-    from nats.errors import SecureConnRequiredError
+def _credentials(path: str) -> dict[str, Callable[..., bytes]]:
+    """The options of the client that read a file of credentials with every connection: what it says in its first part,
+    and the server's challenge signed with the key in its second part."""
+    import nkeys  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-    class PatchedClient(Client):
-        def __init__(self) -> None:
-            super().__init__()
-            self._ps = _patched_parser(self)
+    def part(title: bytes) -> bytes:
+        with open(path, "rb") as file:
+            found = re.search(rb"-BEGIN " + title + rb"-+\s+(\S+)", file.read())
+        if found is None:
+            raise ValueError(title)
+        return bytes(found[1])
 
-        async def _process_msg(self, sid: Any, subject: Any, reply: Any, data: Any, headers: Any) -> None:
-            # A subject or headers that it cannot parse end its reading for good: any publisher could do that.
-            try:
-                await super()._process_msg(sid, subject, reply, data, headers)
-            except Exception:
-                await super()._process_msg(sid, b"unreadable", reply, data, b"")
+    def sign(challenge: str) -> bytes:
+        try:
+            keys = nkeys.from_seed(bytearray(part(b"USER NKEY SEED")))
+            return base64.b64encode(bytes(keys.sign(challenge.encode())))
+        except nkeys.NkeysError:
+            raise ValueError(path) from None
 
-        def _connect_command(self) -> Any:
-            # It encrypts when the server asks for it; who stands between could leave that out and get the password.
-            if wants_tls and not self._server_info.get("tls_required"):
-                raise SecureConnRequiredError
-            try:
-                return super()._connect_command()
-            except Exception:  # of any kind: it looks into the file of credentials now
-                raise useless from None
-
-    return PatchedClient()
-
-
-def _patched_parser(client: Any) -> Any:
-    """The library's parser, of which any white space ends a field. For the server only a blank does: a subject may hold
-    other white space, and would end the library's reading for good."""
-    from nats.protocol import parser
-
-    fields = rb" +([^ \r\n]+) +([0-9]+) +(([^ \r\n]+) +)?"
-    mended = {
-        **vars(parser),
-        "MSG_RE": re.compile(rb"\AMSG" + fields + rb"([0-9]+)\r\n"),
-        "HMSG_RE": re.compile(rb"\AHMSG" + fields + rb"([0-9]+) +([0-9]+)\r\n"),
-    }
-
-    class PatchedParser(parser.Parser):
-        # The same code with other expressions, for this client only.
-        parse = FunctionType(parser.Parser.parse.__code__, mended, "parse", parser.Parser.parse.__defaults__)
-
-    return PatchedParser(client)
-
-
-async def _has_client_internals() -> bool:
-    """Whether the library's insides, some of which are exchanged, are there and do what they did."""
-    from nats.aio.client import Client
-
-    taken: list[tuple[Any, ...]] = []
-
-    class Taker:
-        async def _process_msg(self, *message: Any) -> None:
-            taken.append(message)
-
-    head = b"NATS/1.0\r\n\r\n"
-    wire = b"MSG a\tb 1 r 2\r\nhi\r\nHMSG s 2 %d %d\r\n%sok\r\n" % (len(head), len(head) + 2, head)
-    try:
-        await _patched_parser(Taker()).parse(wire)
-        client: Any = Client()
-        inspect.signature(client._process_msg).bind(1, b"s", b"", b"", b"")
-        inspect.signature(client._connect_command).bind()
-        is_same = inspect.iscoroutinefunction(client._process_msg) and {"_ps", "_server_info"} <= vars(client).keys()
-    except Exception:  # of any kind: whatever it became
-        return False
-    return is_same and taken == [(1, b"a\tb", b"r", b"hi", None), (2, b"s", b"", b"ok", head)]
+    return {"user_jwt_cb": lambda: part(b"NATS USER JWT"), "signature_cb": sign}
 
 
 def _error_text(error: BaseException) -> str:
@@ -382,7 +345,7 @@ def _options(address: Address) -> tuple[bool, dict[str, Any]]:
             raise missing_library("nkeys", "nats", address.key) from None
         if not os.access(creds, os.R_OK):
             raise ConfigError(f"names the file {creds}, which cannot be read", address.key)
-        options["user_credentials"] = creds
+        options |= _credentials(creds)
     wants_tls = address.take("tls", "no") == "yes" or not {"ca", "cert", "key"}.isdisjoint(address.options)
     if wants_tls:
         options["tls"] = tls_context(address)

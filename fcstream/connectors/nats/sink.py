@@ -13,7 +13,7 @@ from ...errors import ConfigError, SinkError
 from ...releases.base import Release
 from ..retry import PendingMessages
 from .connection import LONGEST, REQUEST_S, NatsConnection, NatsLost, StoredMessage, checked_name, stream_of
-from .reader import open_reader
+from .reader import NatsReader, SingleMessageReader, open_reader
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -48,6 +48,7 @@ class NatsSink:
             raise ConfigError(f"must name a `subject` without wildcards, got {address.masked}", address.key)
         self._releases: PendingMessages[Release] = PendingMessages()
         self._letters: PendingMessages[bytes] = PendingMessages()
+        self._is_unsure = False  # whether to ask for messages one by one
         self._unanswered = b""  # of a release: whether the server has it is not known
         self._wire = NatsConnection(address, patience_s, SinkError)
         self._wire.first(self._start)
@@ -127,7 +128,12 @@ class NatsSink:
     async def _find_between(self, wanted: set[bytes], start: int, end: int) -> tuple[set[bytes], int | None]:
         """Those that lie between two sequences, and when the first message there was stored."""
         found, oldest_ms, sequence = set[bytes](), None, 0
-        reader = await open_reader(self._wire, self._stream, self._subject, start)
+        reader: NatsReader | SingleMessageReader
+        if self._is_unsure:
+            reader = SingleMessageReader(self._wire, self._stream, self._subject, start)
+        else:
+            reader = await open_reader(self._wire, self._stream, self._subject, start)
+        self._is_unsure = True  # until it ended well: headers that the client cannot parse end its reading
         try:
             while sequence < end - 1 and found != wanted:
                 if not (rows := await reader.take(1000, REQUEST_S)):
@@ -140,4 +146,5 @@ class NatsSink:
                 found |= wanted.intersection([body for *_, body in rows])
         finally:
             await reader.close()
+        self._is_unsure = False
         return found, oldest_ms

@@ -20,12 +20,13 @@ import numpy as np
 from ...errors import ConfigError, SourceError
 from ..base import BrokerTime, Chunk, Gap
 from .connection import LONGEST, NatsConnection, checked_name, stream_of
-from .reader import NatsReader, Row
+from .reader import POLL_BYTES, NatsReader, Row, SingleMessageReader
 
 if TYPE_CHECKING:
     from ..urls import Address
 
 LOG = logging.getLogger("fcstream.connectors.nats")
+_UNSURE = 100  # messages
 _LONGEST_BUCKET = 252  # its stream has three bytes more
 
 
@@ -73,6 +74,7 @@ class NatsSource:
         self._next, self._created, self._warned = 0, "", 0
         self._partition, self._times_made = self._stream, 1
         self._timestamp: int | None = None  # of the last message
+        self._unsure = 0  # how many of the next messages may hold what the client cannot read
         self._looked: tuple[int, int | None] = 0, None  # position and timestamp when the stream's extent was last seen
         self._gaps: list[Gap] = []
         self._ranges = False
@@ -197,13 +199,32 @@ class NatsSource:
         await bucket.put(self._key, value)
 
     async def _take(self, room: int, timeout_s: float) -> list[Row]:
+        """The client stops reading at a message whose subject or headers it cannot parse, and whoever publishes could
+        write one: after a connection broke, the next messages are asked for one by one, without either."""
         reader = self._reader
         if reader is None or not reader.is_good(self._wire.client, self._next):
             if reader is not None:
                 await reader.close()
+                self._reader = None
+                self._unsure = _UNSURE if reader.is_broken or reader.client is not self._wire.client else 0
             await self._end()
+            if rows := await self._take_singly(room):
+                return rows
             reader = self._reader = await NatsReader.open(self._wire, self._stream, self._subject, self._next)
-        return await reader.take(room, timeout_s)
+        if not (rows := await reader.take(room, timeout_s)):
+            await self._wire.check_reading(self._stream)
+        return rows
+
+    async def _take_singly(self, room: int) -> list[Row]:
+        """The next messages, as far as they are to be asked for one by one."""
+        reader = SingleMessageReader(self._wire, self._stream, self._subject, self._next)
+        rows: list[Row] = []
+        size = 0
+        while len(rows) < min(room, self._unsure) and size < POLL_BYTES and (found := await reader.take(1, 0.0)):
+            rows += found
+            size += len(found[0][2])
+        self._unsure = self._unsure - len(rows) if rows else 0
+        return rows
 
 
 def _escaped(name: str, kept: bytes = b"") -> str:

@@ -49,7 +49,7 @@ class RabbitConnection:
             import rstream  # noqa: F401
         except ImportError:
             raise missing_library("rstream", "rabbitmq", address.key) from None
-        if not _has_client_internals():
+        if not _has_what_is_used():
             raise unsupported_version("rstream", address.key)
         self.lost = True
         self.changed = threading.Condition()
@@ -256,7 +256,7 @@ class RabbitConnection:
         )
 
 
-def _has_client_internals() -> bool:
+def _has_what_is_used() -> bool:
     """Whether the parts of the client are there that its own consumers and producers are made of, and we are too."""
     try:
         from rstream import schema
