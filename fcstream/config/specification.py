@@ -1,7 +1,7 @@
 """What of a configuration a ledger is bound to, as canonical JSON that people can read: public keys only.
 
 Every key at its default is left out, so a key that is added later changes no ledger. Whatever is not named here as free
-to change is part of it, so a key that is added later is bound unless somebody decides otherwise.
+to change is part of it, so a key that is added later is part of it too, unless it is left out on purpose.
 """
 
 from __future__ import annotations

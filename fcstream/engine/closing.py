@@ -28,7 +28,7 @@ _NOTHING = PrivacyLoss()
 
 
 class Cost(NamedTuple):
-    """What an answer cost, and what the window's most charged block has spent with it."""
+    """What a release cost, and what the window's most charged block has spent with it."""
 
     loss: PrivacyLoss
     spent: PrivacyLoss
@@ -98,7 +98,7 @@ class WindowCloser:
         self._job, self._ledger, self._noise = job, ledger, noise
         self._participation = Participation(job, ledger, last)
         self._track = last.track if last is not None and job.spending.tracks else None
-        # Where records can be held back, windows go one by one: a group that ends before the next of them would tell.
+        # Where late records wait for a window, windows close one by one: the end of a group must not depend on them.
         self.group = job.spending.group if job.clock == "eof" or job.schedule.reach == 1 else 1
 
     @property

@@ -42,7 +42,7 @@ CounterFactory = Callable[[Job, Mechanism, Noise], tuple[Counter, "UserPoints | 
 
 
 def default_counters(job: Job, mechanism: Mechanism, noise: Noise) -> tuple[Counter, UserPoints | None]:
-    """Those of an engine that counts by itself."""
+    """The counters of an engine that is pushed its records."""
     users = UserPoints(job.grid.dimension, job.per_user) if job.terms.unit == "user" else None
     return mechanism.counter(job.grid.dimension, job.schedule.reach, noise), users
 
@@ -83,7 +83,7 @@ class Engine:
 
     All methods may be called from several threads; kernels release the GIL. Many engines may live in one process, each
     with its own ledger. Open the engine after a fork, not before. A ``with`` block acknowledges what was returned
-    inside it if it ends without an error, and lets go of the ledger; it closes no window by itself.
+    inside it if it ends without an error, and closes the ledger; it closes no window by itself.
 
     Privacy
     -------
@@ -298,7 +298,7 @@ class Engine:
 
         The caller says with it that no record that arrived before `now_ms` is still to come. The first call of a
         new stream says where it begins, see `begin`. After a pause a call answers about `MAX_WINDOWS_AT_ONCE` windows:
-        call again while `windows_due` tells more. With clock ``eof`` time does not close windows, and nothing happens.
+        call again while `windows_due` is not 0. With clock ``eof`` time does not close windows, and nothing happens.
         """
         with self._lock:
             now = read_moment(now_ms, "now_ms")
@@ -329,7 +329,7 @@ class Engine:
             return self._outbox.unpublished()
 
     def requeue(self, releases: list[Release]) -> None:
-        """What this thread was just returned reached nobody: the next call returns it again."""
+        """Return again, with the next call, what this thread was just returned and could not publish."""
         with self._lock:
             self._outbox.requeue(releases)
 
@@ -359,7 +359,7 @@ class Engine:
             return releases
 
     def abort(self) -> None:
-        """Let go of the ledger without closing a window; open records are forgotten, charges stay."""
+        """Close the ledger without closing a window; records of open windows are lost, charges stay."""
         with self._lock:
             self._closed = True
             self._outbox.forget()

@@ -1,7 +1,7 @@
-"""When budgets run out, by public facts: what somebody with a record in every window has left.
+"""When budgets run out, by public facts: what a user present in every window has left.
 
-Of the unit ``user`` nobody can have spent more than that person before the first window that has no room for them, so
-until then every user takes part. From then on some may be left out, and how many is data.
+With the unit ``user`` no user has spent more than that one before the first window that has no room for them, so until
+then every user takes part. From then on some may be left out, and how many is data.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Participation:
 
     Privacy
     -------
-    The block of somebody with a record in every window is charged by public losses alone.
+    The block of a user present in every window is charged by public losses alone.
 
     Source
     ------
@@ -56,7 +56,7 @@ class Participation:
             self.state = (last.participation if last is not None else None) or FULL
 
     def note(self, result: ChargeResult) -> bool:
-        """Whether somebody with a record in every window was charged for this one."""
+        """Whether a user present in every window was charged for this one."""
         if self.state is None:
             return True
         is_charged = USER_BLOCK in self._ledger.charged_blocks(result.window)
@@ -73,7 +73,8 @@ class Participation:
 
 
 def windows_until(job: Job) -> int | None:
-    """How many windows whoever is always there has a budget for if each costs its maximum; None: for all of them."""
+    """For how many windows the budget of a user present in every window lasts if each costs its maximum; None: for all
+    of them."""
     if job.terms.unit == "event" or job.spending.savings is not None:
         return None
     lasting, count = lasting_windows(job.mechanism.loss, job.terms.capacity), scheduled_windows(job)

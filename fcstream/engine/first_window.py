@@ -1,7 +1,7 @@
 """Which window a live stream begins with: fixed once, by a public clock, and kept in the ledger.
 
-Windows from before the first run are nobody's: they are skipped, not refused one by one. Never by the arrival of the
-first record, which one record more would move, and with it the window that answers begin with.
+Windows before it are skipped, not refused one by one. The arrival of the first record does not decide it: one record
+more would move the window that releases begin with.
 """
 
 from __future__ import annotations

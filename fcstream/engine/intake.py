@@ -62,7 +62,7 @@ def read_pushed(
 
 
 class Rejections:
-    """Rejected records: counted by reason, handed on, and where nobody takes them, warned about once for each reason.
+    """Counts rejected records by reason and passes them to a callback; without one, it warns once for each reason.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Rejections:
         self.counts: dict[str, int] = {}
 
     def add(self, rejections: list[Rejection]) -> None:
-        """Count them and hand them on, in the order of their positions."""
+        """Count them and pass them on, in the order of their positions."""
         for rejection in rejections:
             self.counts[rejection.reason] = self.counts.get(rejection.reason, 0) + 1
             self._fields.setdefault(rejection.reason, rejection.field)
@@ -91,7 +91,7 @@ class Rejections:
         return counts
 
     def warn(self) -> None:
-        """Tell the log of reasons that are new, if nobody else is told."""
+        """Log a warning about reasons that are new, if there is no callback."""
         new = [reason for reason in self._fields if reason not in self._warned]
         if self._takes is None and new:
             self._warned.update(new)

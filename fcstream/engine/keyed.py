@@ -36,7 +36,7 @@ class KeyedEngine:
     config : Config or mapping
         With ``stream.key`` and ``stream.keys``.
     keys : collection of str, optional
-        Which of the declared keys this engine answers; by default all. Others are answered by somebody else.
+        Which of the declared keys this engine answers; by default all. Others are answered by other processes.
     ledgers : mapping of str to Ledger, optional
         Already open, by key; by default streams of the one ledger of ``[ledger] url``, called ``stream/key``.
     noise, on_rejection, stores
@@ -54,7 +54,7 @@ class KeyedEngine:
     Privacy
     -------
     A record lies in one key's part, so with unit ``event`` each costs what it costs without keys. With the units
-    ``user`` and ``stream`` each part has filters of its own, and somebody may have records under several keys: every
+    ``user`` and ``stream`` each part has filters of its own, and a user may have records under several keys: every
     part gets ``[budget]`` divided by ``stream.keys_per_user``, by default the number of keys, so that the budget bounds
     what all parts together tell; by default, then, no key may replace another. A smaller ``keys_per_user`` is
     a promise of whoever runs the stream that no user's records lie under more keys than that, former keys among them;

@@ -43,7 +43,7 @@ class OpenRecords:
     ----------
     counter : Counter
     is_broken : bool
-        Counting has failed: nobody knows which records were counted, and counting one twice would break the guarantee.
+        Counting has failed: which records were counted is unknown, and counting one twice would break the guarantee.
     """
 
     def __init__(self, job: Job, ledger: Ledger, counter: Counter, users: UserPoints | None) -> None:

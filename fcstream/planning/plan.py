@@ -38,7 +38,7 @@ class StreamPlan:
     ----------
     probability : float or None
         Chance that a window of `size_hint` records that are all friends releases a value. None where `size_hint` is
-        missing and not every window releases, or where only the data tell: see `chance`.
+        missing and not every window releases, or where it depends on the data: see `chance`.
     sigma : dict
         Expected noise deviations by name: of a mean per coordinate, in the features' own (transformed) units.
     smallest_size : int or None
@@ -142,7 +142,7 @@ class StreamPlan:
         return f"a window without {points} releases a value with probability {self.false_release:.1e} at most"
 
     def _release_lines(self) -> list[str]:
-        """How often windows release, as far as public numbers tell, and with how much noise."""
+        """How often windows release, as far as public numbers show, and with how much noise."""
         points = points_of(self.unit)
         at = f" of {self.size_hint} {points}" if self.size_hint else ""
         noise = ", ".join(f"{name} {_noise(value)}" for name, value in self.sigma.items())

@@ -190,7 +190,7 @@ class App:
         def on_step(_: Supervisor) -> None:
             stream.active.confirm()
             stream.status.note(stream.active.engines)
-            if logs.kind == "text" and sys.stderr.isatty():  # elsewhere, /metrics tell it
+            if logs.kind == "text" and sys.stderr.isatty():  # elsewhere, /metrics reports it
                 self._progress.show("; ".join(map(_line, self._statuses)))
 
         with stream_context(stream.status.stream):
@@ -235,7 +235,7 @@ def _run_all(runs: Sequence[Callable[[], None]], supervisors: Sequence[Superviso
 
 @contextmanager
 def _last_words(logs: Logs) -> Iterator[None]:
-    """What ends a service is part of its log: every line of it is JSON, or none."""
+    """Log the error that ends a service, if the log is JSON: then every line of it is."""
     try:
         yield
     except FcstreamError as error:
@@ -246,14 +246,14 @@ def _last_words(logs: Logs) -> Iterator[None]:
 
 
 def _windows(watched: StreamStatus) -> str:
-    """Public, as a log may be read by others than the records."""
+    """Public numbers: a log may be read by people who may not see the records."""
     counters = watched.service.counters
     refused = sum(counters.refused.values())
     return f"{counters.released:,} windows released, {refused:,} refused"
 
 
 def _line(watched: StreamStatus) -> str:
-    """For whoever sits at the terminal: the number of messages is exact."""
+    """For the operator at the terminal: the number of messages is exact."""
     service = watched.service
     trouble = service.trouble or service.standby
     text = f"{watched.stream}: {service.counters.messages:,} messages, {_windows(watched)}"

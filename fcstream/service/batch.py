@@ -88,7 +88,7 @@ class Summary:
 
     @property
     def warnings(self) -> list[str]:
-        """What somebody should look at before the releases are used."""
+        """What to look at before the releases are used."""
         rejected, text = sum(self.rejected.values()), []
         if self.exhausted:
             text.append(
@@ -189,7 +189,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
     Parameters
     ----------
     engine : Engine or KeyedEngine
-        Open: a run that cannot charge reads nothing. Its ledger is let go of at the end.
+        Open: a run that cannot charge reads nothing. Its ledger is closed at the end.
     source, sink
         Open; the caller closes them.
 

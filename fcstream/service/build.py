@@ -144,7 +144,7 @@ def _open_sink(config: Config) -> Sink:
 
 
 class DeadLetterWriter:
-    """Where rejections go; opened once, and again when it moves."""
+    """Writes rejections to the dead letters that the configuration names; opens them again when it names others."""
 
     def __init__(self) -> None:
         self._section: DeadLetterSection | None = None

@@ -36,7 +36,7 @@ class StreamClock:
     lateness_ms : int
         Beyond this gap between the clocks (and `SLACK_MS`), no window may close.
     health : Health
-        Is told of gaps.
+        Takes note of gaps.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class StreamClock:
         self._limit_ms = max(lateness_ms, SLACK_MS)
         self._tell_ms = min(SLACK_MS, lateness_ms / 4) if lateness_ms else SLACK_MS
         self._ask_at = 0.0
-        self._theirs: tuple[int, float] | None = None  # and when it was told
+        self._theirs: tuple[int, float] | None = None  # and when it was asked
         self._timestamps = TimestampWatch(self._limit_ms, health)
         health.clock_gap_ms = None
         health.keep_closed(None)
@@ -68,7 +68,7 @@ class StreamClock:
         return theirs_ms + int(1000 * (time.monotonic() - at))
 
     def ask(self) -> int:
-        """The time now, from whoever has it.
+        """Ask the broker for the time, or this machine if the broker has no clock to ask.
 
         Raises
         ------
@@ -130,7 +130,7 @@ class TimestampWatch:
     Parameters
     ----------
     limit_ms : int
-        Gaps up to this are borne.
+        Gaps up to this are tolerated.
     health : Health
 
     Privacy

@@ -63,11 +63,11 @@ class SessionContext:
     clock : callable
         Public time in Unix milliseconds.
     partition_of : callable or None
-        Of streams whose parts several processes share: (key, number of partitions) -> the partition that it comes by.
+        Of streams whose keys several processes share: (key, number of partitions) -> the partition that carries it.
     counters : Counters
     stopping : threading.Event
     ending : threading.Event
-        The session under way is to end: the service stops, or another session is to begin.
+        Set when the session is to end, because the service stops or another session is to begin.
     health : Health
     gaps : IncompleteWindows
     """

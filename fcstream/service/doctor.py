@@ -199,7 +199,7 @@ def _spool_files(checkup: Checkup, folder: str) -> int:
 
 
 def _is_locked(lock: str) -> str:
-    """Whether a process holds a file's lock; nobody's lock is disturbed by asking."""
+    """Whether a process holds a file's lock; asking disturbs no lock."""
     if not os.path.exists(lock):
         return ""
     with open(lock, "rb") as file:
@@ -324,7 +324,7 @@ def _ledger_file(checkup: Checkup, path: str) -> bool:
 
 
 def _holders(state: os.stat_result) -> list[str]:
-    """Processes that have locked a file, where Linux tells; the file itself is not opened."""
+    """Processes that have locked a file, where Linux lists them; the file itself is not opened."""
     name = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
     try:
         with open("/proc/locks", encoding="ascii") as file:

@@ -22,7 +22,7 @@ class IncompleteWindows:
     Attributes
     ----------
     text : str or None
-        What to tell, for good: what was lost does not come back.
+        What to report, and for ever: lost messages do not come back.
     found : int
         How many gaps there were.
     answered : int

@@ -18,7 +18,7 @@ class Health:
     trouble : str or None
         Why a step cannot be done; the next one that is done ends it.
     hold : str or None
-        Why no window is closed, while records are read as ever. Whoever sets it takes it back.
+        Why no window is closed, while records are read as ever. The code that sets it clears it.
     warnings : dict of str to str
         What is wrong though the stream is served, by kind (``late``, ``clock``, ``stamps``, ``incomplete``, ...): part
         of ``/ready``, and ``fcstream_warning`` in the metrics.

@@ -17,21 +17,22 @@ if TYPE_CHECKING:
 
 
 class Lease(Protocol):
-    """One process at a time answers a stream."""
+    """The right of one process to answer a stream."""
 
     def acquire(self) -> bool:
-        """Whether it is this one from now on."""
+        """Try to get it; whether this process holds it now."""
 
     def check(self) -> None:
-        """Raise `LedgerError` if it is not any more; asked often, so it may answer from memory for some seconds."""
+        """Raise `LedgerError` if this process holds it no longer; called often, so it may answer from memory for some
+        seconds."""
 
     def close(self) -> None:
-        """Let another one take it. Idempotent."""
+        """Give it up. Idempotent."""
 
 
 class LeaderSink:
-    """A sink that a process writes to only while it leads: one that was stopped and replaced finds out before it
-    publishes anything."""
+    """Writes to a sink only while this process holds the lease, so that a process that was suspended and replaced
+    publishes nothing."""
 
     def __init__(self, sink: Sink, lease: Lease) -> None:
         self._sink, self._lease = sink, lease
@@ -66,14 +67,14 @@ class SessionLeases:
         self._lead: PostgresLease | None = None
 
     def open(self) -> PostgresLease:
-        """A lease to be taken, the service's own from now on."""
+        """The lease of a new session; it is not acquired yet."""
         from ..ledgers.postgres.leader import PostgresLease
 
         self._lead = PostgresLease(self._url, self._stream)
         return self._lead
 
     def bind(self, config: Config) -> Config:
-        """The configuration with a ledger that writes nothing once another process has taken the lease."""
+        """The configuration with a ledger that writes nothing once another process holds the lease."""
         if self._lead is None or config.ledger is None:
             return config
         return replace(config, ledger=replace(config.ledger, url=self._lead.bind(config.ledger.url)))

@@ -42,7 +42,7 @@ class StreamStatus:
     stream : str
     service : Supervisor
     section : ServiceSection
-        What may be told; a reload exchanges it.
+        Says what may be exported; a reload replaces it.
     standings : dict of str to tuple of BudgetGauge
         By the name of an engine's stream.
     reloads : dict of str to int
@@ -63,7 +63,7 @@ class StreamStatus:
         counters = self.service.counters
         state = (counters.released, sum(counters.refused.values()), *map(id, engines.values()))
         if state != self._noted:
-            with suppress(FcstreamError):  # the next charge will tell
+            with suppress(FcstreamError):  # the next charge raises it again
                 self.standings = {name: _standings(engine) for name, engine in engines.items()}
                 self._noted = state
 

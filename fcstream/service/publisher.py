@@ -109,7 +109,7 @@ def wait(source: LiveSource | None, seconds: float, ending: threading.Event) -> 
     """Let time pass until an event, and say whether it came. A source that can take what its broker might not hold for
     long does so meanwhile."""
     until = time.monotonic() + seconds
-    with suppress(SourceError):  # whoever polls it next hears it again
+    with suppress(SourceError):  # the next poll raises it again
         while isinstance(source, PrefetchingSource) and not ending.is_set() and (left := until - time.monotonic()) > 0:
             source.prefetch(min(left, LONGEST_WAIT_S))
     return ending.wait(max(0.0, until - time.monotonic()))

@@ -1,7 +1,6 @@
 """What may change while a service runs, and how it changes (SIGHUP).
 
-A configuration that differs in anything else is refused whole, and the service goes on with the one it has: half of a
-file is nobody's intention.
+A configuration that differs in anything else is refused as a whole, and the service goes on with the one it has.
 
 ========================  ==============================================================================================
 `[service]`               everything: at once
@@ -86,7 +85,7 @@ def _differences(old: Any, new: Any, prefix: str = "") -> list[str]:
 
 
 class ActiveConfig:
-    """The configuration that a service goes by, and the one to go back to while the new one is not proven.
+    """The configuration in use, and the one to go back to until a session has worked with the new one.
 
     Attributes
     ----------

@@ -167,7 +167,7 @@ class Session:
         return schedule.index_after(self.engine.next_open_ms) - 1
 
     def _read(self, wait_s: float) -> None:
-        self._check_partitions()  # a commit may have told: what is polled now would be gone with this session
+        self._check_partitions()  # a commit may have shown it: what is polled now would be lost with this session
         with calling("source"):
             polled = self._source.poll(POLL_MESSAGES, wait_s)
         self._check_silence(bool(polled))
@@ -227,7 +227,7 @@ class Session:
         timestamps = np.concatenate([chunk.timestamps_ms for chunk in chunks])
         origin = np.repeat(np.arange(len(chunks)), [len(chunk.offsets) for chunk in chunks])
         bodies = list(chain.from_iterable(chunk.bodies for chunk in chunks))
-        if offsets.dtype == object:  # ids that somebody chose; positions, for dead letters only, have 63 bits of them
+        if offsets.dtype == object:  # ids that a producer chose; positions, for dead letters only, keep 63 bits of them
             offsets = np.array([int(offset) & _POSITION for offset in offsets], np.int64)
         batch, arrivals, messages = read_messages(self._decoder, offsets, timestamps, bodies)
         # Of a message that may have waited, a record arrived when it happened, as far as that can be.

@@ -32,7 +32,7 @@ def signals(
     A step that waits for something outside is given some seconds more (`_end_in_time`).
 
     The handlers only note the signal: what it asks for is done on a thread, because a lock that the main thread holds
-    when it is interrupted would never be let go of.
+    when it is interrupted would never be released.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

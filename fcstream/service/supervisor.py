@@ -361,7 +361,7 @@ class Supervisor:
 
     def _stand_by(self, why: str) -> None:
         self._health.stand_by(why)
-        self.counters.last_close_ms = self.counters.due_ms = None  # the other process tells
+        self.counters.last_close_ms = self.counters.due_ms = None  # the other process reports them
         self._ending.wait(_STAND_BY_S)
 
 

@@ -164,7 +164,7 @@ def _closing(job: Job, splits: bool) -> Callable[[tuple[Any, ...], pa.Table], pa
 
 
 def _quietly(action: Callable[[], Any]) -> Any:
-    """Spark's errors quote what our tasks say, and what it read: told is their kind."""
+    """Replace errors of Spark, which may quote records, by their kind."""
     try:
         return action()
     except (FcstreamError, OSError):

@@ -104,7 +104,7 @@ def pair_counts(
 
 
 def with_counts(points: NDArray[np.float64], counts: NDArray[np.int64]) -> WindowView:
-    """A window made of points and the friend counts that somebody has found for them."""
+    """A window made of points and their friend counts."""
     held = FriendCounts(points.shape[1], None)
     held.add(0, points)
     view = held.view([0])

@@ -126,7 +126,7 @@ class WindowProcessor(StatefulProcessor):
         return schedule.window(window).close_ms + schedule.lateness_ms + 1
 
     def _expect(self, window: int, handed_over: int) -> int:
-        """Tell the time when this window is over: also if nobody has records in it, it has an answer.
+        """Set a timer for when this window is over: a window without records has a release too.
 
         handed_over : how many windows are answered once this micro-batch is committed.
 

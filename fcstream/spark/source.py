@@ -3,7 +3,7 @@
 Spark asks for the end of the next micro-batch: the driver's clock is read first, the ends of all partitions then. A
 micro-batch that reaches them all has every message that arrived before that time, so the time may close windows; one
 that is cut short by the read limit keeps the time of the one before. Both stand in the offset that Spark logs before it
-reads anything, so a micro-batch that is run again reads the same messages and tells the same time.
+reads anything, so a micro-batch that is run again reads the same messages and has the same time.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class TaskReport(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TaskFailed(FcstreamError):
-    """A task failed at something that is not ours to tell: the kind of the error, and nothing that it says."""
+    """A task failed with an error whose text may quote a record: only the kind of the error is kept."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(f"a task failed ({kind})")
