@@ -101,6 +101,7 @@ def _serve_mqtt(listen: str, name: str, gateway: Gateway, stop: threading.Event,
 
 
 def _addresses(path: str) -> Iterator[tuple[str, str]]:
+    """Gateway and name of each device, from a file of JSON lines."""
     try:
         with open(path, "rb") as file:
             for number, line in enumerate(file, 1):
@@ -114,9 +115,9 @@ def _addresses(path: str) -> Iterator[tuple[str, str]]:
 
 
 def ask(settings: Settings, report: Callable[[dict[str, Any]], None]) -> None:
-    """Ask real devices the query, or the next one of its series, and tell the answer.
+    """Ask real devices the query, or the next one of its series, and report the answer.
 
-    If the ledger has an answer that was never printed, because the process died, it is printed now and no device is
+    If the ledger has an answer that was never reported, because the process died, it is reported now and no device is
     asked.
     """
     from .transport.gateway import Remote, Transport
@@ -148,7 +149,7 @@ def _run(
     if not ledger:
         budgets = np.full(respondents.count, capacity, np.int64)
         answer = query.run(respondents, asking.name, budgets, asking.method, asking.elimination())
-        report(_outer(record_of(asking.name, query, answer, asking.elimination())))
+        report(_printed(record_of(asking.name, query, answer, asking.elimination())))
         return
     from .analyst.series import Series
 
@@ -163,16 +164,16 @@ def _run(
                 )
             series.run(query, asking.method, asking.elimination())
         for record in series.unpublished():
-            report(_outer(record))
+            report(_printed(record))
         series.acknowledge()
 
 
-def _outer(record: dict[str, Any]) -> dict[str, Any]:
+def _printed(record: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key not in INNER}
 
 
 def plan(settings: Settings, devices: int) -> Plan:
-    """What the query can be expected to give, from public numbers."""
+    """How precise the query can be expected to be, from public numbers."""
     query, asking = settings.require_query()
     rho = asking.rho / asking.queries
     numbers = (rho,) if isinstance(query.space, Records) else (devices, rho)
@@ -182,14 +183,14 @@ def plan(settings: Settings, devices: int) -> Plan:
     held = settings.budget
     if held is not None and held.kind == "concentrated" and held.terms["rho"] < asking.rho:
         found.notes.append(
-            f"devices hold rho {held.terms['rho']:g} and may be asked for {asking.rho:g}: who has no more drops out; "
-            "lower query.rho"
+            f"devices hold rho {held.terms['rho']:g} and may be asked for {asking.rho:g}: a device without budget "
+            "drops out; lower query.rho"
         )
     return found
 
 
 def _about_missing(query: Query, space: Euclidean) -> str:
-    """Which value devices without one answer from, and what that does to the answer."""
+    """From which point devices without a value answer, and what that does to the answer."""
     from .queries.counting import RangeCount
 
     outside = "outside the sphere" if isinstance(space, GreatCircle) else "outside the public box"
@@ -205,7 +206,7 @@ def _about_missing(query: Query, space: Euclidean) -> str:
 
 
 def simulate(settings: Settings, devices: int, seed: int) -> dict[str, Any]:
-    """Ask made-up devices the first query of the series, and tell the truth beside the answer."""
+    """Ask made-up devices the first query of the series; the true answer is reported too."""
     from .simulation import Fleet, Simulation
 
     query, asking = settings.require_query()
@@ -228,7 +229,7 @@ def simulate(settings: Settings, devices: int, seed: int) -> dict[str, Any]:
         crowd = Simulation({query.component: (query.space, points)}, capacity, Noise(SeededEntropy(seed + 1)))
         truth = query.exact(points)  # type: ignore[attr-defined]
     answer = query.run(crowd, asking.name, budgets, asking.method, asking.elimination())
-    found = _outer(record_of(asking.name, query, answer, asking.elimination()))
+    found = _printed(record_of(asking.name, query, answer, asking.elimination()))
     return found | {"truth": truth.tolist() if isinstance(truth, np.ndarray) else truth, "private": False}
 
 
@@ -238,7 +239,7 @@ def _uniform(seed: int) -> Callable[[int, int], NDArray[np.float64]]:
 
 
 def _made_up(space: Space, devices: int, uniform: Callable[[int, int], NDArray[np.float64]]) -> NDArray[np.int64]:
-    """Devices heaped around the middle of the public box (for great circles: all over the sphere)."""
+    """Devices that gather around the middle of the public box (for great circles: spread over the sphere)."""
     if isinstance(space, GreatCircle):
         raw = uniform(devices, 2)
         return space.encode_all(np.stack([360 * raw[:, 0] - 180, np.degrees(np.arcsin(2 * raw[:, 1] - 1))], axis=1))

@@ -1,4 +1,4 @@
-"""What goes over the wire: an ask carries a question and its price, a reply the noisy integers or a refusal."""
+"""The messages between analyst and device: a question with its price, and the reply of noisy integers or a refusal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import ConfigError
 
 LARGEST = 2**20
-"""Bytes of one ask."""
+"""Bytes of one encoded `Ask`."""
 REASONS = (
     "malformed",
     "unknown_component",
@@ -25,28 +25,28 @@ REASONS = (
     "interrupted",
     "expired",
 )
-"""Why a device refuses: functions of the ask, of public facts and of public costs."""
+"""Why a device refuses; each depends on the question, on public facts and on public costs only."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """One question to one device, with what the device is to charge for it.
+    """One question to one device, with its price: what the device is to charge for it.
 
     Parameters
     ----------
     query : str
-        With `round` the id of the answer: a device answers an id once, and then with the same bytes for ever.
+        Together with `round` the id of the question: a device draws one reply to it and repeats the same bytes.
     round : int
     component : str
-        Which of the device's components it is about.
+        Which of the device's components the question is about.
     space : mapping
-        Where the analyst believes its values live; a device that keeps them elsewhere refuses.
+        The space that the analyst assumes for it; a device whose component has another space refuses.
     function : mapping
         Of the lattice point: see `fcstream.local.functions`.
     nano : int
-        The loss, in nano units.
+        The price: a loss in nano units.
     pure : bool
-        The loss is an epsilon (pure geo-privacy), else a rho (concentrated).
+        The price is an epsilon (pure geo-privacy), else a rho (concentrated).
     """
 
     query: str
@@ -62,7 +62,7 @@ class Ask:
         return self.query, self.round
 
     def priced(self, nano: int) -> Ask:
-        """The same question for another loss."""
+        """The same question for another price."""
         found = object.__new__(Ask)  # a tenth of the time of __init__: gateways make one for each device
         found.__dict__.update(self.__dict__, nano=nano)
         return found
@@ -82,19 +82,19 @@ class Ask:
 
     @property
     def digest(self) -> str:
-        """Of everything but the price; with the price it says whether an id is asked again with the same ask."""
+        """Hash of everything but the price; equal questions under one id have equal digests and prices."""
         rest = self.as_dict()
         rest.pop("epsilon_nano" if self.pure else "rho_nano")
         return hashlib.sha256(canonical([rest, self.pure])).hexdigest()[:32]
 
     @classmethod
     def from_dict(cls, found: Any) -> Ask:
-        """The ask that a decoded message holds.
+        """The question that a decoded message holds.
 
         Raises
         ------
         ConfigError
-            It does not hold one.
+            It holds none.
         """
         if not isinstance(found, dict):
             raise ConfigError("must be an object", "ask")
@@ -118,7 +118,7 @@ class Ask:
         return cls.from_dict(decoded(data))
 
 
-_DEEPEST = 8  # far from where reading or writing an ask could run out of stack
+_DEEPEST = 8  # far below the depth at which JSON exhausts the stack
 
 
 def _is_shallow(value: Any, left: int) -> bool:
@@ -133,7 +133,7 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fals
 
 
 def canonical(value: Any) -> bytes:
-    """One spelling of a JSON value."""
+    """JSON with sorted keys and no spaces: equal values have equal bytes."""
     return _encode(value).encode()
 
 
@@ -145,7 +145,7 @@ def _finite(text: str) -> float:
 
 
 def decoded(data: bytes, max_bytes: int = LARGEST) -> Any:
-    """JSON of a message that may come from anybody.
+    """The JSON of a message from an unknown client.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def decoded(data: bytes, max_bytes: int = LARGEST) -> Any:
         raise ConfigError("must be JSON in UTF-8", "message") from None
 
 
-_LONGEST_DETAIL = 300  # it may quote the ask, and a message asks thousands
+_LONGEST_DETAIL = 300  # it may quote the question, and one message asks thousands of devices
 
 
 @functools.lru_cache(maxsize=64)
@@ -169,7 +169,7 @@ def _text(value: str) -> str:
 
 
 def answered(ask: Ask, values: list[int], private: bool) -> bytes:
-    """The reply that is kept and sent: what `canonical` would write, faster."""
+    """The reply that is kept and sent; the same bytes as from `canonical`, faster."""
     public = "" if private else '"private":false,'
     return (
         f'{{"nano":{ask.nano},{public}"query":{_text(ask.query)},"round":{ask.round},"status":"answered",'
@@ -178,7 +178,7 @@ def answered(ask: Ask, values: list[int], private: bool) -> bytes:
 
 
 def refused(reason: str, ask: Ask | None = None, detail: str = "") -> bytes:
-    """A reply that costs nothing and is not kept."""
+    """A refusal; it costs nothing and is not kept."""
     found = {"status": "refused", "reason": reason}
     if detail:
         found["detail"] = detail[:_LONGEST_DETAIL]

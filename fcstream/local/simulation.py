@@ -1,4 +1,4 @@
-"""Devices by the million in one process: the same questions, the same noise, the same filters, in arrays."""
+"""Millions of devices in one process, as arrays, with the same questions, noise and privacy filters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Simulation:
-    """Devices in arrays. Draws what real devices that share its noise would draw.
+    """Many devices as arrays. It draws the same noise as real devices that share its source of noise.
 
     Parameters
     ----------
@@ -30,13 +30,13 @@ class Simulation:
     capacity : PrivacyLoss or DPLoss
         Every device's budget: concentrated, or pure geo-privacy.
     noise : Noise, optional
-        Where the points are real people's, leave it: every noisy value counts as released, whatever is shown of it.
-        `SeededEntropy` is for made-up points.
+        Leave it out if the points belong to real people; `SeededEntropy` is for made-up points. Every noisy value
+        counts as released, whether or not it is shown.
 
     Privacy
     -------
-    Each device's answers together cost at most `capacity`, as those of a `LocalFilter`; nothing is kept on disk, so
-    the guarantee ends with the process.
+    Each device's replies together cost at most `capacity`, as those of a `LocalFilter`. Nothing is kept on disk, so the
+    guarantee holds within one process.
 
     Complexity
     ----------
@@ -75,7 +75,7 @@ class Simulation:
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         key = question.query, question.round
         if key in self._asked:
-            raise ConfigError("must be asked once: simulated devices do not remember what they said", "query")
+            raise ConfigError("must be asked once: simulated devices do not remember their replies", "query")
         self._asked.add(key)
         space, points = self._components[question.component]
         space.check(question.function)
@@ -100,7 +100,7 @@ class Simulation:
         return answered, said
 
     def _charged(self, costs: NDArray[np.int64], pure: bool) -> NDArray[np.int64] | None:
-        """What the losses cost a device's budget; None: a rho has no price in epsilon, so nobody answers."""
+        """What losses cost a device's budget; None where epsilons are counted and the loss is a rho: none answers."""
         if pure == self._is_pure:
             return costs
         if self._is_pure:
@@ -111,7 +111,7 @@ class Simulation:
 
 
 class Fleet:
-    """Real devices in this process, asked in one batch; they may share a journal.
+    """`LocalFilter` devices in this process, asked in one batch; they may share a journal.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class Fleet:
 
 
 def ask_of(question: Question, nano: int) -> Ask:
-    """The ask that carries a question."""
+    """A question as it is sent to a device, with its price."""
     return Ask(
         question.query,
         question.round,
@@ -149,9 +149,9 @@ def ask_of(question: Question, nano: int) -> Ask:
 def read_replies(
     question: Question, ask: Ask, replies: Sequence[Any], costs: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Who answered, and what, from replies as bytes or decoded.
+    """Which devices answered, and their integers, from replies as bytes or decoded.
 
-    One that is not a reply to this ask counts as none: devices may be broken, or lie.
+    Whatever is no reply to this question counts as silence: devices may be broken, or lie.
     """
     outputs = question.function.outputs(question.space.dimension)
     answered, rows = np.zeros(len(replies), np.bool_), []

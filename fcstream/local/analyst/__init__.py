@@ -1,5 +1,5 @@
-"""The analyst's side over time: which questions were asked, what was learned, and what it cost the devices.
+"""The analyst's side over time: which queries were asked, what they answered, and what they cost the devices.
 
-Here belong the record of a question's rounds and series of questions. How one estimate is made of answers is in
-`fcstream.local.queries`.
+Here belong series of queries, which share the devices' budgets, and the record of each query in a ledger. How replies
+become one answer is in `fcstream.local.queries`.
 """

@@ -1,8 +1,8 @@
-"""An analyst's record of queries, in a ledger like an engine's: a query is charged before it is asked, and sealed.
+"""An analyst's record of queries, in a ledger like a stream's: a query is charged before it is asked, then sealed.
 
-The charge is on the most charged device: what its spending may grow by at most. The seal gives back what the query did
-not use, and its body says what was asked, answered and saved, and how many rounds every device paid for; so all that
-was ever spent follows from the ledger, device by device.
+The charge is the most by which the query can raise what the most charged device has spent. The seal refunds what the
+query did not use. Its body says what was asked, answered and saved, and for how many rounds every device was charged,
+so that each device's spending follows from the ledger.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from ..queries.elimination import Rounds
 
 INNER = ("paid", "left")
-"""Keys that only the program reads."""
+"""Keys of a record that only this program needs; commands do not print them."""
 
 
 def record_of(name: str, query: Query, found: Found, rounds: Rounds) -> dict[str, Any]:
-    """What is told of one query: its answer, its error bound, who was sorted out when, what it cost and saved.
+    """What is reported of one query: answer, error bound, devices eliminated by round, cost and savings.
 
     Keys: ``query``, ``method``, ``component``, ``value``, ``bound`` (None if there is none), ``asked`` (devices),
     ``missing``, ``rounds`` of ``of_rounds``, ``split``, ``eliminated`` (devices, after each round), ``offered_rho`` and
@@ -74,12 +74,12 @@ def _mean(nano: NDArray[np.int64]) -> float:
 
 
 def _sums(parts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What the first 0, 1, ... rounds cost each: int64 (n, c + 1)."""
+    """What the first 0, 1, ..., c rounds cost each device: int64 (n, c + 1)."""
     return np.concatenate([np.zeros((len(parts), 1), np.int64), np.cumsum(parts, axis=1)], axis=1)
 
 
 def _paid(transcript: Transcript) -> NDArray[np.int64]:
-    """How many rounds each was charged for: who is left out once is not asked again."""
+    """For how many rounds each device was charged: a device that is left out once is not asked again."""
     hit = _sums(transcript.parts) == transcript.consumed[:, None]
     if not hit.any(axis=1).all():
         raise ConfigError("must be charged round by round", "query")
@@ -87,12 +87,12 @@ def _paid(transcript: Transcript) -> NDArray[np.int64]:
 
 
 def used_by(record: dict[str, Any], offered: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What a recorded query charged each of those who were offered that: int64 (n,).
+    """What a recorded query charged each device, from what each was offered: int64 (n,).
 
     Raises
     ------
     ValueError, KeyError, TypeError
-        The record is not one of such a query.
+        The record does not fit these offers.
     """
     paid = np.frombuffer(zlib.decompress(base64.b64decode(record["paid"])), "<u2").astype(np.int64)
     sums = _sums(split_budget(offered, record["of_rounds"], record["split"]))
@@ -106,7 +106,7 @@ def digest(remaining: NDArray[np.int64]) -> str:
 
 
 class QueryLedger:
-    """The ledger of one series, found by its name among others in a SQLite file.
+    """The ledger of one series of queries, in a SQLite file that may hold others.
 
     Parameters
     ----------
@@ -114,21 +114,21 @@ class QueryLedger:
         ``sqlite:PATH`` or a path.
     series : str
     capacity_nano : int
-        Everybody's budget, rho in nano units.
+        Every device's budget, rho in nano units.
     about : dict
-        All else that is fixed for the series.
+        Everything else that is fixed for the series.
 
     Attributes
     ----------
     records : list of dict
-        Of the queries that were answered, in order.
+        One for each answered query, in order.
     pending : PrivacyLoss or None
-        What was charged for a query that was not answered: it was interrupted, and is to be asked again.
+        What was charged for a query that was interrupted before its answer, and is to be asked again.
 
     Raises
     ------
     LedgerMismatch
-        The ledger's series of that name is another one.
+        The ledger has another series of that name.
     LedgerInUse, LedgerDamaged, LedgerError
     """
 
@@ -161,14 +161,14 @@ class QueryLedger:
                 self.pending = None
 
     def charge(self, loss: PrivacyLoss) -> None:
-        """Reserve what the most charged device may be charged by the next query, or find it reserved.
+        """Charge the next query's loss on the most charged device, or find it charged before an interruption.
 
         Raises
         ------
         BudgetExhausted
-            It has not so much left.
+            The device has less left.
         LedgerDamaged
-            Something else was reserved.
+            Another loss was charged.
         """
         if self.pending is not None:
             if self.pending != loss:
@@ -182,7 +182,7 @@ class QueryLedger:
         self.pending = loss
 
     def seal(self, record: dict[str, Any], left: NDArray[np.int64], refund: PrivacyLoss) -> None:
-        """The query's answer, for ever."""
+        """Record the query's final answer, and refund what it did not use."""
         opens, closes = self._window.open_ms, self._window.close_ms
         head = {"stream": self._series, "window_open_ms": opens, "window_close_ms": closes, "status": "released"}
         more = {"remaining_rho": _mean(left), "left": digest(left)}
@@ -192,11 +192,11 @@ class QueryLedger:
         self.pending = None
 
     def unpublished(self) -> list[dict[str, Any]]:
-        """Answers that nobody has acknowledged, in order."""
+        """Records that nobody has acknowledged, in order."""
         return [json.loads(body) for _, body in self._ledger.unacknowledged()]
 
     def acknowledge(self) -> None:
-        """Whoever asked has all answers."""
+        """Note that the caller has all records."""
         self._ledger.acknowledge([window for window, _ in self._ledger.unacknowledged()])
 
     def close(self) -> None:

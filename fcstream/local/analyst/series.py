@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 
 
 class Account:
-    """Algorithm 2: respondents whose worst-case budgets the analyst keeps; no device is asked for more than it has.
+    """Respondents whose remaining budgets the analyst keeps (Algorithm 2): no device is asked for more than it has.
 
     Parameters
     ----------
     respondents : Respondents
     capacity_nano : int
-        Everybody's budget, rho in nano units.
+        Every device's budget, rho in nano units.
     remaining : int64 (n,), optional
-        To go on from a stored state.
+        What each has left, to continue a series.
 
     Privacy
     -------
-    Protects nothing by itself: every device has its own filter. It tells who could still answer, from public costs.
+    Protects nothing by itself: every device has its own privacy filter. It computes from public costs who can still
+    answer.
 
     Source
     ------
@@ -63,7 +64,7 @@ class Account:
 
 
 def shares(schedule: BudgetSchedule, step: int, remaining: NDArray[np.int64]) -> NDArray[np.int64]:
-    """`BudgetSchedule.share` of everybody at once: int64 (n,), the same integers.
+    """`BudgetSchedule.share` of all devices at once: int64 (n,), the same integers.
 
     Privacy
     -------
@@ -76,12 +77,12 @@ def shares(schedule: BudgetSchedule, step: int, remaining: NDArray[np.int64]) ->
     Raises
     ------
     ConfigError
-        There is no such step, or somebody has less left than queries that keep to their shares can leave.
+        There is no such step, or a device has less left than queries within their shares can leave.
     """
     if len(remaining) == 0:
         return np.empty(0, np.int64)
     least, most = int(remaining.min()), int(remaining.max())
-    schedule.share(step, least)  # refuses what any of them would be refused for
+    schedule.share(step, least)  # raises whatever `share` would raise for any device
     schedule.share(step, most)
     part, weight, unclaimed = schedule.part(step), schedule.weight(step), schedule.unclaimed(step)
     fixed = (weight - part * unclaimed) * schedule.capacity_nano
@@ -94,17 +95,17 @@ def shares(schedule: BudgetSchedule, step: int, remaining: NDArray[np.int64]) ->
 
 
 class Series:
-    """Algorithm 3: queries one after the other; what one saves, those after it may use.
+    """Queries one after the other; what one saves, later ones may use (Algorithm 3).
 
     Parameters
     ----------
     respondents : Respondents
     schedule : BudgetSchedule
-        Everybody's budget, how many queries there will be (or that this is not known), and their weights.
+        Every device's budget, how many queries there will be (or that this is not known), and their weights.
     name : str
-        Query l has the id ``name-l``: a series that is started again under its name asks what it asked before.
+        Query l has the id ``name-l``, so that a restarted series asks the same questions again.
     ledger : str, optional
-        ``sqlite:PATH`` or a path: where queries are kept on record; see `QueryLedger` for what is refused.
+        ``sqlite:PATH`` or a path: the ledger of queries; `QueryLedger` says what is refused.
 
     Raises
     ------
@@ -114,8 +115,8 @@ class Series:
 
     Privacy
     -------
-    Shares are functions of public costs. An analyst that dies in the middle of a query runs it again under the same
-    id: devices that answered say the same bytes again and charge nothing, so the query comes out the same.
+    Shares are functions of public costs. After a crash in the middle of a query, it is asked again under the same id:
+    devices that replied repeat the same bytes and charge nothing, so the answer is the same.
 
     Source
     ------
@@ -142,13 +143,13 @@ class Series:
                 self._follow(self._ledger)
 
     def shares(self) -> NDArray[np.int64]:
-        """What everybody may be charged by the next query."""
+        """What the next query may charge each device."""
         return shares(self.schedule, self.step, self.account.remaining)
 
     def run(self, query: Query, method: str, rounds: Rounds | None = None, *, pure: bool = False) -> Answer:
-        """The next query. Answers before it count as acknowledged.
+        """Ask the next query. All answers before it count as acknowledged.
 
-        All queries are `pure`, with a schedule of epsilon and without a ledger, or none is.
+        Either all queries of a series are `pure`, with a schedule of epsilon and no ledger, or none is.
         """
         if pure and self._ledger is not None:
             raise ConfigError("must be False: ledgers count rho", "pure")
@@ -161,7 +162,7 @@ class Series:
         if self._ledger is not None:
             self._ledger.acknowledge()
             self._ledger.charge(reserved)
-        with on_error(self._restore, before):  # it is asked again as it was
+        with on_error(self._restore, before):  # so that the query can be asked again
             answer = query.run(self.account, f"{self.name}-{self.step}", offered, method, rounds, pure=pure)
             used = before - self.account.remaining
             if len(used) and not (int(used.min()) >= 0 and bool((used <= offered).all())):
@@ -177,16 +178,16 @@ class Series:
         self.account.remaining = remaining
 
     def unpublished(self) -> list[dict[str, Any]]:
-        """What is on record of answers that were not acknowledged: the analyst died before they were shown."""
+        """Records of answers that were not acknowledged: the process died before they were printed."""
         return [] if self._ledger is None else self._ledger.unpublished()
 
     def acknowledge(self) -> None:
-        """Answers were shown."""
+        """Note that all answers were printed."""
         if self._ledger is not None:
             self._ledger.acknowledge()
 
     def close(self) -> None:
-        """Let go of the ledger. Idempotent."""
+        """Close the ledger. Idempotent."""
         if self._ledger is not None:
             self._ledger.close()
 
@@ -197,7 +198,7 @@ class Series:
         self.close()
 
     def _most(self, remaining: NDArray[np.int64]) -> int:
-        """What the most charged device has spent when this is left."""
+        """What the most charged device has spent if the devices have `remaining` left."""
         return self.schedule.capacity_nano - int(remaining.min()) if len(remaining) else 0
 
     def _terms(self) -> dict[str, Any]:
@@ -206,7 +207,7 @@ class Series:
         return {"queries": schedule.queries, "savings": schedule.savings, "weights": weights}
 
     def _follow(self, ledger: QueryLedger) -> None:
-        """What everybody has left after the queries on record."""
+        """Bring remaining budgets and step to where the recorded queries left them."""
         for record in ledger.records:
             try:
                 used = used_by(record, self.shares())

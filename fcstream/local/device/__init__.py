@@ -1,5 +1,5 @@
-"""What runs on a device: its data, its budget, its journal on disk and its answers.
+"""What runs on a device: its components, its budget, its journal on disk and its replies.
 
-Here belongs whatever a device must remember or refuse. The noise of an answer is in `fcstream.local.noise`; how an
-answer travels is in `fcstream.local.transport`.
+Here belongs whatever a device must remember, charge or refuse. Noise is drawn in `fcstream.local.noise`; questions and
+replies travel in `fcstream.local.transport`.
 """

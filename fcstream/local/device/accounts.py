@@ -1,19 +1,20 @@
-"""What the journal of devices leads to: every device's sums, the answers that can be given again, and what is too old.
+"""The state that a journal adds up to: each device's totals, the replies that can be repeated, the dropped queries.
 
-Pure: the file is `journal`'s. A journal is a list of transactions, each a JSON object that is applied whole:
+No input or output happens here; `journal` handles the file. A journal is a list of transactions, each a JSON object
+that is applied as a whole:
 
 ===========  ==========================================================================================================
 ``open``     the budget of each device, once, in the first transaction
-``metrics``  what distance 1 is, by component (without ``@`` and a time), when it is first charged: it stays so
-``drop``     queries whose answers are forgotten: asked again, they are refused for ever
+``metrics``  what distance 1 is for a component (without ``@`` and a time), from its first charge on
+``drop``     queries whose replies are forgotten; asked again, they are refused
 ``charge``   ``[query, round, digest, pure, [[device, nano, cost], ...]], ...``: durable before noise is drawn; ``cost``
-             stands there only where the budget counts in other units than the question did
-``again``    ``[query, round, [device, ...]], ...``: the second draw under one charge, after a crash
-``seal``     ``[query, round, [[device, reply], ...]], ...``: these bytes are the answer
+             is there only if the budget counts in other units than the question
+``again``    ``[query, round, [device, ...]], ...``: a redraw under the same charge, after a crash
+``seal``     ``[query, round, [[device, reply], ...]], ...``: the final bytes of each reply
 ===========  ==========================================================================================================
 
-A journal that was made smaller starts with a transaction that has ``folded`` (sums of each device over what was
-dropped) and ``expired`` (short hashes of dropped queries) instead of what led there.
+A journal that was compacted starts with a transaction that holds ``folded`` (each device's totals over what was
+dropped) and ``expired`` (short hashes of the dropped queries) instead of the transactions themselves.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from typing import Any, NamedTuple
 
 
 class DeviceCharge(NamedTuple):
-    """What a device is to be charged for one answer.
+    """What a device is to be charged for one reply.
 
     Attributes
     ----------
     query, round : str, int
-        The id of the answer.
+        The id of the question.
     digest : str
-        Of the question.
+        Of the question, without its price.
     pure : bool
         `nano` is an epsilon, else a rho.
     device : str
@@ -52,7 +53,7 @@ class DeviceCharge(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The final bytes of one answer."""
+    """The final bytes of one reply."""
 
     query: str
     round: int
@@ -62,7 +63,7 @@ class Reply(NamedTuple):
 
 @dataclass(slots=True)
 class AnswerState:
-    """What became of one id on one device: charged, perhaps drawn again once, perhaps answered."""
+    """What became of one question on one device: charged, perhaps redrawn once, perhaps answered."""
 
     digest: str
     pure: bool
@@ -74,7 +75,7 @@ class AnswerState:
 
 @dataclass(slots=True)
 class DeviceTotals:
-    """Of one device, for ever: nano units of its budget, charges, and how many of them were answered."""
+    """One device's totals since it began: nano units spent, charges, and how many charges led to a reply."""
 
     spent: int = 0
     charged: int = 0
@@ -83,16 +84,16 @@ class DeviceTotals:
 
 @dataclass(slots=True)
 class KeptQuery:
-    """A query whose answers can be given again."""
+    """A query whose replies can be repeated."""
 
     at_ms: int
     entries: dict[tuple[str, int], AnswerState] = field(default_factory=dict)
 
 
 def fingerprint(query: str) -> int:
-    """By which a forgotten query is known: 64 bits, so that years of queries stay small.
+    """64 bits by which a dropped query is recognized, so that years of queries take little space.
 
-    Two names with one fingerprint would make the second be refused, at no cost.
+    If two names had the same fingerprint, the second query would be refused, at no cost.
     """
     return int.from_bytes(hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8], "big")
 
@@ -118,7 +119,7 @@ class Accounts:
         return bool(self.expired) and query not in self.kept and fingerprint(query) in self.expired
 
     def oldest_beyond(self, queries: set[str], keep: int) -> list[str]:
-        """The oldest queries, which must be dropped to keep `keep` of them when these are charged or drawn again."""
+        """The oldest queries: those to drop so that at most `keep` remain once `queries` are charged or redrawn."""
         excess = len(self.kept.keys() | queries) - keep
         return [name for name in self.kept if name not in queries][: max(0, excess)] if excess > 0 else []
 
@@ -128,7 +129,7 @@ class Accounts:
         Raises
         ------
         ValueError, TypeError, KeyError, AttributeError
-            It contradicts what came before, or is none.
+            It contradicts an earlier one, or it is no transaction.
         """
         if "open" in change:
             if self.budget is not None:
@@ -168,18 +169,18 @@ class Accounts:
             if self.has_expired(query) or self.budget is None:
                 raise ValueError("charged for a forgotten query, or without a budget")
             kept = self.kept[query] = KeptQuery(at_ms)
-        most = self.budget["capacity_nano"]  # type: ignore[index]
+        capacity = self.budget["capacity_nano"]  # type: ignore[index]
         for device, nano, *other in rows:
             cost = other[0] if other else nano
             tally = self.tally(device)
-            if (device, round) in kept.entries or cost < 0 or tally.spent + cost > most:
+            if (device, round) in kept.entries or cost < 0 or tally.spent + cost > capacity:
                 raise ValueError("charged twice, or more than there was")
             tally.spent += cost
             tally.charged += 1
             kept.entries[device, round] = AnswerState(digest, pure, nano, cost)
 
     def compacted(self, at_ms: int) -> Iterator[dict[str, Any]]:
-        """Transactions that lead to this state, without what was dropped."""
+        """Transactions of a smaller journal with the same state."""
         rest = {name: DeviceTotals(tally.spent, tally.charged, tally.sealed) for name, tally in self.tallies.items()}
         for kept in self.kept.values():
             for (device, _), entry in kept.entries.items():
@@ -205,7 +206,7 @@ class Accounts:
 
 
 def charging(charges: list[DeviceCharge], redraws: list[tuple[str, int, str]]) -> dict[str, Any]:
-    """Charges and second draws as parts of a transaction."""
+    """Charges and redraws as parts of a transaction."""
     groups: dict[tuple[str, int, str, bool], list[Any]] = {}
     for query, round, digest, pure, device, nano, cost in charges:
         row = [device, nano] if cost == nano else [device, nano, cost]
@@ -221,7 +222,7 @@ def charging(charges: list[DeviceCharge], redraws: list[tuple[str, int, str]]) -
 
 
 def sealing(replies: list[Reply]) -> dict[str, Any]:
-    """Answers as a part of a transaction."""
+    """Replies as a part of a transaction."""
     groups: dict[tuple[str, int], list[Any]] = {}
     for query, round, device, body in replies:
         groups.setdefault((query, round), []).append([device, body.decode()])

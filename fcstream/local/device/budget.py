@@ -1,4 +1,4 @@
-"""What a device may lose for ever, in one of three kinds of geo-privacy."""
+"""The budget of a device, in one of three kinds of geo-privacy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ...errors import ConfigError
 
 @dataclass(frozen=True)
 class LocalBudget:
-    """What a device may lose, for ever, per unit of distance.
+    """The capacity of a device's privacy filter, per unit of distance.
 
-    Use one of `geo`, `concentrated` and `approximate`.
+    Made by `geo`, `concentrated` or `approximate`.
 
     Privacy
     -------
@@ -35,19 +35,19 @@ class LocalBudget:
 
     @classmethod
     def geo(cls, epsilon: Number) -> LocalBudget:
-        """Pure geo-privacy: every answer is charged an epsilon, and epsilons add up."""
+        """Pure geo-privacy: every reply is charged an epsilon, and epsilons add up."""
         cap = DPLoss.cap(epsilon)
         return cls("geo", cap, {"epsilon": cap.epsilon})
 
     @classmethod
     def concentrated(cls, rho: Number) -> LocalBudget:
-        """Concentrated geo-privacy: every answer is charged a rho; an epsilon counts as epsilon**2 / 2."""
+        """Concentrated geo-privacy: every reply is charged a rho; an epsilon counts as epsilon**2 / 2."""
         cap = PrivacyLoss.cap(rho)
         return cls("concentrated", cap, {"rho": cap.rho})
 
     @classmethod
     def approximate(cls, epsilon: float, delta: float, distance: float) -> LocalBudget:
-        """(epsilon, delta, distance)-geo-privacy: concentrated, with the largest cap that is enough for it."""
+        """(epsilon, delta, distance)-geo-privacy: concentrated, with the largest capacity that implies it."""
         cap = geo_rho_cap(epsilon, delta, distance)
         return cls("approximate", cap, {"epsilon": epsilon, "delta": delta, "distance": distance})
 

@@ -12,10 +12,10 @@ from ..spaces import Space
 
 @dataclass(frozen=True)
 class Component:
-    """One thing a device knows: where it lives, and its value.
+    """One of a device's values, with its space.
 
-    A value that changes with time is a new component at every time, under a new name: after ``place@9:00`` comes
-    ``place@10:00``. What stands before the ``@`` has one metric for ever.
+    A value that changes with time is a new component each time, under a new name: after ``place@9:00`` comes
+    ``place@10:00``. All components with the same name before the ``@`` have the same metric.
     """
 
     space: Space
@@ -23,7 +23,7 @@ class Component:
 
     @functools.cached_property
     def point(self) -> tuple[int, ...]:
-        """The lattice point; looked up once, so a value that is changed in place does not count."""
+        """The lattice point; computed once, so later changes of a mutable value have no effect."""
         return self.space.encode(self.value)
 
 

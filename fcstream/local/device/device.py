@@ -1,4 +1,4 @@
-"""The device: its own privacy filter, its own noise, and a journal of what it has answered.
+"""The device: its own privacy filter, its own noise, and a journal of its replies.
 
 Needs numpy, not Numba.
 """
@@ -26,11 +26,11 @@ from .journal import FileJournal, Journal, MemoryJournal
 from .questions import QuestionCheck, Questions
 
 _NONE: Mapping[str, Named] = {}
-_SYSTEM = Noise()  # one for all, so that a batch is drawn at once
+_SYSTEM = Noise()  # shared by all devices, so that a batch is drawn together
 
 
 class LocalFilter:
-    """Algorithm 1: answers a question with noise if its own budget allows, and remembers.
+    """A device (Algorithm 1): answers a question with noise if its own budget allows, and remembers its reply.
 
     Parameters
     ----------
@@ -38,41 +38,41 @@ class LocalFilter:
     components : mapping or callable
         Components by name; a callable is asked when a name is first queried, and whenever it is queried again.
     journal : Journal, path or None
-        Where charges and answers are kept; None keeps them in memory only, so nothing survives the process.
+        Where charges and replies are kept; None keeps them in memory only, so nothing survives the process.
     name : str
-        Several devices of one budget may share a journal, each under its own name.
+        Several devices with equal budgets may share a journal, each under its own name.
     noise : Noise, optional
         The system's randomness by default.
     named : mapping, optional
-        Functions of the owner's that questions may name.
+        Functions that the owner registers and questions may name.
 
     Raises
     ------
     LedgerMismatch
-        The journal belongs to devices with another budget; when asked: or a component had another metric before.
+        The journal belongs to devices with another budget. When asked: a component had another metric before.
     LedgerInUse
-        A device of this name is in use there; `close` lets go of it.
+        Another device of this name uses the journal; its `close` frees the name.
     LedgerDamaged, LedgerError
         See `FileJournal`.
 
     Notes
     -----
-    May be asked from several threads: devices that share a journal answer one call after the other.
+    Several threads may ask; devices that share a journal answer one call after the other.
 
     Privacy
     -------
-    Whatever is asked, in whatever order, again and again, before and after crashes: all answers together keep the
-    budget. A charge is durable before noise is drawn, and an answer before it leaves. An id is answered once; asked
-    again, it gets the same bytes and costs nothing, or is refused if the journal has dropped its query; asked
-    otherwise, it is refused. A crash between charge and answer leaves the charge: the noise is drawn once more under
-    it, as nothing had left, and after another crash the id is refused for ever. Refusals cost nothing and depend on
-    public facts and costs only. Not covered: time, and whether a component is there at all (a value that is missing is
-    answered like a public one).
+    All replies together keep within the budget, whatever is asked, in whatever order, and across crashes. A charge is
+    durable before noise is drawn, and a reply before it leaves. Each id (query and round) is charged once. Asked again,
+    the same question gets the same bytes and costs nothing, or is refused if the journal has dropped its query; a
+    different question under the same id is refused. After a crash between charge and reply, the noise is redrawn once
+    under the same charge, as nothing had left; after another crash the id is refused. Refusals cost nothing and depend
+    on public facts and costs only. Not covered: how long a reply takes, and whether the device has the component at all
+    (a missing value is answered like a public one).
 
     Source
     ------
-    Specification 11.4; proofs 2.1, 2.9, 10.1; Liang and Yi 2025, Algorithm 1. Theirs halts for good at the first
-    refusal, which only eases the proof; this one goes on with what fits.
+    Specification 11.4; proofs 2.1, 2.9, 10.1; Liang and Yi 2025, Algorithm 1. Theirs stops for ever at the first
+    refusal, which only makes the proof easier; this one goes on answering what fits.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class LocalFilter:
         return self._filter.remaining
 
     def report(self) -> dict[str, Any]:
-        """Guarantee, spent and remaining, in the words of `fcstream budget show`."""
+        """Guarantee, spent and remaining, with the keys of `fcstream budget show`."""
         found = {"device": self.name, "guarantee": self.budget.as_dict()}
         return found | {"spent": self.spent.as_dict(), "remaining": self.remaining.as_dict()}
 
@@ -132,7 +132,7 @@ class LocalFilter:
         Raises
         ------
         LedgerError
-            The journal cannot be written. Nothing leaves.
+            The journal cannot be written; no reply leaves.
         """
         if isinstance(ask, bytes):
             try:
@@ -142,7 +142,7 @@ class LocalFilter:
         return answer_all([(self, ask)])[0]
 
     def close(self) -> None:
-        """Answer no more; the name may be used again. Idempotent."""
+        """Stop answering and free the name. Idempotent."""
         if not self._closed:
             self._closed = True
             self._journal.leave(self.name)

@@ -1,8 +1,8 @@
-"""Where devices write what they have spent and answered, before an answer leaves: one file, chained by hashes.
+"""The file in which devices write what they were charged and what they replied, before a reply leaves.
 
-A line is a transaction: 64 hex digits that bind it to all lines before it, and JSON (see `accounts`). `PATH-witness`
-remembers how far the file came, so that an older copy of it is refused. When much of the file is about queries that
-were dropped, a new file with the same sums takes its place.
+Each line is a transaction: 64 hex digits that bind it to all lines before it, then JSON (see `accounts`). A rollback
+guard, `PATH-witness`, remembers how far the file came, so that an older copy is refused. Once much of the file is about
+dropped queries, a smaller file with the same totals replaces it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ...runtime.undo import on_error
 from .accounts import Accounts, DeviceCharge, Reply, charging, sealing
 
 KEEP = 1000
-"""Queries whose answers are given again; the oldest is forgotten when another one comes."""
+"""How many queries keep their replies; one more query drops the oldest."""
 _SMALL = 2**18  # bytes below which a file is left as it is
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -36,19 +36,18 @@ def link(before: bytes, text: bytes) -> bytes:
 
 
 class Journal:
-    """The devices' accounts in memory: for tests and simulations, and what a file adds itself to.
+    """The devices' accounts in memory; `FileJournal` adds the file.
 
     Parameters
     ----------
     keep : int
-        Of how many queries, the newest ones, answers are given again. Public: whether a question is too old must not
-        depend on anybody's data.
+        How many queries, the newest ones, keep their replies. Public: whether a question is too old must not depend
+        on anybody's data.
 
     Raises
     ------
     LedgerError
-        On every call after a write failed, and in a process that was forked off: only opening it again tells what is
-        on disk.
+        On every call after a failed write, and in a forked process: only opening the file again shows what is on disk.
     """
 
     def __init__(self, keep: int = KEEP) -> None:
@@ -68,12 +67,12 @@ class Journal:
         return "the journal"
 
     def enter(self, device: str, budget: Mapping[str, Any]) -> int:
-        """A device comes; returns what it has spent, in nano units of its budget.
+        """Register a device; returns what it has spent, in nano units of its budget.
 
         Raises
         ------
         LedgerInUse
-            One of this name is there: two would share one budget without knowing of each other.
+            A device of this name is registered: two would each spend the same budget.
         LedgerMismatch
             The journal's devices have another budget.
         """
@@ -96,7 +95,7 @@ class Journal:
         self._names.discard(device)
 
     def check(self) -> None:
-        """Raise unless it can be written."""
+        """Raise unless the journal can be written."""
         if os.getpid() != self._pid:
             raise LedgerError(f"{self.location} was opened before a fork: open it in the process that uses it")
         if self._closed:
@@ -107,7 +106,7 @@ class Journal:
     def charge(
         self, charges: list[DeviceCharge], redraws: list[tuple[str, int, str]], metrics: Mapping[str, Any] | None = None
     ) -> None:
-        """Note charges, second draws (query, round, device) and new metrics; durable when this returns."""
+        """Note charges, redraws (query, round, device) and new metrics; durable when this returns."""
         change = charging(charges, redraws)
         if metrics:
             change = {"metrics": dict(metrics)} | change
@@ -120,15 +119,15 @@ class Journal:
         self._commit(change)
 
     def seal(self, replies: list[Reply]) -> None:
-        """Note answers; durable when this returns."""
+        """Note replies; durable when this returns."""
         self._commit(sealing(replies))
 
     def _commit(self, change: dict[str, Any]) -> None:
         with self.lock:
             self.check()
             change = {"at": int(time.time() * 1000)} | change
-            # Until memory and disk say the same; an interrupt in between must not let it go on either. Memory first:
-            # what contradicts it must not be written.
+            # The flag is set until memory and disk agree, so that an interrupt in between stops the journal too. Memory
+            # comes first: a transaction that contradicts it must not be written.
             self._failed = True
             self.accounts.follow(change)
             self._write(change)
@@ -143,14 +142,14 @@ class Journal:
 
 
 class MemoryJournal(Journal):
-    """Forgets everything with the process."""
+    """A journal that ends with the process: for tests and simulations."""
 
 
 class FileJournal(Journal):
-    """A journal in a file (mode 0600) which one process holds at a time.
+    """A journal in a file (mode 0600) that one process holds at a time.
 
-    A last line that was cut off in the middle was never durable, so nothing of it left a device: it is dropped. Any
-    other line that does not follow from those before it is damage, and the devices refuse to go on.
+    An incomplete last line was never durable, so no reply that left depends on it: it is cut off. Any other line that
+    does not follow from those before it is damage, and the devices refuse to go on.
 
     Parameters
     ----------
@@ -158,14 +157,14 @@ class FileJournal(Journal):
     keep : int
         See `Journal`.
     sync : bool
-        False: what is written survives the process, but not a loss of power.
+        False: what is written survives the process, but not a power failure.
 
     Raises
     ------
     LedgerInUse
         Another process, or this one, holds the file.
     LedgerDamaged
-        A line does not follow; or the file is older than its rollback guard, or lost.
+        A line does not follow; or the file is lost, or older than its rollback guard.
     LedgerError
         The file cannot be opened, read or written. After a failed write nothing more is written.
     """
@@ -196,7 +195,7 @@ class FileJournal(Journal):
         if is_new:
             sync_folder(self.path.parent)
         with contextlib.suppress(FileNotFoundError):
-            os.remove(self._scratch)  # of a compaction that did not come to its end
+            os.remove(self._scratch)  # of a compaction that was interrupted
         with open(self.path, "rb") as file:
             data = file.read()
         found = read(data, self.path, self._rollback_guard)
@@ -227,27 +226,30 @@ class FileJournal(Journal):
     def seal(self, replies: list[Reply]) -> None:
         with self.lock:
             super().seal(replies)
-            # Without dropped queries the new file would be about as long as the old one.
+            # Unless queries were dropped, the new file would be about as long as the old one.
             if self._size > 2 * self._last_size + _SMALL and len(self.accounts.expired) > self._dropped:
                 self.compact()
 
     def compact(self) -> None:
-        """Put a file in place that holds the same sums and no dropped answers; a crash leaves the old one or the new.
+        """Replace the file by one with the same totals, without dropped replies; a crash leaves one of the two.
 
         Raises
         ------
         LedgerError
-            The new file may be in place without being durable: nothing is answered until it is opened again.
+            The new file may be there without being durable: devices answer again once the journal was opened anew.
         """
         with self.lock:
             self.check()
-            self._last_size, self._dropped = self._size, len(self.accounts.expired)  # whatever comes: not at once again
+            self._last_size, self._dropped = (
+                self._size,
+                len(self.accounts.expired),
+            )  # if it fails: not tried again at once
             if self.accounts.budget is None:
                 return
             try:
                 file, lines = self._write_scratch()
             except OSError:
-                return  # no room: the old file is as good
+                return  # the disk is full, for instance: the old file serves as well
             self._failed = True
             try:
                 os.replace(self._scratch, self.path)
@@ -263,12 +265,12 @@ class FileJournal(Journal):
             self._failed = False
 
     def _write_scratch(self) -> tuple[int, list[bytes]]:
-        """The new file, held and durable, and the links of its lines."""
+        """The new file, locked and durable, and the hashes of its lines."""
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         file, chain = os.open(self._scratch, flags, 0o600), self._chain
         links: list[bytes] = []
         with on_error(self._drop_scratch, file):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # whoever opens it under its new name finds it held
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # before it gets its name: nobody else can lock it first
             for change in self.accounts.compacted(int(time.time() * 1000)):
                 if not links:
                     change = change | {"follows": [self._seq, chain.hex()]}
@@ -299,7 +301,7 @@ _REMEDY = (
 
 
 class JournalContents:
-    """A journal's file, read: its state, the length that is whole, how many transactions led there, the last link."""
+    """What a journal's file holds: state, length of its complete lines, number of transactions, last hash."""
 
     def __init__(self) -> None:
         self.accounts = Accounts()
@@ -315,7 +317,7 @@ def read(
     *,
     all_changes: bool = False,
 ) -> JournalContents:
-    """Follow a journal's lines, and compare them with what its rollback guard has seen, now or when `seen` was read.
+    """Apply a journal's lines and compare them with its rollback guard: as it is now, or as `seen` before.
 
     Raises
     ------
@@ -343,7 +345,7 @@ def read(
         links[found.seq] = found.chain
         if all_changes:
             found.changes.append((found.seq, change))
-    # What the rollback guard saw before a file was made smaller cannot be compared any more.
+    # Lines from before the last compaction are gone and cannot be compared.
     rollback_guard.check(found.seq, found.chain, links.get, _REMEDY, seen)
     return found
 
@@ -359,7 +361,7 @@ def _lines(data: bytes, size: int) -> Iterable[bytes]:
 def _hold(file: int, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever held it may have put another file in its place since it was opened here.
+        # Another process may have replaced the file by a compacted one since it was opened here.
         is_mine = os.path.samestat(os.fstat(file), os.stat(path))
     except (BlockingIOError, FileNotFoundError):
         is_mine = False

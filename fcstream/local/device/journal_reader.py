@@ -1,7 +1,7 @@
-"""What the journal of devices shows to those who look: the same readings as an engine's ledger, also while it is held.
+"""Reads the journal of devices as `fcstream budget show` reads a ledger, also while devices use it.
 
-Reading takes no lock and changes nothing: a line is whole or not there, and a smaller file takes the place of a larger
-one at once.
+Reading takes no lock and changes nothing: an incomplete line does not count, and compaction replaces the file in one
+step.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ def is_journal(path: str) -> bool:
 
 
 class DeviceJournalReader:
-    """The `LedgerReader` of a journal of devices: of all of them, or of one. A question to a device is what a window is
-    there.
+    """The `LedgerReader` of a journal, for all its devices or for one. Each question to a device counts as a window.
 
     Parameters
     ----------
     path : str
     device : str, optional
-        By default all, in one.
+        By default all of them together.
 
     Raises
     ------
@@ -54,7 +53,7 @@ class DeviceJournalReader:
     def __init__(self, path: str, device: str | None = None) -> None:
         self.path, self._device = path, device
         rollback_guard = RollbackGuard(f"{path}-witness")
-        seen = rollback_guard.seen()  # before the file, which then must have it
+        seen = rollback_guard.seen()  # before the file is read, which then must reach as far
         try:
             with open(path, "rb") as file:
                 data = file.read()
@@ -80,14 +79,14 @@ class DeviceJournalReader:
         return found
 
     def summary(self) -> dict[str, int]:
-        """See `LedgerReader`; what was answered long ago counts too."""
+        """See `LedgerReader`; dropped replies count too."""
         tallies = [tally for name, tally in self._accounts.tallies.items() if self._is_mine(name)]
         sealed = sum(tally.sealed for tally in tallies)
         charged = sum(tally.charged for tally in tallies) - sealed
         return {"charged": charged, "sealed": sealed, "blocks": len(tallies), "users": 0}
 
     def charges(self) -> list[tuple[WindowKey, Loss]]:
-        """See `LedgerReader`; a device's dropped answers are one."""
+        """See `LedgerReader`; the dropped charges of a device count as one."""
         rows = (row for row in self.rows() if row.kind in ("charge", "folded"))
         return [(WindowKey(row.open_ms, row.close_ms), self._kind(row.rho)) for row in rows]
 
@@ -96,7 +95,7 @@ class DeviceJournalReader:
         return [row.body for row in self.rows() if row.kind == "seal"]
 
     def rows(self) -> list[Row]:
-        """The journal, a row for every device that a transaction is about; without answers that were dropped in it."""
+        """One row for every device that a transaction is about; what was dropped appears in totals only."""
         rows: list[Row] = []
         times: dict[tuple[str, int, str], int] = {}
         for seq, change in self._changes:
@@ -122,7 +121,7 @@ class DeviceJournalReader:
         return rows
 
     def verify(self) -> int:
-        """How many rows it has: all of it was followed when it was opened."""
+        """How many rows the journal has; its hash chain was checked when it was opened."""
         return len(self.rows())
 
     def close(self) -> None:
@@ -133,7 +132,7 @@ class DeviceJournalReader:
 
 
 def block_of(device: str) -> str:
-    """A device's filter, as rows name it; they join blocks by commas."""
+    """The name of a device's privacy filter in rows, which separate blocks by commas."""
     return "device:" + device.replace("%", "%25").replace(",", "%2C")
 
 

@@ -16,10 +16,11 @@ LOG = logging.getLogger("fcstream.local")
 
 
 class DeviceValues:
-    """What devices know, from a file of JSON lines ``{"device": NAME, COMPONENT: VALUE, ...}``.
+    """The values of devices, from a file of JSON lines ``{"device": NAME, COMPONENT: VALUE, ...}``.
 
-    Read again when it has changed and something is asked for that was not there: new values come as new components,
-    named like ``place@10:00``. What is missing is answered like a public value, so that its absence does not show.
+    New values come as new components, named like ``place@10:00``: when a component is queried that was not in the file
+    and the file has changed, it is read again. A missing value is answered like a public one, so that nobody sees that
+    it is missing.
     """
 
     def __init__(self, path: str, spaces: Mapping[str, Space]) -> None:
@@ -50,6 +51,8 @@ class DeviceValues:
         self.known.setdefault(name, {}).update(found)
 
     def of(self, device: str) -> Callable[[str], Component | None]:
+        """Finds the components of one device by name."""
+
         def introduce(component: str) -> Component | None:
             space = self._spaces.get(component.partition("@")[0])
             if space is None:
@@ -57,7 +60,7 @@ class DeviceValues:
             if component not in self.known.get(device, {}):
                 try:
                     self._read()
-                except SourceError as error:  # half written, perhaps: a value that is missing must not show
+                except SourceError as error:  # perhaps half written; the reply must not show that a value is missing
                     LOG.warning("%s", error)
             return Component(space, self.known.get(device, {}).get(component))
 
