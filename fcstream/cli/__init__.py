@@ -3,9 +3,12 @@
 Here belongs what only a command line needs: options, progress, exit codes and text for people, one file for each
 group of commands. What a command does is done by the package it calls, so that a program can do the same. Importing
 this is cheap: what a command needs is imported when it runs.
+
+Files: `run`; `preflight` (``check``, ``plan``, ``doctor``); `budget`; `tools` (``plot``, ``score``, ``simulate``,
+``init``); `local`.
 """
 
-from . import budget, local, run, stream, tools
+from . import budget, local, preflight, run, tools
 from .base import main
 
-__all__ = ["budget", "local", "main", "run", "stream", "tools"]
+__all__ = ["budget", "local", "main", "preflight", "run", "tools"]

@@ -145,7 +145,7 @@ def retire(ledger: str, stream: str, yes: bool) -> None:
     The new one has a whole budget of its own: whoever has records in both can lose both together. The old rows stay
     in the ledger under another name. This cannot be undone.
     """
-    from ..ledgers.retirement import retire as end
+    from ..ledgers.retired_streams import retire as end
     from ..local.device.journal_reader import is_journal
 
     if is_journal(ledger_path(ledger)):

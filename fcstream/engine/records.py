@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..formats.batch import SeenPositions
-from ..stream.late_records import LateRecords
+from ..stream.waiting_records import LateRecords
 from ..stream.windows import group_by_pane
 
 if TYPE_CHECKING:

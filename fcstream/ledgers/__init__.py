@@ -4,6 +4,10 @@ Here belong the rules that every ledger keeps (charge before data are read, one 
 what was not used, a chain of hashes), its forms in memory, SQLite and PostgreSQL, and the guard against an old copy.
 Arithmetic of losses and caps is in `fcstream.accounting`; reports for people are in `fcstream.reporting`.
 
+Files: `base` (what every ledger promises: charge, seal, refund), `terms_check` (whether a ledger is about this
+configuration), `hash_chain`, `user_budgets` (what each user has left), `retired_streams`, `rollback_guard`, `history`
+(what was spent, read back), `memory`, and a folder each for SQLite and PostgreSQL.
+
 A ledger of another package is found by the same scheme through the entry points ``fcstream.ledgers``: a class that is
 made with what follows the scheme's colon, and `Terms`. It satisfies `Ledger`; `fcstream.testing.LedgerContract` tests
 that. The ``budget`` commands read the ledgers of this package only.

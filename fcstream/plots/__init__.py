@@ -2,6 +2,9 @@
 
 Here belongs whatever draws; it is the only package that imports matplotlib, and only when a picture is drawn. Reading
 and checking what is drawn is in `fcstream.reporting`.
+
+Files: `releases` (values over time), `centers` (clusters, paths and points in the plane), `matrices` (covariances),
+`marginals` (scores of synthetic tables), `budget`, and what they share: `drawing`, `base`.
 """
 
 from .budget import plot

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .base import picture
-from .pieces import (
+from .drawing import (
     DASHES,
     DAY_MS,
     MAX_FEATURES,

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..errors import ConfigError, FcstreamError
 from .base import picture
-from .matrices import plot_matrices
-from .pieces import (
+from .centers import draw_path, plot_places
+from .drawing import (
     DAY_MS,
     MAX_FEATURES,
     VALUE,
@@ -28,7 +28,7 @@ from .pieces import (
     shade_refusals,
     whom,
 )
-from .places import draw_path, plot_places
+from .matrices import plot_matrices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

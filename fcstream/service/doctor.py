@@ -26,10 +26,10 @@ from ..connectors.probes import Checkup, ClockOffset, Finding, probe_dead_letter
 from ..errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
 from ..formats.payloads import decoder_for
 from ..ledgers import check_scheme, each_reader, is_foreign, open_reader
-from ..ledgers.agreement import check_terms, folded_name
 from ..ledgers.base import Terms
 from ..ledgers.history import duration
 from ..ledgers.rollback_guard import RollbackGuard
+from ..ledgers.terms_check import check_terms, folded_name
 from ..planning.plan import quick_warnings
 from ..reporting.budget import Report
 from ..runtime.compile_cache import VARIABLE, check_cache

@@ -31,7 +31,7 @@ ROWS = [
 INSIDE = {
     "accounting": ["filters", "__init__", "losses"],
     "arrays": ["approximate_dp", "clusters", "__init__", "statistics"],
-    "cli": ["__init__", "budget", "local", "run", "stream", "tools", "base"],
+    "cli": ["__init__", "budget", "local", "run", "preflight", "tools", "base"],
     "config": ["__init__", "loading", "job", "fields", "specification", "conversion", "durations", "sections"],
     "connectors": [
         "__init__",
@@ -93,13 +93,13 @@ INSIDE = {
     "formats": ["frames", "payloads", "arrow", "decoders", "rows", "__init__", "batch"],
     "ledgers": [
         "__init__",
-        "retirement",
+        "retired_streams",
         "postgres",
         "sqlite",
-        "agreement",
+        "terms_check",
         "files",
         "history",
-        "journal",
+        "hash_chain",
         "memory",
         "base",
         "rollback_guard",
@@ -138,7 +138,7 @@ INSIDE = {
     "local.transport": ["mqtt", "web", "__init__", "gateway"],
     "noise": ["__init__", "samplers"],
     "planning": ["plan", "warmup", "__init__", "simulation", "speeds"],
-    "plots": ["__init__", "releases", "budget", "marginals", "matrices", "places", "base", "pieces"],
+    "plots": ["__init__", "releases", "budget", "marginals", "matrices", "centers", "base", "drawing"],
     "predicates": ["__init__", "bits", "matrices", "tuples", "users", "base"],
     "releases": [
         "statistics",
@@ -180,7 +180,7 @@ INSIDE = {
         "moments",
         "variance",
     ],
-    "releases.tables": ["synthetic", "covariance_paper", "__init__", "documents", "marginals", "points"],
+    "releases.tables": ["synthetic", "synthetic_paper", "__init__", "documents", "marginals", "points"],
     "reporting": ["scoring", "series", "__init__", "budget", "documents", "text_files"],
     "runtime": [
         "__init__",
@@ -230,7 +230,7 @@ INSIDE = {
         "sessions",
         "stores",
     ],
-    "stream": ["admission", "contributions", "__init__", "late_records", "lattice", "totals", "windows"],
+    "stream": ["admission", "contributions", "__init__", "waiting_records", "lattice", "totals", "windows"],
     "synthetic": ["__init__", "convex", "counts", "microaggregation", "cells", "mixtures", "bingham", "codes"],
 }
 COUNTING = ("counting", "predicates", "cores", "releases", "noise", "local", "synthetic")  # may call kernels
@@ -365,7 +365,7 @@ NEEDS_SECTIONS = [
     "releases.means.approximate_dp",
     "cores.generator",
     "releases.tables.synthetic",
-    "releases.tables.covariance_paper",
+    "releases.tables.synthetic_paper",
     "releases.tables.documents",
     "releases.tables.marginals",
     "releases.tables.points",

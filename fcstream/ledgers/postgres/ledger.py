@@ -26,7 +26,7 @@ from ...accounting.losses import PrivacyLoss
 from ...errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerMismatch
 from ...noise.samplers import SystemEntropy
 from ...runtime.undo import on_error
-from .. import journal, user_budgets
+from .. import hash_chain, user_budgets
 from ..base import TOTAL_BLOCK, ChargeResult, Request, Row, SealedRelease, Terms, WindowKey, grant
 from .connection import (
     PATIENCE,
@@ -215,7 +215,7 @@ class PostgresLedger:
 
     def setting(self, key: str) -> str | None:
         rows = self._read_rows("SELECT value, mark FROM {schema}.settings WHERE stream = %s AND key = %s", key)
-        if rows and journal.mark("s", key, rows[0][0]) != rows[0][1]:
+        if rows and hash_chain.mark("s", key, rows[0][0]) != rows[0][1]:
             raise LedgerDamaged(f"{self.location} is damaged: setting {key} disagrees with the mark beside it")
         return str(rows[0][0]) if rows else None
 
@@ -253,7 +253,7 @@ class PostgresLedger:
 
     def rows(self) -> list[Row]:
         """See `LedgerReader`."""
-        found, before = [], journal.origin(self.salt)
+        found, before = [], hash_chain.origin(self.salt)
         for columns in self._read_rows(f"SELECT {ROW} FROM {{schema}}.journal j WHERE stream = %s ORDER BY seq"):
             found.append(followed(self.location, columns, before))
             before = columns[-1]
@@ -461,7 +461,7 @@ class PostgresLedger:
         raise older_copy(self.location, self._seen[0])
 
     def _verify(self, db: Connection) -> int:
-        replay = journal.JournalReplay(self.location, self.salt)
+        replay = hash_chain.JournalReplay(self.location, self.salt)
         with db.transaction(), translated_errors(self.location):
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             self._check_seen(db)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from ...accounting.losses import PrivacyLoss
 from ...errors import LedgerDamaged, LedgerError, LedgerMismatch
 from ...noise.samplers import SystemEntropy
-from .. import journal, user_budgets
-from ..agreement import check_caps, check_keys_named, check_terms, folded_name, log_tightened, tightened
+from .. import hash_chain, user_budgets
 from ..base import TOTAL_BLOCK, Row, Terms
+from ..terms_check import check_caps, check_keys_named, check_terms, folded_name, log_tightened, tightened
 from .connection import Connection, ServerAddress, sql
 
 SCHEMA_VERSION = 3
@@ -158,8 +158,8 @@ class PostgresTables:
             raise LedgerDamaged(
                 f"{self._location} is damaged: the head of {stream!r} disagrees with its journal at row {seq}"
             )
-        terms = journal.terms_of(self._location, rows[terms_seq].body if rows[terms_seq].kind == "terms" else b"")
-        is_named = journal.listed_as(terms, rows[seq]) == stream and is_retired == (rows[seq].kind == "retire")
+        terms = hash_chain.terms_of(self._location, rows[terms_seq].body if rows[terms_seq].kind == "terms" else b"")
+        is_named = hash_chain.listed_as(terms, rows[seq]) == stream and is_retired == (rows[seq].kind == "retire")
         if caps != caps_of(terms) or not is_named:
             raise LedgerDamaged(
                 f"{self._location} is damaged: what stream {stream!r} is about disagrees with its journal"
@@ -183,7 +183,7 @@ class PostgresTables:
         marks = self._do("SELECT mark FROM {schema}.users WHERE stream = %s", (stream,))
         if user_budgets.sum_of(mark for (mark,) in marks) != digest_of_users:
             raise LedgerDamaged(f"{self._location} is damaged: the users' budgets disagree with the head")
-        for row in self.linked(stream, range(max(0, seq - journal.TAIL), seq + 1), found.salt):
+        for row in self.linked(stream, range(max(0, seq - hash_chain.TAIL), seq + 1), found.salt):
             seq = row.seq
         return found
 
@@ -200,7 +200,7 @@ class PostgresTables:
             columns = next(found, None)
             if columns is None or columns[0] != number:
                 raise LedgerDamaged(f"{self._location}: journal row {number} is missing")
-            yield followed(self._location, columns[:-1], columns[-1] if number else journal.origin(salt))
+            yield followed(self._location, columns[:-1], columns[-1] if number else hash_chain.origin(salt))
 
     def _create(self, terms: Terms) -> None:
         if self._do("SELECT EXISTS (SELECT FROM {schema}.journal WHERE stream = %s)", (terms.stream,)).fetchone() == (
@@ -211,8 +211,8 @@ class PostgresTables:
         self._do(
             "SELECT {schema}.create_stream(%s::text, %s::bigint[], %b::bytea, %b::bytea, %b::bytea, %b::bytea)",
             (
-                *(terms.stream, caps_of(terms), salt, journal.origin(salt)),
-                *(user_budgets.NO_USERS, journal.terms_body(terms)),
+                *(terms.stream, caps_of(terms), salt, hash_chain.origin(salt)),
+                *(user_budgets.NO_USERS, hash_chain.terms_body(terms)),
             ),
         )
 
@@ -228,7 +228,7 @@ class PostgresTables:
         check_caps(self._location, wanted, everything if wanted.unit == "user" else most, PrivacyLoss(*total))
         self._do(
             "SELECT {schema}.set_terms(%s::text, %s::bigint, %b::bytea, %s::bigint[], %b::bytea)",
-            (stream, *found.seen, caps_of(wanted), journal.terms_body(wanted)),
+            (stream, *found.seen, caps_of(wanted), hash_chain.terms_body(wanted)),
         )
 
     def _link_at(self, stream: str, seq: int) -> bytes:
@@ -246,7 +246,7 @@ def followed(location: str, columns: Sequence[Any], before: bytes | None) -> Row
     """A journal row from its columns, the last its link, that follows from the link before it."""
     *parts, chain = columns
     row = Row(*parts)
-    if before is None or journal.link(before, row) != chain:
+    if before is None or hash_chain.link(before, row) != chain:
         raise LedgerDamaged(f"{location}: journal row {row.seq} does not follow from the rows before it")
     return row
 
@@ -254,7 +254,7 @@ def followed(location: str, columns: Sequence[Any], before: bytes | None) -> Row
 def checked_window(location: str, columns: Sequence[Any]) -> tuple[Any, ...]:
     """A row of `windows` without its mark, which it agrees with."""
     *parts, stored = columns
-    if journal.mark("w", *parts) != stored:
+    if hash_chain.mark("w", *parts) != stored:
         raise LedgerDamaged(f"{location} is damaged: window {parts[0]} disagrees with the mark beside it")
     return tuple(parts)
 

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 from ...accounting.losses import PrivacyLoss
 from ...errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
 from ...runtime.undo import on_error
-from .. import journal, user_budgets
-from ..agreement import check_keys_named, check_terms, folded_name, log_tightened, tightened
+from .. import hash_chain, user_budgets
 from ..base import (
     TOTAL_BLOCK,
     USER_BLOCK,
@@ -42,6 +41,7 @@ from ..base import (
 )
 from ..files import APPLICATION_ID, LedgerFile, translated_errors
 from ..rollback_guard import RollbackGuard
+from ..terms_check import check_keys_named, check_terms, folded_name, log_tightened, tightened
 from .tables import StreamTables, WindowRow, check_listed, ending, rows_of, stream_numbers
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class SQLiteLedger:
             for (message,) in tables.do("PRAGMA integrity_check"):
                 if message != "ok":
                     raise LedgerDamaged(f"{self.path} is damaged: {message}")
-            replay = journal.JournalReplay(self.path, self.salt)
+            replay = hash_chain.JournalReplay(self.path, self.salt)
             for row, chain in tables.plain_journal():
                 replay.follow(row, chain)
             root = None

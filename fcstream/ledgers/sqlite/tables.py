@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from ...accounting.losses import PrivacyLoss
 from ...errors import LedgerDamaged
 from ...noise.samplers import SystemEntropy
-from .. import journal
+from .. import hash_chain
 from .. import user_budgets as users
-from ..agreement import check_caps, tightened
 from ..base import TOTAL_BLOCK, Row, Terms, WindowKey, max_loss
 from ..files import LedgerFile
-from ..journal import MASK, mark
+from ..hash_chain import MASK, mark
 from ..rollback_guard import RollbackGuard
+from ..terms_check import check_caps, tightened
 
 _TABLES = """
 CREATE TABLE meta{n} (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -60,7 +60,7 @@ class WindowRow(NamedTuple):
         return PrivacyLoss(self.rho, self.delta)
 
     @property
-    def state_of(self) -> journal.State:
+    def state_of(self) -> hash_chain.State:
         """All but which window it is."""
         return self.state, self.draws, self.rho, self.delta, self.blocks, self.sealed_seq
 
@@ -113,7 +113,7 @@ class StreamTables:
         for statement in _TABLES.split(";"):
             self.do(statement)
         self.salt = SystemEntropy().words(4).tobytes()
-        self.head = LedgerHead(-1, journal.origin(self.salt), 0, users.NO_USERS, 0)
+        self.head = LedgerHead(-1, hash_chain.origin(self.salt), 0, users.NO_USERS, 0)
         self.do("INSERT INTO meta{n} VALUES ('salt', ?), ('head', '')", (self.salt.hex(),))
         self._adopt(terms)
         self.save()
@@ -131,11 +131,11 @@ class StreamTables:
             int(seq), bytes.fromhex(chain), int(digest), bytes.fromhex(digest_of_users), int(terms_seq)
         )
         row, _ = self._linked(self.head.terms_seq)
-        self.terms = journal.terms_of(self.path, row.body if row.kind == "terms" else b"")
+        self.terms = hash_chain.terms_of(self.path, row.body if row.kind == "terms" else b"")
         last, link = self._linked(self.do("SELECT max(seq) FROM journal{n}").fetchone()[0])
         if (last.seq, link) != self.head[:2] or str(self.head) != self.meta("head"):
             raise LedgerDamaged(f"{self.path} is damaged: its head disagrees with the journal's last row, {last.seq}")
-        self.name, self.is_retired = journal.listed_as(self.terms, last), last.kind == "retire"
+        self.name, self.is_retired = hash_chain.listed_as(self.terms, last), last.kind == "retire"
 
     def rollback_guard(self) -> RollbackGuard:
         """What remembers how far this stream came."""
@@ -168,7 +168,7 @@ class StreamTables:
         if [seq for (seq,) in indexed] != sorted(waiting):
             raise LedgerDamaged(f"{self.path} is damaged: its index of windows to be delivered is wrong")
         self._linked(0)
-        for _ in self.journal(max(0, self.head.seq - journal.TAIL)):
+        for _ in self.journal(max(0, self.head.seq - hash_chain.TAIL)):
             pass
 
     def tighten(self, wanted: Terms) -> None:
@@ -182,7 +182,7 @@ class StreamTables:
 
     def _adopt(self, terms: Terms) -> None:
         self.terms = terms
-        seq = self.append("terms", WindowKey(0, 0), PrivacyLoss(), "", journal.terms_body(terms))
+        seq = self.append("terms", WindowKey(0, 0), PrivacyLoss(), "", hash_chain.terms_body(terms))
         self.head = self.head._replace(terms_seq=seq)
 
     # -- the journal -------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class StreamTables:
         """Add a row; returns its number."""
         seq = self.head.seq + 1
         row = Row(seq, kind, window.open_ms, window.close_ms, loss.rho_nano, loss.delta_femto, blocks, body)
-        self.head = self.head._replace(seq=seq, chain=journal.link(self.head.chain, row))
+        self.head = self.head._replace(seq=seq, chain=hash_chain.link(self.head.chain, row))
         self.do("INSERT INTO journal{n} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row[:8], self.head.chain))
         return seq
 
@@ -200,7 +200,7 @@ class StreamTables:
         before = self.link_at(start - 1)
         for *columns, chain in self.do(f"{_ROW} WHERE seq >= ? ORDER BY seq", (start,)):
             row = Row(*columns)
-            before = journal.link(before, row)
+            before = hash_chain.link(before, row)
             if row.seq != start or before != chain:
                 raise LedgerDamaged(f"{self.path}: journal row {start} does not follow from the rows before it")
             start += 1
@@ -223,7 +223,7 @@ class StreamTables:
     def link_at(self, seq: int) -> bytes:
         """The link stored beside a journal row."""
         if seq < 0:
-            return journal.origin(self.salt)
+            return hash_chain.origin(self.salt)
         row = self.do("SELECT chain FROM journal{n} WHERE seq = ?", (seq,)).fetchone()
         if row is None:
             raise LedgerDamaged(f"{self.path}: journal row {seq} is missing")
@@ -232,7 +232,7 @@ class StreamTables:
     def _linked(self, seq: int) -> tuple[Row, bytes]:
         """A row that follows from the one before it."""
         found = self.do(f"{_ROW} WHERE seq = ?", (seq,)).fetchone()
-        if found is None or journal.link(self.link_at(seq - 1), Row(*found[:-1])) != found[-1]:
+        if found is None or hash_chain.link(self.link_at(seq - 1), Row(*found[:-1])) != found[-1]:
             raise LedgerDamaged(f"{self.path}: journal row {seq} does not follow from the rows before it")
         return Row(*found[:-1]), found[-1]
 

@@ -24,8 +24,8 @@ from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, Track
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, laplace_tail, least_gaussian, least_laplace
 from ..options import BuildContext, Options
-from .covariance_paper import PaperSynthetic
 from .documents import MAX_ROWS, NANO, USELESS, TableMechanism, epsilon_nano, usefulness
+from .synthetic_paper import PaperSynthetic
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     Privacy
     -------
-    See `Synthetic`, and `fcstream.releases.tables.covariance_paper.PaperSynthetic` for ``variant = "paper"``.
+    See `Synthetic`, and `fcstream.releases.tables.synthetic_paper.PaperSynthetic` for ``variant = "paper"``.
 
     Source
     ------

@@ -10,7 +10,7 @@ from fcstream.config import Config
 from fcstream.config.sections import FeatureSection, LatticeSection, StreamSection, WindowSection
 from fcstream.errors import LedgerMismatch
 from fcstream.ledgers import open_ledger
-from fcstream.ledgers.agreement import changes
+from fcstream.ledgers.terms_check import changes
 
 FEATURES = (
     '"features":[{"max":80.0,"min":-40.0,"name":"a","origin":20.0},'

@@ -17,7 +17,7 @@ from fcstream.engine.keyed import open_engine
 from fcstream.errors import LedgerDamaged, LedgerError, LedgerMismatch
 from fcstream.ledgers import each_reader, open_ledger, open_reader
 from fcstream.ledgers.postgres.ledger import PostgresLedger
-from fcstream.ledgers.retirement import retire
+from fcstream.ledgers.retired_streams import retire
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 from fcstream.service.doctor import examine
 

@@ -10,7 +10,7 @@ from support.helpers import rows, sample
 from fcstream import Engine, Noise, Release, SeededEntropy
 from fcstream.cli import main
 from fcstream.errors import ConfigError, SourceError
-from fcstream.ledgers.retirement import retire
+from fcstream.ledgers.retired_streams import retire
 from fcstream.reporting.series import ReleaseSeries, read_series, read_truth
 
 matplotlib = pytest.importorskip("matplotlib")

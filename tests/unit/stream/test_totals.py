@@ -18,7 +18,7 @@ from fcstream.releases.clusters import mixtures, tuples
 from fcstream.releases.clusters.shards import MAX_TUPLES
 from fcstream.releases.statistics import variance
 from fcstream.releases.statistics.quantiles import costs
-from fcstream.releases.tables.covariance_paper import _parts
+from fcstream.releases.tables.synthetic_paper import _parts
 from fcstream.stream import contributions, totals
 from fcstream.stream.contributions import UserPoints
 from fcstream.stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED

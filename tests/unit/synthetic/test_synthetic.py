@@ -18,7 +18,7 @@ from fcstream.config import Config
 from fcstream.errors import ConfigError
 from fcstream.ledgers import Request, Terms, WindowKey, open_ledger
 from fcstream.ledgers.base import STREAM_BLOCK
-from fcstream.releases.tables import covariance_paper, marginals, synthetic
+from fcstream.releases.tables import marginals, synthetic, synthetic_paper
 from fcstream.releases.tables.documents import epsilon_nano, synthetic_codes
 from fcstream.releases.tables.marginals import agree
 from fcstream.releases.tables.synthetic import Synthetic
@@ -355,7 +355,7 @@ def test_the_parts_cost_what_is_charged(sizes):
 def test_the_papers_parts_cost_epsilon():
     """Theorem 5.12: a third for directions, a third for weights, a third for means, rounding included."""
     codes = codes_of([2] * 9)
-    mechanism = covariance_paper.PaperSynthetic(zcdp_of_dp(DPLoss.charge(1)), codes, 20_000, 0.7)
+    mechanism = synthetic_paper.PaperSynthetic(zcdp_of_dp(DPLoss.charge(1)), codes, 20_000, 0.7)
     asked = []
 
     class Listening(Silent):
@@ -565,7 +565,7 @@ def largest_loss(one, two):
     return max(abs(x @ (one - two) @ x - whole) for x in angles)
 
 
-@pytest.mark.parametrize(("parts", "is_private"), [(covariance_paper.PARTS, True), (3, False)])
+@pytest.mark.parametrize(("parts", "is_private"), [(synthetic_paper.PARTS, True), (3, False)])
 def test_correcting_one_of_two_slips_is_caught(parts, is_private):
     """One of errata 5.1 and 5.2 put right and the other left as printed would use n epsilon / (3 t) S."""
     from support.audits import epsilon_lower_bound
@@ -592,7 +592,7 @@ def test_the_covering_covers_and_the_nearest_is_nearest():
     bits = table(60, [2] * 8)
     directions = [rounded(one) for one in np.linalg.qr(rng.normal(size=(8, 2)))[0].T]
     cover = covering(2, 0.55)
-    found = covariance_paper.nearest(bits, directions, cover, 0.55)
+    found = synthetic_paper.nearest(bits, directions, cover, 0.55)
     places = bits @ np.array(directions).T / FINE / math.sqrt(8)
     gaps = np.linalg.norm(places[:, None] - cover * 0.55 / math.sqrt(2), axis=2)
     assert gaps[np.arange(60), found] == pytest.approx(gaps.min(axis=1), abs=1e-5)

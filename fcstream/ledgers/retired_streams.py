@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerMismatch
-from . import journal
+from . import hash_chain
 from .base import WindowKey, is_shared, root_of
 from .files import LedgerFile, translated_errors
 from .sqlite.tables import StreamTables, check_listed, stream_numbers
@@ -62,7 +62,7 @@ def _retire_in_file(file: LedgerFile, path: str, stream: str) -> list[str]:
             tables = StreamTables(file, path, number)
             tables.open()
             tables.check()
-            body = journal.retire_body(name, tables.max_spent_of_all(), tables.terms.capacity)
+            body = hash_chain.retire_body(name, tables.max_spent_of_all(), tables.terms.capacity)
             tables.append("retire", WindowKey(0, 0), PrivacyLoss(), "", body)
             tables.save()
             file.db.execute("UPDATE streams SET stream = ?, retired = 1 WHERE number = ?", (name, number))
@@ -92,7 +92,7 @@ def _retire_on_server(url: str, stream: str) -> list[str]:
             for old, new in zip(parts, later, strict=True):
                 tables.check(old)
                 found = tables.open(old, lock=True)
-                body = journal.retire_body(new, most_spent(db, schema, old), found.terms.capacity)
+                body = hash_chain.retire_body(new, most_spent(db, schema, old), found.terms.capacity)
                 query = f"SELECT {schema}.retire(%s::text, %s::bigint, %b::bytea, %s::text, %b::bytea)"
                 db.execute(query.encode(), (old, *found.seen, new, body))
         return later
