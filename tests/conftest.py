@@ -46,7 +46,7 @@ def _place(item):
 
 
 def _is_fast(item):
-    """Tests of one part of the package, or of the repository, that need no server and take less than two seconds."""
+    """Tests of one part of the package, or of the repository, that need no server and take less than a second."""
     folder = item.path.relative_to(TESTS).parts
     return (
         folder[0] in ("unit", "repository")

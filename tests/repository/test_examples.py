@@ -84,6 +84,7 @@ def test_asyncio(running):
     assert sum(counts) > 20
 
 
+@pytest.mark.slow
 def test_a_callback_of_paho(running):
     host = "127.0.0.1"
     service("MQTT", lambda: socket.create_connection((host, 1883), timeout=3).close())

@@ -243,6 +243,7 @@ def test_a_basic_core_is_charged_as_one():
     assert loss.delta == pytest.approx(2e-9 * math.exp(0.1 + grown), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_conversion_agrees_with_dp_accounting():
     """A grid of orders comes near the best one from above; the exact curve of Gaussian noise lies below."""
     with warnings.catch_warnings():

@@ -105,6 +105,7 @@ def test_simulation_is_seeded_and_messy(folder):
     assert len(set(lines)) < len(lines)  # duplicates
 
 
+@pytest.mark.slow
 def test_standard_streams(folder):
     (folder / "c.toml").write_text(short(sample_config()))
     write_stream(folder / "in.jsonl")
@@ -400,6 +401,7 @@ def test_help_is_quick_and_complete():
     assert "0.1.0" in call("--version").output
 
 
+@pytest.mark.slow
 def test_reader_that_goes_away(folder):
     (folder / "c.toml").write_text(short(sample_config()))
     write_stream(folder / "telemetry.jsonl")

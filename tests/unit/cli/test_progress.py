@@ -97,6 +97,7 @@ def test_who_watches_hears_of_every_compilation():
     assert len(heard) == before
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_percent_and_time_left(folder):
     write(folder, COUNT, 200_000)
     # Every line that could be told is told: how many fit into half a second is the machine's affair.
@@ -208,6 +209,7 @@ def test_a_plan_for_programs_is_not_disturbed(folder):
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_releases_on_the_same_terminal_stand_on_lines_of_their_own(folder):
     """The line that moves was left before them."""
     write(folder, COUNT, 1_000_000)

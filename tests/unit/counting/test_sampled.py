@@ -49,6 +49,7 @@ def fed(counter, points, rng):
     return counter.view([7])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [(1, 1), (2, 1), (2, 2), (8, 3), (8, 7), (8, 8), (64, 5), (64, 63), (256, 9)])
 @pytest.mark.parametrize("d", [1, 3, 17])
 def test_block_scores_equal_the_naive_twin(blocks, d, monkeypatch):

@@ -62,6 +62,7 @@ def at_rest(process):
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
 
 
+@pytest.mark.slow
 def test_a_stream_full_of_them(tmp_path, redis_client):
     """Through a real broker: with 100 MB in one message, a flood of late records, and stamps of the far future."""
     it = Running(tmp_path, redis_client)

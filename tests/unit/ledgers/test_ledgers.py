@@ -672,6 +672,7 @@ def test_an_older_copy_without_a_stream_is_found_out(tmp_path):
         SQLiteLedger(str(path), OTHER)
 
 
+@pytest.mark.slow
 def test_a_crash_while_a_stream_is_added_leaves_it_whole_or_absent(tmp_path):
     """Killed before and after every statement that adds the second stream."""
     code = """

@@ -745,6 +745,7 @@ def in_child(work, *values):
     return os.waitpid(pid, 0)[1]
 
 
+@pytest.mark.slow
 def test_kill_at_every_statement(postgres, tmp_path):
     """kill -9, start again: each window charged once, one answer each, whatever was published is in the ledger."""
     for burn_at in itertools.count(1):

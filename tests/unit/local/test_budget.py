@@ -410,6 +410,7 @@ def killed(folder, at, steps=2):
     return int(said) if said else None
 
 
+@pytest.mark.slow
 def test_an_analyst_killed_at_any_moment_goes_on(tmp_path):
     """Every query is answered once, devices pay once, and the ledger says what the devices say."""
     COUNT.run(crowd(20), "warm", np.full(20, 10**9), "PM1", Rounds(3))  # kernels are loaded before processes are forked

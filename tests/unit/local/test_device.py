@@ -331,6 +331,7 @@ def test_every_space_has_the_noise_its_distance_asks_for():
 # -- the filter ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_answer_has_the_right_deviation():
     space = Euclidean((-500.0,), (500.0,), step=0.25, unit=2.0)
     for function, center, sigma in (
@@ -472,6 +473,7 @@ def test_audit_sees_a_planted_fault(monkeypatch):
 # -- a small device --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_device_side_needs_numpy_only():
     """Numba, llvmlite, SciPy, msgspec and click cannot be imported; device and pure samplers work all the same."""
     code = """
@@ -543,6 +545,7 @@ KEYS = sorted({key for _, function in SOUND for key in function} | {"name"})
 PRICES = st.integers() | st.sampled_from([1, 1000, 10**6, 10**8, 10**12, 2**50, 2**51])
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(
     st.sampled_from(SOUND), st.none() | st.tuples(st.sampled_from(KEYS), VALUES), PRICES, st.booleans(), st.booleans()

@@ -475,6 +475,7 @@ server.close()
 """
 
 
+@pytest.mark.slow
 def test_half_sent_bodies_take_a_bounded_amount_of_memory_and_others_are_answered():
     """Issue: 40 half-sent bodies took 605 MB."""
     port = free_port()

@@ -204,6 +204,7 @@ def test_series_without_a_value(kind, tmp_path):
     assert "with true values" not in with_truth  # nothing to compare it with
 
 
+@pytest.mark.slow
 def test_many_features_and_many_windows(tmp_path):
     names = [f"f{k}" for k in range(20)]
     some = [release(k, [float(k)] * 20, [1.0] * 20, features=names, transform=["none"] * 20) for k in range(300)]

@@ -110,6 +110,7 @@ def case(name, rng, n):
 KINDS = ["match", "within", "ordered", "bits", "user"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 90), st.integers(0, 2**32 - 1))
@@ -274,6 +275,7 @@ def test_ordered_boundary(scale):
         assert OrderedTuples(r2, 2)(x, y) == OrderedTuples(r2, 2)(y, x) == (min(low, high) >= 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 10])
 def test_matrix_counts_equal_the_naive_twin(d):
     rng = np.random.default_rng(d)
@@ -359,6 +361,7 @@ def test_hamming_limits_and_packing(bits):
     assert doctest.testmod(fcstream.predicates.bits).attempted > 0
 
 
+@pytest.mark.slow
 def test_user_functions_of_every_kind():
     numbers = np.array([1, 2, 4, 8], np.int64)
     assert counts_of(UserPredicate(lambda x, y: abs(x - y) <= 2), numbers) == [2, 3, 2, 1]

@@ -48,6 +48,7 @@ def released(one_start):
     return list(engine.close())
 
 
+@pytest.mark.slow
 def test_a_window_of_clusters_is_released_in_the_features_units(released):
     first = released[0]
     assert (first.status, first.kind, first.features) == ("released", "centers", ["a", "b"])

@@ -395,6 +395,7 @@ def shards(oracle, t=10, k=3, ball=20_000):
     return Shards(t, k, oracle, (0, 0), ball**2, STEP)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kmeans", "gaussians", "scipy", "pca"])
 def test_oracles_find_clusters_and_every_shard_answers_alone(name):
     made, points = shards(oracles.find(name, 3, 2), t=5), three(n=300)

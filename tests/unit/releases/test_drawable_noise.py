@@ -79,6 +79,7 @@ def test_an_accepted_average_can_be_drawn_for_every_size(radius, rho_nano):
             assert np.isfinite(found.value).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [None, 1e-8, 1e-6, 1e-4, 1e-2])
 @pytest.mark.parametrize("name", CHEAP)
 def test_no_draw_raises(name, rho):

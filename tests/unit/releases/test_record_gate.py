@@ -368,6 +368,7 @@ def test_users_at_h_are_answered_by_noise_and_beyond_it_refused_always_and_all_o
     engine.abort()
 
 
+@pytest.mark.slow
 def test_points_of_a_flooded_window_of_users_are_let_go_of_while_it_is_open():
     engine = user_engine(1_000, windows=2)
     gc.collect()

@@ -308,6 +308,7 @@ AUDITS = {  # release, data, the record that neighbors differ in: each as bad as
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AUDITS)
 def test_the_whole_release_stays_below_its_claim_and_weak_noise_is_caught(name):
     from support.audits import epsilon_lower_bound
@@ -325,6 +326,7 @@ def test_the_whole_release_stays_below_its_claim_and_weak_noise_is_caught(name):
 # -- how good it is ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_forecasts_of_noise_are_honest():
     """The deviation of what comes out is near what was forecast: of counts, ranks and variances."""
     raw = rows(1500, seed=11)

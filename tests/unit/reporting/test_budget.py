@@ -582,6 +582,7 @@ print(done)
 """
 
 
+@pytest.mark.slow
 def test_thirty_looks_while_an_engine_charges(tmp_path, temporary):
     """Every look succeeds and sees one state of the ledger, at least as new as the moment it began."""
     path, stop = str(tmp_path / "l.db"), tmp_path / "stop"
@@ -623,6 +624,7 @@ def test_thirty_looks_while_an_engine_charges(tmp_path, temporary):
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.slow
 def test_a_ledger_of_several_streams(tmp_path):
     path = fill(tmp_path / "l.db", windows=2)
     other = SQLiteLedger(path, Terms("other", "stream", CAP, "another"))

@@ -86,6 +86,7 @@ def mutated(rng, kind):
     return [json.dumps(one).encode() + b"\n" for one in found]
 
 
+@pytest.mark.slow
 def test_ten_thousand_documents_are_read_or_refused_in_our_words():
     rng, taken, told = random.Random(11), 0, set()
     for k in range(10_000):
@@ -145,6 +146,7 @@ def bomb(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["plot", "{}"], ["plot", "{}", "--truth", "{}"], ["score", "{}", "{}"]])
 def test_a_small_file_that_unpacks_without_end_takes_no_memory(bomb, command, tmp_path):
     program = (

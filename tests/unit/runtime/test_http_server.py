@@ -124,6 +124,7 @@ status.close()
 """
 
 
+@pytest.mark.slow
 def test_dripping_connections_take_no_descriptor_from_the_service_and_health_is_answered():
     """Issue: 1,018 connections that sent a byte now and then held every descriptor of the process."""
     port = free_port()
@@ -220,6 +221,7 @@ def test_answers_that_nobody_reads_are_held_to_the_limit_only():
         assert ask(server.port, "/")[0] == 200
 
 
+@pytest.mark.slow
 def test_a_body_without_an_end_is_thrown_away_until_its_deadline():
     chunk = b"ffff\r\n" + b"x" * 65535 + b"\r\n"
     began = time.monotonic()
@@ -299,6 +301,7 @@ def test_an_expected_body_is_asked_for_and_a_connection_serves_again():
             assert heard(one).endswith(b"\r\n\r\n3")
 
 
+@pytest.mark.slow
 def test_a_server_ends_at_once_while_clients_hold_on():
     asked = b"GET /16000000 HTTP/1.1\r\nHost: a\r\n\r\n"
     with (

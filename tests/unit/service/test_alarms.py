@@ -56,6 +56,7 @@ def test_one_record_shifts_no_probability_by_more_than_its_price():
     assert loss_of_one_record(20_000) <= 0.5
 
 
+@pytest.mark.slow
 def test_a_quarter_of_the_noise_would_be_noticed(monkeypatch):
     monkeypatch.setattr("fcstream.service.alarms._SCALE", 1)
     assert loss_of_one_record(20_000) > 0.5

@@ -162,6 +162,7 @@ def test_check_says_what_a_run_would_meet_and_changes_nothing(folder):
     assert sorted(os.listdir()) == ["c.toml", "in.jsonl"]
 
 
+@pytest.mark.slow
 def test_standard_input_is_looked_at_and_read_once(folder):
     write(folder, [])
 

@@ -60,6 +60,7 @@ def test_windows_close_by_the_brokers_clock(rig):
     assert health.clock_gap_ms == 1500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own_ms", [22_000, 2_000])
 def test_beyond_the_lateness_nothing_is_closed_until_it_is_mended(rig, own_ms):
     rig.send(0, np.arange(0, 10_000, 200))
