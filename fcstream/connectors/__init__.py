@@ -28,10 +28,14 @@ if TYPE_CHECKING:
     from .sources import Source
 
 
+def is_file(url: str) -> bool:
+    """Whether a source URL names files, which end."""
+    return url.partition(":")[0] in FILE_SOURCES
+
+
 def is_live(url: str) -> bool:
     """Whether a source URL names a broker, which never ends."""
-    scheme = url.partition(":")[0]
-    return scheme not in FILE_SOURCES and is_known(scheme, "source", "queue")
+    return not is_file(url) and is_known(url.partition(":")[0], "source", "queue")
 
 
 def is_queue(url: str) -> bool:

@@ -25,6 +25,7 @@ from ..formats.batch import Batch, Rejection, Schema
 from ..formats.decoders import CsvRows, JsonLines, LineDecoder
 from ..releases.base import Release
 from ..runtime.disk import sync_folder, write_all
+from ..runtime.undo import on_error
 
 LOG = logging.getLogger("fcstream.connectors.files")
 BLOCK_BYTES = 1 << 20
@@ -58,11 +59,8 @@ class LineSource:
         self._pending: list[bytes] = []
         self._ended = False
         self._next = 0
-        try:
+        with on_error(self.close):
             self._decoder = make_decoder(self)
-        except BaseException:
-            self.close()
-            raise
 
     @classmethod
     def jsonl(cls, path: str, schema: Schema) -> LineSource:

@@ -34,6 +34,7 @@ import numpy as np
 
 from ..errors import ConfigError, SourceError
 from ..runtime.disk import sync_folder
+from ..runtime.undo import on_error
 
 LOG = logging.getLogger("fcstream.connectors.spool")
 MEMORY = 4096
@@ -125,13 +126,9 @@ class Spool:
         # The record that the next frame begins with, and the frames from there on.
         self._next_frame: tuple[int, Iterator[tuple[int, SpooledRecords]]] = (-1, iter(()))
         self._fds: dict[str, int] = {}
-        try:
-            with self._telling("opened"):
-                self._claim()
-                self._recover()
-        except BaseException:
-            self.close()
-            raise
+        with on_error(self.close), self._telling("opened"):
+            self._claim()
+            self._recover()
 
     @property
     def stored_bytes(self) -> int:
@@ -361,12 +358,9 @@ class Spool:
     def _start(self) -> None:
         """Begin a segment; it carries what must outlive those before it: the receipt time and the ids."""
         path, rows = self._path(self.end), SpooledRecords(self.end, self._receipt_ms, [], list(self._ids))
-        try:
+        with on_error(self._undo, lambda: path.unlink(missing_ok=True)):
             file = _new_file(path, _frame(rows))
             os.fsync(self._fds["folder"])
-        except BaseException:
-            self._undo(lambda: path.unlink(missing_ok=True))
-            raise
         if "last" in self._fds:
             os.close(self._fds["last"])
         self._fds["last"] = file
@@ -379,11 +373,8 @@ class Spool:
             self._start()
             last = self.end
         file, start = self._fds.get("last", -1), self._sizes[last]
-        try:
+        with on_error(self._undo, lambda: os.ftruncate(file, start)):
             _write_all(file, _frame(rows), start, sync)
-        except BaseException:
-            self._undo(lambda: os.ftruncate(file, start))
-            raise
         self._sizes[last] = start + size
         self._recent, self._receipt_ms, self.end = rows, rows.receipt_ms, self.end + len(rows.bodies)
         self._remember(rows.ids)

@@ -21,7 +21,7 @@ from contextlib import closing
 from typing import Any
 
 from ..config import Config, Job, ServiceSection
-from ..connectors import check_dead_letter, check_file, check_sink, is_live, is_queue
+from ..connectors import check_dead_letter, check_file, check_sink, is_file, is_live, is_queue
 from ..connectors.probes import Checkup, ClockOffset, Finding, probe_dead_letters, probe_file, probe_sink, probe_source
 from ..errors import ConfigError, FcstreamError, LedgerInUse, UnusablePlan
 from ..formats.payloads import decoder_for
@@ -99,7 +99,7 @@ def _configuration(checkup: Checkup, config: Config, job: Job) -> None:
     kind = job.clock
     if live and kind == "eof":
         checkup.problem("configuration", "window.clock = 'eof' is for files", "use 'broker', or 'wall' with a spool")
-    elif config.source is not None and config.source.url.startswith(("jsonl:", "csv:")) and kind != "eof":
+    elif config.source is not None and is_file(config.source.url) and kind != "eof":
         checkup.problem("configuration", f"window.clock = {kind!r} is for brokers", "use 'eof' for files and pipes")
     elif live and config.source is not None and kind == "wall" and not is_queue(config.source.url):
         checkup.problem("configuration", "window.clock = 'wall' needs a source with a spool", "use 'broker'")

@@ -1,4 +1,4 @@
-"""Kafka for somebody who keeps the positions himself: ranges of partitions, no group. Addresses as in `kafka`."""
+"""Kafka for somebody who keeps the positions himself: ranges of partitions, no group. Addresses as in `source`."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import msgspec
 
 from ...errors import ConfigError, SinkError
 from ...releases.base import Release
+from ...runtime.undo import on_error
 from ..retry import PendingMessages
 from ..urls import Address
 from .connection import KafkaConnection, KafkaLost
@@ -88,10 +89,8 @@ class KafkaSink:
         while waiting:
             some, taken = list(islice(waiting, _TAIL)), set[int]()
             try:
-                self._write(some, taken)
-            except BaseException:
-                self._give_up()
-                raise
+                with on_error(self._give_up):
+                    self._write(some, taken)
             finally:
                 for _ in some:
                     waiting.popleft()

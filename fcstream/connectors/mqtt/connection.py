@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ConfigError, FcstreamError
+from ...runtime.undo import on_error
 from ..base import ReceivedMessage
 from ..retry import close_quietly, with_patience
 from ..tls import tls_context, tls_failure
@@ -101,13 +102,10 @@ class MqttSession:
             port = given or (1883 if self._tls is None else 8883)
             connection = self._kind(self._client(), known)
             try:
-                self._prepare(connection, host, port)
+                with on_error(connection.close):
+                    self._prepare(connection, host, port)
             except MqttLost as error:
-                connection.close()
                 lost = error
-            except BaseException:
-                connection.close()
-                raise
             else:
                 if self._is_known and known and not connection.is_resumed:
                     LOG.warning("%s has forgotten the session: messages may have been lost", self._address.masked)

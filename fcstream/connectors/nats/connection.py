@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...errors import ConfigError, FcstreamError
+from ...runtime.undo import on_error
 from ..client_loop import ClientLoop, abort
 from ..retry import with_patience
 from ..tls import tls_context, tls_failure
@@ -70,11 +71,8 @@ class NatsConnection:
 
     def first(self, action: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The first thing to do: one try, so that a wrong address is reported at once; closes if it fails."""
-        try:
+        with on_error(self.close):
             return self.run(action, 0.0)
-        except BaseException:
-            self.close()
-            raise
 
     def run(self, action: Callable[[], Coroutine[Any, Any, T]], patience_s: float | None = None) -> T:
         """Do something that is safe to repeat when the connection is lost: for so long, or as the address says."""

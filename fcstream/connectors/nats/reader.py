@@ -1,4 +1,4 @@
-"""How `jetstream` reads: with a consumer that is nothing but a cursor, or message by message where none is allowed."""
+"""Reading a JetStream stream: with a consumer that serves as a cursor, or message by message."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ import msgspec
 from ...errors import ConfigError, SinkError
 from ...releases.base import Release
 from ...runtime import libpq
+from ...runtime.undo import on_error
 from ..retry import close_quietly, deadline, with_patience
 from ..urls import Address, missing_library
 
@@ -93,11 +94,8 @@ class PostgresSink:
         self._parameters = self._parse(address)
         self._password = self._parameters.get("password")
         self._db: psycopg.Connection[tuple[Any, ...]] | None = None
-        try:
+        with on_error(self.close):
             self._run(self._prepare)
-        except BaseException:
-            self.close()
-            raise
 
     def write(self, releases: Sequence[Release]) -> None:
         if releases:
@@ -219,12 +217,8 @@ class PostgresSink:
         if self._db is None or self._db.closed:
             # A pooler may give the next statement to a server that did not prepare it.
             db = self._client.connect(**self._parameters, autocommit=True, prepare_threshold=None)
-            try:
-                with deadline(db.fileno(), self._patience_s + _LATE_S):
-                    self._set_up(db)
-            except BaseException:
-                close_quietly(db.close)
-                raise
+            with on_error(close_quietly, db.close), deadline(db.fileno(), self._patience_s + _LATE_S):
+                self._set_up(db)
             self._db = db
         return self._db
 

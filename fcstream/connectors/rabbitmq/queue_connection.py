@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import FcstreamError
+from ...runtime.undo import on_error
 from ..retry import close_quietly, with_patience
 from ..tls import tls_context, tls_failure
 from ..urls import missing_library
@@ -67,13 +68,10 @@ class AmqpChannel:
             on_close_callback=lambda _, error: self._fail(error),
             custom_ioloop=self._loop,
         )
-        try:
+        with on_error(self.close):
             self.limit(2 * _SOCKET_S)
             self._wait(lambda: bool(self._connection.is_open))
             self.client = self.new_channel()
-        except BaseException:  # a signal's too: nobody else knows the socket, which would stay open
-            self.close()
-            raise
 
     @property
     def is_rabbitmq(self) -> bool:
@@ -293,17 +291,14 @@ class AmqpConnection:
         self.close()
         for parameters in self._parameters:
             try:
-                self.channel = AmqpChannel(parameters)
-                self._once(self._prepare)
+                with on_error(self.close):
+                    self.channel = AmqpChannel(parameters)
+                    self._once(self._prepare)
+                return
             except AmqpLost as error:
                 lost = error
             except self._errors as error:
                 lost = AmqpLost(_error_text(error))
-            except BaseException:  # a configuration that is wrong, or a signal
-                self.close()
-                raise
-            else:
-                return
         raise lost
 
     def _unreachable(self, error: BaseException) -> FcstreamError:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ConfigError, FcstreamError
+from ...runtime.undo import on_error
 from ..client_loop import ClientLoop, abort
 from ..libraries import unsupported_version
 from ..retry import with_patience
@@ -70,13 +71,10 @@ class RabbitConnection:
     def open(self) -> None:
         """The first connection: one try."""
         try:
-            self._loop.run(self._connect())
+            with on_error(self.close):
+                self._loop.run(self._connect())
         except RabbitLost as lost:
-            self.close()
             raise self._unusable(lost) from None
-        except BaseException:
-            self.close()
-            raise
 
     def run(self, action: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         """Do something with the client that is safe to repeat."""
@@ -165,14 +163,11 @@ class RabbitConnection:
             self._gone = self._loop.loop.create_future()
             self.lost = False
             try:
-                await self._guarded(self._open(host, given or (5552 if self._ssl is None else 5551)))
+                with on_error(self._disconnect):
+                    await self._guarded(self._open(host, given or (5552 if self._ssl is None else 5551)))
                 return
             except RabbitLost as error:
                 lost = error
-                self._disconnect()
-            except BaseException:
-                self._disconnect()
-                raise
         raise lost
 
     async def _open(self, host: str, port: int) -> None:

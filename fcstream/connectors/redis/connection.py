@@ -1,4 +1,4 @@
-"""The connection of `redis_streams`: a client that comes back, and whose errors tell no secrets."""
+"""The connection to a Redis server: made again after it was lost; its errors tell no secrets."""
 
 from __future__ import annotations
 
