@@ -73,13 +73,15 @@ class SQLiteLedger:
     LedgerInUse, LedgerMismatch, LedgerDamaged, LedgerError
     """
 
+    _closed = True  # while there is nothing to let go of: `__del__` is called in any case
+
     def __init__(self, path: str, terms: Terms | None = None, stream: str | None = None) -> None:
         self.path = path
         self._pid = os.getpid()
-        self._closed = False
         self._stream = ""  # once it is ours
         self._rollback_guard: RollbackGuard | None = None
         self._file = LedgerFile.share(path, create=terms is not None)
+        self._closed = False
         with on_error(self.close), self._file.lock, translated_errors(path):
             self._prepare(terms, stream)
 
@@ -141,7 +143,7 @@ class SQLiteLedger:
             return kept
 
     def close(self) -> None:
-        if self._pid != os.getpid() or self._closed:
+        if self._closed or self._pid != os.getpid():
             return
         self._closed = True
         if self._rollback_guard is not None:
@@ -149,7 +151,7 @@ class SQLiteLedger:
         self._file.leave(self._stream)
 
     def __del__(self) -> None:
-        if hasattr(self, "_file"):
+        if not self._closed:
             self.close()
 
     # -- for those who look ------------------------------------------------------------------------------------------
