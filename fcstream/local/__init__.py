@@ -1,8 +1,8 @@
-"""The second way to privacy: devices that hold their own budget and answer with noise, and the analyst who asks them.
+"""Devices that hold their own budget and reply with noise, and the analyst who asks them: no service sees raw values.
 
-Here belong the questions and answers, the spaces they are about, the device with its journal, the estimates made of
-many answers, and simulations of fleets. Streams of records that one service collects are everything outside of this
-package. The device's side needs numpy only; public names are resolved when first used.
+Here belong questions and replies, the spaces of values, the device with its journal, the answers computed from many
+replies, and simulations. Streams, whose records one service collects, are in the other packages. The device's side
+needs numpy only, so public names are imported when first used.
 """
 
 from importlib import import_module

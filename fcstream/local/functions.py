@@ -1,7 +1,7 @@
-"""What a question asks of one device: the point itself, or a function that moves no faster than the point.
+"""Functions that a question can ask for: the lattice point itself, or a 1-Lipschitz function of it.
 
-Everything is an exact integer. A function with values in the reals is rounded down to parts of a lattice step, and the
-noise pays for the rounding.
+All values are exact integers. A function with real values is rounded down to a part of a lattice step, and the noise is
+scaled up for the rounding.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FINENESS = 16
 MAX_FINENESS = 2**16
 _SAFE = 2**62
 _MAX_TURNED_BITS = 64  # checking a matrix takes the cube of it
-_WIDE = 8  # columns one by one below, row by row above
+_WIDE = 8  # columns: up to here one column after the other, beyond row by row
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function of a lattice point, in parts of `fineness` of a lattice step.
+    """A function of a lattice point, in units of 1/`fineness` of a lattice step.
 
     Privacy
     -------
@@ -48,11 +48,11 @@ class Function:
 
     @property
     def sensitivity(self) -> int:
-        """Of the integers, per lattice step of distance."""
+        """The most by which the integers move per lattice step."""
         return 1
 
     def check(self, dimension: int, reach: int) -> None:
-        """Refuse what does not fit points of `dimension` coordinates of at most `reach`."""
+        """Refuse parameters that do not fit points of `dimension` coordinates with absolute values up to `reach`."""
 
     def evaluate(self, point: Sequence[int]) -> tuple[int, ...]:
         """The exact integers of one point."""
@@ -63,11 +63,11 @@ class Function:
         return np.array([self.evaluate(row) for row in points.tolist()], np.int64).reshape(len(points), -1)
 
     def outputs(self, dimension: int) -> int:
-        """How many integers an answer has."""
+        """How many integers a reply has."""
         return 1
 
     def estimate(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The function in lattice steps of averaged noisy points (n, d): post-processing."""
+        """The function, in lattice steps, at averaged noisy points (n, d). Post-processing."""
         raise NotImplementedError
 
     def as_dict(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Point(Function):
 
     Privacy
     -------
-    The identity: it moves as fast as the point.
+    The identity is 1-Lipschitz.
 
     Source
     ------
@@ -200,8 +200,8 @@ class Box(_Rounded):
 
     Privacy
     -------
-    1-Lipschitz: a signed distance after a map that stretches nothing. That the matrix stretches nothing is checked in
-    integers (the largest row sum of its Gram matrix is at most 1), not believed. The integers move by at most
+    1-Lipschitz: a signed distance after a map that stretches nothing. That the matrix stretches nothing is checked
+    in integers: the largest row sum of its Gram matrix is at most 1. The integers move by at most
     `parts` + 1 per step.
 
     Source
@@ -282,7 +282,7 @@ class Box(_Rounded):
 
 
 def turned(matrix: NDArray[np.float64], bits: int = 40) -> tuple[tuple[tuple[int, ...], ...], int]:
-    """`turn` and `turn_bits` of a rotation: rounded, and shrunk by as little as makes it certain to stretch nothing."""
+    """`turn` and `turn_bits` of a rotation: rounded, then shrunk a little so that it certainly stretches nothing."""
     d = len(matrix)
     room = 1 - 4 * d * d * 2.0**-bits
     return tuple(tuple(round(float(x) * room * 2**bits) for x in row) for row in matrix), bits
@@ -404,11 +404,11 @@ class Named(_Rounded):
     parts : int
         The owner's function returns floor(`parts` phi) of a phi in lattice steps.
     of : callable, optional
-        What the name stands for; each device and simulator brings its own, it is not sent.
+        The function itself; it is not sent, so each device and simulator brings its own.
 
     Privacy
     -------
-    The owner promises that phi is 1-Lipschitz and never fails; nothing can check that.
+    The owner promises that phi is 1-Lipschitz and never raises; nothing checks it.
 
     Source
     ------
@@ -430,7 +430,7 @@ class Named(_Rounded):
 
     def evaluate(self, point: Sequence[int]) -> tuple[int, ...]:
         assert self.of is not None
-        return (operator.index(self.of(point)),)  # a fraction would be published as it is: noise is whole
+        return (operator.index(self.of(point)),)  # noise is an integer, so a fraction would show through
 
     def as_dict(self) -> dict[str, Any]:
         return {"kind": "named", "name": self.name, "parts": self.parts}
@@ -465,11 +465,11 @@ def _integers(value: Any, key: str, depth: int) -> Any:
 
 
 def function_from(mapping: Mapping[str, Any], named: Mapping[str, Named] | None = None) -> Function:
-    """The function that a question carries.
+    """The function that a question names, from its JSON.
 
     Privacy
     -------
-    Costs nothing; what it reads is the question.
+    Costs nothing; it reads the question only.
 
     Source
     ------

@@ -1,7 +1,7 @@
-"""Exact noise per unit of distance: many deviations at once, and pure geo-privacy on a lattice.
+"""Exact noise for devices: Gaussians of many deviations at once, and pure geo-privacy on a lattice.
 
-The plain samplers need numpy only. Where Numba is installed the compiled twin reads the same words in the same order
-and yields the same values.
+The plain samplers need numpy only. Where Numba is installed, a compiled twin of each reads the same random words in the
+same order and yields the same values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_DIMENSIONS = 10
-"""Of pure geo-privacy: 9% of the proposals are taken there, and fewer beyond."""
+"""The most dimensions of pure geo-privacy: 9% of the proposals are accepted there, and fewer beyond."""
 _PREFIX = 31  # bits of a word that choose the bin
 _BINS = 8
 _CHUNK = 1 << 15
@@ -36,7 +36,7 @@ _ENDS_A_TABLE = 2**15
 
 @functools.cache
 def _kernels() -> Any:
-    """The compiled twins; None where Numba is not installed."""
+    """The compiled twins, or None where Numba is not installed."""
     try:
         from .._kernels import local
     except ImportError:
@@ -66,7 +66,7 @@ def _table() -> NDArray[np.int64]:
 
 
 def _bin(digits: int, more: Source) -> int:
-    """Which bin a uniform number falls into whose first 31 bits are given."""
+    """The bin of a uniform number whose first 31 bits are given."""
     bits = _PREFIX
     while True:
         ends = _bin_ends(40 + bits // 3)
@@ -87,9 +87,9 @@ def gaussian_bin_draw(variance: Fraction, approximate: float, word: Source, more
     ----------
     variance : Fraction
     approximate : float
-        The variance as a double; it only proposes. Public, and the same in the compiled twin.
+        The variance as a double, for proposals only. Public, and the same in the compiled twin.
     word, more : Source
-        Words of entropy; `more` for digits that comparisons ask for beyond the first word.
+        Words of entropy; `more` for digits that a comparison needs beyond the first word.
 
     Privacy
     -------
@@ -164,12 +164,13 @@ def gaussian_table_draw(variance: Fraction, quarter: Source) -> int:
     ----------
     variance : Fraction
     quarter : Source
-        Quarters of words, 16 bits each: a sign and 15 digits of a uniform number; more digits where these do not do.
+        Quarters of words, 16 bits each: a sign and 15 digits of a uniform number, and more digits if these do not
+        decide.
 
     Privacy
     -------
-    As `gaussian_bin_draw`. Exact: integers decide. What is looked up where depends on the value drawn, and so does the
-    run time (not covered).
+    As `gaussian_bin_draw`. Exact: integers decide. Memory access and run time depend on the value drawn (not
+    covered).
 
     Source
     ------
@@ -188,7 +189,7 @@ def gaussian_table_draw(variance: Fraction, quarter: Source) -> int:
 def gaussians(noise: Noise, numerator: int, denominators: NDArray[np.int64], per: int) -> NDArray[np.int64]:
     """Discrete Gaussians, `per` for each denominator, with variances numerator / denominators[i]: int64 (n, per).
 
-    Which sampler serves depends on the variances and on how many draws share one, all public: tables where they pay.
+    Tables serve where many draws share a small variance. The choice depends on public numbers only.
 
     Privacy
     -------
@@ -209,7 +210,7 @@ def gaussians(noise: Noise, numerator: int, denominators: NDArray[np.int64], per
     if n == 0 or per == 0:
         return out.reshape(n, per)
     if numerator <= 0 or int(denominators.min()) <= 0:
-        raise ConfigError("must be positive: a query that costs nothing gets no answer", "variance")
+        raise ConfigError("must be positive: a question that costs nothing gets no answer", "variance")
     common = math.gcd(numerator, int(np.gcd.reduce(denominators)))
     numerator, denominators = numerator // common, denominators // common
     if numerator >= _LARGEST_VARIANCE * int(denominators.min()) or numerator >= 2**62:
@@ -219,16 +220,22 @@ def gaussians(noise: Noise, numerator: int, denominators: NDArray[np.int64], per
     if shared is not None:
         _from_tables(noise, [Fraction(numerator, d) for d in shared[0]], shared[1], per, out)
         return out.reshape(n, per)
+    _from_bins(noise, numerator, denominators, per, out)
+    return out.reshape(n, per)
+
+
+def _from_bins(noise: Noise, numerator: int, denominators: NDArray[np.int64], per: int, out: NDArray[np.int64]) -> None:
+    """Fill out (n * per,) by `gaussian_bin_draw`, row i with variance numerator / denominators[i]."""
     entropy, kernels = noise.entropy, _kernels()
     if kernels is None:
         reader = _WordReader(entropy)
-        for i in range(n * per):
+        for i in range(len(out)):
             out[i] = _one(numerator, int(denominators[i // per]), reader, reader)
-        return out.reshape(n, per)
+        return
     table = _table()
     rows = max(1, _CHUNK // per)
     words = np.empty(0, np.uint64)
-    for start in range(0, n, rows):
+    for start in range(0, len(denominators), rows):
         part, target = denominators[start : start + rows], out[start * per : (start + rows) * per]
         done = 0
         while done < len(target):
@@ -242,11 +249,10 @@ def gaussians(noise: Noise, numerator: int, denominators: NDArray[np.int64], per
                 words, done = reader.rest(), done + 1
             elif status == 1:
                 words = np.concatenate([words, entropy.words(3 * min(len(target) - done, _CHUNK) + 256)])
-    return out.reshape(n, per)
 
 
 def _shared(numerator: int, denominators: NDArray[np.int64], per: int) -> tuple[list[int], NDArray[np.int64]] | None:
-    """Distinct denominators and which of them each is, if there are twelve draws for each end of their tables."""
+    """Distinct denominators and which of them each row has, if every table entry serves twelve draws."""
     n = len(denominators)
     if denominators.min() == denominators.max():
         found, which = denominators[:1], np.zeros(n, np.int64)
@@ -262,7 +268,7 @@ def _shared(numerator: int, denominators: NDArray[np.int64], per: int) -> tuple[
 
 @functools.lru_cache(maxsize=128)
 def _lookup(variance: Fraction) -> tuple[NDArray[np.uint16], NDArray[np.uint64]]:
-    """For each 15 digits the first m whose end is not below, times 2, and 1 more if they do not decide; ends to 63."""
+    """For each 15 digits 2 m, m the first whose end is not below, plus 1 if they do not decide; 63-bit ends."""
     fine = np.array(gaussian_ends(variance, 4 * _QUARTER - 1), np.uint64)
     coarse = (fine >> np.uint64(3 * _QUARTER)).astype(np.int64)
     digits = np.arange(1 << (_QUARTER - 1))
@@ -271,7 +277,7 @@ def _lookup(variance: Fraction) -> tuple[NDArray[np.uint16], NDArray[np.uint64]]
 
 
 class _QuarterReader:
-    """Quarters of words, given ones first."""
+    """Reads quarters of words, those given first."""
 
     def __init__(self, entropy: Entropy, given: NDArray[np.uint16] | None = None) -> None:
         self._entropy = entropy
@@ -321,7 +327,7 @@ def _one(numerator: int, denominator: int, word: Source, more: Source) -> int:
 
 
 def _falling_bounds(rate: Fraction, square: int, less: Fraction) -> Iterator[tuple[Decimal, Decimal]]:
-    """Ever closer bounds of exp(-(rate sqrt(square) - less)), an exponent of at most 0."""
+    """Closer and closer bounds of exp(-(rate sqrt(square) - less)), whose exponent is at most 0."""
     digits = 40
     while True:
         with localcontext() as context:

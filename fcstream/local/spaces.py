@@ -1,7 +1,7 @@
-"""Components: where a device's values live, how far apart they are, and which noise hides them.
+"""Spaces: where a component's values live, how far apart they are, and which noise hides them.
 
-A value becomes integers once, at the door. From then on the protected value is that lattice point: distances, costs and
-guarantees speak about it, never about the raw number behind it.
+A value is rounded to a lattice point once, when it is read. What is protected is that point: distances, losses and
+guarantees are about it, never about the raw value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EARTH_RADIUS = 6_371_008.8
 _MAX = 2**40
 _COARSE = 2**12
 MAX_LOSS = 2**50
-"""Of one answer, in nano units."""
+"""The largest loss of one reply, in nano units."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +56,17 @@ class Space:
 
     @property
     def dimension(self) -> int:
-        """Integers of a lattice point."""
+        """The number of integers of a lattice point."""
         raise NotImplementedError
 
     @property
     def allowed(self) -> tuple[type[Function], ...]:
-        """Kinds of functions that do not move faster than distances here."""
+        """Kinds of functions that are Lipschitz in this metric."""
         raise NotImplementedError
 
     @property
     def spread(self) -> int:
-        """Squared l2 length (and l1 length) by which two points one unit-free step apart differ, at most."""
+        """The largest squared l2 distance, and the largest l1 distance, of two points one lattice step apart."""
         return 1
 
     @property
@@ -79,7 +79,7 @@ class Space:
         return False
 
     def encode(self, value: Any) -> tuple[int, ...]:
-        """The lattice point of a value; of None, or of what cannot be read, a public one. Never fails."""
+        """The lattice point of a value; for None, or a value that cannot be read, a public point. Never raises."""
         raise NotImplementedError
 
     def as_dict(self) -> dict[str, Any]:
@@ -87,11 +87,11 @@ class Space:
 
     @property
     def metric(self) -> dict[str, Any]:
-        """What distance 1 is: the kind, and its unit if it has one."""
+        """What distance 1 is: the kind of space, and its unit if it has one."""
         return {key: value for key, value in self.as_dict().items() if key in ("kind", "unit")}
 
     def check(self, function: Function) -> None:
-        """Refuse a function that does not belong here; costs nothing and looks at no value."""
+        """Refuse a function that does not fit this space. Costs nothing and looks at no value."""
         if not isinstance(function, self.allowed):
             raise ConfigError(f"must not be of this kind in the space {self.as_dict()['kind']!r}", "function")
         function.check(self.dimension, self.reach)
@@ -118,7 +118,7 @@ class Space:
         return gaussians(noise, scaled.numerator, costs * scaled.denominator, function.outputs(self.dimension))
 
     def draw_pure(self, noise: Noise, function: Function, costs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Noise for answers with pure geo-privacy, for losses of `costs` in nano units of epsilon: int64 (n, outputs).
+        """Noise for replies with pure geo-privacy, for losses of `costs` in nano units of epsilon: int64 (n, outputs).
 
         Privacy
         -------
@@ -146,7 +146,7 @@ class Space:
         return out
 
     def check_loss(self, function: Function, nano: int, pure: bool = False) -> None:
-        """Refuse a loss that no sampler can serve; costs nothing."""
+        """Refuse a loss for which there is no sampler. Costs nothing."""
         least = self.least_loss(function, pure)
         if not least <= nano <= MAX_LOSS:
             raise ConfigError(
@@ -154,14 +154,14 @@ class Space:
             )
 
     def least_loss(self, function: Function, pure: bool = False) -> int:
-        """The smallest loss in nano units that a sampler can serve."""
+        """The smallest loss in nano units for which there is a sampler."""
         if pure:
             widest = self._stretch(function) * self.steps_per_unit
             return max(1, math.ceil(widest * 10**9 / 2**39))
         return max(1, math.ceil(self.variance(function) * 10**9 / MAX_VARIANCE))
 
     def _stretch(self, function: Function) -> int:
-        """l1 sensitivity of the integers per step, or a bound of what the lattice sampler's proposals need."""
+        """l1 sensitivity of the integers per lattice step, or a bound that the lattice sampler's proposals need."""
         if isinstance(function, Point):
             return 4 if self.is_euclidean else self.spread  # sqrt(MAX_DIMENSIONS) < 4
         return function.sensitivity
@@ -178,13 +178,13 @@ class Space:
 def _numbers(value: Any, count: int) -> list[float] | None:
     try:
         found = [float(x) for x in value]
-    except Exception:  # whatever a value may be: that it cannot be read must not show
+    except Exception:  # of any type: the reply must not show that a value cannot be read
         return None
     return found if len(found) == count and all(math.isfinite(x) for x in found) else None
 
 
 def _items(value: Any) -> list[Any]:
-    """A table's records; a single one, or none, if it is no table."""
+    """The records of a table; a value that is no table counts as one record, None as no record."""
     if value is None:
         return []
     try:
@@ -206,19 +206,19 @@ class Euclidean(Space):
     unit : float
         What counts as distance 1 for the budget: 1000 for budgets per kilometer of coordinates in meters.
     missing : tuple of float, optional
-        The public point from which devices without a value answer. By default it lies one width of the box below its
-        lowest corner, in every coordinate: outside every box that lies in the public one.
+        The public point that stands for a missing value. By default it lies one width of the box below its lowest
+        corner, in every coordinate: outside every box that lies in the public one.
 
     Privacy
     -------
-    dist is Euclidean between lattice points, over `unit`. Values in one cell of the lattice are the same value. To have
-    no value is to be at `missing`: what makes two near places alike does not hide that a device has no value, unless
-    `missing` is near the values.
+    dist is the Euclidean distance between lattice points, divided by `unit`. Values in one cell of the lattice are the
+    same value, and a missing value is the point `missing`: noise that hides the difference between near points hides
+    that a value is missing only if `missing` is near the values.
 
     Source
     ------
     Specification 11.1; proof 10.2; erratum 3.10; Liang and Yi 2025, section 6. On raw reals no constant works: rounding
-    can separate two values however near they are.
+    can separate two values that are as near as one likes.
     """
 
     low: tuple[float, ...]
@@ -278,7 +278,7 @@ class Euclidean(Space):
 
     @functools.cached_property
     def nowhere(self) -> tuple[int, ...]:
-        """The lattice point of `missing`, or the one that stands for it."""
+        """The lattice point that stands for a missing value."""
         if self.missing is not None:
             return self.steps(self.missing)
         return tuple(a - max(b - a, 1) for a, b in self._bounds)
@@ -295,7 +295,7 @@ class Euclidean(Space):
         return tuple(min(max(round(x / self.step), a), b) for x, (a, b) in zip(clipped, self._bounds, strict=True))
 
     def encode_all(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """`encode` of every row, all at once: int64 (n, d)."""
+        """`encode` of every row: int64 (n, d)."""
         low, high = (np.array([end[k] for end in self._bounds], np.int64) for k in (0, 1))
         known = np.asarray(np.isfinite(values).all(axis=1))
         clipped = np.clip(np.where(known.reshape(-1, 1), values, 0.0), self.low, self.high)
@@ -323,7 +323,7 @@ class Euclidean(Space):
 
 @dataclass(frozen=True)
 class GreatCircle(Euclidean):
-    """Longitude and latitude in degrees, as points of a sphere in space; meters.
+    """Longitude and latitude in degrees, as points on a sphere of the Earth's size, in meters.
 
     Parameters
     ----------
@@ -332,12 +332,12 @@ class GreatCircle(Euclidean):
     unit : float
         What counts as distance 1, in meters.
     missing : (longitude, latitude), optional
-        The public point from which devices without a value answer; by default a point far outside the sphere.
+        The public point that stands for a missing value; by default a point far outside the sphere.
 
     Privacy
     -------
-    dist is the straight line through the sphere between lattice points, over `unit`: never longer than the great
-    circle, and shorter by 1 m at 100 km, so what is promised per meter of chord holds per meter of great circle.
+    dist is the length of the straight line (chord) between lattice points, divided by `unit`. It is never longer than
+    the great circle, and 1 m shorter at 100 km, so a guarantee per meter of chord holds per meter of great circle.
 
     Source
     ------
@@ -374,7 +374,7 @@ class GreatCircle(Euclidean):
 
     @staticmethod
     def chord(meters: float) -> float:
-        """The straight line of a great-circle distance."""
+        """The length of the chord that belongs to a great-circle distance."""
         return 2 * EARTH_RADIUS * math.sin(min(meters / (2 * EARTH_RADIUS), math.pi / 2))
 
     def as_dict(self) -> dict[str, Any]:
@@ -396,7 +396,7 @@ class Hamming(Space):
     Privacy
     -------
     k positions that differ are k in l1 and sqrt(k) <= k in l2, so noise of deviation 1/sqrt(2 rho), or Laplace noise
-    of scale 1/epsilon, in every position pays for all pairs.
+    of scale 1/epsilon, in every position is enough for all pairs.
 
     Source
     ------
@@ -432,7 +432,7 @@ class Discrete(Space):
     Parameters
     ----------
     categories : int
-        Values are 0 to categories - 1; all else counts as 0.
+        Values are 0 to categories - 1; anything else counts as 0.
 
     Privacy
     -------
@@ -476,7 +476,7 @@ class Records(Space):
     Parameters
     ----------
     low, high, step : float
-        Public range and lattice of a record. What is outside is moved to the range's end, what is not a number left
+        Public range and lattice of a record. Numbers outside are moved to the end of the range; other values are left
         out.
 
     Privacy
@@ -506,7 +506,7 @@ class Records(Space):
     def encode(self, value: Any) -> tuple[int, ...]:
         if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
             values = value.astype(np.float64).ravel()
-        else:  # each for itself: what one record is must not change how another is read
+        else:  # one by one: a record must not change how another one is read
             values = np.array([x for item in _items(value) for x in _numbers((item,), 1) or ()], np.float64)
         grid = Euclidean((self.low,), (self.high,), self.step)
         return tuple(grid.encode_all(values[np.isfinite(values)][:, None])[:, 0].tolist())

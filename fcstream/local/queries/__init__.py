@@ -1,5 +1,5 @@
-"""What an analyst may ask of many devices, and how their noisy answers become an estimate with an interval.
+"""What an analyst may ask of many devices, and how their noisy replies become one answer with an error bound.
 
-Here belong the kinds of questions (counts in a range, nearest neighbors, densities, shares) and the rounds in which
-they narrow down. What a single device computes is in `fcstream.local.functions`.
+Here belong the kinds of queries (counts in a range, nearest neighbors, densities, shares) and the rounds in which they
+eliminate devices. What a single device computes is in `fcstream.local.functions`.
 """

@@ -1,4 +1,4 @@
-"""What the four queries share: methods, answers, plans."""
+"""What the four kinds of queries share: methods, answers and plans."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from .elimination import Judge
 
 METHODS = {"BM0": (True, False), "BM1": (False, False), "PM0": (True, True), "PM1": (False, True)}
-"""Baselines ask everybody once, PM eliminate; 0: noisy points, 1: noisy distances."""
+"""By method: whether devices reply with noisy points, else distances; and whether rounds eliminate, else all are asked
+once."""
 BOUND = 3
-"""Error bounds beside elimination fail with `BOUND` times the elimination's own probability: a quarter and three."""
+"""The probability that an error bound fails, as a multiple of `Rounds.beta`, that of the elimination."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,14 @@ class Answer:
     saving : float
         Mean part of the budgets offered that was not used.
     bound : float or None
-        What the query's error keeps below with the probability of `Rounds`; see each query.
+        Bound of the error, with the probability of `Rounds`; each kind of query says of which error.
     missing : int
-        Who did not answer. They are not in the value.
+        How many devices did not answer. They are not in the value.
     transcript : Transcript
 
     Privacy
     -------
-    Post-processing of what the devices said.
+    Post-processing of the devices' replies.
 
     Source
     ------
@@ -60,18 +61,18 @@ class Answer:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a query can be expected to give and to save; no device is asked.
+    """How precise a query can be expected to be, and what it saves; no device is asked.
 
     Attributes
     ----------
     sigma : float
-        Deviation of a full answer's noise, in units of the space's coordinates.
+        Standard deviation of the noise if a device's whole budget is used, in units of the space's coordinates.
     widths : list of float
-        Half width of everybody's interval after each round.
+        Half width of a device's confidence interval after each round.
     half_saved_at : float
-        A device whose phi is that far from the thresholds is expected to save at least half.
+        A device whose phi is this far from the thresholds is expected to save at least half of its budget.
     error : float or None
-        The query's expected error or its bound, where it can be told without data.
+        The query's expected error or its bound, if it can be computed without data.
     notes : list of str
     """
 
@@ -91,19 +92,19 @@ class Plan:
         }
 
     def lines(self) -> list[str]:
-        told = [
+        lines = [
             f"noise of a full answer  sigma {self.sigma:.4g} (all lengths in the units of the component)",
             "intervals by round      " + ", ".join(f"{w:.4g}" for w in self.widths),
             f"saves half              from {self.half_saved_at:.4g} beyond the thresholds",
         ]
         if self.error is not None:
-            told.append(f"error                   {self.error:.4g}")
-        return told + self.notes
+            lines.append(f"error                   {self.error:.4g}")
+        return lines + self.notes
 
 
 @dataclass(frozen=True)
 class Query:
-    """A question about one component of everybody's, in one space.
+    """What is asked about one component of all devices, in one space.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ class Query:
 
     @property
     def phi(self) -> Function:
-        """What elimination looks at."""
+        """The function by which devices are eliminated."""
         raise NotImplementedError
 
     @property
@@ -147,24 +148,24 @@ class Query:
         width: str = "quantile",
         pure: bool = False,
     ) -> Answer:
-        """Ask, eliminate, and put the answer together.
+        """Ask in rounds, eliminate, and compute the answer.
 
         Parameters
         ----------
         respondents : Respondents
         query : str
-            Its id: the same id asks the same question again, and devices that answered say the same again.
+            Its id: under the same id, devices repeat the replies they gave before.
         budgets : int64 (n,)
-            rho in nano units that each may be charged at most; epsilon if `pure`.
+            The most that each device may be charged: rho in nano units, or epsilon if `pure`.
         method : str
             ``BM0``, ``BM1``, ``PM0`` or ``PM1``.
         rounds : Rounds, optional
-            For PM; baselines take its `beta` only.
+            For PM0 and PM1; BM0 and BM1 use its `beta` only.
         width : str
             See `fcstream.local.queries.confidence.confidence_radius`.
         pure : bool
-            Pure geo-privacy. Rounds cost accuracy then: all of them together are worth the root of the sum of their
-            squared epsilons (4 even ones half, 4 doubling ones two thirds, 4 steep ones 88% of it), and save less.
+            Pure geo-privacy. Rounds then cost accuracy: together they are worth the root of the sum of their squared
+            epsilons (4 even ones half, 4 doubling ones two thirds, 4 steep ones 88% of it), and save less.
         """
         triple, rounds = self.triple(method, width, pure=pure), rounds or Rounds()
         question = Question(query, 1, self.component, self.space, self.phi)
@@ -178,7 +179,7 @@ class Query:
         return Answer(value, method, found.saving, bound, silent, found)
 
     def forecast(self, n: int, rho: float, method: str, rounds: Rounds, width: str = "quantile") -> Plan:
-        """The parts of a plan that all queries share."""
+        """The parts of a plan that all kinds of queries share."""
         triple = self.triple(method, width)
         budget = np.array([int(rho * RHO_UNIT)], np.int64)
         step = _step_width(self.space)

@@ -1,4 +1,4 @@
-"""How far noise reaches: the intervals that an analyst eliminates by. Usefulness depends on them, privacy does not."""
+"""Confidence intervals, by which devices are eliminated. Accuracy depends on them, privacy does not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FORMS = ("quantile", "paper", "subgaussian")
 SPLITS = {"even": (1, 10_000), "doubling": (2, 30), "steep": (8, 10)}
-"""How parts grow, and the most rounds."""
+"""By which factor the parts of a budget grow, and how many rounds are allowed."""
 
 
 def confidence_radius(dimension: int, beta: float, form: str = "quantile") -> float:
@@ -53,15 +53,15 @@ def confidence_radius(dimension: int, beta: float, form: str = "quantile") -> fl
 def pure_confidence_radius(dimension: int, beta: float) -> tuple[float, float]:
     """Factors (a, s) so that averaged noise of pure geo-privacy is longer than a A + s S with probability at most beta.
 
-    Answers of epsilon_1, epsilon_2, ... are averaged with weights w_j in proportion to epsilon_j**2; the noise of each
+    Replies of epsilon_1, epsilon_2, ... are averaged with weights w_j in proportion to epsilon_j**2; the noise of each
     has E exp(t |Z_j|) <= (1 - t / epsilon_j)**-dimension, or for dimension 0, a number with noise of both signs,
     E exp(t Z_j) <= 1 / (1 - (t / epsilon_j)**2). A is the sum of w_j / epsilon_j, S the root of the sum of its squares.
 
     Source
     ------
     Specification 11.5; ours: Chernoff's bound. With x_j = w_j / epsilon_j, -ln(1 - t**2 x**2) and -ln(1 - t x) - t x
-    are convex in x**2 and 0 at 0, so that all in one answer is the worst for a given S. On the lattice both hold as
-    they do in the reals: the law of the Euclidean length by Poisson's sum, sum_z exp(-e |z|) e**d increasing in e;
+    are convex in x**2 and 0 at 0, so for a given S a single reply is the worst case. Both hold on the lattice as they
+    do on the reals: the law of the Euclidean length by Poisson's sum, sum_z exp(-e |z|) e**d increasing in e;
     discrete Laplace as (cosh a - 1) / (cosh a - cosh t) <= a**2 / (a**2 - t**2).
     """
     if not 0 < beta < 1:

@@ -37,12 +37,13 @@ class RangeCount(Query):
     box : Box
         In lattice steps; `around` makes one from coordinates.
     threshold : str
-        Where noisy distances (BM1, PM1) are cut. ``balanced``: as many from outside as from inside are expected on the
-        wrong side if devices lie evenly around the box. ``paper``: the printed formula, in the plane. ``none``: at 0.
+        Below which noisy distance (BM1, PM1) a device counts as inside. ``balanced``: if devices lie evenly around the
+        box, as many from outside as from inside are expected to be misplaced. ``paper``: the printed formula, in the
+        plane. ``none``: 0.
 
     Privacy
     -------
-    Costs what the devices are asked; the rest is post-processing.
+    The loss is what the devices are charged; the rest is post-processing.
 
     Source
     ------
@@ -98,7 +99,7 @@ class RangeCount(Query):
         return abs(value - truth) / truth if truth else float(abs(value) > 0)
 
     def finish(self, found: Transcript, triple: Triple, rounds: Rounds) -> tuple[Any, float | None]:
-        """The count; the bound is a distance: whoever is farther from the boundary (or cut) is counted right."""
+        """The count. The bound is a distance: devices farther from the boundary (or cut) are counted right."""
         left = found.rows(Transcript.LEFT)
         left = left[found.known[left] > 0]
         phi = found.estimates(triple, left)
@@ -107,7 +108,7 @@ class RangeCount(Query):
         return float(value), error_width(found, triple, rounds) * _step_width(self.space)
 
     def cuts(self, sigma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Where a noisy distance of each deviation is cut, all in lattice steps; at most 0."""
+        """The cut for noisy distances of each standard deviation, all in lattice steps; at most 0."""
         if self.threshold == "none":
             return np.zeros(len(sigma))
         sides = np.array(self.box.half2, np.float64)
@@ -121,7 +122,7 @@ class RangeCount(Query):
         return np.asarray(balanced_cut(sides, values)[back])
 
     def plan(self, n: int, rho: float, method: str = "PM1", rounds: Rounds | None = None) -> Plan:
-        """What to expect of n devices that offer rho each."""
+        """What to expect from n devices with a budget of rho each."""
         rounds = rounds or Rounds()
         found = self.forecast(n, rho, method, rounds)
         if not METHODS[method][0]:
@@ -130,12 +131,12 @@ class RangeCount(Query):
             found.notes.append(f"distances are cut at {cut:.4g} ({self.threshold})")
         narrow = min(self.box.half2) * _step_width(self.space)
         if found.sigma > narrow / 2:
-            found.notes.append("the noise is wider than half the box: the count is a guess")
+            found.notes.append("the noise is wider than half the box: the count says little")
         return found
 
 
 def balanced_cut(sides: ArrayLike, sigma: ArrayLike) -> NDArray[np.float64]:
-    """The cut at which even devices on both sides are expected to be misplaced equally often, for each deviation.
+    """The cut at which evenly spread devices are expected to be misplaced equally often on both sides.
 
     Parameters
     ----------
@@ -174,7 +175,7 @@ def balanced_cut(sides: ArrayLike, sigma: ArrayLike) -> NDArray[np.float64]:
 
 @functools.cache
 def _nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Of Gauss and Legendre, for integrals over [0, 1]."""
+    """Nodes and weights of Gauss-Legendre quadrature on [0, 1]."""
     x, w = np.polynomial.legendre.leggauss(160)
     return (x + 1) / 2, w / 2
 
@@ -197,7 +198,7 @@ def _inner_surface(sides: NDArray[np.float64], s: NDArray[np.float64]) -> NDArra
 
 
 def paper_cut(sides: ArrayLike, sigma: ArrayLike) -> NDArray[np.float64]:
-    """The printed threshold, in the plane; for comparison.
+    """The threshold as printed, in the plane only, for comparison.
 
     Source
     ------

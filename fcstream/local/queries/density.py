@@ -1,4 +1,4 @@
-"""A Gaussian kernel density at one place."""
+"""A Gaussian kernel density at one point."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 KERNELS = ("auto", "plain", "unbiased")
 REACH = 6.0
-"""Bandwidths beyond which a device adds less than exp(-18)."""
+"""How many bandwidths away a device adds less than exp(-18)."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class KernelDensity(Query):
 
     Privacy
     -------
-    Costs what the devices are asked; the rest is post-processing.
+    The loss is what the devices are charged; the rest is post-processing.
 
     Source
     ------
@@ -67,7 +67,7 @@ class KernelDensity(Query):
 
     @classmethod
     def at(cls, component: str, space: Euclidean, place: Any, bandwidth: float, kernel: str = "auto") -> KernelDensity:
-        """A density at a place in the space's coordinates."""
+        """The density at a point in the space's coordinates."""
         return cls(component, space, space.steps(place), bandwidth, kernel)
 
     @property
@@ -93,7 +93,7 @@ class KernelDensity(Query):
         return abs(value - truth)
 
     def finish(self, found: Transcript, triple: Triple, rounds: Rounds) -> tuple[Any, float | None]:
-        """The density; nobody left out adds more than exp(-18) / n."""
+        """The density; an eliminated device would add at most exp(-18) / n."""
         n = len(found.who) - len(found.rows(Transcript.SILENT))
         if n == 0:
             return 0.0, None
@@ -123,7 +123,7 @@ class KernelDensity(Query):
         return np.where(is_unbiased, sharp, plain)
 
     def plan(self, n: int, rho: float, method: str = "PM1", rounds: Rounds | None = None) -> Plan:
-        """What to expect of n devices that offer rho each."""
+        """What to expect from n devices with a budget of rho each."""
         found = self.forecast(n, rho, method, rounds or Rounds())
         triple = self.triple(method)
         sigma = float(triple.sigma(np.array([int(rho * RHO_UNIT)]))[0])
@@ -134,7 +134,7 @@ class KernelDensity(Query):
 
 
 def predicted_errors(sigma: float, b: float, k: int, n: int) -> tuple[float, float]:
-    """Mean squared errors of the plain and the unbiased kernel, averaged over where n devices may stand together.
+    """Mean squared errors of the plain and the unbiased kernel, averaged over where n devices may be.
 
     Parameters
     ----------

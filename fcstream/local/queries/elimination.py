@@ -1,6 +1,6 @@
-"""PIE-NI and PIE-k: ask in rounds, and leave alone everybody whose part of the answer is already clear.
+"""Elimination (PIE-NI and PIE-k): ask in rounds, and no longer ask devices whose part of the answer is already clear.
 
-Whoever answers, devices over a network or a simulation, the rounds are these.
+The rounds are the same for devices over a network and for simulations.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     """(rows, estimates, half widths) -> new states of these rows."""
 
 CONFIDENCE = ("all", "paper")
-_BLOCK = 2**15  # numbers averaged at once
+_BLOCK = 2**15  # how many numbers are averaged together
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of everybody in one round."""
+    """What all devices still undecided are asked in one round."""
 
     query: str
     round: int
@@ -43,7 +43,7 @@ class Question:
 
 
 class Respondents(Protocol):
-    """Everybody who can be asked, by number from 0."""
+    """All devices that can be asked, numbered from 0."""
 
     @property
     def count(self) -> int:
@@ -53,9 +53,9 @@ class Respondents(Protocol):
     def ask(
         self, question: Question, who: NDArray[np.int64], costs: NDArray[np.int64]
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Which of `who` answered, bool (m,), and the noisy integers of those who did, int64 (answers, outputs).
+        """Ask the devices numbered `who`, each at its price: rho in nano units, or epsilon if the question is pure.
 
-        costs : int64 (m,), rho in nano units, or epsilon if the question is pure.
+        Returns which of them answered, bool (m,), and their noisy integers, int64 (answered, outputs).
         """
         ...
 
@@ -68,13 +68,13 @@ class Triple:
     ----------
     space : Space
     phi : Function
-        1-Lipschitz; what elimination looks at, in lattice steps.
+        The 1-Lipschitz function by which devices are eliminated, in lattice steps.
     points : bool
-        True: devices answer with noisy points, and phi is taken of their average. False: with noisy values of phi.
+        True: devices reply with noisy points, and phi is computed from their average. False: with noisy values of phi.
     width : str
         See `fcstream.local.queries.confidence.confidence_radius`.
     pure : bool
-        Pure geo-privacy: losses are epsilons, and answers are averaged with weights in proportion to their squares.
+        Pure geo-privacy: losses are epsilons, and replies are averaged with weights in proportion to their squares.
 
     Source
     ------
@@ -93,15 +93,15 @@ class Triple:
 
     @property
     def dimension(self) -> int:
-        """Of the noise in an answer."""
+        """The number of noisy integers in a reply."""
         return self.function_asked.outputs(self.space.dimension)
 
     def weigh(self, costs: NDArray[np.int64]) -> NDArray[Any]:
-        """Weights of answers in an average: what they cost in rho, or epsilon**2."""
+        """Weights of replies in an average: their rho, or their epsilon**2."""
         return np.square(costs / EPSILON_UNIT) if self.pure else costs
 
     def sigma(self, weights: NDArray[Any]) -> NDArray[np.float64]:
-        """Deviation of a coordinate of averaged answers with `weights` in sum, in lattice steps; infinite at 0."""
+        """Standard deviation of averaged replies of these total weights, in lattice steps; infinite at 0."""
         if self.pure:
             scale = self._scale * math.sqrt(self.dimension + 1 if self.points else 2)
         else:
@@ -111,12 +111,12 @@ class Triple:
 
     @property
     def _scale(self) -> float:
-        """Of pure noise at an epsilon of 1, in lattice steps."""
+        """Scale of pure noise at an epsilon of 1, in lattice steps."""
         asked = self.function_asked
         return float(self.space.steps_per_unit) * (1.0 if self.points else asked.sensitivity / asked.fineness)
 
     def estimate(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
-        """phi in lattice steps from averaged answers (n, outputs)."""
+        """phi in lattice steps from averaged replies (n, outputs)."""
         if self.points:
             return self.phi.estimate(means)
         # Values were rounded down: half a part of a step is added back.
@@ -154,10 +154,10 @@ class Rounds:
     split : str
         ``doubling``, ``steep`` or ``even``: see `fcstream.local.queries.confidence.split_budget`.
     beta : float
-        Probability that anybody is sorted wrongly.
+        Probability that any device is decided wrongly.
     confidence : str
         ``all``: intervals at level beta / (c |G_0|), which hold. ``paper``: beta / (c |G_(j-1)|) as printed, for
-        comparison only: who is left was chosen by the same noise, so its proof fails (erratum 3.4).
+        comparison only: its proof fails, as the same noise chose which devices are left (erratum 3.4).
 
     Source
     ------
@@ -183,24 +183,24 @@ class Rounds:
 
 @dataclass
 class Transcript:
-    """What a query left behind: everything in it counts as released.
+    """What a query asked and received. Everything in it counts as released.
 
     Parameters
     ----------
     who : int64 (n,)
-        G_0, by number.
+        The numbers of all devices (G_0).
     parts : int64 (n, c)
-        What each round costs each of them, fixed before the first.
+        The price of each round for each device, fixed before the first round.
     consumed : int64 (n,)
-        rho or epsilon in nano units that each was charged, answered or not.
+        What each device was charged, rho or epsilon in nano units, whether it answered or not.
     known : int64 or float64 (n,)
-        Weights of the answers that came: their rho, or of pure ones epsilon**2.
+        Total weight of each device's replies: their rho, or for pure ones epsilon**2.
     sums : float64 (n, outputs)
-        Answers, times their weights.
+        Sums of replies times their weights.
     state : int8 (n,)
         1: phi below the lower threshold (S1); 2: above the upper one (S0); 0: still in G; 3: did not answer.
     rounds : int
-        How many were asked.
+        How many rounds were asked.
     """
 
     who: NDArray[np.int64]
@@ -214,18 +214,18 @@ class Transcript:
     LEFT, INSIDE, OUTSIDE, SILENT = 0, 1, 2, 3
 
     def rows(self, state: int) -> NDArray[np.int64]:
-        """Rows (not numbers) in one state."""
+        """The rows in one state (not the devices' numbers)."""
         return np.flatnonzero(self.state == state)
 
     def means(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Averaged answers of some rows; those without any stand as 0."""
+        """Averaged replies of some rows; 0 for rows without replies."""
         found = self.sums[rows]
         weights = self.known[rows]
         found /= np.where(weights > 0, weights, 1)[:, None]
         return np.asarray(found)
 
     def estimates(self, triple: Triple, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """phi of some rows in lattice steps; a few rows at a time, so that wide answers stay in the cache."""
+        """phi of some rows in lattice steps; a few rows at a time, so that wide replies stay in the cache."""
         out, block = np.empty(len(rows)), max(1, _BLOCK // self.sums.shape[1])
         for start in range(0, len(rows), block):
             part = slice(start, start + block)
@@ -234,7 +234,7 @@ class Transcript:
 
     @property
     def saving(self) -> float:
-        """PrivSav: the mean part of their budgets that was not used."""
+        """The mean part of the devices' budgets that was not used (PrivSav)."""
         budgets = self.parts.sum(axis=1)
         used = budgets > 0
         return float((1 - self.consumed[used] / budgets[used]).mean()) if used.any() else 0.0
@@ -257,9 +257,10 @@ def non_interactive(low: float, high: float) -> Judge:
 
 
 def smallest(k: int) -> Judge:
-    """PIE-k: whoever may be among the k smallest phi stays.
+    """PIE-k: devices that may be among the k smallest phi stay.
 
-    The k with the smallest right ends stay (ties by number), and all whose left end is at most the k-th right end.
+    Those are the k with the smallest right ends of their intervals (ties by number), and all whose left end is at most
+    the k-th right end.
 
     Source
     ------
@@ -291,6 +292,18 @@ def _add(
         kernels.add_answers(sums, rows, weights, values)
 
 
+def _check(triple: Triple) -> None:
+    """Refuse functions that do not fit the space, or have no pure noise there."""
+    triple.space.check(triple.function_asked)
+    triple.space.check(triple.phi)
+    if triple.pure:
+        if triple.points and not triple.space.is_euclidean:
+            raise ConfigError(
+                "must be 'BM1' or 'PM1' for pure geo-privacy: points of this space have no pure noise", "method"
+            )
+        triple.space.check_pure(triple.function_asked)
+
+
 def eliminate(
     respondents: Respondents,
     question: Question,
@@ -301,7 +314,7 @@ def eliminate(
     *,
     enough: int = 0,
 ) -> Transcript:
-    """Ask in rounds until all are sorted, `enough` are left, or the budgets are used.
+    """Ask in rounds until all devices are decided, `enough` are left, or the budgets are used.
 
     Parameters
     ----------
@@ -310,17 +323,17 @@ def eliminate(
         Its round and function are set here.
     triple : Triple
     budgets : int64 (n,)
-        What each may be charged for the whole query: rho in nano units, or epsilon for a pure triple.
+        What each device may be charged for the whole query: rho in nano units, or epsilon for a pure triple.
     rounds : Rounds
     judge : callable
         `non_interactive` or `smallest`.
     enough : int
-        Stop when no more are left (k of PIE-k).
+        Stop when no more than this many are left (k of PIE-k).
 
     Returns
     -------
     Transcript
-        Whoever does not answer is not asked again in this query, and counts as charged.
+        A device that does not answer counts as charged, and is not asked again in this query.
 
     Source
     ------
@@ -329,12 +342,7 @@ def eliminate(
     n = respondents.count
     if len(budgets) != n:
         raise ConfigError(f"must be one for each of {n} respondents, got {len(budgets)}", "budgets")
-    triple.space.check(triple.function_asked)
-    triple.space.check(triple.phi)
-    if triple.pure:
-        if triple.points and not triple.space.is_euclidean:
-            raise ConfigError("must be noisy values, or cost rho: points here are no places", "method")
-        triple.space.check_pure(triple.function_asked)
+    _check(triple)
     parts = split_budget(budgets, rounds.count, rounds.split)
     sums, state = np.zeros((n, triple.dimension)), np.zeros(n, np.int8)
     known: NDArray[Any] = np.zeros(n, np.float64 if triple.pure else np.int64)
@@ -349,7 +357,7 @@ def eliminate(
         if len(rows) == 0:
             continue
         costs = parts[rows, j]
-        found.consumed[rows] += costs  # charged, whatever comes back
+        found.consumed[rows] += costs  # charged, whether a reply comes or not
         answered, values = respondents.ask(replace(asked, round=j + 1), rows, costs)
         found.state[rows[~answered]] = Transcript.SILENT
         heard, weights = rows[answered], triple.weigh(costs[answered])

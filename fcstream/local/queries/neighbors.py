@@ -1,4 +1,4 @@
-"""The k devices nearest to a place."""
+"""The k devices nearest to a point."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Nearest(Query):
-    """The numbers of the k devices nearest to a place, nearest first.
+    """The numbers of the k devices nearest to a point, nearest first.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Nearest(Query):
 
     Privacy
     -------
-    Costs what the devices are asked; the rest is post-processing.
+    The loss is what the devices are charged; the rest is post-processing.
 
     Source
     ------
@@ -55,7 +55,7 @@ class Nearest(Query):
 
     @classmethod
     def at(cls, component: str, space: Euclidean, place: Any, k: int) -> Nearest:
-        """The nearest to a place in the space's coordinates."""
+        """The nearest to a point in the space's coordinates."""
         return cls(component, space, space.steps(place), k)
 
     @property
@@ -75,13 +75,13 @@ class Nearest(Query):
         return np.argsort(self.phi.estimate(points.astype(np.float64)), kind="stable")[: self.k]
 
     def error(self, value: NDArray[np.int64], points: NDArray[np.int64]) -> float:
-        """How much farther the found are than the true ones, together and relative to these."""
+        """Relative error of the summed distances: how much farther the found devices are than the true nearest."""
         away = self.phi.estimate(points.astype(np.float64))
         best = float(np.sort(away)[: self.k].sum())
         return (float(away[value].sum()) - best) / best if best else float(away[value].sum() > 0)
 
     def finish(self, found: Transcript, triple: Triple, rounds: Rounds) -> tuple[Any, float | None]:
-        """The numbers; the bound is how much farther the s-th found is than the true s-th nearest, at most."""
+        """The devices' numbers. The bound: the s-th found is at most that much farther than the true s-th nearest."""
         left = found.rows(Transcript.LEFT)
         left = left[found.known[left] > 0]
         phi = found.estimates(triple, left)
@@ -89,7 +89,7 @@ class Nearest(Query):
         return found.who[left[order]], 2 * error_width(found, triple, rounds) * _step_width(self.space)
 
     def plan(self, n: int, rho: float, method: str = "PM1", rounds: Rounds | None = None) -> Plan:
-        """What to expect of n devices that offer rho each; `error` is the bound."""
+        """What to expect from n devices with a budget of rho each; `error` is the bound."""
         rounds = rounds or Rounds()
         found, triple = self.forecast(n, rho, method, rounds), self.triple(method)
         sigma = float(triple.sigma(np.array([int(rho * RHO_UNIT)]))[0]) * _step_width(self.space)

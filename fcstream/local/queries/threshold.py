@@ -1,4 +1,4 @@
-"""Does less than a share of a holder's records lie at or below a value? The central model, with early stopping."""
+"""Whether less than a share of a holder's records is at most a value. The central model, with early stopping."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class ShareBelow(Query):
 
     Privacy
     -------
-    Unit: one record, add or remove. The number of records stays private. Costs what the holder is asked; BM1 and PM1
-    only, as a table has no noisy points.
+    Unit: one record, add or remove. The number of records stays private. The loss is what the
+    holder is charged. BM1 and PM1 only, as a table has no noisy points.
 
     Source
     ------
@@ -77,7 +77,7 @@ class ShareBelow(Query):
         return float(value != truth)
 
     def finish(self, found: Transcript, triple: Triple, rounds: Rounds) -> tuple[Any, float | None]:
-        """True, False, or None where there was no answer: one for each holder, or the one of a single holder."""
+        """True, False, or None without a reply: a list for several holders, one value for a single one."""
         results: list[bool | None] = [None] * len(found.who)
         for row in np.flatnonzero(found.state != Transcript.SILENT).tolist():
             if found.state[row] != Transcript.LEFT:
@@ -87,7 +87,7 @@ class ShareBelow(Query):
         return (results[0] if len(results) == 1 else results), None
 
     def plan(self, rho: float, method: str = "PM1", rounds: Rounds | None = None) -> Plan:
-        """What to expect of one holder that offers rho, in records."""
+        """What to expect from one holder with a budget of rho, in records."""
         found = self.forecast(1, rho, method, rounds or Rounds())
         sigma = float(self.triple(method).sigma(np.array([int(rho * RHO_UNIT)]))[0])
         found.notes.append(f"a share off by {2 * sigma:.3g} records is decided correctly with 98%")

@@ -1,5 +1,5 @@
-"""How questions and answers travel between analyst and devices: MQTT, HTTP, and a gateway for many devices.
+"""How questions and replies travel between analyst and devices: over MQTT or HTTP, to gateways of many devices.
 
-Here belong messages on the wire, their limits and their addresses. What a question means is in
+Here belong messages for many devices, their limits and their addresses. What one question or reply holds is in
 `fcstream.local.protocol`.
 """

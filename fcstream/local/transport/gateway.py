@@ -1,6 +1,6 @@
-"""One place where devices are asked over a network: a phone with one, or a gateway with thousands.
+"""Gateways, where devices are asked over a network: a phone with one device, or a server with thousands.
 
-A message asks many devices one question, each for its own price; the reply lists what they said in the same order.
+A message asks many devices one question, each at its own price; the reply lists their replies in the same order.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Gateway:
     Parameters
     ----------
     devices : iterable of LocalFilter
-        Best with one journal for all; each has a name of its own.
+        Best with one journal for all. Their names must differ.
 
     Attributes
     ----------
     failed : Exception or None
-        What ended it, as a rule a journal that cannot be written: devices must be opened again.
+        The error that ended it, usually a journal that cannot be written: the devices must be opened again.
 
     Raises
     ------
@@ -49,7 +49,8 @@ class Gateway:
 
     Privacy
     -------
-    As `LocalFilter`: what goes out was written down before. Whoever can send messages can use up budgets, never more.
+    As `LocalFilter`: each reply is durable before it leaves. A client that can send messages can use up budgets, and
+    no more.
     """
 
     def __init__(self, devices: Iterable[LocalFilter]) -> None:
@@ -69,12 +70,12 @@ class Gateway:
         Raises
         ------
         LedgerError
-            The journal cannot be written: nothing leaves.
+            The journal cannot be written; no reply leaves.
         """
         return self.answer_many([message])[0]
 
     def answer_many(self, messages: Sequence[bytes]) -> list[bytes]:
-        """`answer` for messages that wait: two durable writes for all of them together.
+        """`answer` for several messages, with two durable writes for all of them together.
 
         Raises
         ------
@@ -101,7 +102,7 @@ class Gateway:
 
 
 def _read(message: bytes) -> tuple[str, list[tuple[str, Ask]]] | bytes:
-    """What a message asks, or the refusal."""
+    """Batch and questions of a message, or a refusal of it."""
     try:
         return _asks(decoded(message, LARGEST))
     except ConfigError as error:
@@ -141,25 +142,25 @@ class Transport(Protocol):
     """Carries messages to gateways and replies back."""
 
     def exchange(self, messages: Mapping[str, tuple[str, bytes]], timeout_s: float) -> dict[str, bytes]:
-        """Send messages, by batch: (gateway, body). The replies that came in time, by batch; late ones are dropped."""
+        """Send messages, (gateway, body) by batch; returns the replies that came in time, by batch."""
         ...
 
     def close(self) -> None: ...
 
 
 class Remote:
-    """Devices behind gateways; `Respondents` for an analyst.
+    """The devices behind gateways, as `Respondents` for an analyst.
 
     Parameters
     ----------
     transport : Transport
     devices : sequence of (gateway, name)
-        Who is number 0, 1, ... for the analyst.
+        Devices 0, 1, ... of the analyst.
     batch : int
         Devices asked in one message, at most `MAX_QUESTIONS`.
     timeout_s : float
-        For each try. What has not answered by then is asked again under the same id, which costs nothing if it had
-        been answered, and after the last try counts as silent.
+        For each try. Devices that have not replied by then are asked again under the same id, which costs nothing if
+        they had drawn a reply. After the last try they count as silent.
     tries : int
 
     Raises
@@ -193,38 +194,39 @@ class Remote:
         self, question: Question, who: NDArray[np.int64], costs: NDArray[np.int64]
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         ask = ask_of(question, 0)
-        groups: dict[str, list[int]] = {}
-        for index, number in enumerate(who.tolist()):
-            groups.setdefault(self._devices[number][0], []).append(index)
-        waiting: dict[str, tuple[str, list[int]]] = {}
-        for gateway, places in groups.items():
-            for start in range(0, len(places), self._batch):
-                self._number += 1
-                waiting[f"{ask.query[:100]}/{ask.round}/{self._number}"] = gateway, places[start : start + self._batch]
-        bodies = {
-            batch: (
-                gateway,
-                message_of(ask, batch, [(self._devices[int(who[p])][1], int(costs[p])) for p in places]),
-            )
-            for batch, (gateway, places) in waiting.items()
-        }
+        batches = self._batches(ask, who)
+        messages: dict[str, tuple[str, bytes]] = {}
+        for batch, (gateway, rows) in batches.items():
+            to = [(self._devices[int(who[row])][1], int(costs[row])) for row in rows]
+            messages[batch] = gateway, message_of(ask, batch, to)
         replies: list[Any] = [None] * len(who)
         for _ in range(self._tries):
-            if not waiting:
+            if not messages:
                 break
-            came = self._transport.exchange({batch: bodies[batch] for batch in waiting}, self._timeout_s)
-            for batch, data in came.items():
-                places = waiting[batch][1] if batch in waiting else []
-                found = _opened(data, batch, len(places))
+            for batch, data in self._transport.exchange(messages, self._timeout_s).items():
+                rows = batches[batch][1] if batch in messages else []
+                found = _opened(data, batch, len(rows))
                 if found is not None:
-                    del waiting[batch]
-                    for index, reply in zip(places, found, strict=True):
-                        replies[index] = reply
+                    del messages[batch]
+                    for row, reply in zip(rows, found, strict=True):
+                        replies[row] = reply
         return read_replies(question, ask, replies, costs)
+
+    def _batches(self, ask: Ask, who: NDArray[np.int64]) -> dict[str, tuple[str, list[int]]]:
+        """Gateway and rows of `who` for each message."""
+        groups: dict[str, list[int]] = {}
+        for row, number in enumerate(who.tolist()):
+            groups.setdefault(self._devices[number][0], []).append(row)
+        batches: dict[str, tuple[str, list[int]]] = {}
+        for gateway, rows in groups.items():
+            for start in range(0, len(rows), self._batch):
+                self._number += 1
+                batches[f"{ask.query[:100]}/{ask.round}/{self._number}"] = gateway, rows[start : start + self._batch]
+        return batches
 
 
 def _opened(data: bytes, batch: str, size: int) -> list[Any] | None:
-    """Replies of one message, or None if it is none."""
+    """The replies that a message holds, or None if it is not the reply to this batch."""
     try:
         found = decoded(data, LARGEST_REPLY)
     except ConfigError:

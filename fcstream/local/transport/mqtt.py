@@ -1,6 +1,6 @@
 """Asking devices over MQTT 5: questions on ``PREFIX/ask/GATEWAY``, replies on ``PREFIX/reply/ANALYST``.
 
-The broker carries messages only; it need not keep them. What is lost is asked again under the same id. URLs are
+The broker need not store messages: a lost one is sent again under the same id. URLs are
 ``mqtt://[user:password@]host[:port]/prefix``, ``mqtts`` for TLS with the options ``ca``, ``cert`` and ``key``.
 """
 
@@ -23,13 +23,13 @@ from .gateway import LARGEST, LARGEST_REPLY, Gateway
 LOG = logging.getLogger("fcstream.local")
 _PATIENCE_S = 10.0
 _WAITING = 2**24  # bytes of messages that a gateway keeps in memory; more stay with the broker
-_AT_ONCE = 3  # messages answered with two durable writes; more at once take longer each
+_AT_ONCE = 3  # messages answered with the same two durable writes; with more, each would take longer
 
 
 class _MqttClient:
-    """A connected client that subscribes again whenever it has to connect again; longer messages do not come."""
+    """A client that subscribes anew after each reconnect; the broker sends it no message above `max_bytes`."""
 
-    def __init__(self, address: Address, topic: str, most: int, on_message: Callable[[Any], None]) -> None:
+    def __init__(self, address: Address, topic: str, max_bytes: int, on_message: Callable[[Any], None]) -> None:
         try:
             from paho.mqtt import client as paho
             from paho.mqtt.packettypes import PacketTypes
@@ -50,7 +50,9 @@ class _MqttClient:
         self.client.on_message = lambda _client, _data, message: on_message(message)
         host, port = address.host(8883 if address.scheme == "mqtts" else 1883)
         properties = Properties(PacketTypes.CONNECT)
-        properties.MaximumPacketSize = most + 2**16  # the topic, and properties of a length that a broker may choose
+        properties.MaximumPacketSize = (
+            max_bytes + 2**16
+        )  # the topic, and properties of a length that a broker may choose
         try:
             self.client.connect(host, port, 30, properties=properties)
         except OSError as error:
@@ -92,7 +94,7 @@ def _address(url: str, key: str) -> tuple[Address, str]:
 
 
 class _MessageQueue(queue.Queue[Any]):
-    """Messages in order, bounded by their bytes; None ends it."""
+    """A queue of messages, limited by their bytes; None ends it."""
 
     def _init(self, maxsize: int) -> None:
         super()._init(maxsize)
@@ -116,13 +118,13 @@ def _size(message: Any) -> int:
 
 
 class MqttGateway:
-    """Serves a gateway's devices.
+    """Answers for a gateway's devices over MQTT.
 
     Parameters
     ----------
     url : str
     name : str
-        The gateway's; analysts address it by this name.
+        The name by which analysts address the gateway.
     gateway : Gateway
 
     Raises
@@ -146,7 +148,7 @@ class MqttGateway:
             with suppress(queue.Empty):
                 while len(messages) < _AT_ONCE and messages[-1] is not None:
                     messages.append(self._queue.get_nowait())
-            if self.failed is None:  # else: the client's thread, which fills the queue, must be able to end
+            if self.failed is None:  # else only empty the queue, so that the client's thread, which fills it, can end
                 try:
                     self._answer([message for message in messages if message is not None])
                 except Exception as error:
@@ -161,7 +163,7 @@ class MqttGateway:
             self._link.publish(message.properties.ResponseTopic, reply, batch)
 
     def _is_ours(self, message: Any) -> bool:
-        """Whether the reply goes where replies belong: a question must not make a device publish elsewhere."""
+        """Whether the reply goes to a reply topic: a question must not make a device publish elsewhere."""
         topic = getattr(message.properties, "ResponseTopic", "")
         return topic.startswith(f"{self._prefix}/reply/") and not set(topic) & set("+#")
 
@@ -171,7 +173,7 @@ class MqttGateway:
         Raises
         ------
         LedgerError
-            The journal could not be written: devices answer no more.
+            The journal could not be written: devices do not answer any more.
         """
         while not stop.wait(0.2):
             if self.failed is not None:
@@ -184,7 +186,7 @@ class MqttGateway:
 
 
 class MqttTransport:
-    """The analyst's side; gateways by name.
+    """The analyst's side over MQTT; gateways are addressed by name.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Asking devices over HTTP: an ASGI application for a gateway, and the analyst's side.
 
-``POST /ask`` takes a message and returns the reply; ``GET /live`` says that the process is there (503: its journal
-cannot be written, and it must be started again).
+``POST /ask`` takes a message and returns the reply. ``GET /live`` says whether the process works: 503 if its journal
+cannot be written and it must be restarted.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _LIMITS = Limits(
 
 
 def app(gateway: Gateway) -> Any:
-    """A Starlette application that answers for a gateway's devices; `open_server` bounds what its callers can hold.
+    """A Starlette application that answers for a gateway's devices; `open_server` limits what its clients can occupy.
 
     Privacy
     -------
     Replies are those of `Gateway`. Status codes are functions of the message: 200 with a reply or a refusal, 413 for
-    one that is too long; 500 if the journal cannot be written, and then nothing leaves any more.
+    one that is too long. 500 means that the journal cannot be written; then no reply leaves any more.
     """
     try:
         from starlette.applications import Starlette
@@ -43,7 +43,7 @@ def app(gateway: Gateway) -> Any:
         from starlette.routing import Route
     except ImportError:
         raise missing_library("starlette", "local", "devices.listen") from None
-    alone = asyncio.Lock()  # what a message grows into takes memory: one at a time
+    alone = asyncio.Lock()  # a decoded message takes much memory, so one at a time
 
     async def ask(request: Request) -> Response:
         body = await request.body()
@@ -58,7 +58,7 @@ def app(gateway: Gateway) -> Any:
 
 
 def open_server(gateway: Gateway, host: str, port: int) -> Server:
-    """The server of the application, listening; `Server.start` answers.
+    """A server that listens for the application; `Server.start` makes it answer.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def serve(gateway: Gateway, server: Server, stop: threading.Event) -> None:
     Raises
     ------
     LedgerError
-        The journal could not be written: devices answer no more.
+        The journal could not be written: devices do not answer any more.
     SourceError
         The server has ended by itself.
     """
@@ -88,19 +88,19 @@ def serve(gateway: Gateway, server: Server, stop: threading.Event) -> None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else: a gateway must not send the token to another place."""
+    """Follows no redirects: a gateway must not make the client send its token to another address."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 class HttpTransport:
-    """The analyst's side; a gateway is the URL of its application, ``http://HOST:PORT``.
+    """The analyst's side over HTTP; a gateway is the URL of its application, ``http://HOST:PORT``.
 
     Parameters
     ----------
     token : str, optional
-        Sent as a bearer token, for a proxy before the gateways that wants one.
+        Sent as a bearer token, for a proxy before the gateways that asks for one.
     """
 
     def __init__(self, token: str | None = None) -> None:

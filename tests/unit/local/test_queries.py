@@ -593,7 +593,7 @@ def test_plans():
     assert dear.sigma < cheap.sigma
     assert dear.half_saved_at < cheap.half_saved_at
     assert cheap.widths == sorted(cheap.widths, reverse=True)
-    assert "\n".join(cheap.lines()).count("guess") == 1
+    assert "\n".join(cheap.lines()).count("says little") == 1
     # The width after the last round is that of a real transcript.
     real = count.run(simulation(CROWD[:1000]), "q", np.full(1000, 10**10), "PM1")
     assert math.isclose(dear.widths[-1], count.triple("PM1").half_width(np.array([10**10]), 0.05 / 10_000)[0])
