@@ -174,7 +174,9 @@ def refuse_overwriting_ledger(ledger: str, out: str, key: str) -> None:
 
 def ledger_path(text: str) -> str:
     """``sqlite:PATH`` or a bare path."""
-    if not text.startswith(("postgresql:", "postgres:")) and not os.path.exists(text.removeprefix("sqlite:")):
+    from ..ledgers import is_shared
+
+    if not is_shared(text) and not os.path.exists(text.removeprefix("sqlite:")):
         from ..connectors.urls import mask
 
         if mask(text) != text:  # a mistyped URL, which may hold a password

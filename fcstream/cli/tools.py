@@ -47,7 +47,7 @@ def _in_force(streams: Iterable[LedgerReader], stream: str | None) -> list[bytes
     lines: list[bytes] = []
     retired: list[str] = []
     for reader in streams:
-        if stream is None and getattr(reader, "is_retired", False):
+        if stream is None and reader.is_retired:
             retired.append(reader.terms.stream)
         else:
             lines += reader.releases()

@@ -327,6 +327,10 @@ class LedgerReader(Protocol):
     @property
     def terms(self) -> Terms[Any]: ...
 
+    @property
+    def is_retired(self) -> bool:
+        """Whether the stream was ended for ever, so that its name may belong to a new one."""
+
     def spent(self, block: str | None = None) -> Any: ...
 
     def summary(self) -> dict[str, int]:

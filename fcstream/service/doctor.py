@@ -233,15 +233,14 @@ def _ledger(checkup: Checkup, config: Config, job: Job) -> None:
     if config.ledger is None:
         return
     url = config.ledger.url
-    check_scheme(url)
-    if url.startswith("memory:"):
+    scheme, location = check_scheme(url)
+    if scheme == "memory":
         checkup.warn("ledger", "memory: forgets what was spent when the process ends", "use sqlite: or postgresql:")
         return
     if is_foreign(url):
         checkup.ok("ledger", "the ledger of another package; not tried: opening")
         return
-    if url.startswith("sqlite:"):
-        location = url.removeprefix("sqlite:")
+    if scheme == "sqlite":
         if not _ledger_file(checkup, location):
             return
         try:
@@ -249,7 +248,7 @@ def _ledger(checkup: Checkup, config: Config, job: Job) -> None:
                 known = {
                     reader.terms.stream: (reader.terms, Report.of(reader))
                     for reader in all_books
-                    if not getattr(reader, "is_retired", False)
+                    if not reader.is_retired
                 }
         except LedgerInUse as error:
             checkup.warn("ledger", str(error), "ask again when it is less busy")
@@ -264,7 +263,7 @@ def _ledger(checkup: Checkup, config: Config, job: Job) -> None:
         known = {}
         for name in sorted(name for name in names if folded_name(name) == folded_name(job.terms.stream)):
             with closing(open_reader(url, name)) as reader:
-                if not getattr(reader, "is_retired", False):
+                if not reader.is_retired:
                     known[name] = reader.terms, Report.of(reader)
     _streams(checkup, job, known, location)
 

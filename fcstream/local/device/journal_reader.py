@@ -50,6 +50,8 @@ class DeviceJournalReader:
         The file cannot be read, or holds nothing yet.
     """
 
+    is_retired = False
+
     def __init__(self, path: str, device: str | None = None) -> None:
         self.path, self._device = path, device
         rollback_guard = RollbackGuard(f"{path}-witness")
