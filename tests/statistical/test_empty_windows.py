@@ -110,14 +110,14 @@ def test_what_is_stated_is_where_the_gate_opens(name):
             gaussian_tail(mechanism.average.count_variance, mechanism.average.smallest),
         )
     elif name == "points":
-        least = 2**14 * mechanism.least - 2**13
-        least += mechanism.least % 2  # a half is rounded to an even number
-        tail = gaussian_tail(mechanism.variances[0], 2**14 * mechanism.least - 2**13)
+        least = 2**14 * mechanism.least_count - 2**13
+        least += mechanism.least_count % 2  # a half is rounded to an even number
+        tail = gaussian_tail(mechanism.variances[0], 2**14 * mechanism.least_count - 2**13)
     elif name == "quantiles":
-        least, tail = mechanism.least, gaussian_tail(mechanism.variance, mechanism.least)
+        least, tail = mechanism.least_count, gaussian_tail(mechanism.variance, mechanism.least_count)
     else:
         law = laplace_tail if mechanism.is_pure else gaussian_tail
-        least, tail = mechanism.least, law(mechanism.scales[0], mechanism.least)
+        least, tail = mechanism.least_count, law(mechanism.scales[0], mechanism.least_count)
     assert mechanism.false_release == tail
     for drawn, reason in ((least, None), (least - 1, "too_few")):
         assert mechanism.release(view, Paid(), Draws(drawn)).reason == reason
