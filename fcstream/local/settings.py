@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,13 +44,13 @@ class GreatCircleSection(Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class HammingSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[components.NAME]`` of kind ``hamming``: so many bits."""
+    """``[components.NAME]`` of kind ``hamming``: strings of bits."""
 
     bits: int
 
 
 class DiscreteSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[components.NAME]`` of kind ``discrete``: one of so many categories."""
+    """``[components.NAME]`` of kind ``discrete``: categories."""
 
     categories: int
 
@@ -75,7 +76,7 @@ class ConcentratedSection(Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class ApproximateSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[budget]`` of kind ``approximate``: as much concentrated geo-privacy as is enough for these three."""
+    """``[budget]`` of kind ``approximate``: concentrated geo-privacy with the largest rho that implies these three."""
 
     epsilon: float
     delta: float
@@ -83,7 +84,7 @@ class ApproximateSection(Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class QuerySection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[query]``: how a query of any kind is asked. What it asks is in the sections below."""
+    """``[query]``: the keys that all kinds of queries share."""
 
     name: str
     component: str
@@ -163,7 +164,7 @@ class DevicesSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class AnalystSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[analyst]``: which devices `fcstream local query` asks, and how patiently."""
+    """``[analyst]``: which devices `fcstream local query` asks, and how long it waits for them."""
 
     url: str = ""
     devices: str = ""
@@ -241,7 +242,7 @@ class Settings:
 
 
 def _by_kind(kinds: Mapping[str, Any], values: Any, key: str, default: str | None = None) -> tuple[Any, dict[str, Any]]:
-    """What a section's kind stands for, and the section's other keys."""
+    """What the kind of a section stands for, and the section's other keys."""
     if not isinstance(values, Mapping):
         raise ConfigError(f"must be a section of keys, got {type(values).__name__}", key)
     rest = dict(values)
@@ -257,7 +258,19 @@ def _made(kinds: Kinds, values: Any, key: str, default: str | None = None) -> An
     """A space or a budget, by the kind of its section."""
     (section, maker), rest = _by_kind(kinds, values, key, default)
     check_keys(section, rest, key)
-    return maker(**asdict(converted(rest, section, key)))
+    with _named_in_full(section, key):
+        return maker(**asdict(converted(rest, section, key)))
+
+
+@contextmanager
+def _named_in_full(section: type[Struct], key: str) -> Iterator[None]:
+    """Errors about a key of a section name it as it is found in the file."""
+    try:
+        yield
+    except ConfigError as error:
+        if error.key in section.__struct_fields__:
+            raise ConfigError(error.message, f"{key}.{error.key}") from None
+        raise
 
 
 def _asking(values: Any) -> QuerySection:
@@ -271,7 +284,8 @@ def _query(asking: QuerySection, spaces: Mapping[str, Space]) -> Query:
     space = spaces.get(asking.component.partition("@")[0])
     if space is None:
         raise ConfigError(f"must be one of {sorted(spaces)}, also with @ and a time", "query.component")
-    found = asking.query(space)
-    found.triple(asking.method)  # both refuse what cannot be
-    asking.elimination()
+    with _named_in_full(type(asking), "query"):
+        found = asking.query(space)
+        found.triple(asking.method)  # refuses an unknown method
+        asking.elimination()  # refuses rounds that cannot be asked
     return found
