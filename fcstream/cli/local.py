@@ -31,8 +31,8 @@ def device(config: str) -> None:
 def query(config: str) -> None:
     """Ask the devices the query of CONFIG, or the next one of its series, and print the answer as JSON.
 
-    Run again under the same name after a crash: devices that answered say the same again and charge nothing. With
-    [ledger] the query is kept on record: see `fcstream budget show`.
+    After a crash, run it again under the same name: devices repeat their replies and charge nothing. With [ledger] the
+    query is recorded, and `fcstream budget show` reads the record.
     """
     from ..local.commands import ask
     from ..local.settings import Settings
@@ -46,7 +46,7 @@ def query(config: str) -> None:
 @click.option("--seed", default=1, show_default=True)
 @guarded
 def local_simulate(config: str, devices: int, seed: int) -> None:
-    """Ask made-up devices the query of CONFIG; the truth is printed beside the answer."""
+    """Ask made-up devices the query of CONFIG; the true answer is printed too."""
     from ..local.commands import simulate
     from ..local.settings import Settings
 
@@ -59,7 +59,7 @@ def local_simulate(config: str, devices: int, seed: int) -> None:
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @guarded
 def local_plan(config: str, devices: int, as_json: bool) -> None:
-    """Say what the query of CONFIG can be expected to give and to save. No device is asked."""
+    """Say how precise the query of CONFIG can be expected to be, and what it saves. No device is asked."""
     from ..local.commands import plan
     from ..local.settings import Settings
 

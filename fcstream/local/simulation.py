@@ -93,11 +93,11 @@ class Simulation:
         self.spent[who] += charged
         mine = points if len(who) == len(points) else points[who]
         if question.pure:
-            said = space.draw_pure(self._noise, question.function, costs)
+            noisy = space.draw_pure(self._noise, question.function, costs)
         else:
-            said = space.draw(self._noise, question.function, RHO_UNIT, costs)
-        said += question.function.evaluate_all(mine)
-        return answered, said
+            noisy = space.draw(self._noise, question.function, RHO_UNIT, costs)
+        noisy += question.function.evaluate_all(mine)
+        return answered, noisy
 
     def _charged(self, costs: NDArray[np.int64], pure: bool) -> NDArray[np.int64] | None:
         """What losses cost a device's budget; None where epsilons are counted and the loss is a rho: none answers."""

@@ -192,7 +192,7 @@ class QueryLedger:
         self.pending = None
 
     def unpublished(self) -> list[dict[str, Any]]:
-        """Records that nobody has acknowledged, in order."""
+        """Records that were not acknowledged, in order."""
         return [json.loads(body) for _, body in self._ledger.unacknowledged()]
 
     def acknowledge(self) -> None:

@@ -270,7 +270,9 @@ class FileJournal(Journal):
         file, chain = os.open(self._scratch, flags, 0o600), self._chain
         links: list[bytes] = []
         with on_error(self._drop_scratch, file):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # before it gets its name: nobody else can lock it first
+            fcntl.flock(
+                file, fcntl.LOCK_EX | fcntl.LOCK_NB
+            )  # before it gets its name, so that no other process locks it first
             for change in self.accounts.compacted(int(time.time() * 1000)):
                 if not links:
                     change = change | {"follows": [self._seq, chain.hex()]}

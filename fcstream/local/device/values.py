@@ -19,8 +19,8 @@ class DeviceValues:
     """The values of devices, from a file of JSON lines ``{"device": NAME, COMPONENT: VALUE, ...}``.
 
     New values come as new components, named like ``place@10:00``: when a component is queried that was not in the file
-    and the file has changed, it is read again. A missing value is answered like a public one, so that nobody sees that
-    it is missing.
+    and the file has changed, it is read again. A missing value is answered like a public one, so that a reply
+    does not show that it is missing.
     """
 
     def __init__(self, path: str, spaces: Mapping[str, Space]) -> None:

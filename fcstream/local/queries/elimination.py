@@ -150,7 +150,7 @@ class Rounds:
     Parameters
     ----------
     count : int
-        c. One round asks everybody once: no elimination.
+        The number c of rounds. With one round all devices are asked once, and none is eliminated.
     split : str
         ``doubling``, ``steep`` or ``even``: see `fcstream.local.queries.confidence.split_budget`.
     beta : float

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ShareBelow(Query):
-    """Whether fewer than a share q of each holder's records are at most a value: one verdict per holder.
+    """Whether fewer than a share q of each holder's records are at most a value: one answer per holder.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class Gateway:
         held = list(devices)
         self._devices = {device.name: device for device in held}
         if len(self._devices) < len(held):
-            raise ConfigError("must have a name of its own each", "devices")
+            raise ConfigError("must have different names", "devices")
         self.failed: Exception | None = None
 
     @property
@@ -90,15 +90,15 @@ class Gateway:
         except Exception as error:
             self.failed = error
             raise
-        said = []
+        bodies = []
         for found in read:
             if isinstance(found, bytes):
-                said.append(found)
+                bodies.append(found)
                 continue
             batch, mine = found
-            bodies = [next(replies) if name in self._devices else b"null" for name, _ in mine]
-            said.append(b'{"batch":%s,"replies":[%s]}' % (json.dumps(batch).encode(), b",".join(bodies)))
-        return said
+            inner = [next(replies) if name in self._devices else b"null" for name, _ in mine]
+            bodies.append(b'{"batch":%s,"replies":[%s]}' % (json.dumps(batch).encode(), b",".join(inner)))
+        return bodies
 
 
 def _read(message: bytes) -> tuple[str, list[tuple[str, Ask]]] | bytes:
