@@ -1,15 +1,15 @@
-"""What every ledger promises.
-
+"""The interface of all ledgers, and the types it uses.
 A window's life: ``charge`` (durable before any noise is drawn) -> ``seal`` (these noisy bytes are final) ->
 ``acknowledge`` (the sink has them). Each call takes a group of windows and is one transaction.
 
 ==================================  ===============================================================================
-found when a window is charged      verdict
+state before the charge             verdict
 ==================================  ===============================================================================
-nothing                             granted, if every block it covers has room; else a refusal: nothing is spent
-charged, never sealed               granted once more under the SAME charge (nothing left the process); the second
-                                    time interrupted: the charge stays, no noise is drawn
-sealed                              done: the stored bytes are the only answer there will ever be
+not charged                         granted if every block that the window covers has room; otherwise refused, and
+                                    nothing is spent
+charged, not sealed                 granted once more under the SAME charge, since no release left the process; a third
+                                    request is answered "interrupted": the charge stays and no noise is drawn
+sealed                              done: the stored bytes are final
 ==================================  ===============================================================================
 """
 
@@ -37,13 +37,13 @@ else:
 STREAM_BLOCK = "stream"
 """Block of the unit ``stream``."""
 TOTAL_BLOCK = "total"
-"""Block of the filter on the plain sum over all windows, on top of any unit."""
+"""Block of the privacy filter on the sum over all windows, in addition to those of the unit."""
 USER_BLOCK = "user"
-"""Block of the unit ``user`` that stands for somebody with a record in every window; public."""
+"""Block of the unit ``user``: what a user with a record in every window would have spent; public."""
 DEVICE_BLOCK = "device"
-"""Block of the unit ``device``, in the ledger of an analyst: the most charged one."""
+"""Block of the unit ``device`` in an analyst's ledger: what the most charged device has spent."""
 WRONG_CONTENT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError, StopIteration)
-"""What our own code raises when a column holds what a ledger never writes."""
+"""Exceptions that our own code raises if a column holds a value that a ledger never writes."""
 
 
 def is_shared(url: str) -> bool:
@@ -52,36 +52,39 @@ def is_shared(url: str) -> bool:
 
 
 def part_name(stream: str, key: str) -> str:
-    """What one key's part of a stream is called."""
+    """Return the name of the sibling stream of one key."""
     return f"{stream}/{key}"
 
 
 def root_of(stream: str) -> str:
-    """Name of the whole stream, of which one may be a key's part."""
+    """Return the part of a stream's name before the slash, which all sibling streams share."""
     return stream.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Terms(Generic[LossT]):
-    """What one ledger is about (specification 8.3). All of it is fixed when the ledger is made.
+    """The stream, unit, specification and caps of one ledger (specification 8.3), fixed when the ledger is made.
+
+    Caps may be lowered later, never raised.
 
     Attributes
     ----------
     stream : str
     unit : str
-        ``event``: a filter per pane. ``stream``: one filter for everything. ``user``: a filter per user. ``device``:
-        a filter per device, on losses per unit of distance; windows are then questions to devices.
+        ``event``: a privacy filter per pane. ``stream``: one privacy filter for everything. ``user``: one per user.
+        ``device``: one per device, on losses per unit of distance; a window is then a question to devices.
     capacity : PrivacyLoss
-        Cap of each filter, for ever. Of devices with pure geo-privacy it is a `DPLoss`.
+        Cap of each privacy filter, for ever. For devices with pure geo-privacy it is a `DPLoss`.
     specification : str
-        Everything that shapes a release, as canonical JSON: public, and readable.
+        Everything that shapes a release, as canonical JSON; public.
     total : PrivacyLoss or None
-        Cap of the plain sum over all windows, on top.
+        Cap of the sum over all windows, in addition to `capacity`.
     promise : str
-        What the whole stream, all its keys together, may cost, as canonical JSON in the words of the configuration.
+        What the whole stream, all its keys together, may cost, as canonical JSON with the configuration's names.
     shared_keys : tuple of str or None
-        The keys that share one budget: no part of another key may be there when a part is opened. None: every part
-        has a budget of its own. It is asked of whoever opens and not kept, so keys may be added later.
+        The keys that share one budget: a sibling stream is opened only if the ledger has none of any other key. None:
+        each sibling stream has a budget of its own. Checked at each opening and not stored, so that keys can be added
+        later.
     """
 
     stream: str
@@ -94,7 +97,7 @@ class Terms(Generic[LossT]):
 
     @property
     def root(self) -> str:
-        """Name of the whole stream, of which this may be one key's part."""
+        """The stream's name without its key."""
         return root_of(self.stream)
 
     @property
@@ -109,7 +112,7 @@ class Terms(Generic[LossT]):
 
 @dataclass(frozen=True, slots=True, order=True)
 class WindowKey:
-    """A window's name in the ledger."""
+    """The opening and the close of a window, which identify it in the ledger."""
 
     open_ms: int
     close_ms: int
@@ -117,18 +120,18 @@ class WindowKey:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A window that wants to be charged (specification 8.3).
+    """Asks a ledger to charge one window (specification 8.3).
 
     Attributes
     ----------
     window : WindowKey
     loss : PrivacyLoss
-        On each of its blocks, on the total if the terms have one, and on every user who is admitted.
+        Charged to each of the window's blocks, to the total if the terms have one, and to every user who is admitted.
     blocks : tuple of str
-        For the unit ``user`` none, or `USER_BLOCK`: the window is then refused if somebody with a record in every
-        window has no room for it.
+        For the unit ``user`` none, or `USER_BLOCK`: the window is then refused if a user with a record in every
+        window would have no room for it.
     users : bytes array (n,) of 16, or None
-        For the unit ``user``: keys of those who take part, ascending, each once.
+        For the unit ``user``: keys of the users who take part, ascending and distinct.
     """
 
     window: WindowKey
@@ -138,7 +141,7 @@ class Request:
 
 
 class SealedRelease(NamedTuple):
-    """The final bytes of a window, and what its release did not use of the charge."""
+    """The final bytes of a window's release, and the part of the charge that the release did not use."""
 
     window: WindowKey
     body: bytes
@@ -146,7 +149,7 @@ class SealedRelease(NamedTuple):
 
 
 class _LedgerKey:
-    """Only ledgers hold it: a `Charge` without it cannot be made."""
+    """A token that only ledgers hold, and that `Charge` demands, so that nobody else makes one."""
 
 
 _LEDGER_KEY = _LedgerKey()
@@ -157,8 +160,9 @@ class Charge:
 
     Only a ledger makes one, and it serves one release.
 
-    A release of one stage calls `use`. A release of several calls `open`, and `start` before each stage: what was never
-    started is `unused`, and goes back with the seal. A stage that was started is paid for, delta and all.
+    A release of one stage calls `use`. A release of several stages calls `open` first, and `start` before each stage:
+    the loss of stages that were never started is `unused`, and is refunded when the window is sealed. A stage that was
+    started is paid for in full, its delta included.
 
     Attributes
     ----------
@@ -167,7 +171,8 @@ class Charge:
     spent : PrivacyLoss
         What the window's most charged block has spent, this charge included.
     is_redraw : bool
-        The second draw under one charge, after a crash: what the first one started is not known, so all is spent.
+        Whether this is the second draw under one charge, after a crash: which stages the first draw started is not
+        known, so nothing is refunded.
     """
 
     __slots__ = ("_started", "_used", "is_redraw", "loss", "spent", "window")
@@ -185,18 +190,18 @@ class Charge:
         self._started = PrivacyLoss()
 
     def use(self, needed: PrivacyLoss) -> None:
-        """Called by a release of one stage before its first draw.
+        """Use up the whole charge; a release of one stage calls this before its first draw.
 
         Raises
         ------
         RuntimeError
-            The charge served a release before, or is smaller than what the release costs.
+            The charge has served a release already, or is smaller than the release's loss.
         """
         self.open(needed)
         self._started = self.loss
 
     def open(self, needed: PrivacyLoss) -> None:
-        """Called by a release of several stages that cost at most `needed` together; see `use` for what it raises."""
+        """Open the charge for a release of several stages that cost at most `needed` together; raises as `use`."""
         if self._used:
             raise RuntimeError("this charge has served a release: a second answer needs a charge of its own")
         if not needed.fits(self.loss):
@@ -204,7 +209,7 @@ class Charge:
         self._used = True
 
     def start(self, stage: PrivacyLoss) -> None:
-        """Called before the first draw of a stage; the stages together must fit the charge.
+        """Pay for a stage; called before the first draw of that stage. All stages together must fit the charge.
 
         Raises
         ------
@@ -217,13 +222,13 @@ class Charge:
 
     @property
     def unused(self) -> PrivacyLoss:
-        """What no stage was started for. A function of released values: stages stop on nothing else."""
+        """The loss of the stages that were not started; public, since only released values decide which stages run."""
         return PrivacyLoss() if self.is_redraw else self.loss - self._started
 
 
 @dataclass(frozen=True, slots=True)
 class ChargeResult:
-    """What a ledger says to a request (specification 8.4).
+    """A ledger's answer to a request (specification 8.4).
 
     Attributes
     ----------
@@ -231,15 +236,15 @@ class ChargeResult:
     charge : Charge or None
         The grant.
     refusal : BudgetExhausted or None
-        No room; nothing was spent.
+        The charge does not fit; nothing was spent.
     interrupted : PrivacyLoss or None
-        Charged earlier, drawn twice, never sealed: what stays charged.
+        What stays charged for a window that was drawn twice and never sealed.
     spent : PrivacyLoss
-        Of the window's most charged block, after this verdict.
+        What the window's most charged block has spent, after this verdict.
     admitted : bool (n,) or None
-        Which of the request's users take part; private. Who is not among them has no budget left.
+        Which of the request's users take part; private. The others have no budget left.
 
-    Charge, refusal and interrupted all None: the window was sealed before.
+    If `charge`, `refusal` and `interrupted` are all None, the window was sealed before.
     """
 
     window: WindowKey
@@ -257,72 +262,74 @@ def grant(
     admitted: NDArray[np.bool_] | None = None,
     is_redraw: bool = False,
 ) -> ChargeResult:
-    """For ledgers: a verdict with a fresh charge."""
+    """Make a verdict with a fresh charge; only ledgers call this."""
     return ChargeResult(window, spent, charge=Charge(_LEDGER_KEY, window, loss, spent, is_redraw), admitted=admitted)
 
 
 def public_blocks(request: Request) -> tuple[str, ...]:
-    """Blocks that a verdict's `spent` is about: nobody's in particular for the unit ``user``."""
+    """Return the blocks whose spent loss a verdict publishes; for the unit ``user`` that is not any one user's."""
     return request.blocks if request.users is None else (USER_BLOCK,)
 
 
 def max_loss(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
-    """The larger of each part."""
+    """Return the largest rho and the largest delta of some losses."""
     return PrivacyLoss(
         max((loss.rho_nano for loss in losses), default=0), max((loss.delta_femto for loss in losses), default=0)
     )
 
 
 class Ledger(Protocol):
-    """One stream's durable journal (specification 8.4). A call takes effect whole, or raises and changes nothing."""
+    """One stream's durable journal (specification 8.4). Each call is atomic: if it raises, nothing has changed."""
 
     terms: Terms
     salt: bytes
-    """Secret of this ledger that users' keys are made with."""
+    """The ledger's secret, with which users' names are hashed to keys."""
 
     def charge(self, requests: Sequence[Request]) -> list[ChargeResult]:
-        """Charge a group, in order, in one transaction; durable when it returns."""
+        """Charge a group of windows, in order, in one transaction; durable when it returns."""
 
     def seal(self, answers: Sequence[SealedRelease]) -> None:
-        """Store the final bytes of windows (a refusal's too) and take refunds back, in one transaction."""
+        """Store the final bytes of windows, refusals too, and book their refunds, in one transaction."""
 
     def acknowledge(self, windows: Sequence[WindowKey]) -> None:
-        """Note that the sink has them."""
+        """Note that the sink has the releases of these windows."""
 
     def unacknowledged(self) -> list[tuple[WindowKey, bytes]]:
-        """Sealed, but not known to have reached the sink, in order of sealing."""
+        """Return the sealed windows whose releases may not have reached the sink, in order of sealing."""
 
     def last_sealed(self) -> tuple[WindowKey, bytes] | None:
-        """The sealed window that opened last, and its bytes."""
+        """Return the sealed window with the latest opening, and its bytes."""
 
     def spent(self, block: str | None = None) -> PrivacyLoss:
-        """Of one block; None: of the unit's most charged one."""
+        """Return what one block has spent; with None, what the unit's most charged block has spent."""
 
     def charged_blocks(self, window: WindowKey) -> tuple[str, ...]:
-        """Blocks that a window was charged to; none if it was not charged."""
+        """Return the blocks that a window was charged to; none if it was not charged."""
 
     def has_room(self, keys: NDArray[np.bytes_], loss: PrivacyLoss) -> NDArray[np.bool_]:
-        """Which of some users (ascending, distinct) have room for a loss on top of what they have spent; private."""
+        """Tell which of some users (keys ascending, distinct) have room for another loss; private."""
 
     def setting(self, key: str) -> str | None:
-        """A public fact about the stream that was kept by `keep_setting`; None if there is none."""
+        """Return a public fact about the stream that `keep_setting` stored; None if there is none."""
 
     def keep_setting(self, key: str, value: str) -> str:
-        """Keep a public fact for ever, once: returns what is kept now, which is the value of whoever came first, for
-        this stream or another part of it. One transaction, durable when it returns, and in the chain of hashes.
+        """Store a public fact for ever, unless the key is taken; returns the value that the ledger holds now.
+
+        The first value counts, for this stream and its siblings. One transaction, durable when it returns, and part of
+        the chain of hashes.
 
         Parameters
         ----------
         key, value : str
-            Texts without control characters. Nothing about records.
+            Texts without control characters, and without anything about records.
         """
 
     def close(self) -> None:
-        """Let go of the storage. Idempotent."""
+        """Close the storage. May be called more than once."""
 
 
 class LedgerReader(Protocol):
-    """What a durable ledger shows to those who look; of devices with pure geo-privacy losses are `DPLoss`."""
+    """Reads a durable ledger without changing it. For devices with pure geo-privacy, losses are of type `DPLoss`."""
 
     @property
     def terms(self) -> Terms[Any]: ...
@@ -334,20 +341,20 @@ class LedgerReader(Protocol):
     def spent(self, block: str | None = None) -> Any: ...
 
     def summary(self) -> dict[str, int]:
-        """How many windows stand in each state (``charged``, ``sealed``, ``acknowledged``), how many ``blocks`` were
-        ever charged, and how many ``users``."""
+        """Count the windows in each state (``charged``, ``sealed``, ``acknowledged``), and the ``blocks`` and ``users``
+        that were ever charged."""
 
     def charges(self) -> list[tuple[WindowKey, Any]]:
-        """What every charged window cost, refunds taken off, by opening."""
+        """List what each charged window cost, less refunds, in order of opening."""
 
     def releases(self) -> list[bytes]:
-        """All sealed releases, in order of sealing: the exact bytes that were published."""
+        """List all sealed releases, in order of sealing, as the exact bytes that were published."""
 
     def rows(self) -> list[Row]:
-        """The journal."""
+        """List the rows of the journal."""
 
     def verify(self) -> int:
-        """Check everything against the journal; returns how many rows it has. LedgerDamaged names the first bad row."""
+        """Check all tables against the journal and count its rows. Raises LedgerDamaged, naming the first bad row."""
 
     def close(self) -> None: ...
 
@@ -358,20 +365,20 @@ class Row(NamedTuple):
     Attributes
     ----------
     kind : str
-        ``charge``, ``again`` (the second draw), ``seal`` or ``acknowledge``; ``setting``: of no window, its key stands
-        in `blocks` and its value in `body`; ``terms``: what the ledger is about from then on; ``retire``: the last one.
-        Of a device also ``folded``: what the answers cost that its journal has
-        dropped.
+        ``charge``, ``again`` (a second draw under the same charge), ``seal`` or ``acknowledge``: about a window.
+        ``setting``: about no window, with its key in `blocks` and its value in `body`. ``terms``: the ledger's terms
+        from this row on. ``retire``: the last row. In a device's journal also ``folded``: the cost of answers whose
+        rows the journal has dropped.
     rho, delta : int
-        Of a charge: its loss. Of a seal: the refund. In nano and 1e-15 units. Of devices with pure geo-privacy
-        `rho` is an epsilon.
+        The loss of a charge, or the refund of a seal, in nano and 1e-15 units. For devices with pure geo-privacy `rho`
+        is an epsilon.
     blocks : str
-        Of a charge: which were charged, joined by commas. Of a seal that refunded users: the new state of the users,
-        in hex.
+        In a charge: the charged blocks, joined by commas. In a seal that refunded users: the digest of all users'
+        budgets afterwards, in hex.
     body : bytes
-        Of a seal: the release. Of a charge of users: the new state of the users.
+        In a seal: the release. In a charge of users: the digest of all users' budgets afterwards.
     name : str
-        Of an answer of a device: its query and round. Windows have none.
+        In an answer of a device: its query and round. Empty for windows.
     """
 
     seq: int

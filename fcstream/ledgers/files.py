@@ -1,4 +1,4 @@
-"""Files of SQLite ledgers: opening them safely, once in a process, and SQLite's errors in our words."""
+"""Opens files of SQLite ledgers safely and once in a process, and translates SQLite's errors."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ class LedgerFile:
     ----------
     db : sqlite3.Connection
     lock : threading.RLock
-        Held by whoever uses the connection.
+        Held by the thread that uses the connection.
     path : str
-        Of the file itself, links resolved.
+        Path of the file itself, with links resolved.
     agreed : dict
-        What all parts of a stream were found to be about, by stream: nobody else can change them meanwhile.
+        Terms that sibling streams were found to agree on, by stream: no other process can change them while the file
+        is open here.
     is_listed : bool
-        Whether its streams were all found in the list of streams.
+        Whether all streams of the file were found in its list of streams.
     """
 
     def __init__(self, path: str, *, create: bool) -> None:
@@ -58,16 +59,16 @@ class LedgerFile:
             with translated_errors(path):
                 self._prepare(path)
         except LedgerInUse:
-            self.db.close()  # it never got at the log, so there is none that closing it would merge
+            self.db.close()  # this connection never had the log open, so closing it merges nothing
             raise
-        except BaseException:  # also where it was interrupted: a connection must not be left to the garbage collector
+        except BaseException:  # an interruption too: a connection must not be left to the garbage collector
             if not self._close():
                 _FILES.append(self)
             raise
 
     @classmethod
     def share(cls, path: str, *, create: bool) -> LedgerFile:
-        """The open file, or open it; whoever gets it must `leave` it.
+        """Return the file, opened if this process has not opened it yet; the caller must `leave` it later.
 
         Raises
         ------
@@ -75,7 +76,7 @@ class LedgerFile:
         """
         with _FILES_LOCK:
             found = opened_here(path)
-            if found is not None and found._guests == 0:  # it could not be closed
+            if found is not None and found._guests == 0:  # its last ledger let go of it, but it could not be closed
                 if found._inode == _inode(path):
                     with translated_errors(path):
                         found._prepare(path)
@@ -89,7 +90,7 @@ class LedgerFile:
             return found
 
     def enter(self, stream: str, path: str) -> None:
-        """One ledger for each stream.
+        """Register the one ledger that a stream may have in this process.
 
         Raises
         ------
@@ -100,11 +101,14 @@ class LedgerFile:
         self._streams.add(stream)
 
     def holds(self, stream: str) -> bool:
-        """Whether a ledger of this process has it open."""
+        """Whether a ledger of this process has this stream open."""
         return stream in self._streams
 
     def leave(self, stream: str) -> None:
-        """A ledger lets go; the last one closes the file. If that fails, it keeps the lock for who comes next."""
+        """Let go of a stream's ledger; the last one to do so closes the file.
+
+        If closing fails, the file stays open and locked for the next ledger of this process.
+        """
         with _FILES_LOCK:
             self._streams.discard(stream)
             self._guests -= 1
@@ -112,7 +116,7 @@ class LedgerFile:
                 _FILES.remove(self)
 
     def mark(self, log: str) -> None:
-        """Note whether the newest charges may be in the log."""
+        """Note in the file whether the newest charges may be in the write-ahead log."""
         self.db.execute("UPDATE file SET value = ? WHERE key = 'log'", (log,))
 
     @property
@@ -121,7 +125,7 @@ class LedgerFile:
 
     @contextmanager
     def changing(self, kind: str) -> Iterator[None]:
-        """One transaction."""
+        """Open a transaction that is committed at the end of the block, and rolled back if the block raises."""
         self.db.execute(f"BEGIN {kind}")
         with on_error(self._roll_back):
             yield
@@ -132,7 +136,7 @@ class LedgerFile:
             self.db.execute("ROLLBACK")
 
     def disown(self) -> None:
-        """Never close this connection: closing it would make SQLite merge and delete the write-ahead log."""
+        """Prevent that this connection is ever closed: SQLite would then merge and delete the write-ahead log."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.db))
 
     def _prepare(self, path: str) -> None:
@@ -153,22 +157,22 @@ class LedgerFile:
         db.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
 
     def _close(self) -> bool:
-        """Whether it could be closed."""
+        """Close the connection; returns whether that was possible."""
         try:
-            # A clean close merges the log into the file and deletes it: the mark must say so first.
+            # A clean close merges the log into the file and deletes it, so the file must be marked as closed before.
             if self.db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'file'").fetchone()[0]:
                 self.mark("closed")
         except sqlite3.OperationalError:
-            self.disown()  # held by another process, or no room for the mark: leave the log where it is
+            self.disown()  # another process holds the file, or the disk is full: leave the log where it is
             return False
         except (sqlite3.Error, ValueError):
-            pass  # no ledger at all, or damaged
+            pass  # not a ledger, or a damaged one
         self.db.close()
         return True
 
 
 def opened_here(path: str) -> LedgerFile | None:
-    """The file, if this process has it open."""
+    """Return the open file if this process has it open, else None."""
     with _FILES_LOCK:
         for file in _FILES:
             if file.pid == os.getpid():
@@ -196,7 +200,7 @@ def _close_all() -> None:
         for file in list(_FILES):
             if file.pid == os.getpid():
                 _FILES.remove(file)
-                # A daemon thread may be in the middle of a charge: it ends it first, and begins no other.
+                # A daemon thread may be in the middle of a charge: it can end that one, and cannot begin another.
                 if file.lock.acquire(timeout=_LAST_CHARGE_S):
                     file._close()
                 else:
@@ -214,9 +218,10 @@ atexit.register(_close_all)
 
 
 def refuse_lost_log(path: str) -> None:
-    """If the main file says that its newest charges are in a log, the log must be there.
+    """Refuse a file whose newest charges are in a write-ahead log that is missing.
 
-    Looked at before SQLite can make a new log. Without a log nobody has the ledger open, so reading the file is safe.
+    Must be called before SQLite can make a new log. Without a log no process has the ledger open, so the file can be
+    read safely.
     """
     real = os.path.realpath(path)
     if not os.path.isfile(real) or os.path.exists(f"{real}-wal"):
@@ -226,7 +231,7 @@ def refuse_lost_log(path: str) -> None:
         with contextlib.closing(sqlite3.connect(f"file:{name}?immutable=1", uri=True)) as db:
             row = db.execute("SELECT value FROM file WHERE key = 'log'").fetchone()
     except (sqlite3.Error, ValueError):
-        return  # no ledger of ours, or damaged: found out when it is opened
+        return  # not our ledger, or a damaged one: opening it will tell
     if row == ("open",):
         raise LedgerDamaged(
             f"{path} was not closed and its {real}-wal is missing: charges are lost; restore both files together, or "
@@ -243,7 +248,8 @@ def connect(path: str, *, create: bool) -> sqlite3.Connection:
     if not os.path.exists(path):
         if os.path.exists(f"{real}-wal"):
             raise LedgerDamaged(f"{path} is missing, its log {real}-wal is there: charges are lost; restore both files")
-        # Never open and close a file that may be a ledger in use: closing any descriptor drops the process's locks.
+        # Never open and close a file that may be a ledger in use: closing any descriptor of a file drops all locks that
+        # this process has on it.
         try:
             os.close(os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
@@ -267,7 +273,7 @@ _DAMAGE = (  # primary codes of SQLite's errors
 
 @contextmanager
 def translated_errors(path: str) -> Iterator[None]:
-    """SQLite's errors in our words; what cannot be read is damaged."""
+    """Translate SQLite's errors into ours; content that cannot be read counts as damage."""
     try:
         yield
     except LedgerError:
@@ -287,7 +293,7 @@ def _ledger_error(path: str, error: sqlite3.Error) -> LedgerError:
         return LedgerError(f"{path} cannot grow: the disk is full; nothing was released under an unwritten charge")
     if primary == sqlite3.SQLITE_NOTADB:
         return LedgerDamaged(f"{path} is damaged, or was never a ledger: {text}")
-    # Without a code it comes from Python's module: a text that is no UTF-8, a value that is too large.
+    # An error without a code comes from Python's module: a text that is not UTF-8, or a value that is too large.
     if primary is None or primary in _DAMAGE or code == sqlite3.SQLITE_IOERR_SHORT_READ:
         return LedgerDamaged(f"{path} is damaged: {text if primary is not None else 'a value cannot be read'}")
     return LedgerError(f"{path} cannot be used: {text}")

@@ -1,15 +1,15 @@
-"""The chain of hashes that binds a ledger's rows together, and the state that they lead to. Pure; no I/O.
+"""The chain of hashes over a ledger's rows, and the state that these rows lead to. No I/O.
 
-Three rules make a changed row show, whichever it is:
+Three rules detect a changed row, in whichever table it is:
 
-- A journal row is bound to the one before it by its `link`. Row 0 says what the ledger is about (`Terms`) and hangs on
-  the ledger's secret salt; a later row of kind ``terms`` says what it is about from then on.
-- A row of the summary tables (blocks, windows, settings) stands beside its `mark`, a hash of its columns, which is
+- A journal row is bound to the row before it by its `link`. Row 0 holds the ledger's `Terms` and is linked to the
+  ledger's secret salt; a later row of kind ``terms`` replaces them.
+- A row of the summary tables (blocks, windows, settings) is stored with its `mark`, a hash of its columns, which is
   checked whenever the row is read.
 - The head of the ledger holds the sum of all marks (modulo 2**60), kept up to date with every change. So a row that is
-  missing, or an old one in place of the newest, is found when the ledger is opened.
+  missing, or an old one in place of the newest, is detected when the ledger is opened.
 
-They find accidents and careless edits; whoever can write the file can also compute hashes.
+They detect accidents and careless edits, not an attacker: whoever can write the file can also compute hashes.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from ..errors import LedgerDamaged
 from .base import Row, Terms
 
 State = tuple[str, int, int, int, str, int | None]
-"""Of a window: state, draws, rho and delta (refunds taken off), blocks, row of its seal."""
+"""A window's state: its name, draws, rho and delta (less refunds), blocks, and the row of its seal."""
 MASK = 2**60 - 1
 TAIL = 1000
-"""Newest journal rows whose links are checked when a ledger is opened."""
+"""How many of the newest journal rows have their links checked when a ledger is opened."""
 
 
 def origin(salt: bytes) -> bytes:
-    """What row 0 is linked to."""
+    """Return the hash that row 0 is linked to."""
     return hashlib.sha256(b"fcstream ledger|" + salt).digest()
 
 
 def link(chain: bytes, row: Row) -> bytes:
-    """The link after `chain`."""
+    """Return the link of a row that follows the link `chain`."""
     head = "|".join(map(str, row[:7])).encode()
     return hashlib.sha256(chain + hashlib.sha256(head).digest() + hashlib.sha256(row.body).digest()).digest()
 
 
 def mark(*columns: object) -> int:
-    """60 bits of the hash of a summary row: the table's first letter, then its columns."""
+    """Return 60 bits of the hash of a summary row, given as the table's first letter and the row's columns."""
     text = "|".join(map(str, columns))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 4
 
 
 def terms_body(terms: Terms) -> bytes:
-    """Canonical JSON; the specification stands in it as it is read best."""
+    """Encode terms as canonical JSON, with specification and promise as objects where they are canonical JSON too."""
     caps = {name: None if cap is None else list(cap.parts) for name, cap in _caps(terms)}
     found = {
         "stream": terms.stream,
@@ -60,17 +60,17 @@ def terms_body(terms: Terms) -> bytes:
 
 
 def retire_body(name: str, spent: PrivacyLoss, capacity: PrivacyLoss) -> bytes:
-    """Of the row that ends a stream: what it is called from now on, and what is given up."""
+    """Encode the row that ends a stream: its new name, what was spent, and the capacity that is given up."""
     return _canonical({"capacity": capacity.parts, "name": name, "spent": spent.parts}).encode()
 
 
 def listed_as(terms: Terms, last: Row) -> str:
-    """What a stream is called in its ledger: its own name, until it was retired."""
+    """Return the name under which a ledger lists a stream: its own name, or another one once it was retired."""
     return str(json.loads(last.body)["name"]) if last.kind == "retire" else terms.stream
 
 
 def terms_of(location: str, body: bytes) -> Terms:
-    """What a row of kind ``terms`` says.
+    """Decode a row of kind ``terms``.
 
     Raises
     ------
@@ -85,26 +85,26 @@ def terms_of(location: str, body: bytes) -> Terms:
         total = None if found["total"] is None else PrivacyLoss(*found["total"])
         terms = Terms(found["stream"], found["unit"], PrivacyLoss(*found["capacity"]), texts[0], total, texts[1])
         if terms_body(terms) != body:
-            raise LedgerDamaged(f"{location} is damaged: what it is about disagrees with the hash of it")
+            raise LedgerDamaged(f"{location} is damaged: its terms disagree with their hash")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise LedgerDamaged(f"{location} is damaged: what it is about cannot be read") from None
+        raise LedgerDamaged(f"{location} is damaged: its terms cannot be read") from None
     return terms
 
 
 class JournalReplay:
-    """Follows a journal row by row, and then compares the tables made from it.
+    """Follows a journal row by row, and then compares the tables with the state that its rows lead to.
 
     Parameters
     ----------
     location : str
-        Of the ledger, for messages.
+        Path or URL of the ledger, for messages.
     salt : bytes
-        Its secret.
+        The ledger's secret.
 
     Attributes
     ----------
     count : int
-        Of the rows after row 0.
+        Number of rows after row 0.
     """
 
     def __init__(self, location: str, salt: bytes) -> None:
@@ -119,12 +119,12 @@ class JournalReplay:
         self._settings: dict[str, str] = {}
 
     def follow(self, row: Row, chain: bytes) -> None:
-        """Take the next row, with the link that was stored beside it.
+        """Check the next row against the link that was stored with it, and apply the row.
 
         Raises
         ------
         LedgerDamaged
-            It does not follow.
+            The row does not follow from the rows before it.
         """
         self.count += 1
         self._chain = link(self._chain, row)
@@ -163,7 +163,7 @@ class JournalReplay:
             self._refund(row, after[4])
 
     def _agree(self, row: Row) -> None:
-        """Terms may be followed by stricter ones, which everything that was charged fits."""
+        """Apply new terms, which may only lower caps, and not below what was charged."""
         old, new = self._terms, terms_of(self.location, row.body)
         self._terms = new
         if old is None:
@@ -216,10 +216,10 @@ class JournalReplay:
         Raises
         ------
         LedgerDamaged
-            Naming what disagrees.
+            The message names the first part that disagrees.
         """
         if terms != self._terms:
-            raise LedgerDamaged(f"{self.location}: what it is about disagrees with the journal")
+            raise LedgerDamaged(f"{self.location}: its terms disagree with the journal")
         for block, rho, delta in blocks:
             spent = self._blocks.pop(block, None)
             if spent is None or (rho, delta) != spent.parts:
@@ -236,7 +236,7 @@ class JournalReplay:
 
 
 def _step(state: State | None, row: Row) -> State | None:
-    """One row applied to a window's state; None if it may not come here."""
+    """Apply one row to a window's state; None if no such row may follow that state."""
     if row.kind == "charge" and state is None:
         return "charged", 1, row.rho, row.delta, row.blocks, None
     if row.kind == "seal" and state is None and row.rho == row.delta == 0:
@@ -267,7 +267,7 @@ def _canonical(value: object) -> str:
 
 
 def _nested(text: str) -> object:
-    """A text that is canonical JSON of a section as what it says, any other as it is."""
+    """Decode a text that is the canonical JSON of an object; return any other text as it is."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
-"""A ledger's journal read as a history: what each window cost, how that adds up, and how long it can go on.
+"""Reads a ledger's journal as a history: what each window cost, what that adds up to, and how long the budget lasts.
 
-Pure, and from public integers only.
+Without I/O, and from public integers only.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .base import TOTAL_BLOCK, Row
 _NOTHING: Any = PrivacyLoss()
 _OF_WINDOWS = ("charge", "again", "seal", "acknowledge", "folded")
 LATELY = 20
-"""Windows that say what a window costs today, and how often one opens."""
+"""How many of the latest windows tell what a window costs at present and how often one opens."""
 
 
 class SpendingPoint(NamedTuple):
-    """What had been spent at a public time."""
+    """What was spent until a public time."""
 
     time_ms: int
     spent: Any
@@ -33,23 +33,24 @@ class SpendingPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BudgetForecast:
-    """How long a filter will last if windows go on as they did lately.
+    """How long a privacy filter will last if windows go on as they did lately.
 
     Attributes
     ----------
     state : str
-        ``lasts``; ``exhausted``: a window like the last one does not fit; ``never``: windows cost nothing lately;
-        ``own_filters``: never, because every pane has a filter of its own; ``unknown``: no window was charged yet.
+        ``lasts``: it has room for more windows. ``exhausted``: a window like the last one does not fit. ``never``: it
+        is never exhausted, since the latest windows cost nothing. ``own_filters``: it is never exhausted, since each
+        pane has a privacy filter of its own. ``unknown``: no window was charged yet.
     windows : int or None
-        How many more will fit, if it lasts.
+        In the state ``lasts``: how many more windows will fit.
     refused_from_ms : int or None
-        Opening of the first window that will not.
+        Opening of the first window that will not fit.
     loss : PrivacyLoss or DPLoss
-        Mean cost of a window, refunds taken off, rounded up.
+        Mean cost of a window, less refunds, rounded up.
     every_ms : int
-        Between two openings.
+        Time between the openings of two windows.
     reserved : PrivacyLoss or DPLoss
-        By the last window, before refunds.
+        What the last window was charged, before refunds.
     what : str
         What is charged: a ``window``, or a ``question`` to a device.
     """
@@ -90,7 +91,10 @@ class BudgetForecast:
 
 @dataclass(slots=True)
 class WindowHistory:
-    """A window's rows in one; also a question to a device, and ``folded``: all that a device's journal has dropped."""
+    """All journal rows of one window, or of one question to a device, in one.
+
+    In the state ``folded`` it stands for all questions whose rows a device's journal has dropped.
+    """
 
     open_ms: int
     close_ms: int
@@ -102,18 +106,18 @@ class WindowHistory:
 
 
 class History:
-    """A journal's windows by opening, and how often each answer was given.
+    """The windows of a journal in order of opening, and how often each kind of answer was given.
 
     Parameters
     ----------
     rows : iterable of Row
     capacity : PrivacyLoss or DPLoss
-        Losses are of its kind.
+        The journal's losses are of this type.
 
     Raises
     ------
     LedgerDamaged
-        A sum would be negative.
+        A loss is negative, or a refund is larger than its charge.
     """
 
     def __init__(self, rows: Iterable[Row], capacity: Loss = _NOTHING) -> None:
@@ -153,7 +157,7 @@ class History:
         return {state: counts[state] for state in ("charged", "sealed", "acknowledged")}
 
     def spent(self) -> dict[str, Any]:
-        """By block."""
+        """Return what each block has spent."""
         sums: dict[str, Any] = {}
         for window in self.windows:
             for block in window.blocks:
@@ -161,12 +165,12 @@ class History:
         return sums
 
     def saved(self, block: str | None) -> Any:
-        """What windows of a block (None: of all of them) reserved and gave back."""
+        """Return what windows of a block, or with None all windows, were charged and refunded."""
         mine = (window for window in self.windows if block is None or block in window.blocks)
         return sum((window.gross - window.net for window in mine), self._kind())
 
     def charged_to(self, block: str | None) -> tuple[str, list[WindowHistory]]:
-        """A block and the windows that were charged to it; None: the most charged one of the unit."""
+        """Return a block and the windows that were charged to it; with None, the unit's most charged block."""
         spent = self.spent()
         if block is not None and block not in spent:
             raise ConfigError(f"must be a block that was charged, got {block!r}", "block")
@@ -183,15 +187,15 @@ class History:
                 yield SpendingPoint(window.close_ms, spent)
 
     def last_loss(self) -> Any:
-        """What the last charged window reserved."""
+        """Return what the last charged window was charged, before refunds."""
         return next((window.gross for window in reversed(self.windows) if window.charged), self._kind())
 
     def outlook(self, block: str | None, room: Any) -> BudgetForecast:
-        """If windows go on to cost what the last `LATELY` ones of this block did, and to open as often.
+        """Forecast how long a block lasts if windows cost and open as the last `LATELY` windows of this block did.
 
-        None stands for blocks of their own for every window.
-        A window must find room for all it reserves, and gives back what it did not use: with r the room, g what the
-        last one reserved and s what k windows spent, (r - g) k // s + 1 more windows fit.
+        A `block` of None means that each window has blocks of its own. A window is charged in full and refunded later:
+        with r the room, g the charge of the last window and s what k windows spent after refunds, (r - g) k // s + 1
+        more windows fit.
         """
         lately = [w for w in self.windows if (block in w.blocks if block else w.charged) and w.state != "folded"]
         lately = lately[-LATELY:]
@@ -213,7 +217,7 @@ class History:
         return BudgetForecast("lasts", min(left), self.windows[-1].open_ms + (min(left) + 1) * every, *pace)
 
     def _spacing(self) -> int:
-        """Between the openings of the last windows: the lower median, at least 1 ms; of one window: its length."""
+        """Return the lower median time between the latest openings, at least 1 ms; of one window, its length."""
         opens = [window.open_ms for window in self.windows[-LATELY - 1 :]]
         gaps = [later - earlier for earlier, later in pairwise(opens)]
         last = self.windows[-1]
@@ -233,7 +237,7 @@ def blocks_of(row: Row) -> list[str]:
 
 
 def release_of(body: bytes) -> dict[str, Any]:
-    """A release as an object; empty if it is none."""
+    """Parse a release; empty if the bytes are not a JSON object."""
     try:
         value = json.loads(body)
     except ValueError:
@@ -251,7 +255,7 @@ def units(loss: Loss) -> dict[str, float]:
 
 
 def moment(time_ms: int) -> datetime | None:
-    """In UTC; None if a calendar does not reach there."""
+    """Return a time in UTC; None if it is outside of the calendar."""
     try:
         return datetime.fromtimestamp(time_ms // 1000, UTC)
     except (ValueError, OverflowError, OSError):

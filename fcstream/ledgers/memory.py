@@ -1,4 +1,4 @@
-"""A ledger that forgets at exit: the rules without the disk."""
+"""A ledger in memory, with the rules of all ledgers; nothing is kept when the process ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class MemoryLedger:
-    """Filters and answers in dictionaries; see `Ledger` for the contract. Nothing survives the process."""
+    """Holds privacy filters and releases in dictionaries; see `Ledger`. Nothing survives the process."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
@@ -59,7 +59,7 @@ class MemoryLedger:
                 return ChargeResult(window, self._max_spent(public_blocks(request)), refusal=refusal)
         admitted = None
         if request.users is not None:
-            # Somebody who is always there has room.
+            # A user with a record in every window still has room, so this window is charged to that block too.
             if USER_BLOCK not in blocks and self._filter(USER_BLOCK).can_spend(request.loss):
                 blocks = (*blocks, USER_BLOCK)
             changed, admitted = user_budgets.charge(
@@ -98,7 +98,11 @@ class MemoryLedger:
             self._waiting[window] = None
 
     def _is_refundable(self, window: WindowKey) -> bool:
-        """What another draw used is not known, and users know the last window only that they were charged for."""
+        """Tell whether a charge can be refunded.
+
+        A refund needs a single draw, since nobody knows what an earlier draw used. For the unit ``user`` it needs the
+        last window, since a user's entry remembers only the last window that was charged to it.
+        """
         return self._charged[window][2] == 1 and (self.terms.unit != "user" or window == next(reversed(self._charged)))
 
     def acknowledge(self, windows: Sequence[WindowKey]) -> None:
@@ -137,6 +141,6 @@ class MemoryLedger:
         return self._filters.setdefault(block, PrivacyFilter(self.terms.cap(block), block))
 
     def _max_spent(self, blocks: Iterable[str]) -> PrivacyLoss:
-        """Of the most charged of some blocks, the total left out."""
+        """Return what the most charged one of some blocks has spent, the total left out."""
         known = [block for block in blocks if block in self._filters and block != TOTAL_BLOCK]
         return max_loss([self._filters[block].spent for block in known])

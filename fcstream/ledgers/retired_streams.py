@@ -1,8 +1,8 @@
-"""The deliberate end of a stream: its ledger is closed for ever, and its name is free for another specification.
+"""Retires a stream on request: its journal is closed for ever, and its name is free for another specification.
 
-What the stream promised is kept for what it released. But the new stream has a budget of its own, so whoever has
-records in both can lose both together; that is why nothing does this by itself. A last row of the journal says what was
-given up, and the old rows stay in the ledger under another name.
+The old stream's guarantee still holds for what it released. But a new stream of that name has a budget of its own, so
+a participant with records in both can lose both budgets; therefore no stream is ever retired automatically. The last
+row of the journal says what was given up, and the old rows stay in the ledger under another name.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from .sqlite.tables import StreamTables, check_listed, stream_numbers
 
 
 def retire(url: str, stream: str) -> list[str]:
-    """Close a stream, with all its keys' parts together, in one transaction.
+    """Close a stream, with the sibling streams of all its keys, in one transaction.
 
     Parameters
     ----------
     url : str
         ``sqlite:PATH``, a bare path, or ``postgresql:...``.
     stream : str
-        Its name, without a key.
+        Name of the stream, without a key.
 
     Returns
     -------
     list of str
-        What the parts are called from now on.
+        New names of the stream and its siblings.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def _retire_on_server(url: str, stream: str) -> list[str]:
 
 
 def _later_names(location: str, stream: str, parts: list[str], listed: Iterable[str]) -> list[str]:
-    """What retired parts are called; all have the same number, which no others have."""
+    """Choose new names for retired sibling streams: all get the same number, which no other retired stream has."""
     if not parts:
         raise LedgerMismatch(f"{location} has no stream {stream!r} to retire; name the whole stream, without a key")
     taken, number = set(listed), 1

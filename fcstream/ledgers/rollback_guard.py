@@ -1,7 +1,7 @@
-"""A few bytes beside a ledger that remember how far it came: an older copy put in its place is found out.
+"""Remembers the length of a journal in a small file beside its ledger, to detect an older copy put in its place.
 
-Written after every transaction and never waited for: after a power loss the guard may be behind its ledger, never
-ahead of it. Two lines are written in turns, each with a checksum, so a torn one leaves the other.
+The file is written after every transaction and never flushed: after a power loss it may be behind the ledger, but never
+ahead of it. Its two lines are written alternately, each with a checksum, so that a torn line leaves the other intact.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _OR_END = "restore the newest one, or end this stream and start one under a new 
 
 
 class RollbackGuard:
-    """The length and the last link of a journal, in a file of its own.
+    """Keeps the length and the last link of a journal in a file of its own.
 
     Parameters
     ----------
     path : str
-        Made with mode 0600 when something is first noted.
+        Path of that file; it is made with mode 0600 at the first note.
     """
 
     def __init__(self, path: str) -> None:
@@ -33,7 +33,7 @@ class RollbackGuard:
         self._turn = 0
 
     def check_absence(self, remedy: str | None = None) -> None:
-        """Refuse to make a ledger where there was one. `remedy` says what to do, where it is not a stream's.
+        """Refuse to make a new ledger where the guard has seen one. `remedy` replaces the message's advice.
 
         Raises
         ------
@@ -57,14 +57,15 @@ class RollbackGuard:
         remedy: str = _OR_END,
         seen: tuple[int, bytes] | None = None,
     ) -> None:
-        """Compare the ledger, whose last row and link are given, with what was seen of it, now or when `seen` was read.
+        """Compare the ledger's last row `seq` and link `chain` with what the guard remembers of it.
 
-        An older link that is not known any more (None) says nothing.
+        `seen` is what the guard held earlier; by default the file is read now. `chain_at` returns the link of an older
+        row, or None if that row is gone; then there is nothing to compare. An absent or torn guard file is ignored.
 
         Raises
         ------
         LedgerDamaged
-            The ledger is older than what was seen, or another one. An absent or torn file is ignored.
+            The ledger is older than what the guard has seen, or a different one.
         """
         count, link = self.seen() if seen is None else seen
         ledger = self._ledger
@@ -81,7 +82,7 @@ class RollbackGuard:
             )
 
     def note(self, seq: int, chain: bytes) -> None:
-        """Remember a row and its link. Failing to do so does no harm: the guard is then behind."""
+        """Remember the last row and its link. A failure is ignored: the guard is then merely behind its ledger."""
         try:
             if self._file < 0:
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -96,7 +97,7 @@ class RollbackGuard:
         return self.path.rpartition("-witness")[0]
 
     def seen(self) -> tuple[int, bytes]:
-        """Rows and last link; 0 rows if nothing is known."""
+        """Return how many rows the guard has seen, and the last link; 0 rows if the file is absent or torn."""
         try:
             with open(self.path, "rb") as file:
                 found = [_LINE.fullmatch(file.read(_WIDTH)) for _ in range(2)]
@@ -106,7 +107,7 @@ class RollbackGuard:
         return max(((int(line[2]), bytes.fromhex(line[3].decode())) for line in sound), default=(0, b""))
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the file. May be called more than once."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

@@ -1,4 +1,4 @@
-"""Whether a ledger is about what a configuration says, and if not, which setting changed from what to what."""
+"""Checks that a configuration agrees with the terms in its ledger; a refusal names every setting that changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ABSENT = object()
 
 
 class SettingChange(NamedTuple):
-    """One setting that is not what it was; a value is None where the key is left out."""
+    """One setting whose value differs between two texts; a value is None if the text lacks the key."""
 
     key: str
     old: Any
@@ -31,7 +31,7 @@ class SettingChange(NamedTuple):
 
 
 def changes(old: str, new: str) -> list[SettingChange]:
-    """Settings in which two canonical texts differ, by dotted key; items of lists by their `name`."""
+    """List the settings in which two canonical texts differ, by dotted key; items of a list are matched by `name`."""
     if old == new:
         return []
     before, after = _read(old), _read(new)
@@ -43,20 +43,20 @@ def changes(old: str, new: str) -> list[SettingChange]:
 def check_terms(location: str, found: Terms, wanted: Terms) -> None:
     """Refuse a configuration under which records that were charged would get a fresh budget, or a larger one.
 
-    `location` is the path of the ledger's file, or the URL of a server without a login. `found` is what the ledger
-    holds of the stream, or of another part of it: all parts of a stream have one unit, one specification and one
-    budget, whatever their keys. Stricter caps pass: see `tightened`.
+    `location` is the path of the ledger's file, or the URL of a server without a login. `found` holds the terms that
+    the ledger has for this stream or for one of its sibling streams: siblings share one unit, one specification and
+    one budget, whatever their keys. Stricter caps are accepted: see `tightened`.
 
     Raises
     ------
     LedgerMismatch
-        Says which setting changed from what to what.
+        The terms disagree; the message names each changed setting with its old and its new value.
     """
     subject = f"{location}, stream {found.stream!r}," if found.stream != wanted.stream else location
     if found.root != wanted.root:
         raise LedgerMismatch(
-            f"{subject} is too like stream {wanted.stream!r}: names that differ in their letters' case only would be "
-            "two budgets for one stream; write `stream.name` as it was"
+            f"{subject} is too like stream {wanted.stream!r}: names that differ only in the case or width of letters "
+            "would give one stream two budgets; write `stream.name` as before"
         )
     different = changes(found.specification, wanted.specification)
     if found.unit != wanted.unit and not any(change.key == "stream.unit" for change in different):
@@ -71,20 +71,20 @@ def check_terms(location: str, found: Terms, wanted: Terms) -> None:
     raised = _raised(found, wanted)
     if raised:
         raise LedgerMismatch(
-            f"{subject} guarantees {_cap(found)}, for ever, the configuration says {_cap(wanted)}: {listed(raised)}; a "
-            "cap that was promised cannot grow: restore `budget`"
+            f"{subject} guarantees {_cap(found)} for ever, but the configuration says {_cap(wanted)}: "
+            f"{listed(raised)}; a cap that was promised cannot grow: restore `budget`"
         )
 
 
 def check_keys_named(location: str, sibling_streams: Iterable[str], wanted: Terms) -> None:
-    """Refuse keys that replace others: a budget that is divided among all keys is also held by former ones.
+    """Refuse keys that replace earlier ones: if all keys share one budget, earlier keys hold their shares of it.
 
-    A part that nothing was charged to counts too: whoever opened it may charge it next.
+    A sibling stream counts even if nothing was charged to it yet: the process that opened it may charge it next.
 
     Parameters
     ----------
     sibling_streams : iterable of str
-        All parts of the stream, those of retired ones left out.
+        Names of all sibling streams in the ledger, except retired ones.
 
     Raises
     ------
@@ -97,18 +97,18 @@ def check_keys_named(location: str, sibling_streams: Iterable[str], wanted: Term
     if former:
         raise LedgerMismatch(
             f"{location} holds {len(former)} keys that `stream.keys` does not name any more, such as {former[0]!r}, "
-            "and the budget was divided among all: name them again, or promise by `stream.keys_per_user` under how "
-            "many keys, former ones too, one user's records lie"
+            "and they hold a share of the budget: name them again, or promise by `stream.keys_per_user` how many keys, "
+            "earlier ones included, the records of one user can have"
         )
 
 
 def tightened(found: Terms, wanted: Terms) -> Terms:
-    """What a ledger is about once it has taken the stricter caps of a configuration that agrees with it."""
+    """Return the terms of a ledger after it has accepted the stricter caps of a configuration that agrees with it."""
     return replace(found, capacity=wanted.capacity, total=wanted.total, promise=wanted.promise)
 
 
 def log_tightened(location: str, found: Terms, wanted: Terms) -> None:
-    """Log that a cap has shrunk: nothing but a retirement of the stream undoes that."""
+    """Log that a cap was lowered, since nothing but retiring the stream undoes that."""
     LOG.warning(
         "%s: the budget of stream %r, all its keys, is from now on and for ever %s for each part (it was %s)",
         location,
@@ -119,14 +119,15 @@ def log_tightened(location: str, found: Terms, wanted: Terms) -> None:
 
 
 def check_caps(location: str, wanted: Terms, spent: PrivacyLoss, total: PrivacyLoss) -> None:
-    """Refuse caps below what was spent: that much is gone, and a smaller guarantee would be a lie.
+    """Refuse caps below what was spent already, since a smaller guarantee would be false.
 
     Parameters
     ----------
     spent : PrivacyLoss
-        By the most charged block; with users, all that windows cost together, which nobody can have passed.
+        What the most charged block has spent. For the unit ``user``: the cost of all windows together, which bounds
+        what any one user has spent.
     total : PrivacyLoss
-        By the plain sum.
+        What all windows cost together.
 
     Raises
     ------
@@ -134,19 +135,19 @@ def check_caps(location: str, wanted: Terms, spent: PrivacyLoss, total: PrivacyL
     """
     if not spent.fits(wanted.capacity) or (wanted.total is not None and not total.fits(wanted.total)):
         raise LedgerMismatch(
-            f"{location}, stream {wanted.stream!r}, has spent {spent} already, the configuration says {_cap(wanted)}: "
-            "a cap can be lowered to what is spent and no further; raise `budget`, or declare fewer keys"
+            f"{location}, stream {wanted.stream!r}, has spent {spent} already, but the configuration says "
+            f"{_cap(wanted)}: a cap cannot be lowered below what is spent; raise `budget`, or declare fewer keys"
         )
 
 
 def folded_name(stream: str) -> str:
-    """What names of streams have in common that must not stand for two streams of one ledger."""
+    """Normalize a stream's name; two streams of one ledger must not have the same normalized name."""
     return unicodedata.normalize("NFKC", root_of(stream)).casefold().strip()
 
 
 def _raised(found: Terms, wanted: Terms) -> list[SettingChange]:
-    """Settings of the budget that are not what was promised or less."""
-    fixed = found.unit == "device"  # its losses are no sums
+    """List the settings of the budget that are larger than was promised, or that may not change at all."""
+    fixed = found.unit == "device"  # losses of devices are not plain sums, so that caps cannot be compared
     raised = []
     old, new = ((_read(terms.promise) or {}).get("budget", {}) for terms in (found, wanted))
     for name in ("rho", "delta", "total_rho", "total_delta"):
@@ -171,7 +172,7 @@ def _of(cap: PrivacyLoss | None) -> str | None:
 
 
 def listed(different: list[SettingChange]) -> str:
-    """The first few, for a message."""
+    """Format the first few changes for a message."""
     more = f" and {len(different) - 3} more" if len(different) > 3 else ""
     return ", ".join(map(str, different[:3])) + more
 
@@ -191,7 +192,7 @@ def _compared(old: Any, new: Any, key: str) -> list[SettingChange]:
 
 
 def _names(items: list[Any]) -> list[Any] | None:
-    """Of sections that have names, if all have one of their own."""
+    """Return the names of the list's items, or None unless each item has a name that no other one has."""
     names = [item.get("name") for item in items if isinstance(item, Mapping)]
     return names if len(names) == len(items) == len(set(names)) and None not in names else None
 

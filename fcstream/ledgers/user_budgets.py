@@ -1,8 +1,8 @@
 """Budgets of millions of users: 40 bytes each, in buckets that are read and written whole.
 
-A user's key is a keyed hash of the name (`users.user_key`), so that a ledger names nobody; a bucket holds the users
-whose keys begin with the same 14 bits, ascending. Every function here is pure: a ledger brings the buckets and stores
-what comes back.
+A user's key is a keyed hash of the user's name (`stream.contributions`), so that a ledger holds no names. A bucket
+holds the users whose keys begin with the same 14 bits, ascending. No function here does I/O: a ledger passes the
+buckets and stores the buckets that are returned.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Buckets = Mapping[int, bytes]
 
 
 def buckets_of(keys: NDArray[np.bytes_]) -> list[int]:
-    """Which buckets hold some keys (ascending, distinct)."""
+    """List the buckets that hold some keys, ascending and distinct."""
     return [int(name) for name in np.unique(_bucket(keys))]
 
 
@@ -41,18 +41,19 @@ def charge(
     Parameters
     ----------
     buckets : mapping of int to bytes
-        Those of `buckets_of`; absent ones are empty.
+        The buckets that `buckets_of` lists; a bucket that is missing counts as empty.
     keys : bytes array (n,)
         Ascending, distinct.
     loss, capacity : PrivacyLoss
     window : int
-        Opening of the window, ms: remembered, so that a second draw knows who was charged.
+        Opening of the window, in ms. It is remembered, so that a second draw knows who was charged.
 
     Returns
     -------
     changed : dict of int to bytes
+        The buckets to store.
     admitted : bool (n,)
-        Who was charged.
+        Which users were charged.
     """
     entries = _read(buckets)
     at, known = _find(entries, keys)
@@ -72,7 +73,7 @@ def charge(
 
 
 def charged(buckets: Buckets, keys: NDArray[np.bytes_], window: int) -> NDArray[np.bool_]:
-    """Which of some users were charged for a window, it being the last one that was charged."""
+    """Tell which of some users were charged for a window; right only for the last window that was charged."""
     entries = _read(buckets)
     at, known = _find(entries, keys)
     known[known] = entries["window"][at[known]] == window
@@ -80,7 +81,7 @@ def charged(buckets: Buckets, keys: NDArray[np.bytes_], window: int) -> NDArray[
 
 
 def has_room(buckets: Buckets, keys: NDArray[np.bytes_], loss: PrivacyLoss, capacity: PrivacyLoss) -> NDArray[np.bool_]:
-    """Which of some users (ascending, distinct) have room for a loss."""
+    """Tell which of some users (keys ascending, distinct) have room for a loss."""
     entries = _read(buckets)
     at, known = _find(entries, keys)
     found = np.full(len(keys), loss.fits(capacity))
@@ -90,7 +91,7 @@ def has_room(buckets: Buckets, keys: NDArray[np.bytes_], loss: PrivacyLoss, capa
 
 
 def refund(buckets: Buckets, loss: PrivacyLoss, window: int) -> dict[int, bytes]:
-    """Give `loss` back to all who were charged for a window, it being the last one; returns the changed buckets."""
+    """Refund `loss` to all users charged for a window, which must be the last one; returns the changed buckets."""
     entries = _read(buckets)
     chosen = entries["window"] == window
     entries["rho"][chosen] -= loss.rho_nano
@@ -99,23 +100,23 @@ def refund(buckets: Buckets, loss: PrivacyLoss, window: int) -> dict[int, bytes]
 
 
 def count(body: bytes) -> int:
-    """Users in a bucket."""
+    """Count the users in a bucket."""
     return len(body) // ENTRY_BYTES
 
 
 def totals(buckets: Buckets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """rho and delta of every user."""
+    """Return what every user has spent, rho and delta."""
     entries = _read(buckets)
     return entries["rho"], entries["delta"]
 
 
 def mark(bucket: int, body: bytes) -> bytes:
-    """The hash of a bucket, which stands beside it."""
+    """Return the hash of a bucket, which is stored with it."""
     return hashlib.sha256(bucket.to_bytes(4, "big", signed=True) + body).digest()
 
 
 class CheckedBuckets(dict[int, bytes]):
-    """Buckets by name, as they stand in a ledger, and the marks that they were found to agree with."""
+    """Buckets of a ledger by name, and their marks, with which they were found to agree."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,11 +124,12 @@ class CheckedBuckets(dict[int, bytes]):
 
 
 def checked(location: str, rows: Iterable[tuple[int, bytes, bytes]]) -> CheckedBuckets:
-    """Buckets from rows of name, body and mark.
+    """Read buckets from rows of name, body and mark.
 
     Raises
     ------
     LedgerDamaged
+        A bucket disagrees with its mark.
     """
     held = CheckedBuckets()
     for name, body, marked in rows:
@@ -138,17 +140,17 @@ def checked(location: str, rows: Iterable[tuple[int, bytes, bytes]]) -> CheckedB
 
 
 def total_of(location: str, rows: Iterable[tuple[int, bytes, bytes]]) -> bytes:
-    """The digest of all users, which is the sum of the marks of all buckets; checks each."""
+    """Return the digest of all users, the sum of the marks of all buckets; checks each bucket."""
     return sum_of(marked for row in rows for marked in checked(location, [row]).marks.values())
 
 
 def sum_of(marks: Iterable[bytes]) -> bytes:
-    """The digest of all users from the marks of their buckets."""
+    """Return the digest of all users from the marks of their buckets."""
     return (sum(int.from_bytes(marked, "big") for marked in marks) % _MODULUS).to_bytes(32, "big")
 
 
 def redigest(total: bytes, held: CheckedBuckets, marks: Mapping[int, bytes]) -> bytes:
-    """The digest of all users after buckets with these marks took the place of what was held."""
+    """Return the digest of all users after buckets with these marks have replaced those in `held`."""
     value = int.from_bytes(total, "big")
     for name, marked in marks.items():
         value += int.from_bytes(marked, "big") - int.from_bytes(held.marks.get(name, b""), "big")
@@ -156,11 +158,12 @@ def redigest(total: bytes, held: CheckedBuckets, marks: Mapping[int, bytes]) -> 
 
 
 def audit(location: str, rows: Iterable[tuple[int, bytes, bytes]], capacity: PrivacyLoss) -> bytes:
-    """Check every user against the cap, from rows of name, body and mark; returns the digest of all.
+    """Check every user against the cap, from rows of name, body and mark; returns the digest of all users.
 
     Raises
     ------
     LedgerDamaged
+        A bucket disagrees with its mark, or a user has spent more than `capacity`.
     """
     total = 0
     for bucket, body, marked in rows:
@@ -172,7 +175,7 @@ def audit(location: str, rows: Iterable[tuple[int, bytes, bytes]], capacity: Pri
 
 
 NO_USERS = bytes(32)
-"""Digest of an empty ledger."""
+"""Digest of a ledger without users."""
 
 
 def _bucket(keys: NDArray[np.bytes_]) -> NDArray[np.int64]:
@@ -181,7 +184,7 @@ def _bucket(keys: NDArray[np.bytes_]) -> NDArray[np.int64]:
 
 
 def _read(buckets: Buckets) -> NDArray[Any]:
-    """Entries of some buckets, ascending by key; a copy."""
+    """Copy the entries of some buckets, ascending by key."""
     return np.frombuffer(bytearray().join(buckets[name] for name in sorted(buckets)), _ENTRY)
 
 
@@ -197,7 +200,7 @@ def _write(entries: NDArray[Any], touched: NDArray[np.int64]) -> dict[int, bytes
 
 
 def _find(entries: NDArray[Any], keys: NDArray[np.bytes_]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Where keys stand or would stand, and whether they do."""
+    """Return where keys are among the entries or would be inserted, and which keys are there."""
     held = np.ascontiguousarray(entries["key"])
     at = np.searchsorted(held, keys)
     known = np.zeros(len(keys), np.bool_)

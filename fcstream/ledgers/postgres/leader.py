@@ -1,13 +1,13 @@
-"""One process at a time answers a stream: a lease with a deadline, in a row of the PostgreSQL ledger.
+"""Elects the one process that answers a stream: a lease with a deadline, in a row of the PostgreSQL ledger.
 
-The holder renews it every two seconds; others may take it ten seconds after the last renewal, by the server's clock, or
-as soon as the holder's session has ended. So a process that is stopped, or whose host has vanished from the network,
-is replaced within seconds, and one that was killed at once.
+The holder renews the lease every two seconds. Another process may take it ten seconds after the last renewal, by the
+server's clock, or as soon as the holder's session has ended. So a process that hangs, or whose host has vanished from
+the network, is replaced within seconds, and a process that was killed is replaced at once.
 
-Nobody can tell a slow holder from a dead one. Therefore every transaction of the holder's ledger asks first whether the
-lease is still its own (`lock_stream` in `postgres.sql`): a process that wakes up after it was replaced writes nothing.
-The ledger is sound without leases, because only the first seal of a window is taken. But processes that answer the same
-windows at once waste work, and windows that three of them charge are given up as interrupted.
+Nobody can tell a slow holder from a dead one. Therefore every transaction of the holder's ledger first checks that it
+still has the lease (`lock_stream` in `schema.sql`): a process that wakes up after it was replaced writes nothing. The
+ledger is correct without leases too, because only the first seal of a window is accepted. But processes that answer the
+same windows at once waste work, and a window that three of them charge is given up as interrupted.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from .connection import Connection, PostgresConnection, ServerAddress, sql
 from .tables import make_schema
 
 LEASE_S = 10.0
-"""A lease lasts so long after its last renewal."""
+"""How long a lease is valid after its last renewal."""
 _RENEW_S = 2.0
 _ANSWER_S = 3.0
 
 
 class PostgresLease:
-    """The lease of one stream, or of all parts of a keyed stream.
+    """The lease of one stream, or of all sibling streams of a keyed stream.
 
     Parameters
     ----------
     url : str
-        Of the ledger, see `PostgresLedger`. A pooler in between must keep sessions whole.
+        URL of the ledger, see `PostgresLedger`. A connection pooler must be in session mode.
     stream : str
 
     Attributes
     ----------
     claim : str
-        What a ledger's changes are bound to, so that they fail once another process has taken the lease.
+        Token that the ledger sends with every change, so that the change fails if another process has the lease.
 
     Raises
     ------
@@ -59,7 +59,7 @@ class PostgresLease:
         self._renewer: threading.Thread | None = None
 
     def acquire(self) -> bool:
-        """Whether it is this process from now on."""
+        """Try to take the lease; returns whether this process has it from now on."""
         asked = time.monotonic()
         if not self._session.run(self._take):
             return False
@@ -70,7 +70,7 @@ class PostgresLease:
         return True
 
     def check(self) -> None:
-        """Raise if another process has the lease, or may have it; answers from memory.
+        """Raise if another process has the lease, or may have it; does not ask the server.
 
         Raises
         ------
@@ -85,11 +85,11 @@ class PostgresLease:
             )
 
     def bind(self, url: str) -> str:
-        """The URL of a ledger whose changes fail once another process has taken the lease."""
+        """Return a URL of the ledger with which changes fail once another process has taken the lease."""
         return f"{url}{'&' if '?' in url else '?'}lease={urllib.parse.quote(self.claim)}"
 
     def close(self) -> None:
-        """Let another process take it. Idempotent."""
+        """Give the lease back. May be called more than once."""
         self._closing.set()
         if self._renewer is None:
             self._session.close()
@@ -104,7 +104,7 @@ class PostgresLease:
         return self._query_lease(db, "SELECT {schema}.take_lease(%s, %s, %s)", *self._key, LEASE_S)
 
     def _renew(self) -> None:
-        """Until it is given back, or lost."""
+        """Renew the lease until it is given back or lost."""
         query = "SELECT {schema}.renew_lease(%s, %s, %s)"
         try:
             while not self._closing.wait(_RENEW_S):
@@ -112,7 +112,7 @@ class PostgresLease:
                 try:
                     is_ours = self._session.run(lambda db: self._query_lease(db, query, *self._key, LEASE_S))
                 except FcstreamError:
-                    continue  # `check` tells when this has lasted too long
+                    continue  # `check` raises once this has lasted too long
                 if not is_ours:
                     self._lost.set()
                     return
@@ -126,7 +126,7 @@ class PostgresLease:
         try:
             self._session.run(lambda db: self._query_lease(db, query, *self._key))
         except FcstreamError:
-            return  # it runs out
+            return  # the lease expires by itself
 
     def _query_lease(self, db: Connection, query: str, *values: object) -> bool:
         schema = sql.Identifier(self._address.schema).as_string()

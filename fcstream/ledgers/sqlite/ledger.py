@@ -1,15 +1,15 @@
 """The embedded ledger: one SQLite file, one connection, write-ahead log, synchronous=FULL.
 
-The journal is append-only and chained by hashes; `windows`, `blocks`, `users` and `settings` are its running summary,
-written in the same transactions. Every row is checked when it is read, and the whole summary when the ledger is opened:
-see `journal` and `sqlite_tables`. One process at a time: the file is in exclusive locking mode, which also keeps clear
-of the WAL-reset fault of SQLite before 3.51.3 (two connections).
+The journal is append-only and chained by hashes; the tables `windows`, `blocks`, `users` and `settings` summarize it
+and are written in the same transactions. Every row is checked when it is read, and all tables when the ledger is
+opened: see `journal` and `tables`. One process at a time may open the file: it is in exclusive locking mode, which also
+avoids the WAL-reset fault of SQLite before 3.51.3 (it needs two connections).
 
 A file may hold several streams. Each has tables of its own, those of the second one with names that end in ``_2``, and
-so on, and nothing but the file and its lock in common with the others; ledgers of one process share the connection.
+so on. The streams share only the file and its lock; ledgers of one process share the connection.
 
-While a ledger is open, its newest charges live in PATH-wal. A mark in the main file says so: if the ledger is opened
-after a crash without its PATH-wal, charges are missing, and it is refused.
+While a ledger is open, its newest charges are in PATH-wal. A mark in the main file says so: if the ledger is opened
+after a crash without its PATH-wal, charges are missing, and opening is refused.
 """
 
 from __future__ import annotations
@@ -57,16 +57,17 @@ _STREAMS = (
 
 
 class SQLiteLedger:
-    """See `Ledger` for the contract.
+    """A `Ledger` in a SQLite file.
 
     Parameters
     ----------
     path : str
-        Made with mode 0600 if absent.
+        Path of the file, which is made with mode 0600 if it does not exist.
     terms : Terms, optional
-        What the ledger must be about; a stream that is absent is added. None opens what is there, to look at it.
+        The terms that the ledger must agree with; a stream that is absent is added. None opens an existing stream for
+        reading.
     stream : str, optional
-        To look at: by default the only one; the first one if empty.
+        Without `terms`: the stream to read. By default the only one of the file; if empty, the first one.
 
     Raises
     ------
@@ -87,7 +88,7 @@ class SQLiteLedger:
 
     @property
     def streams(self) -> list[str]:
-        """Names of all streams in the file."""
+        """List the names of all streams in the file."""
         with self._locked():
             return [name for _, name, _ in stream_numbers(self._file)]
 
@@ -241,7 +242,7 @@ class SQLiteLedger:
             )
 
     def _choose(self, terms: Terms | None, stream: str | None) -> tuple[int, str, int]:
-        """Number and name of our stream, which is added if it may be, and whether it was retired."""
+        """Find this ledger's stream, or add it if that is allowed: its number, name, and whether it was retired."""
         check_listed(self._file, self.path)
         listed = {name: (number, name, retired) for number, name, retired in stream_numbers(self._file)}
         if terms is not None:
@@ -256,7 +257,7 @@ class SQLiteLedger:
         return listed[name]
 
     def _join(self, terms: Terms, listed: dict[str, tuple[int, str, int]]) -> tuple[int, str, int]:
-        """Our stream and its sibling streams agree with the terms, all of them; the stream is added if it is absent."""
+        """Check that this stream and all its siblings agree with the terms; the stream is added if it is absent."""
         if terms.stream in listed and listed[terms.stream][2]:
             raise LedgerMismatch(f"{self.path}: stream {terms.stream!r} was retired: choose another `stream.name`")
         sibling_streams = {
@@ -287,7 +288,7 @@ class SQLiteLedger:
         return number, terms.stream, 0
 
     def _tighten(self, parts: Iterable[StreamTables], terms: Terms) -> None:
-        """Parts of our stream take stricter caps together."""
+        """Give this stream and its siblings stricter caps, together."""
         looser = [tables for tables in parts if tables.terms != tightened(tables.terms, terms)]
         for tables in looser:
             if self._file.holds(tables.terms.stream):
@@ -315,7 +316,7 @@ class SQLiteLedger:
         return RollbackGuard(f"{self._file.path}-witness{ending(number)}")
 
     def _sibling_tables(self) -> list[tuple[int, str]]:
-        """The streams in the file that are parts of one with ours, it included."""
+        """List the sibling streams in the file, this stream included."""
         root = self.terms.root
         return [(n, name) for n, name, retired in stream_numbers(self._file) if not retired and root_of(name) == root]
 
@@ -336,7 +337,7 @@ class SQLiteLedger:
                 return ChargeResult(request.window, tables.max_spent(public_blocks(request)), refusal=refusal)
         admitted = None
         if request.users is not None:
-            # Somebody who is always there has room.
+            # A user with a record in every window still has room, so this window is charged to that block too.
             if USER_BLOCK not in names and (tables.block(USER_BLOCK) + request.loss).fits(self.terms.capacity):
                 names = (*names, USER_BLOCK)
                 held[USER_BLOCK] = tables.block_if_any(USER_BLOCK)
@@ -349,14 +350,14 @@ class SQLiteLedger:
         return grant(request.window, request.loss, spent, admitted)
 
     def _note(self, tables: StreamTables, request: Request, names: str, body: bytes) -> None:
-        """The charge in the journal and among the windows."""
+        """Write the charge to the journal and to the table of windows."""
         key, loss = request.window, request.loss
         row = WindowRow(key.open_ms, key.close_ms, "charged", 1, loss.rho_nano, loss.delta_femto, names, None)
         tables.put_window(None, row)
         tables.append("charge", key, loss, names, body)
 
     def _charge_again(self, tables: StreamTables, request: Request, found: WindowRow) -> ChargeResult:
-        """A window charged before a crash: once more under the same charge, then never again."""
+        """Answer for a window that was charged before a crash: one more draw under the same charge, and no third."""
         window, spent = request.window, tables.max_spent(public_blocks(request))
         if found.draws >= 2:
             return ChargeResult(window, spent, interrupted=found.loss)
@@ -388,7 +389,8 @@ class SQLiteLedger:
         charged = PrivacyLoss() if found is None else found.loss
         if not refund.fits(charged):
             raise LedgerError(f"window {window.open_ms} was charged {charged}: {refund} cannot be refunded")
-        # What the other draw used is not known, and users know the last window only that they were charged for.
+        # No refund after a second draw, since nobody knows what the first one used; and for users only of the last
+        # window, since a user's entry remembers only the last window that was charged to it.
         if found is not None and (found.draws > 1 or (self.terms.unit == "user" and tables.last_charged() != window)):
             refund = PrivacyLoss()
         root = self._refund(tables, window, refund, found.blocks) if found and refund != PrivacyLoss() else ""
@@ -401,7 +403,7 @@ class SQLiteLedger:
         tables.put_window(found, sealed)
 
     def _refund(self, tables: StreamTables, window: WindowKey, refund: PrivacyLoss, names: str) -> str:
-        """Give back to every block and user that was charged; returns the users' new digest, in hex, if any changed."""
+        """Refund every block and user that was charged; returns the users' new digest, in hex, if any changed."""
         for block in filter(None, names.split(",")):
             spent = tables.block(block)
             tables.put_block(block, spent, spent - refund)
@@ -415,11 +417,11 @@ class SQLiteLedger:
 
     @contextmanager
     def _locked(self) -> Iterator[StreamTables]:
-        """Alone with the connection."""
+        """Hold the connection's lock."""
         if os.getpid() != self._pid:
             raise LedgerError(f"{self.path} was opened before a fork: open the engine in the process that uses it")
         with self._file.lock, translated_errors(self.path):
-            if self._closed:  # others may have the file open still, and this stream too
+            if self._closed:  # other ledgers may still have the file open, and even this stream
                 raise LedgerError(f"{self.path} is closed: open it again to go on")
             yield self._tables
 

@@ -1,17 +1,18 @@
-"""A look at a SQLite ledger that changes nothing, waits for nobody and disturbs nobody: a private copy is opened.
+"""Reads a SQLite ledger through a private copy, so that the engine that has it open is neither changed nor blocked.
 
-Opening the ledger itself would take its lock, so an engine that starts at that moment would fail; it would also bring
-an older schema up to date and merge the log. So the files are copied, also when nobody holds them.
+Opening the ledger itself would take its lock, so that an engine that starts at that moment would fail; it would also
+upgrade an older schema and merge the log. Therefore the files are always copied, even if no process has them open.
 
-Why the copy is one state of the ledger although an engine may be writing: SQLite appends to PATH-wal, moves pages from
-there into PATH only while the log still holds them, and writes a header with other salts before it uses the log's
-space again. The main file is copied first and the log second. If the log has the same header before and after, every
-page that changed in the main file meanwhile stands in the copied log, whose last whole transaction is what is seen.
-(More than that is asked for: the main file must look the same too, size, time and inode; it may only differ in what the
-log has more.) Without a log nothing covers the main file: it is then compared with its copy byte by byte.
+The copy is one consistent state of the ledger although an engine may be writing: SQLite appends to PATH-wal, moves
+pages from there into PATH only while the log still holds them, and writes a header with other salts before it reuses
+the log's space. The main file is copied first and the log second. If the log has the same header before and after,
+every page of the main file that changed meanwhile is in the copied log, and the copy shows the state after the last
+whole transaction of that log. (The check is stricter than that: size, time and inode of the main file must be the same
+too, and only the log may have grown.) If there is no log, the main file is compared with its copy byte by byte.
 
-The rollback guard is copied before both. It is written after the ledger, so what it has seen must be in the copy: the
-check of `RollbackGuard` holds for copies, and a mark ``open`` without a log is refused as it is when an engine starts.
+The rollback guard is copied before both. It is written after the ledger, so the copy must contain what the guard has
+seen: the check of `RollbackGuard` holds for copies too. A mark ``open`` without a log is refused as it is when an
+engine starts.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ _HEADER = 32  # bytes of a write-ahead log's header, salts and checksum among th
 
 
 class Snapshot(SQLiteLedger):
-    """The `LedgerReader` of a SQLite ledger, as of one moment; a copy in a directory of mode 0700, removed by `close`.
+    """The `LedgerReader` of a SQLite ledger at one moment: a copy in a directory of mode 0700, removed by `close`.
 
-    Only a process that is killed (-9) in the middle of a look leaves its copy behind, in TMPDIR as ``fcstream-*``.
+    A process that is killed (-9) while it reads leaves its copy behind, in TMPDIR as ``fcstream-*``.
 
     Parameters
     ----------
     path : str
-        Of the ledger. Messages name it, never the copy.
+        Path of the ledger. Messages name this path, never the copy's.
     stream : str, optional
-        Which one; by default the only one.
+        Which stream to read; by default the only one.
 
     Raises
     ------
     LedgerInUse
-        It is open in this very process: closing any descriptor of the file would drop that one's lock. Or it did not
-        hold still for one copy.
+        This process itself has the ledger open: closing any descriptor of the file would drop the ledger's lock. Or the
+        ledger changed during every attempt to copy it.
     LedgerMismatch, LedgerDamaged, LedgerError
-        As when it is opened.
+        As when the ledger is opened.
     """
 
     def __init__(self, path: str, stream: str | None = None) -> None:
@@ -84,7 +85,7 @@ class Snapshot(SQLiteLedger):
 
     @classmethod
     def each(cls, path: str) -> Iterator[SQLiteLedger]:
-        """All streams of one copy, one after the other; each is closed when the next is asked for."""
+        """Iterate over all streams of one copy; each is closed when the next one is asked for."""
         first = cls(path, "")
         try:
             yield first
@@ -99,7 +100,7 @@ class Snapshot(SQLiteLedger):
             first.close()
 
     def close(self) -> None:
-        """Idempotent; the copy is gone afterwards."""
+        """Close and remove the copy. May be called more than once."""
         super().close()
         if self._pid == os.getpid():
             self._remove()
@@ -115,7 +116,7 @@ class Snapshot(SQLiteLedger):
 
 
 class _FileState(NamedTuple):
-    """What must stay the same while a ledger is copied: all but the length of its log."""
+    """The facts about a ledger's files that must not change during a copy: all but the length of the log."""
 
     main: tuple[int, ...]
     journal: tuple[int, ...]
@@ -139,7 +140,7 @@ def _file_state(path: str) -> tuple[int, ...]:
 
 
 def _copy(path: str, copy: str) -> None:
-    """Copy a ledger's files as of one moment."""
+    """Copy a ledger's files in one consistent state."""
     real = os.path.realpath(path)  # logs and witnesses lie beside the file itself, not beside a link to it
     for turn in range(_TRIES):
         if turn:
@@ -157,7 +158,7 @@ def _copy(path: str, copy: str) -> None:
 
 
 def _copy_file(path: str, copy: str) -> None:
-    """What is absent is absent in the copy too."""
+    """Copy one file; if it does not exist, it is missing in the copy too."""
     with contextlib.suppress(FileNotFoundError):
         os.remove(copy)
     with contextlib.suppress(FileNotFoundError):
@@ -166,7 +167,7 @@ def _copy_file(path: str, copy: str) -> None:
 
 @contextlib.contextmanager
 def _of_the_original(copy: str, path: str) -> Iterator[None]:
-    """Errors that name the copy, as errors that name the ledger."""
+    """Translate errors that name the copy into errors that name the ledger."""
     try:
         yield
     except FcstreamError as error:
