@@ -1,6 +1,7 @@
-"""The two private averages everything else is made of, in exact lattice arithmetic.
+"""The two private averages that all means are built from, in exact lattice arithmetic.
 
-`FriendlyAverage` needs a core whose points lie within a known diameter, anywhere. `BallAverage` needs a public ball.
+`FriendlyAverage` needs a core whose points lie within a known distance of each other, wherever that is. `BallAverage`
+needs a public ball.
 """
 
 from __future__ import annotations
@@ -33,20 +34,21 @@ _UP = 1 + 1e-12
 MIN_NANO = 4
 """rho (nano) with which the noise of a sum can be drawn for every ball: (2**53 - 1) 1e9 / 8 is below 2**80."""
 _MAX_COORDINATES = 2**20
-"""Of an average, those of a whole tuple together."""
+"""Most coordinates of one average; for tuples, those of all points of a tuple together."""
 
 
 def _no_stages(loss: PrivacyLoss) -> None:
-    """For callers that paid for the whole."""
+    """Do nothing; for callers that have charged all stages beforehand."""
 
 
 def in_parts(start: Start) -> Callable[[], Start]:
-    """What starts the stages of parts that a record is in one of: gives each part a `start` of its own.
+    """Share the stages of a charge among disjoint parts of the records: each call returns one part's own `start`.
 
     Privacy
     -------
-    Every part has the same stages. A stage is paid once, when the first part starts it: a record's own part costs no
-    more than that, and the others do not know of it.
+    Every part has the same stages, and each record is in one part only. A stage is paid once, when the first part
+    starts it (parallel composition): the part that holds a record costs no more than that, and the other parts do not
+    depend on this record.
 
     Source
     ------
@@ -71,7 +73,7 @@ def in_parts(start: Start) -> Callable[[], Start]:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A private point: where, how noisy, from how many. In lattice steps; all of it released."""
+    """A noisy average in lattice steps, the deviation of its noise, and the noisy number of points; all released."""
 
     value: NDArray[np.float64]
     sigma: NDArray[np.float64]
@@ -79,7 +81,10 @@ class Estimate:
 
 
 def gaussian_variance(sensitivity_squared: Fraction | int, rho_nano: int) -> Fraction:
-    """Variance with which a Gaussian of this l2 sensitivity costs `rho_nano`, rounded up (specification 1.3)."""
+    """Return the noise variance at which a Gaussian of this l2 sensitivity costs `rho_nano` (specification 1.3).
+
+    It is rounded up.
+    """
     exact = Fraction(sensitivity_squared)
     return Fraction(-(-exact.numerator * RHO_UNIT * 1024 // (exact.denominator * 2 * rho_nano)), 1024)
 
@@ -94,7 +99,7 @@ def check_noise(sensitivity_squared: Fraction | int, rho_nano: int, key: str = "
 
     Privacy
     -------
-    A function of public numbers: what is drawn later must not decide whether noise can be drawn.
+    A function of public numbers, so that no later draw decides whether noise can be drawn.
 
     Source
     ------
@@ -110,9 +115,10 @@ def check_noise(sensitivity_squared: Fraction | int, rho_nano: int, key: str = "
 
 
 def check_average(diameter: Fraction, rho_nano: int) -> None:
-    """The same for averages of points this far apart at most, whatever n-hat is drawn: see `_noisy_average`.
+    """Refuse a rho that is too small for an average of points at most `diameter` apart, whatever n-hat will be drawn.
 
-    On its grid the sensitivity is at most the diameter, or 257 times that of rounding where that is more.
+    On the grid of `_noisy_average` the sensitivity is at most the larger of the diameter and 257 times the sensitivity
+    of rounding, plus that of rounding.
 
     Raises
     ------
@@ -132,7 +138,7 @@ def check_average(diameter: Fraction, rho_nano: int) -> None:
 
 
 def exact_sums(points: Selection) -> list[int]:
-    """Exact coordinate sums of some points."""
+    """Add up the coordinates of some points exactly."""
     from .._kernels import sums
 
     def add(tiles: NDArray[np.float64], mask: NDArray[np.bool_], out: NDArray[np.int64]) -> None:
@@ -149,7 +155,7 @@ class FriendlyAverage:
     ----------
     loss : PrivacyLoss
     radius_squared : int
-        Of the friendship predicate, in squared lattice steps.
+        Radius of the predicate, squared, in squared lattice steps.
     size_hint : int or None
         Public guess of the number of points, to split the budget; None uses one tenth for the size.
 
@@ -192,17 +198,17 @@ class FriendlyAverage:
 
     @property
     def second(self) -> PrivacyLoss:
-        """What the second stage costs."""
+        """Loss of the second stage."""
         return PrivacyLoss(self._rho2_nano)
 
     @property
     def rho2(self) -> float:
-        """What the size leaves for the average."""
+        """The rho that is left for the average after the stage of the size."""
         return self._rho2_nano / RHO_UNIT
 
     @cached_property
     def offset(self) -> int:
-        """What n-hat lies below the size: 1 + sqrt(ln(1/delta) / rho1), rounded up."""
+        """How far the mean of n-hat lies below the size: 1 + sqrt(ln(1/delta) / rho1), rounded up."""
         return math.ceil((1 + math.sqrt(math.log(1 / self.loss.delta) * RHO_UNIT / self._rho1_nano)) * _UP)
 
     @cached_property
@@ -215,11 +221,11 @@ class FriendlyAverage:
         return 2 * sqrt_up(self.radius_squared, 40)
 
     def sigma(self, n_hat: float, dimension: int) -> float:
-        """Noise deviation per coordinate at a size, in lattice steps (without the rounding term)."""
+        """Return the noise deviation per coordinate at a size, in lattice steps (without the rounding term)."""
         return float(self._diameter) / n_hat / math.sqrt(2 * self._rho2_nano / RHO_UNIT)
 
     def release(self, points: Selection, noise: Noise, start: Start = _no_stages) -> Estimate | None:
-        """The noisy average of the points, or None: too few. `start` is called before the draws of its two stages."""
+        """Average the points with noise; None if they are too few. Calls `start` before the draws of each stage."""
         return self.divide(lambda: exact_sums(points), points.size, points.dimension, noise, start)
 
     def divide(
@@ -231,9 +237,9 @@ class FriendlyAverage:
         start: Start = _no_stages,
         least: int = 0,
     ) -> Estimate | None:
-        """The release of `size` points whose exact coordinate sums (d,) are found when they are needed.
+        """Release the average of `size` points; `sums` computes their exact coordinate sums (d,) if it comes to that.
 
-        An n-hat of `least`, a public number, or below is too few.
+        Returns None, too few points, if n-hat is not above the public number `least`.
         """
         n_hat = self.find_size(size, noise, start, least)
         if n_hat is None:
@@ -242,21 +248,24 @@ class FriendlyAverage:
         return self.noisy_mean(sums(), size, n_hat, d, noise)
 
     def find_size(self, size: int, noise: Noise, start: Start = _no_stages, least: int = 0) -> int | None:
-        """The first stage: n-hat, or None if it is `least` or below."""
+        """Run the first stage: draw n-hat; None if it is not above `least`."""
         start(PrivacyLoss(self._first_nano, self.loss.delta_femto))
         n_hat = size - self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])
         return None if size == 0 or n_hat <= least else n_hat
 
     def noisy_mean(self, sums: list[int], size: int, n_hat: int, rounded: int, noise: Noise) -> Estimate:
-        """The second stage, for some of the `rounded` coordinates that are released with this n-hat."""
+        """Run the second stage, for some of the `rounded` coordinates that are released with this n-hat."""
         return _noisy_average(sums, size, self._diameter / n_hat, self._rho2_nano, n_hat, noise, rounded)
 
 
 def _noisy_average(
     sums: list[int], size: int, width: Fraction, rho_nano: int, n_hat: int, noise: Noise, rounded: int | None = None
 ) -> Estimate:
-    """Sums of `size` points over their number, of l2 sensitivity `width` in lattice steps before it is rounded; they
-    may be some of the `rounded` coordinates that have it together."""
+    """Divide the sums of `size` points by their number and add noise.
+
+    `width` is the l2 sensitivity of the average before rounding, in lattice steps. It is that of all `rounded`
+    coordinates together, of which `sums` may hold only some.
+    """
     d = rounded or len(sums)
     # The grid h = step / 2**bits: fine enough that rounding adds about 1% to the sensitivity, and not finer.
     bits = min(20, max(0, math.ceil(math.log2(128 * math.sqrt(d) / float(width)))))
@@ -267,7 +276,7 @@ def _noisy_average(
 
 
 def _divide(numerator: int, denominator: int) -> int:
-    """Nearest integer of a quotient (halves up)."""
+    """Return the integer nearest to a quotient (halves up)."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 
@@ -280,7 +289,7 @@ class BallAverage:
     sum_nano, count_nano : int
         rho (nano) of the clipped sum and of the count.
     parts : int
-        Public: how many such averages one answer is made of, if one value is enough for it.
+        How many such averages one release consists of, if one value is enough for a release; public.
 
     Privacy
     -------
@@ -315,16 +324,16 @@ class BallAverage:
 
     @cached_property
     def smallest(self) -> int:
-        """Smaller counts are no basis for a quotient: without records even one of all parts hardly ever reaches it."""
+        """Least noisy count that a value is released for, so that without records hardly ever any part has a value."""
         return least_gaussian(self.count_variance, FALSE_RELEASE / self.parts)
 
     @property
     def false_release(self) -> float:
-        """Chance that any part has a value although no part has a record, at most."""
+        """An upper bound of the chance that any part has a value although no part has a record."""
         return self.parts * gaussian_tail(self.count_variance, self.smallest)
 
     def sigma(self, radius_squared: float, count: float) -> float:
-        """Noise deviation per coordinate of the sum divided by a count, in lattice steps."""
+        """Return the noise deviation per coordinate of the sum divided by a count, in lattice steps."""
         return math.sqrt(radius_squared * RHO_UNIT / (2 * self.sum_nano)) / count
 
     def release(
@@ -335,9 +344,9 @@ class BallAverage:
         noise: Noise,
         start: Start = _no_stages,
     ) -> tuple[Estimate | None, int]:
-        """Noisy average of the points around integer `center` (None: too few), and the noisy count.
+        """Average the points around the integer `center` with noise; returns the average and the noisy count.
 
-        `start` is called before the draws of its two stages, the count and the sum.
+        The average is None if the points are too few. Calls `start` before the draws of each stage, count and sum.
         """
         from .._kernels import sums
 
@@ -357,7 +366,7 @@ class BallAverage:
         noise: Noise,
         start: Start = _no_stages,
     ) -> tuple[Estimate | None, int]:
-        """The release of a sum (d,) of `size` offsets from `center`, each in the ball."""
+        """Release the average from the sum (d,) of `size` offsets from `center`, each of them in the ball."""
         start(PrivacyLoss(self.count_nano))
         count = size + int(noise.discrete_gaussian(self.count_variance, 1)[0])
         if count < self.smallest:
@@ -366,19 +375,19 @@ class BallAverage:
         variance = gaussian_variance(radius_squared, self.sum_nano)
         noisy = zip(total, noise.discrete_gaussian(variance, len(total)).tolist(), strict=True)
         offset = np.array([(exact + drawn) / count for exact, drawn in noisy])
-        # The count's noise moves the quotient along the offset.
+        # The noise of the count moves the quotient along the offset, which adds to the deviation.
         sigma = np.hypot(math.sqrt(variance), offset * math.sqrt(self.count_variance)) / count
         return Estimate(center + offset, sigma, count), count
 
 
 def to_center(value: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The lattice point nearest to a released value, within the range every lattice point lies in."""
+    """Return the lattice point nearest to a released value, clipped to the range of all lattice points."""
     limit = float(MAX_COORDINATE)
     return np.minimum(np.maximum(np.rint(value), -limit), limit)
 
 
 def norm_quantile(dimension: int, beta: float) -> float:
-    """Bound of the norm of a standard Gaussian vector that fails with probability at most `beta`.
+    """Bound the norm of a standard Gaussian vector, except with probability at most `beta`.
 
     Privacy
     -------

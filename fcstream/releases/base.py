@@ -1,4 +1,4 @@
-"""What every release has in common: the mechanism interface, outcomes on the lattice, releases in the user's units."""
+"""The interface of all mechanisms, outcomes on the lattice, and releases in the user's units."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class Spread:
 
     @classmethod
     def public(cls, typical: float, dimension: int) -> Spread:
-        """From a typical distance: for N(0, s**2 I) it is s sqrt(d), nearly all lie within 2.3 s more."""
+        """Make a spread from a typical distance, which is s sqrt(d) for N(0, s**2 I); nearly all lie 2.3 s further."""
         per_coordinate = typical / math.sqrt(dimension)
         return cls(typical + 2.3 * per_coordinate, 3 * per_coordinate)
 
     def radius(self, center_error: float) -> float:
-        """Ball that holds nearly all points around a center known up to `center_error`.
+        """Return the radius of a ball that holds nearly all points around a center known up to `center_error`.
 
-        Noise in high dimension is nearly orthogonal to what points differ by, so errors add like squares but for the
-        spread along one direction.
+        In high dimension the error of the center is nearly orthogonal to the points' offsets, so the squares of both
+        add up, except for the spread of the points along the one direction of the error.
         """
         g, e = self.reach, center_error
         return min(g + e, math.sqrt(g * g + e * e + 2 * e * self.across))
@@ -57,7 +57,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Where a window's points lie, for the next one to go on from (specification 5.5); in lattice steps, all released.
+    """Where a window's points lie, from which the next window starts (specification 5.5); in lattice steps, released.
 
     Attributes
     ----------
@@ -67,9 +67,9 @@ class Track:
     reach, across : float
         See `Spread`.
     share : float or None
-        Of the points within the ball when it was last found; None before the first window.
+        Share of the points within the ball when the ball was last found; None before the first window.
     drift : bool
-        The share has fallen: the next window starts cold.
+        Whether the share has fallen, so that the next window must find the points without this track.
     """
 
     center: list[int]
@@ -82,7 +82,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a mechanism says of one window, in lattice steps. All of it counts as released.
+    """What a mechanism returns for one window, in lattice steps. All of it counts as released.
 
     Attributes
     ----------
@@ -97,9 +97,9 @@ class Outcome:
     spread : Spread or None
         How far the points behind the value lie from it.
     track : Track or None
-        What the next window may go on from.
+        Where the points lie, for the next window.
     parts : dict or None
-        What the kind tells besides, by name: JSON values, in the units it is published in.
+        Further values of the kind, by name: JSON values, in the units in which they are published.
     """
 
     reason: str | None = None
@@ -114,14 +114,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What public numbers say about a mechanism at a number of points that are all friends.
+    """A prediction from public numbers for a window of a given number of points that are all friends.
 
     Attributes
     ----------
     probability : float
-        Of releasing a value.
+        Probability that a value is released.
     sigma : float
-        Expected noise deviation per coordinate, in lattice steps (nan where it depends on what is not public).
+        Expected noise deviation per coordinate, in lattice steps (nan if it depends on anything that is not public).
     """
 
     probability: float
@@ -129,9 +129,9 @@ class Forecast:
 
 
 class Counter(Protocol):
-    """What keeps the points of open panes for a mechanism: `FriendCounts`, `BlockCounts`, `LadderCounts`, or one's own.
+    """Keeps the points of open panes for a mechanism: `FriendCounts`, `BlockCounts`, `LadderCounts`, or another one.
 
-    Its `view` of a closing window is handed to `Mechanism.release` as it is.
+    Its `view` of a closing window is passed to `Mechanism.release` unchanged.
     """
 
     @property
@@ -139,18 +139,18 @@ class Counter(Protocol):
         """Panes that hold points, ascending."""
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
-        """Take lattice points (m, d) into a pane; copies what it keeps."""
+        """Add lattice points (m, d) to a pane; keeps a copy, not the array."""
 
     def drop(self, pane: int) -> None:
-        """Forget a pane; an absent one is no error."""
+        """Drop a pane's points; does nothing if the pane is absent."""
 
     def view(self, panes: Iterable[int]) -> Any:
-        """The window made of some panes, present or not."""
+        """Return the view of the window that these panes make up; panes without points may be absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseValues:
-    """An outcome in the user's units: what a `Release` tells of it. See there."""
+    """An outcome in the user's units, as the fields of a `Release` hold it."""
 
     value: list[Any] | None
     sigma: list[Any] | None
@@ -161,7 +161,7 @@ class ReleaseValues:
 
 @dataclass(frozen=True, slots=True)
 class PlanNotes:
-    """What a mechanism adds to a plan, from public numbers.
+    """Notes of a mechanism for a plan, from public numbers.
 
     Attributes
     ----------
@@ -171,13 +171,13 @@ class PlanNotes:
     facts : dict
         The same for programs: keys of ``fcstream plan --json``.
     stopped : PrivacyLoss or None
-        What a window costs that stops after its first stage.
+        Loss of a window that stops after its first stage.
     core : (PairSampling, PrivacyLoss) or None
-        How the pairs of a core are compared, and what a sampled core would cost.
+        Which pairs of points are compared for a core, and what a core from sampled pairs would cost.
     case : str
-        Of which records the forecast speaks.
+        The records for which the forecast holds, as a phrase.
     chance : str
-        Where no public number says how often windows release: on what it depends, to stand after "releases".
+        If no public number tells how often windows release: what that depends on, as a phrase after "releases".
     """
 
     lines: tuple[str, ...] = ()
@@ -193,65 +193,65 @@ class Mechanism(Protocol):
     """One kind of release. Immutable and hashable; everything in it is public.
 
     A mechanism must cost at most `loss` on every pair of windows that differ in one point, for every content, also an
-    empty one, and must decide everything by public facts and values it counts as released. `MechanismBase` has all of
-    it but `kind`, `loss`, `release` and `forecast`.
+    empty one. Its decisions may depend only on public facts and on values that it counts as released. `MechanismBase`
+    implements all methods but `kind`, `loss`, `release` and `forecast`.
     """
 
     @property
     def kind(self) -> str:
-        """Of the release: ``mean``, ``count``."""
+        """Kind of the release, such as ``mean`` or ``count``."""
 
     @property
     def loss(self) -> PrivacyLoss:
-        """What one release costs on every block it covers."""
+        """Loss of one release, charged to every block that its window covers."""
 
     @property
     def tracks(self) -> bool:
-        """Whether a window goes on from the last release's `Track`."""
+        """Whether a window starts from the `Track` of the window before it."""
 
     @property
     def false_release(self) -> float | None:
-        """Chance that a window without records releases a value, at most, from public numbers; None: all are answered.
+        """An upper bound, from public numbers, of the chance that a window without records releases a value.
 
-        A number of records, for instance, is right for such a window too.
+        None if every window gets a value: a number of records, for instance, is meaningful for such a window too.
         """
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
-        """What keeps the points of open panes; panes at a distance below `reach` share a window."""
+        """Make the counter for the points of open panes; panes less than `reach` apart may share a window."""
 
     def release(self, view: Any, charge: Charge, noise: Noise) -> Outcome:
-        """Answer for one window, from its counter's view; uses up the charge."""
+        """Compute the outcome of one window from its counter's view; uses up the charge."""
 
     def forecast(self, size: int) -> Forecast:
-        """What to expect at `size` points."""
+        """Predict the outcome of a window of `size` points."""
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
-        """An outcome, also a refusal, in the user's units."""
+        """Convert an outcome, also a refusal, to the user's units."""
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
-        """Expected noise deviations at `size` points, by name, in the user's units."""
+        """Predict the noise deviations at `size` points, by name, in the user's units."""
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
-        """What else a plan should say, at the size hint if there is one."""
+        """Return what a plan should say besides the forecast; `size` is the size hint if there is one."""
 
     def with_loss(self, loss: PrivacyLoss) -> Mechanism:
-        """The same for another rho; whether delta is needed is the mechanism's own affair."""
+        """Return the same mechanism for another rho; each mechanism decides itself whether it uses the delta."""
 
     def hint(self, reason: str) -> str:
-        """What to do about windows that are refused for this reason."""
+        """Tell what to do about windows that are refused for this reason."""
 
     def after(self, track: Track | None) -> Mechanism:
-        """The same for the window after one with this track."""
+        """Return the mechanism for the window after the one that this track is from."""
 
     def with_size_hint(self, size_hint: int) -> Mechanism:
-        """The same for another public guess of points per window. May raise ConfigError: too few for this budget."""
+        """Return the same mechanism for another size hint; raises ConfigError if that is too small for this budget."""
 
 
 class MechanismBase:
-    """What a mechanism does unless it says otherwise; for frozen dataclasses.
+    """Default methods of a mechanism, to inherit in frozen dataclasses.
 
-    It keeps the window's points without comparing them, releases its values as they are (not in any feature's units),
-    and goes from one loss or size hint to another by `dataclasses.replace`.
+    By default a mechanism keeps the window's points without comparing them, releases its values as they are (not in a
+    feature's units), and is changed to another loss or size hint by `dataclasses.replace`.
     """
 
     @property
@@ -314,14 +314,14 @@ class PointMechanism(MechanismBase):
 
 
 def percent(probability: float) -> str:
-    """For a human."""
+    """Format a probability for people."""
     if 0.001 <= probability <= 0.999:
         return f"{100 * probability:.3g}%"
     return f"{100 * probability:.2g}%" if probability < 0.5 else "over 99.9%"
 
 
 def friend_counter(pairs: PairSampling, radius_squared: int, dimension: int, reach: int, noise: Noise) -> Counter:
-    """What keeps friend counts of one radius among all or sampled pairs.
+    """Make a counter of friends at one radius, among all or sampled pairs.
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ def friend_counter(pairs: PairSampling, radius_squared: int, dimension: int, rea
     reach : int
         See `FriendCounts`.
     noise : Noise
-        Where the coins of sampled pairs come from.
+        Source of the coins that sample pairs.
 
     Privacy
     -------

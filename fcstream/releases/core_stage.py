@@ -1,4 +1,4 @@
-"""A core as the first stage of a release: how it is found, what it will hold, and when to stop after it."""
+"""The first stage of a release that needs a core: finds the core, forecasts its size, and decides when to stop."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
     from ..stream.lattice import Grid
 
 STOP_CHANCE = 0.01
-"""Windows that would release with a smaller probability are stopped after the noisy size."""
+"""A window is stopped after the noisy size if it would release with a smaller probability."""
 ENOUGH_CHANCE = 0.99
-"""A window whose noisy size says that it releases with this probability, and did not, has records that lie apart."""
+"""If a window's noisy size promises a value with this probability and there is none, the records must lie apart."""
 ALIKE = " that are all friends"
 CoreFilter = ZCDPFilter | SparseZCDPFilter | HiddenCoinFilter
 
 
 class ChargeShare:
-    """A part of an opened charge, for a mechanism that is a stage of another one; it may be opened once.
+    """A share of an opened charge, for a mechanism that is a stage of another mechanism; it can be opened once.
 
     Privacy
     -------
-    What the part starts is started of the whole, and never more than its share.
+    Every stage that is started on the share is started on the whole charge too, and all together never exceed the
+    share.
 
     Source
     ------
@@ -69,7 +70,7 @@ class CoreMechanism(Mechanism, Protocol):
 
     Privacy
     -------
-    Says nothing of its own.
+    An interface: each mechanism that implements it states its own guarantee.
 
     Source
     ------
@@ -78,7 +79,7 @@ class CoreMechanism(Mechanism, Protocol):
 
     @property
     def radius_squared(self) -> int:
-        """Of friends, in squared lattice steps."""
+        """Radius of friends, squared, in lattice steps."""
 
     @property
     def size_hint(self) -> int:
@@ -90,7 +91,7 @@ class CoreMechanism(Mechanism, Protocol):
 
     @property
     def given_pairs(self) -> PairSampling | None:
-        """The very pairs; None chooses them for this loss and size."""
+        """The pairs that are fixed already; None chooses them for this loss and size."""
 
     @property
     def pairs(self) -> PairSampling:
@@ -102,14 +103,14 @@ class CoreMechanism(Mechanism, Protocol):
 
     @property
     def enough_count(self) -> int | None:
-        """See `enough_count`."""
+        """See the function `enough_count`."""
 
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
-        """What `release` does under a charge that is open."""
+        """Run the stages of `release` under a charge that is open."""
 
 
 class CoreStage(MechanismBase):
-    """What releases that find a core first have in common; a mix-in, to stand first."""
+    """Methods shared by mechanisms that find a core first; a mix-in, to be named first among the base classes."""
 
     false_release: ClassVar[float] = 0.0  # an empty core has no average, whatever its noisy size is
 
@@ -119,16 +120,16 @@ class CoreStage(MechanismBase):
 
     @cached_property
     def least_count(self: CoreMechanism) -> int:
-        """See `least_count`."""
+        """See the function `least_count`."""
         return least_count(self, self.core, self.size_hint)
 
     @cached_property
     def enough_count(self: CoreMechanism) -> int | None:
-        """See `enough_count`."""
+        """See the function `enough_count`."""
         return enough_count(self, self.size_hint)
 
     def refusal_reason(self: CoreMechanism, count: int | None) -> str:
-        """The reason of a refusal after a core was looked for.
+        """Tell why a window that was searched for a core is refused.
 
         Privacy
         -------
@@ -146,7 +147,7 @@ class CoreStage(MechanismBase):
         return self.stages(view, charge, noise)
 
     def with_loss(self: CoreMechanism, loss: PrivacyLoss) -> Mechanism:
-        """The same for another rho, on the pairs that this one's counter samples."""
+        """Return the same mechanism for another rho, with the pairs that this mechanism's counter samples."""
         mechanism: Any = self
         whole = PrivacyLoss(loss.rho_nano, self.loss.delta_femto)
         changed: Mechanism = replace(mechanism, loss=whole, given_pairs=self.pairs)
@@ -169,7 +170,7 @@ class CoreStage(MechanismBase):
 
 
 def noise_warnings(sigma: float, radius_squared: int | None) -> tuple[str, ...]:
-    """What a noise deviation in lattice steps should make one think of."""
+    """Warn about a noise deviation that does not suit the lattice or the radius."""
     warnings = []
     if sigma < 1:
         warnings.append("`lattice.step` is coarser than the noise: a finer step costs nothing")
@@ -179,12 +180,12 @@ def noise_warnings(sigma: float, radius_squared: int | None) -> tuple[str, ...]:
 
 
 def core_share(loss: PrivacyLoss) -> PrivacyLoss:
-    """The papers' share of the core."""
+    """Return the share of a loss that is spent on the core, as in the papers."""
     return PrivacyLoss(loss.rho_nano // 10, loss.delta_femto // 2)
 
 
 def choose_pairs(sampling: str, size_hint: int, loss: PrivacyLoss) -> PairSampling:
-    """How pairs are compared, from public numbers."""
+    """Choose which pairs of points are compared, from public numbers."""
     if sampling == "exact":
         return EXACT
     if sampling not in ("blocks", "hidden"):
@@ -199,10 +200,10 @@ def choose_pairs(sampling: str, size_hint: int, loss: PrivacyLoss) -> PairSampli
 
 
 def find_core(core: CoreFilter, least: int, view: WindowView, charge: Charge, noise: Noise) -> Core:
-    """A core, or one without a mask: the noisy size is too small for anything to come of it (specification 5.3).
+    """Find a core; it has no mask if the noisy size is too small for a release (specification 5.3).
 
-    The stages after it are not started then, and not paid for. The gate is a public number, and what it is compared
-    with is released.
+    The later stages are then neither started nor paid for. That depends on the public number `least` and on the noisy
+    size, which is released.
     """
     counts = core.read(view)
     size, bits = core.stages
@@ -214,8 +215,8 @@ def find_core(core: CoreFilter, least: int, view: WindowView, charge: Charge, no
     arrival_order = view.arrival_order()
     if arrival_order is None:
         return core.keep(counts, n_hat, noise)
-    # The i-th bits decide the point that came i-th, wherever it is held: what is released depends on the records and
-    # the noise alone, not on batches, threads or the process that counted.
+    # The i-th random bits decide about the point that arrived i-th, wherever it is stored: so a release depends on the
+    # records and the noise alone, not on batches, threads or the process that counted.
     ordered = np.empty_like(counts)
     ordered[arrival_order] = counts
     kept = core.keep(ordered, n_hat, noise)
@@ -223,9 +224,10 @@ def find_core(core: CoreFilter, least: int, view: WindowView, charge: Charge, no
 
 
 def least_count(mechanism: Mechanism, core: CoreFilter, size_hint: int) -> int:
-    """Noisy sizes below it stop a release: three deviations below the smallest size that releases in 1% of windows.
+    """Return the noisy size below which a release is stopped.
 
-    A window that could release is thus hardly ever stopped by the noise of its size.
+    It is three deviations below the smallest size at which 1% of windows release a value, so that the noise of the
+    size hardly ever stops a window that could release.
     """
     low, high = 0, size_hint
     while high - low > max(1, low // 100):
@@ -235,7 +237,7 @@ def least_count(mechanism: Mechanism, core: CoreFilter, size_hint: int) -> int:
 
 
 def enough_count(mechanism: Mechanism, size_hint: int) -> int | None:
-    """Records from which 99% of windows release if all are friends; None if no number up to 2**40 does."""
+    """Return how many records make 99% of windows release if all are friends; None if 2**40 records do not."""
 
     def is_enough(n: int) -> bool:
         return mechanism.forecast(n).probability >= ENOUGH_CHANCE
@@ -252,7 +254,7 @@ def enough_count(mechanism: Mechanism, size_hint: int) -> int | None:
     return high
 
 
-# -- what public numbers say ---------------------------------------------------------------------------------------
+# -- forecasts from public numbers ---------------------------------------------------------------------------------
 
 
 def normal_above(x: float) -> float:
@@ -260,13 +262,16 @@ def normal_above(x: float) -> float:
 
 
 def core_law(core: CoreFilter, size: int, outliers: float = 0.0) -> list[tuple[float, float, float]]:
-    """Core sizes of `size` points, all friends but for some outliers: (weight, mean, variance) over n-hat's noise."""
+    """Predict the core size of `size` points that are all friends except for a share of outliers.
+
+    Returns (weight, mean, variance) for several values of the noise in n-hat.
+    """
     deviation = math.sqrt(core.size_variance)
     nodes, weights = np.polynomial.hermite_e.hermegauss(21)
     law = []
     for node, weight in zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True):
         n_hat = size + core.offset + node * deviation
-        if n_hat < 1:  # it is a whole number
+        if n_hat < 1:  # a drawn n-hat is a whole number, so such a one is 0 or less
             law.append((weight, 0.0, 0.0))
             continue
         threshold, sigma = core.bar(n_hat)
@@ -282,7 +287,10 @@ def mean_size(law: list[tuple[float, float, float]]) -> float:
 
 
 def release_probability(law: list[tuple[float, float, float]], needs: list[tuple[float, float]]) -> float:
-    """Chance that the core size plus each need's noise passes the need; noises independent given the core."""
+    """Return the chance that the core size plus noise passes the threshold of every need (threshold, variance).
+
+    The noises are independent, given the core.
+    """
     nodes, weights = np.polynomial.hermite_e.hermegauss(21)
     inner = list(zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True))
     total = 0.0
