@@ -78,10 +78,13 @@ def test_a_terminal_says_that_functions_are_compiled(folder):
     assert code == 0, text
     assert "compiling for the first time, which later runs do without (1 function so far)" in text
     assert "6 windows: " in text
-    for name in ("l.db", "l.db-witness", "out.jsonl"):
-        (folder / name).unlink()
-    text, code = on_terminal("run", "c.toml", NUMBA_CACHE_DIR=str(cache))
-    assert code == 0, text
+    for _ in range(4):  # which functions a run needs depends on its noise too
+        for name in ("l.db", "l.db-witness", "out.jsonl"):
+            (folder / name).unlink()
+        text, code = on_terminal("run", "c.toml", NUMBA_CACHE_DIR=str(cache))
+        assert code == 0, text
+        if "compiling" not in text:
+            break
     assert "compiling" not in text
 
 
