@@ -9,15 +9,15 @@
     ├── SourceError                  1   input that cannot be opened or read
     ├── SinkError                    1   output that cannot be written
     ├── EngineClosed                 1   a call on an engine after `close`
-    ├── CounterBroken                1   a call on a counter of friends after it was interrupted
+    ├── CounterBroken                1   a call on a friend counter that was interrupted before
     ├── BudgetExhausted              3   a charge that does not fit
     └── LedgerError                  1   a ledger that cannot be opened or written
-        ├── LedgerInUse              1   another process holds it
-        ├── LedgerMismatch           2   it belongs to another stream, schema or budget
-        └── LedgerDamaged            4   its content contradicts itself
+        ├── LedgerInUse              1   a ledger that another process has open
+        ├── LedgerMismatch           2   a ledger of another stream, schema or budget
+        └── LedgerDamaged            4   a ledger whose content contradicts itself
 
-Messages say rule, value, key and remedy in one sentence and never hold a record's content.
-What a program needs is in attributes.
+A message states rule, value, setting and remedy in one sentence and never holds a record's content. What a program
+needs to know is in attributes.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from typing import Any
 
 
 class FcstreamError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base class of all errors that this package raises on purpose."""
 
     exit_code = 1
     is_logged = False
-    """Whether the log has said it already, in its own form."""
+    """Whether the error was logged already, so that it need not be printed once more."""
 
 
 class ConfigError(FcstreamError, ValueError):
@@ -43,9 +43,9 @@ class ConfigError(FcstreamError, ValueError):
     Attributes
     ----------
     key : str
-        Where it stands, for instance ``window.slide``; empty for a whole file.
+        The setting or argument, for instance ``window.slide``; empty if it is about a whole file.
     message : str
-        The rest of the text.
+        The text without the key.
     """
 
     exit_code = 2
@@ -57,11 +57,11 @@ class ConfigError(FcstreamError, ValueError):
 
 
 class UnusablePlan(ConfigError):
-    """The configuration would (almost) never release: the reason is public arithmetic."""
+    """The configuration would (almost) never release a value, as public arithmetic shows."""
 
 
 class AddressTaken(ConfigError):
-    """Another process listens there, or the network is not up yet."""
+    """Another process listens at the address, or the network is not up yet."""
 
     exit_code = 1
 
@@ -71,7 +71,7 @@ class SourceError(FcstreamError):
 
 
 class SinkError(FcstreamError):
-    """Output cannot be opened or written; what was sealed stays in the ledger."""
+    """Output cannot be opened or written; sealed releases stay in the ledger."""
 
 
 class EngineClosed(FcstreamError):
@@ -79,7 +79,7 @@ class EngineClosed(FcstreamError):
 
 
 class CounterBroken(FcstreamError):
-    """A counter was interrupted while it counted: its counts are not known, and it refuses to go on."""
+    """A counter was interrupted while it counted: its counts are unknown, and it refuses further calls."""
 
     def __init__(self) -> None:
         super().__init__("the counter was interrupted while it counted, so its counts are lost: make a new one")
@@ -90,7 +90,7 @@ class LedgerError(FcstreamError):
 
 
 class LedgerInUse(LedgerError):
-    """Another process, or another engine of this one, holds the ledger."""
+    """Another process, or another engine of this process, has the ledger open."""
 
 
 class LedgerMismatch(LedgerError):
@@ -111,11 +111,11 @@ class BudgetExhausted(FcstreamError):
     Attributes
     ----------
     requested, remaining, capacity, difference : PrivacyLoss or DPLoss
-        `difference` is what is missing: requested less remaining, at least 0 in each part.
+        `difference` is what is missing: requested less remaining, but at least 0, for rho and delta separately.
     block : str
-        The filter that refused: a pane (its opening in ms), ``stream`` or ``total``.
+        Block whose privacy filter refused: a pane (its opening in ms), ``stream`` or ``total``.
     window : object or None
-        The window that was to be charged, with ``open_ms`` and ``close_ms``.
+        The window to be charged, with ``open_ms`` and ``close_ms``.
     """
 
     exit_code = 3
@@ -138,7 +138,7 @@ class BudgetExhausted(FcstreamError):
 
 
 def _utc(time_ms: int) -> str:
-    """As `history.utc`, with milliseconds where there are some."""
+    """Format a time like `history.utc`, with milliseconds if they are not 0."""
     try:
         when = datetime.fromtimestamp(time_ms // 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -148,12 +148,12 @@ def _utc(time_ms: int) -> str:
 
 
 def extra_missing(extra: str) -> str:
-    """The command that installs an extra of this package, from where the package itself came."""
+    """Return the command that installs an extra of this package, from the place where the package came from."""
     return f"{shlex.quote(sys.executable)} -m pip install {shlex.quote(f'{_origin()}[{extra}]')}"
 
 
 def _origin() -> str:
-    """The checkout or the file that this package was installed from; else its name."""
+    """Return the checkout or the file that this package was installed from, else its name."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import unquote, urlsplit

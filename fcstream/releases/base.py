@@ -353,44 +353,46 @@ def friend_counter(pairs: PairSampling, radius_squared: int, dimension: int, rea
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One published answer, in the user's units: a value, or a refusal with its reason.
+    """The published document about one window, in the user's units: a value, or a refusal with its reason.
 
     Attributes
     ----------
     stream, window_open_ms, window_close_ms
-        Which window, ``[open, close)`` in Unix milliseconds. One key's part of a stream is named ``stream/key``.
+        The window ``[open, close)``, in Unix milliseconds. The sibling stream of a key is named ``stream/key``.
     status : str
         ``released`` or ``refused``.
     reason : str or None
-        Of a refusal: ``too_few`` records, or enough of them and too far apart (``no_core``; of clusters ``no_match``,
-        ``no_radius``), ``too_many``, ``budget_exhausted`` or ``interrupted``; see `fcstream.releases.reasons`.
+        Reason of a refusal: ``too_few`` records; enough records that lie too far apart (``no_core``, for clusters
+        ``no_match`` or ``no_radius``); ``too_many``, ``budget_exhausted`` or ``interrupted``. See
+        `fcstream.releases.reasons`.
     kind : str
     value : list or None
-        Of a mean: one number per feature, in its own units; a transformed feature in transformed units (see
-        `transform`). Of other kinds: numbers or lists of numbers, see the kind.
+        For a mean: one number per feature, in the feature's units, or in transformed units if the feature has a
+        `transform`. For other kinds: numbers or lists of numbers, as the kind defines them.
     sigma : list or None
         Standard deviation of the noise in `value`, in the same shape and units.
     count, core_count : int or None
         Noisy number of points in the window, and behind the value.
     rho, delta : float
-        What this answer cost. If another process drew under the same charge, or charged users for a later window
-        meanwhile, the ledger drops the refund that these bytes and `spent` have taken off: its figure counts then.
+        What this release cost, less its refund. If another process drew under the same charge, or charged users for a
+        later window meanwhile, the ledger rejects the refund that these fields and `spent` subtract; then the ledger's
+        larger figure is the right one.
     guarantee, spent : dict
-        ``rho`` and ``delta``: the cap that holds for ever; what the window's most charged block has used of it.
+        ``rho`` and ``delta`` of the cap that holds for ever, and of what the window's most charged block has spent.
     private : bool
         False if drawn from a seeded source: never publish such a release.
     features, transform : list of str or None
         Names and transforms of the coordinates of `value`.
     track : Track or None
-        Of a tracking mean: what the next window goes on from, in lattice steps.
+        For a tracking mean: where the next window starts, in lattice steps.
     parts : dict or None
-        What some kinds tell besides, by name: the edges of bins, for instance. Absent from the JSON of others.
+        Further values of some kinds, by name, such as the edges of bins. Absent from the JSON of other kinds.
     key : str or None
-        Which part of a stream with keys. Absent from the JSON of others.
+        Key of a sibling stream. Absent from the JSON of streams without keys.
     participation : str or None
-        Of the unit ``user``: ``full``, or ``exhausted`` from the first window on that somebody with a record in every
-        window has no budget left for. An exhausted one leaves out whoever has used up their budget, so its counts are
-        too small and its values those of the others. Absent from the JSON of other units.
+        For the unit ``user``: ``full``, or ``exhausted`` from the first window on for which a user with a record in
+        every window has no budget left. Such a window leaves out all users whose budget is used up, so its counts are
+        too small and its values are those of the other users. Absent from the JSON of other units.
     """
 
     stream: str
@@ -421,7 +423,7 @@ class Release:
     def to_bytes(self) -> bytes:
         """One line of JSON without the line's end."""
         if None in (self.track, self.parts, self.key, self.participation):
-            # Keys that came later are told where they are used only.
+            # Keys that were added to the format later are left out where they are None.
             values = {name: getattr(self, name) for name in self.__slots__}
             return msgspec.json.encode({k: v for k, v in values.items() if v is not None or k not in _LATER})
         return msgspec.json.encode(self)
@@ -433,7 +435,7 @@ class Release:
         Raises
         ------
         msgspec.DecodeError, UnicodeDecodeError
-            It is no release.
+            The line is not a release.
         """
         try:
             return msgspec.json.decode(line, type=cls)

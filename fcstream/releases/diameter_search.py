@@ -1,6 +1,6 @@
-"""Within which radius do nearly all pairs lie? Private checks, and a binary search made of them.
+"""Finds a radius within which nearly all pairs lie: a private check, and a binary search that uses it.
 
-For points and for tuples alike: all that is asked of the data is how many ordered pairs are friends at a radius.
+Works for points and for tuples, since it reads from the data only how many ordered pairs are friends at a radius.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _ONE = 2**10  # the statistic of a check is rounded to multiples of 2**-10
 
 
 def strangers_per_point(pairs: int, n: int, tolerance: Fraction | int = 0) -> int:
-    """Ordered pairs of n items that are not among `pairs`, divided by n, less tolerance times n.
+    """Return how many ordered pairs of n items are not among `pairs`, divided by n, less tolerance times n.
 
-    In multiples of 2**-10, rounded; 0 for n = 0.
+    The unit is 2**-10, rounded; the result is 0 for n = 0.
 
     Privacy
     -------
@@ -80,7 +80,7 @@ class DiameterCheck:
 
     @cached_property
     def bar(self) -> float:
-        """Strangers per point beyond the tolerated ones that pass unless noise is against it."""
+        """How many strangers per point, beyond the tolerated ones, pass the check if the noise is 0."""
         return math.sqrt(4 * math.log(1 / self.beta) * RHO_UNIT / self.rho_nano)
 
     @property
@@ -89,7 +89,7 @@ class DiameterCheck:
         return math.sqrt(2 * RHO_UNIT / self.rho_nano)
 
     def passes(self, pairs: int, n: int, noise: Noise) -> bool:
-        """Draw the answer for n points with so many ordered pairs, each point with itself included, within a radius."""
+        """Draw the answer for n points of which `pairs` ordered pairs lie within a radius, a point and itself too."""
         drawn = int(noise.discrete_gaussian(gaussian_variance((2 * _ONE + 1) ** 2, self.rho_nano), 1)[0])
         return drawn - strangers_per_point(pairs, n, self.tolerance) >= -self.bar * _ONE
 
@@ -103,7 +103,7 @@ class DiameterSearch:
     rho_nano : int
         Of all checks together.
     beta : float
-        Chance that it passes over a radius that holds all pairs.
+        Chance that the search skips a radius that holds all pairs.
     radii : int
         How many radii; the largest radius is taken when no other passes.
     tolerance : Fraction
@@ -144,12 +144,12 @@ class DiameterSearch:
         )
 
     def find(self, pairs: Callable[[int], int], n: int, noise: Noise, start: Start = _no_stages) -> int:
-        """Which radius: its index. `start` is called before the draw of every check.
+        """Search for a radius and return its index. Calls `start` before the draw of every check.
 
         Parameters
         ----------
         pairs : callable
-            Ordered pairs of friends at the radius of this index, each item with itself included.
+            Counts the ordered pairs of friends at the radius of an index, an item and itself included.
         n : int
             Number of items; private.
         """

@@ -1,4 +1,7 @@
-"""Noisy numbers of records below which nothing is released, so that windows without records hardly ever are."""
+"""Least counts: noisy numbers of records below which a mechanism refuses a window.
+
+They are chosen so that a window without records hardly ever gets a value.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ import numpy as np
 from ..cores.filters import ROUND_UP
 
 FALSE_RELEASE = Fraction(1, 10_000)
-"""Chance with which a window without records may be released, at most."""
+"""The largest allowed chance that a window without records gets a value."""
 _UP = 1 + 1e-9
-_TINY = 1e-300  # what is left out of a sum, or lost below the least double, is less
+_TINY = 1e-300  # an upper bound of the terms that a sum leaves out, and of what underflows
 _SUMMED = 2**12  # deviations up to which a tail is added up term by term
 
 
@@ -86,7 +89,7 @@ def least_laplace(scale: Fraction) -> int:
 
 
 def _least(tail: Callable[[int], float], chance: Fraction) -> int:
-    """Smallest number >= 1 whose tail is at most a chance."""
+    """Find the smallest number >= 1 whose tail is at most a chance."""
     low, high = 0, 1
     while tail(high) > chance:
         low, high = high, 2 * high

@@ -1,4 +1,4 @@
-"""What a kind of release reads from ``[release]``: its keys, their checks, and the mechanism they make."""
+"""Options of a kind of release: the keys it reads from ``[release]``, their checks, and the mechanism they make."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MAX_RHO = 1e9
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """What the rest of a configuration says to a kind of release.
+    """The parts of a configuration outside of ``[release]`` that a kind of release needs.
 
     Attributes
     ----------
     grid : Grid
         Features and lattice.
     reach : int
-        Panes of a window; 1 for tumbling ones.
+        Number of panes in a window; 1 for tumbling windows.
     unit : str
         ``event``, ``user`` or ``stream``.
     """
@@ -44,12 +44,12 @@ class BuildContext:
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[release]``: the keys of one kind (specification 12.1).
 
-    A kind is a subclass with keys of its own and `build`, and its name.
+    A kind of release is a registered subclass that declares its own keys and overrides `build`.
 
     Notes
     -----
-    Every key that is not at its default is part of the specification that a ledger is bound to, so a key that is added
-    later must have a default that changes nothing.
+    A ledger is bound to all keys that are not at their defaults. So a key that is added in a later version needs a
+    default that leaves everything as it was.
     """
 
     kind: str = "mean"
@@ -57,17 +57,17 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     size_hint: int | None = None
 
     without_effect: ClassVar[tuple[str, ...]] = ()
-    """Keys that are taken and do nothing; they are not part of a stream's specification."""
+    """Keys that are accepted and have no effect; they are not part of a stream's specification."""
     takes_categories: ClassVar[bool] = False
     """Whether features may be categories, whose codes have no order."""
     needs_features: ClassVar[bool] = True
-    """Whether there is nothing to answer without a feature."""
+    """Whether a configuration without features is refused."""
     needs_no_delta: ClassVar[bool] = False
-    """Whether a ``delta``, if the kind has that key, pays for the bound on records alone."""
+    """Whether a ``delta``, if the kind has that key, only pays for the record gate."""
 
     @property
     def holds_records(self) -> bool:
-        """Whether a window's memory or work grows with its records by more than a constant each; see `gate`."""
+        """Whether a record of an open window takes memory, or more than constant work; such a kind needs a gate."""
         return True
 
     @property
@@ -76,28 +76,30 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return getattr(self, "delta", 0.0)
 
     def build(self, setting: BuildContext) -> Mechanism:
-        """The mechanism. Raises ConfigError, with the key, for what cannot work."""
+        """Make the mechanism. Raises ConfigError, with the key, if these options cannot work."""
         raise NotImplementedError
 
     def uses(self, features: Sequence[str]) -> Sequence[str]:
-        """Those of the configured features that the answer is about: by default all. What a record holds in others must
-        change nothing."""
+        """Return the configured features that the mechanism reads, by default all.
+
+        Values of a record in other features must not change anything.
+        """
         return features
 
     def pure_loss(self) -> PrivacyLoss:
-        """``rho``, checked, without a delta."""
+        """Check ``rho`` and return it as a loss without a delta."""
         check_rho(self.rho, "release.rho")
         return PrivacyLoss.charge(self.rho)
 
     def approximate_loss(self, delta: float) -> PrivacyLoss:
-        """``rho`` and a delta, checked."""
+        """Check ``rho`` and a delta and return them as a loss."""
         self.pure_loss()
         if not 1e-14 <= delta < 1:
             raise ConfigError(f"must be in [1e-14, 1) for this method, got {delta!r}", "release.delta")
         return PrivacyLoss.charge(self.rho, delta)
 
     def checked_size_hint(self) -> int:
-        """``size_hint``, checked; for kinds that cannot do without."""
+        """Check and return ``size_hint``; for kinds that require it."""
         if self.size_hint is None or not 1 <= self.size_hint <= 2**40:
             raise ConfigError(
                 f"must be a public guess of records per window, at least 1, got {self.size_hint}", "release.size_hint"
@@ -106,7 +108,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 def check_rho(value: float, key: str) -> None:
-    """Refuse what is no rho. Above the largest nothing is protected, and sums would leave a ledger's integers.
+    """Refuse a value that is no rho. Above `MAX_RHO` nothing is protected, and sums would overflow a ledger's integers.
 
     Raises
     ------
@@ -117,5 +119,5 @@ def check_rho(value: float, key: str) -> None:
 
 
 def keys_of(section: type[msgspec.Struct]) -> dict[str, Any]:
-    """The keys of a section, and what they hold."""
+    """Return the keys of a section and their types."""
     return {own.encode_name: own.type for own in msgspec.structs.fields(section)}

@@ -1,4 +1,4 @@
-"""Why a window is refused, and what to do about it. A reason is a function of public facts and released values."""
+"""Reasons of refusals, and what to do about them. A reason is a function of public facts and released values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ HINTS = {
         "raise the features' `scale`, or say by `outliers` how many lie elsewhere"
     ),
     "no_match": (
-        "parts of the window do not agree where its clusters are: ask for fewer (`release.k`), leave out features that "
-        "do not tell clusters apart, raise `release.rho`, or use longer windows"
+        "parts of the window do not agree on where its clusters are: ask for fewer (`release.k`), leave out features "
+        "that do not tell clusters apart, raise `release.rho`, or use longer windows"
     ),
     "no_radius": (
-        "parts of the window do not even agree how far apart its clusters are: ask for fewer (`release.k`), raise "
+        "parts of the window do not even agree on how far apart its clusters are: ask for fewer (`release.k`), raise "
         "`release.rho`, or use longer windows"
     ),
     "too_many": "the window holds more records than `window.max_records`: raise it, or use shorter windows",
@@ -26,5 +26,5 @@ HINTS = {
     ),
     "interrupted": "the process died twice between the charge and the answer: the charge stays, nothing was released",
 }
-"""What to do about a refusal, by its reason, where a kind of release does not say more."""
+"""What to do about a refusal, by its reason, unless the kind of release has a hint of its own."""
 REASONS = tuple(HINTS)

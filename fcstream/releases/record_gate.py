@@ -1,4 +1,4 @@
-"""Too many records: how many a window may hold, and the noisy gate that refuses more."""
+"""The record gate: refuses, by a noisy number, windows of more than ``window.max_records`` records."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from ..stream.lattice import Grid
 
 TIMES_HINT = 16
-"""Windows may by default hold so many times the records of the size hint."""
+"""By default a window may hold this many times the size hint."""
 SHARE = 100
-"""The gate costs this part of rho."""
+"""The gate costs one part in this many of rho."""
 DELTA_SHARE = 10
-"""The gate costs this part of delta, of kinds that need a delta themselves."""
+"""The gate costs one part in this many of delta, if the kind itself needs a delta."""
 _BITS = 64  # of square roots, rounded down
 
 
 @dataclass(frozen=True)
 class RecordGate:
-    """Refuses windows of too many records by a noisy number of them.
+    """Refuses windows of too many records, by their noisy number.
 
     Parameters
     ----------
@@ -82,21 +82,21 @@ class RecordGate:
 
     @cached_property
     def margin(self) -> int:
-        """By how many records H exceeds `max_records`: the (1 - delta_g)-quantile of the noise, rounded up, plus 1."""
+        """How far H lies above `max_records`: the (1 - delta_g)-quantile of the noise, rounded up, plus 1."""
         return tail_margin(self.variance, self.loss.delta_femto)
 
     @property
     def max_held(self) -> int:
-        """H: windows of more records are always refused, and need not be kept."""
+        """H: windows of more records are always refused, so their records need not be kept."""
         return self.max_records + self.margin
 
     def refuses(self, size: int, noise: Noise) -> bool:
-        """Whether a window of `size` records is refused; any size above `max_held` will do for larger ones."""
+        """Draw whether a window of `size` records is refused; all sizes above `max_held` are treated alike."""
         noisy = size + int(noise.discrete_gaussian(self.variance, 1)[0])
         return noisy > self.max_records or size > self.max_held
 
     def chance(self, size: int) -> float:
-        """That a window of `size` records is not refused."""
+        """Return the chance that a window of `size` records is not refused."""
         if size > self.max_held:
             return 0.0
         return normal_above((size - self.max_records - 0.5) / math.sqrt(self.variance))
@@ -104,7 +104,7 @@ class RecordGate:
 
 @lru_cache(maxsize=64)
 def tail_margin(variance: Fraction, delta_femto: int) -> int:
-    """The least m >= 1 of which it is proved that a discrete Gaussian is at least m with probability at most delta.
+    """Return the least m >= 1 that a discrete Gaussian provably reaches with probability at most delta.
 
     Privacy
     -------
@@ -134,7 +134,7 @@ def tail_margin(variance: Fraction, delta_femto: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class GatedView:
-    """A closing window: its number of records, and what a counter shows of them; None if there are too many.
+    """A view of a closing window: its number of records, and the counter's view of them, None if there are too many.
 
     Privacy
     -------
@@ -149,22 +149,22 @@ class GatedView:
     view: Any
 
     def __repr__(self) -> str:
-        return "<GatedView of a window>"  # nothing of what it holds
+        return "<GatedView of a window>"  # without its private content
 
 
 class GatedCounter:
-    """A counter that lets go of panes which hold more records than any answered window can.
+    """A counter that drops the records of a pane once the pane holds more than any released window can.
 
     Parameters
     ----------
     inner : Counter
-        What keeps the points.
+        Keeps the points.
     held : int
-        See `RecordGate`.
+        H of `RecordGate`, the most records that are kept.
 
     Privacy
     -------
-    What it lets go of belongs to windows that are refused in any case.
+    The records that it drops belong only to windows that are refused in any case.
 
     Source
     ------
@@ -181,11 +181,11 @@ class GatedCounter:
         return sorted(self._sizes)
 
     def size(self, pane: int) -> int:
-        """Records of one pane; not exact once there are too many."""
+        """Return the number of records of one pane; not exact once there are too many."""
         return self._sizes.get(pane, 0)
 
     def add(self, pane: int, points: NDArray[Any]) -> None:
-        """Take points, all of them or, from the record on that is too many, none; those from before go too."""
+        """Add points; once the pane holds too many, neither these nor the points from before are kept."""
         before = self._sizes.get(pane, 0)
         if len(points) == 0 or before > self._max_size:
             return
@@ -214,13 +214,13 @@ class GatedMechanism:
     Parameters
     ----------
     gate : RecordGate
-        It is the first stage, and costs the same whatever a window is offered.
+        The first stage, which costs the same for every offer.
     inner : Mechanism
-        At what the gate leaves. It sees no window that is refused.
+        The mechanism at the loss that the gate leaves. It is not started for a window that the gate refuses.
     points : str
-        What is counted: ``records`` or ``users``.
+        What the gate counts: ``records`` or ``users``.
     is_default : bool
-        `gate.max_records` was taken from the size hint.
+        Whether `gate.max_records` was derived from the size hint.
 
     Privacy
     -------
@@ -287,7 +287,7 @@ class GatedMechanism:
         )
 
     def with_loss(self, loss: PrivacyLoss) -> GatedMechanism:
-        """The same for another rho; the gate keeps its own, as H may not depend on what a window is offered."""
+        """Return the same mechanism for another rho; the gate's loss stays, since H may not depend on an offer."""
         rest = PrivacyLoss(loss.rho_nano - self.gate.loss.rho_nano, loss.delta_femto)
         return replace(self, inner=self.inner.with_loss(rest))
 
@@ -305,7 +305,7 @@ class GatedMechanism:
 
 
 def default_limit(size_hint: int, loss: PrivacyLoss) -> int:
-    """``max_records`` where it is not given.
+    """Return the ``max_records`` of a configuration that does not give it.
 
     Privacy
     -------
@@ -320,14 +320,14 @@ def default_limit(size_hint: int, loss: PrivacyLoss) -> int:
 
 
 def build_gated(options: Options, setting: BuildContext, max_records: int | None = None) -> Mechanism:
-    """The mechanism of some options, behind a gate if it holds records and there is a delta to pay for one.
+    """Make the mechanism of some options, behind a record gate if the kind holds records and has a delta to pay for it.
 
     Parameters
     ----------
     options : Options
     setting : BuildContext
     max_records : int, optional
-        ``window.max_records``; by default a multiple of the size hint, and no gate without one.
+        ``window.max_records``; by default a multiple of the size hint. Without either there is no gate.
 
     Raises
     ------
@@ -345,7 +345,8 @@ def build_gated(options: Options, setting: BuildContext, max_records: int | None
     key = "window.max_records"
     if max_records is not None and not options.holds_records:
         raise ConfigError(
-            f"belongs to kinds that hold a window's records, {options.kind!r} takes any number of them: leave it out",
+            f"belongs to kinds that hold a window's records, but {options.kind!r} takes any number of them: leave it "
+            "out",
             key,
         )
     if max_records is not None and not options.delta_or_zero:

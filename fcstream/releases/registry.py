@@ -1,4 +1,4 @@
-"""Which kinds of releases there are: one line each. Others' are found through entry points, or registered in code."""
+"""The list of all kinds of releases, one line each. Other packages add kinds by entry points or in code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KINDS = {
     "marginals": "tables.marginals:MarginalsOptions",
     "points": "tables.points:PointsOptions",
 }
-"""``kind`` or ``kind/method`` -> file and class of its options. The first method of a kind is its default."""
+"""File and class of the options, by ``kind`` or ``kind/method``. The first method of a kind is its default."""
 GROUP = "fcstream.releases"
 _registered: dict[str, type[Options]] = {}
 
@@ -43,32 +43,32 @@ def register_release(name: str, options: type[Options]) -> None:
     Parameters
     ----------
     name : str
-        ``KIND``, or ``KIND/METHOD`` for a method of a kind that has several. A package says the same with an entry
-        point of the group ``fcstream.releases``, which the command finds too.
+        ``KIND``, or ``KIND/METHOD`` for a method of a kind that has several. A package can declare the same by an entry
+        point of the group ``fcstream.releases``, which the command line finds too.
     options : type
         Subclass of `fcstream.releases.options.Options`: its keys, and how they make a mechanism.
 
     Raises
     ------
     ConfigError
-        The name is taken, or no subclass of `Options`.
+        The name is taken, or `options` is no subclass of `Options`.
     """
     if not (isinstance(options, type) and issubclass(options, Options)):
         raise ConfigError(f"must be a subclass of Options, got {options!r}", f"release kind {name!r}")
     before = _registered.get(name, options)
-    # A notebook's cell or a module may be run again: that makes the same class anew.
+    # A notebook's cell or a module may be run twice, which makes a new class of the same name: that is allowed.
     if name in KINDS or (before.__module__, before.__qualname__) != (options.__module__, options.__qualname__):
         raise ConfigError("is taken: choose another name", f"release kind {name!r}")
     _registered[name] = options
 
 
 def find(kind: Any, method: Any = None) -> type[Options]:
-    """The options of a kind, by the configuration's ``kind`` and ``method``.
+    """Find the options class of a configuration's ``kind`` and ``method``.
 
     Raises
     ------
     ConfigError
-        No such kind or method; the message names those there are.
+        There is no such kind or method; the message lists the known ones.
     """
     names = [*KINDS, *_registered]
     if f"{kind}/{method}" not in names and (method is not None or kind not in names):
@@ -87,7 +87,7 @@ def find(kind: Any, method: Any = None) -> type[Options]:
 
 
 def check_keys(options: type[Options], values: Mapping[str, Any]) -> None:
-    """Refuse keys that this kind does not have: those of another kind with that reason.
+    """Refuse keys that this kind does not have; the message says if another kind has the key.
 
     Raises
     ------
@@ -110,14 +110,14 @@ def _means(key: str, options: type[Options]) -> bool:
 
 
 def method_of(options: Options) -> str | None:
-    """The method of a kind that has several, for reports."""
+    """Return the method of a kind that has several, else None; for reports."""
     method = getattr(options, "method", None)
     is_known = any(name.startswith(f"{options.kind}/") for name in (*KINDS, *_registered))
     return method if method is not None and is_known else None
 
 
 def first_method(kind: str) -> str | None:
-    """The default method of a kind that has several."""
+    """Return the default method of a kind that has several, else None."""
     names = (*KINDS, *_registered)
     return next((name.partition("/")[2] for name in names if name.startswith(f"{kind}/")), None)
 

@@ -1,4 +1,4 @@
-"""Decisions about a stream's next window, from public facts and earlier releases alone."""
+"""Decides what a stream's next window may cost, from public facts and earlier releases alone."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
     from .base import Mechanism, Track
 
 GROUP = 256
-"""Windows charged, sealed and acknowledged in one transaction each, where none depends on the one before."""
-_GRAINS = 64  # of the first share: offers are rounded down to it, so that few different ones have to be prepared
+"""How many windows are charged, sealed or acknowledged in one transaction, if none depends on the window before."""
+_GRAINS = 64  # offers are rounded down to this part of the first share, so that few mechanisms have to be prepared
 
 
 @dataclass(frozen=True)
 class Spending:
-    """How windows are answered and what each may cost.
+    """Chooses the mechanism of each window, and with it the loss that the window may cost.
 
     Attributes
     ----------
     mechanism : Mechanism
-        Of a window that is offered no more than ``release.rho``.
+        The mechanism of a window that is offered exactly ``release.rho``.
     unit : str
     savings : BudgetSchedule or None
-        Rolls forward what earlier windows did not use; None: every window is offered the same.
+        Offers later windows what earlier ones did not use. None: every window is offered the same.
     has_total : bool
-        There is a filter on the sum of all windows.
+        Whether there is a privacy filter on the sum of all windows.
     stops : bool
-        A window that the budget has no room for ends the stream instead of being answered with a refusal.
+        Whether a window that the budget has no room for ends the stream, instead of getting a refusal.
     omits : bool
-        Of the unit ``user``: a window leaves out those who have no budget left. Otherwise it is refused, or ends the
-        stream, as soon as somebody with a record in every window has none.
+        For the unit ``user``: whether a window leaves out the users who have no budget left. Otherwise the window is
+        refused, or ends the stream, as soon as a user with a record in every window would have none.
 
     Privacy
     -------
@@ -56,7 +56,7 @@ class Spending:
 
     @property
     def group(self) -> int:
-        """How many windows may be charged together: one where the next may use what this one gives back."""
+        """How many windows may be charged together: only one if the next window can use this one's refund."""
         return GROUP if self.unit == "event" and not (self.has_total or self.stops or self.tracks) else 1
 
     @property
@@ -64,11 +64,11 @@ class Spending:
         return self.mechanism.tracks
 
     def offer(self, index: int, spent: PrivacyLoss, track: Track | None) -> Mechanism:
-        """The mechanism, at the loss to charge, of the window with this index (from 0)."""
+        """Return the mechanism of the window with this index (from 0); its loss is the one to charge."""
         rho = self.mechanism.loss.rho_nano
         if self.savings is not None:
             step, capacity = index + 1, self.savings.capacity_nano
-            # Less is left only where this window was charged before a crash: the ledger holds what it was offered.
+            # Less is left only if this window was charged before a crash: then the ledger holds its offer.
             least = math.ceil(self.savings.unclaimed(step) * capacity)
             grain = max(1, rho // _GRAINS)
             share = self.savings.share(step, max(least, capacity - spent.rho_nano))
@@ -76,7 +76,7 @@ class Spending:
         return self.mechanism_at(rho, track)
 
     def mechanism_at(self, rho_nano: int, track: Track | None) -> Mechanism:
-        """The mechanism at a rho that was offered, or charged before a crash."""
+        """Return the mechanism at a rho that was offered, or was charged before a crash."""
         mechanism = self.mechanism
         if rho_nano != mechanism.loss.rho_nano:
             mechanism = _with_rho(mechanism, rho_nano)  # type: ignore[arg-type]
