@@ -99,7 +99,9 @@ def test_several_streams_in_one_process_and_one_ledger(running_service):
         for _ in range(20):
             running_service.redis.xadd(other, {"data": json.dumps({"ts_ms": time.time_ns() // 10**6, "a": 20.0})})
         time.sleep(0.3)
+    last_ms = time.time_ns() // 10**6
     running_service.wait_for(max(running_service.sent))
+    running_service.wait_for(last_ms // LENGTH_MS * LENGTH_MS, "second.jsonl")
     code, ready = running_service.get("/ready")
     assert code == 503
     assert ready.startswith("third: ended: ")

@@ -86,14 +86,14 @@ class Running:
             self.redis.xadd(self.key, {"data": json.dumps({"ts_ms": now, "a": 20.0})})
             self.sent[now // LENGTH_MS * LENGTH_MS] += 1
 
-    def released(self):
-        path = self.folder / "out.jsonl"
+    def released(self, name="out.jsonl"):
+        path = self.folder / name
         return [Release.from_bytes(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 
-    def wait_for(self, window_ms):
+    def wait_for(self, window_ms, name="out.jsonl"):
         until = time.monotonic() + 300
         while time.monotonic() < until:
-            if any(r.window_open_ms >= window_ms for r in self.released()):
+            if any(r.window_open_ms >= window_ms for r in self.released(name)):
                 return
             time.sleep(0.05)
         raise AssertionError(f"no release of {window_ms}")
