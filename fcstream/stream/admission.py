@@ -1,6 +1,6 @@
-"""Which windows a record may enter: a function of that record and public facts alone.
+"""Decides which windows a record may enter: a function of that record and public facts alone.
 
-An engine and the tasks of a run on Spark both decide by this code.
+An engine and the tasks of a run on Spark both use this code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AdmissionRules(Protocol):
-    """What decides about a stream's records; a `fcstream.config.Job` has it."""
+    """Public facts that decide about the records of a stream; a `fcstream.config.Job` has them."""
 
     @property
     def grid(self) -> Grid: ...
@@ -30,23 +30,23 @@ class AdmissionRules(Protocol):
 
     @property
     def ahead_ms(self) -> int:
-        """How far a record's event time may lie ahead of its arrival."""
+        """How far a record's event time may be ahead of its arrival, in ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What became of the rows of a batch.
+    """The decision about each row of a batch.
 
     Attributes
     ----------
     points : float64 (n, d)
-        Lattice points; those of refused rows mean nothing.
+        Lattice points; those of rejected rows are meaningless.
     panes, covering, first, last : int64 (n,)
-        Of each row: its pane, the first window that covers it, and the first and the last one that it may enter.
+        For each row: its pane, the first window that covers it, and the first and the last window that it may enter.
     fine : bool (n,)
         Which rows may enter a window at all.
     rejections : list of Rejection
-        The batch's own, and those of the other rows.
+        The rejections of the batch, and one for each row that may enter no window.
     """
 
     points: NDArray[np.float64]
@@ -71,7 +71,7 @@ def admit(
     rules : AdmissionRules
     batch : Batch
     arrivals : int64 (n,) or None
-        When each row arrived; None with clock ``eof``: nothing is late.
+        When each row arrived; None with the clock ``eof``, with which nothing is late.
     is_duplicate : bool (n,), optional
         Rows that were taken before.
     """
@@ -104,7 +104,7 @@ def reject(rejections: list[Rejection], rows: NDArray[np.bool_], batch: Batch, r
 def part_codes(
     batch: Batch, index: dict[str, int], field: str | None, rejections: list[Rejection]
 ) -> NDArray[np.int64]:
-    """The number of each row's key, -1 and a rejection where the key is unknown (n,)."""
+    """Return the number of each row's key (n,); a row with an unknown key gets -1 and a rejection."""
     assert batch.keys is not None
     codes = np.fromiter((index.get(key, -1) for key in batch.keys), np.int64, len(batch.keys))
     rejections += [Rejection("unknown_key", at, field) for at in batch.positions[codes < 0].tolist()]
@@ -114,7 +114,7 @@ def part_codes(
 def _check_values(
     grid: Grid, batch: Batch, rejections: list[Rejection]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Lattice points of the batch, and which rows are bad (their points are meaningless)."""
+    """Return lattice points of the batch, and which rows are unusable (their points are meaningless)."""
     values, features = batch.values, grid.features
     lows = np.array([f.minimum for f in features])
     highs = np.array([f.maximum for f in features])
@@ -122,7 +122,7 @@ def _check_values(
     absent = _absent(values, features)
     if absent is not None:
         inside = np.where(absent, [f.optional for f in features], inside)
-        values = np.where(absent, lows, values)  # any value inside the range will do: no release reads it
+        values = np.where(absent, lows, values)  # any value inside the range, since no release reads it
     bad: NDArray[np.bool_] = np.logical_not(np.all(inside, axis=1))
     if bad.any():
         finite = np.isfinite(batch.values)
@@ -136,9 +136,9 @@ def _check_values(
 
 
 def _absent(values: NDArray[np.float64], features: tuple[Feature, ...]) -> NDArray[np.bool_] | None:
-    """Which values stand for none: declared numbers, and NaN where a feature is optional. None if no feature has such.
+    """Tell which values mean "no value": declared numbers, and NaN of optional features. None if no feature has any.
 
-    A source may hold numbers in single precision, so a declared number is known in that too.
+    A source may hold numbers in single precision, so a declared number is recognized in single precision too.
     """
     if not any(feature.missing or feature.optional for feature in features):
         return None

@@ -1,4 +1,4 @@
-"""One point per user and window: who sends a thousand records weighs as much as who sends one."""
+"""Reduces the records of each user and window to one contribution, so that all users weigh the same."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 16
 _LARGE = 2**61
-"""A sum of this size goes on in Python integers."""
+"""A sum of this size is continued in Python integers."""
 _TOGETHER = rows_within(MAX_COORDINATE) // 2
 """Records that are added at a time: a sum below `_LARGE` then stays below 2**62, all of one user too."""
 _FRESH_KEYS = 4096
 
 
 def user_key(salt: bytes, name: str) -> bytes:
-    """16 bytes that stand for a user wherever this salt (secret, at most 64 bytes) is used."""
-    data = name.encode("utf-8", "surrogatepass")  # takes every text, and no two alike
+    """Hash a user's name to a key of 16 bytes, with a secret salt of at most 64 bytes."""
+    data = name.encode("utf-8", "surrogatepass")  # encodes every text, and different texts differently
     return hashlib.blake2b(data, digest_size=KEY_BYTES, key=salt).digest()
 
 
 class UserPoints:
-    """Records of open windows, reduced to one lattice point per user as they come.
+    """Reduces records of open windows to one lattice point per user and window, on arrival.
 
     Parameters
     ----------
@@ -41,14 +41,14 @@ class UserPoints:
 
     Privacy
     -------
-    What becomes of a user's records is a function of that user's records alone, and not of the order in which they are
-    read, which other users' traffic may change. Nothing here depends on budgets: who has none left is taken out when
-    the window closes, all at one moment.
+    A user's point is a function of that user's records alone. It does not depend on the order in which records are
+    read, which other users' traffic may change. Nothing here depends on budgets: users without budget are left out when
+    the window closes, all at the same moment.
 
     Complexity
     ----------
-    O(1) a record; memory per user and open window, not per record. Of a flooded window 16 bytes a user, as all of them
-    pay for its refusal.
+    O(1) a record; memory per user and open window, not per record. A flooded window (one that holds too many users)
+    keeps 16 bytes a user, since all of them pay for its refusal.
 
     Source
     ------
@@ -69,11 +69,11 @@ class UserPoints:
         return not self._windows and not self._flooded
 
     def size(self, window: int) -> int:
-        """Users of whom there are points."""
+        """Return how many users of a window have points."""
         return len(self._windows[window].slots) if window in self._windows else 0
 
     def flood(self, window: int, salt: bytes) -> None:
-        """Let go of the points of a window, now and to come: keep the keys of its users alone."""
+        """Drop the points of a window, present and future ones, and keep only the keys of its users."""
         held = self._windows.pop(window, None)
         self._flooded[window] = _Keys(salt)
         self._flooded[window].add(held.slots if held else ())
@@ -81,7 +81,7 @@ class UserPoints:
     def add(
         self, window: int, names: NDArray[np.object_], times_ms: NDArray[np.int64], points: NDArray[np.float64]
     ) -> None:
-        """Take records of one window: names (m,) of str, event times (m,), lattice points (m, d)."""
+        """Add records of one window: names (m,) of str, event times (m,), lattice points (m, d)."""
         if len(names) == 0:
             return
         if window in self._flooded:
@@ -97,7 +97,7 @@ class UserPoints:
             held.keep_first(at, times_ms, points.astype(np.int64))
 
     def read(self, window: int, salt: bytes) -> tuple[NDArray[np.bytes_], NDArray[np.float64] | None]:
-        """Keys (n,) of a window's users, ascending, and their points (n, d) in that order; None if it was flooded."""
+        """Return the keys (n,) of a window's users, ascending, and their points (n, d), None if it was flooded."""
         if window in self._flooded:
             return self._flooded[window].all(), None
         held = self._windows.get(window)
@@ -110,8 +110,10 @@ class UserPoints:
         return keys[order], points[order].astype(np.float64)
 
     def give(self, window: int) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64], dict[int, list[int]]]:
-        """A window's users for somebody else's `enter`: names, sums (n, d), numbers of records (n,), and what is to be
-        added to the sums of some, by their slot."""
+        """Export a window for the `enter` of another instance: names, sums (n, d), numbers of records (n,), wide sums.
+
+        The wide sums, by the user's index, are to be added to the sums of users with very many records.
+        """
         held = self._windows.get(window, _Open(self.dimension))
         n = len(held.slots)
         return list(held.slots), held.sums[:n], held.counts[:n], held.wide
@@ -124,7 +126,7 @@ class UserPoints:
         counts: NDArray[np.int64],
         wide: dict[int, list[int]],
     ) -> None:
-        """Take a whole window of somebody else's in place of what is held of it."""
+        """Import a whole window that another instance exported, replacing any records of that window."""
         self._flooded.pop(window, None)
         held = self._windows[window] = _Open(self.dimension)
         held.slots = {name: i for i, name in enumerate(names)}
@@ -138,7 +140,7 @@ class UserPoints:
 
 
 class _Keys:
-    """Of one flooded window: who its users are."""
+    """The keys of the users of one flooded window."""
 
     def __init__(self, salt: bytes) -> None:
         self._salt = salt
@@ -151,7 +153,7 @@ class _Keys:
             self.all()
 
     def all(self) -> NDArray[np.bytes_]:
-        """Ascending, each once."""
+        """Return the keys, ascending and distinct."""
         fresh = np.frombuffer(b"".join(self._fresh), f"S{KEY_BYTES}")
         self._known = np.union1d(self._known, fresh)
         self._fresh = set()
@@ -159,17 +161,17 @@ class _Keys:
 
 
 class _Open:
-    """Of one open window: where each user's sums stand."""
+    """The sums of each user of one open window."""
 
     def __init__(self, dimension: int) -> None:
         self.slots: dict[str, int] = {}
         self.sums = np.zeros((0, dimension), np.int64)
         self.counts = np.zeros(0, np.int64)
         self.times = np.zeros(0, np.int64)
-        self.wide: dict[int, list[int]] = {}  # of users with very many records: what their sums held before
+        self.wide: dict[int, list[int]] = {}  # sums of earlier records, for users with very many records
 
     def grow(self) -> None:
-        """Room for all users known."""
+        """Make room for all known users."""
         if len(self.slots) > len(self.counts):
             more = max(len(self.slots), 2 * len(self.counts)) - len(self.counts)
             self.sums = np.concatenate([self.sums, np.zeros((more, self.sums.shape[1]), np.int64)])
@@ -177,7 +179,7 @@ class _Open:
             self.times = np.concatenate([self.times, np.zeros(more, np.int64)])
 
     def keep_first(self, at: NDArray[np.int64], times: NDArray[np.int64], points: NDArray[np.int64]) -> None:
-        """Keep each user's earliest record; of equally early ones the least point."""
+        """Keep each user's earliest record; among equally early ones the least point."""
         known = np.unique(at[self.counts[at] > 0])
         at = np.concatenate([at, known])
         times = np.concatenate([times, self.times[known]])
@@ -188,7 +190,7 @@ class _Open:
         self.counts[at[chosen]] = 1
 
     def add(self, at: NDArray[np.int64], points: NDArray[np.int64]) -> None:
-        """Add points to the sums of their users, exactly however many there are."""
+        """Add points to the sums of their users, exactly for any number of points."""
         np.add.at(self.counts, at, 1)
         for first in range(0, len(at), _TOGETHER):
             here = at[first : first + _TOGETHER]
@@ -200,7 +202,7 @@ class _Open:
                 self.sums[index] = 0
 
     def means(self) -> NDArray[np.int64]:
-        """Each user's mean, rounded to the nearest integers (halves up)."""
+        """Return each user's mean, rounded to the nearest integers (halves up)."""
         n = len(self.slots)
         found = _nearest(self.sums[:n], self.counts[:n, None])
         for index, before in self.wide.items():
@@ -210,7 +212,7 @@ class _Open:
 
 
 def _nearest(numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Nearest integers of quotients (halves up), for denominators above 0; nothing is doubled, so nothing wraps."""
+    """Return the integers nearest to quotients (halves up), for positive denominators, without integer overflow."""
     whole = numerators // denominators
     rest = numerators - whole * denominators
     return np.asarray(whole + (rest >= denominators - rest), np.int64)

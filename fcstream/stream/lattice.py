@@ -1,7 +1,7 @@
-"""Floats become exact integers on one public grid, once, at the door.
+"""Rounds floats to exact integers on one public lattice, once, when a record is admitted.
 
-After that nothing that decides about privacy is a rounded float. Lattice coordinates are integers; they are held in
-float64 arrays (exact below 2**53) because that is what distance kernels are fast on.
+From then on no decision about privacy depends on floating-point rounding. Lattice coordinates are integers that are
+stored in float64 arrays (exact below 2**53), on which the kernels for distances are fast.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MAX_COORDINATE = 2**40
 MAX_FEATURES = 2**16
 MAX_RADIUS_SQUARED = 2**53 - 1
 SMALLEST, LARGEST = 1e-100, 1e100
-"""Public numbers beyond these are slips, and differences, quotients and squares of them would leave the doubles."""
+"""Public numbers beyond these are taken for mistakes; their differences, quotients and squares could overflow."""
 TRANSFORMS: dict[str, Callable[[Any], Any]] = {"none": np.asarray, "log1p": np.log1p, "asinh": np.arcsinh}
 
 
 def exact(value: float | int | str | Fraction) -> Fraction:
-    """The decimal a public number was written as: 0.1 is one tenth, not the nearest double."""
+    """Return the exact decimal that a public number was written as: 0.1 is one tenth, not the nearest double."""
     return value if isinstance(value, Fraction) else Fraction(Decimal(str(value)))
 
 
@@ -41,7 +41,7 @@ def _check_positive(value: float, key: str) -> None:
 
 @functools.lru_cache(maxsize=256)
 def sqrt_up(value: Fraction | int, bits: int = 64) -> Fraction:
-    """A rational at most 2**-bits above the square root of a rational, never below it."""
+    """Return a rational upper bound of a square root, at most 2**-bits above it."""
     exact_value = Fraction(value)
     scaled = -(-(exact_value.numerator << (2 * bits)) // exact_value.denominator)
     root = math.isqrt(scaled)
@@ -69,7 +69,7 @@ class Lattice:
         _check_positive(self.step, "lattice.step")
 
     def radius_squared(self, radius: float, key: str = "radius") -> int:
-        """floor((radius / step)**2): the integer every pair is compared with (specification 2.2).
+        """Return floor((radius / step)**2), the integer that squared distances are compared with (specification 2.2).
 
         Raises
         ------
@@ -90,7 +90,7 @@ class Lattice:
         return squared
 
     def check_range(self, low: float, high: float, key: str) -> None:
-        """Refuse a public range whose coordinates would not fit.
+        """Refuse a public range whose lattice coordinates would be too large.
 
         Raises
         ------
@@ -106,7 +106,7 @@ class Lattice:
             )
 
     def coordinates(self, scaled: ArrayLike) -> NDArray[np.float64]:
-        """Nearest lattice coordinates (half to even) of finite scaled values, as float64 integers, same shape."""
+        """Round finite scaled values to the nearest lattice coordinates (half to even), as float64 integers."""
         return np.rint(np.asarray(scaled, np.float64) / self.step)
 
 
@@ -159,18 +159,18 @@ class Feature:
             raise ConfigError(f"must be above -1 for log1p, got {self.minimum!r}", f"{key}.min")
 
     def inside(self, value: float) -> float:
-        """A released number in transformed units, clipped to the public range."""
+        """Clip a released number, in transformed units, to the public range."""
         low, high = (float(TRANSFORMS[self.transform](bound)) for bound in (self.minimum, self.maximum))
         return min(max(value, low), high)
 
     def scaled(self, value: NDArray[np.float64] | float) -> NDArray[np.float64]:
-        """Scaled coordinate of raw values: a function of each value alone."""
+        """Transform and scale raw values, each one by itself."""
         return np.asarray((TRANSFORMS[self.transform](np.asarray(value, np.float64)) - self.origin) / self.scale)
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Features on a lattice: how raw rows become points and how releases become values again (specification 2.1)."""
+    """Features on a lattice: converts raw rows to points, and released points back to values (specification 2.1)."""
 
     lattice: Lattice
     features: tuple[Feature, ...]
@@ -190,18 +190,18 @@ class Grid:
         return len(self.features)
 
     def points(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Lattice points (n, d) of raw rows (n, d) that lie in the public ranges."""
+        """Convert raw rows (n, d) within the public ranges to lattice points (n, d)."""
         points = np.empty(raw.shape, np.float64)
         for k, feature in enumerate(self.features):
             points[:, k] = self.lattice.coordinates(feature.scaled(raw[:, k]))
         return points
 
     def values(self, steps: NDArray[np.float64]) -> list[float]:
-        """A released point in lattice steps -> the features' own (transformed) units."""
+        """Convert a released point from lattice steps to the features' own (transformed) units."""
         step = self.lattice.step
         return [float(f.origin + f.scale * (x * step)) for f, x in zip(self.features, steps, strict=True)]
 
     def widths(self, steps: NDArray[np.float64]) -> list[float]:
-        """Released standard deviations in lattice steps -> the features' own (transformed) units."""
+        """Convert released standard deviations from lattice steps to the features' own (transformed) units."""
         step = self.lattice.step
         return [float(f.scale * (x * step)) for f, x in zip(self.features, steps, strict=True)]

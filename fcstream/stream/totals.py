@@ -1,8 +1,9 @@
-"""Sums of integers that cannot wrap, however many are added.
+"""Adds up integers without overflow, however many there are.
 
-An int64 that wraps changes its sign, so one record more could move a released value across its whole range. What is
-added has a public bound: coordinates, balls, small integers. So it is public how many of them an int64 holds; after as
-many the sum goes on in Python integers. Plain counts of records have no need of this: 2**62 of them come in no window.
+An int64 that wraps around changes its sign, so one more record could move a released value across its whole range.
+All terms (coordinates, offsets in a ball, small integers) have a public bound. So it is public how many of them an
+int64 can hold; after that many terms a sum is continued in Python integers. Plain counts of records do not need this,
+since no window has 2**62 records.
 """
 
 from __future__ import annotations
@@ -16,28 +17,28 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WIDE = 2**62
-"""What a partial sum may reach: one bit less than an int64 holds."""
+"""Upper bound of a partial sum in an int64, which leaves one bit to spare."""
 
 
 def rows_within(largest: int) -> int:
-    """How many integers of at most `largest` in size add up to at most `WIDE`."""
+    """Return how many integers of absolute value at most `largest` add up to at most `WIDE`."""
     return WIDE // largest
 
 
 class Totals:
-    """Sums of many rows of integers: int64 while these hold them for sure, then Python integers (specification 2.3).
+    """Sums of many rows of integers: int64 while no overflow is possible, then Python integers (specification 2.3).
 
     Parameters
     ----------
     shape : int or tuple of int
-        Of one sum.
+        Shape of one sum.
     largest : int
-        Public: no term of a row is larger in size.
+        Public bound of the absolute value of every term.
 
     Attributes
     ----------
     part : int64 of that shape
-        What the rows are added to, in place, after `make_room` was told of them.
+        The array to which the caller adds rows in place, after a call of `make_room` for them.
     """
 
     def __init__(self, shape: int | tuple[int, ...], largest: int) -> None:
@@ -47,7 +48,7 @@ class Totals:
         self._wide: NDArray[np.object_] | None = None
 
     def make_room(self, rows: int) -> None:
-        """Before so many rows are added to `part`, at most `max_rows` at a time."""
+        """Prepare `part` for the addition of some rows, at most `max_rows` at a time."""
         if rows > self.max_rows:
             raise OverflowError(f"at most {self.max_rows} rows can be added at a time")
         if self._held + rows > self.max_rows:
@@ -55,14 +56,14 @@ class Totals:
         self._held += rows
 
     def absorb(self, other: Totals) -> None:
-        """Add what another one holds, of the same shape and terms."""
+        """Add the sums of another instance with the same shape and bound."""
         self.make_room(other._held)
         self.part += other.part
         if other._wide is not None:
             self._widen(other._wide)
 
     def read(self) -> NDArray[Any]:
-        """The sums: int64, or Python integers where there were too many rows; a copy."""
+        """Return a copy of the sums: int64, or Python integers if there were too many rows."""
         return self.part.copy() if self._wide is None else self._wide + self.part.astype(object)
 
     def _flush(self) -> None:
@@ -83,7 +84,7 @@ def tile_totals(
     largest: int,
     add: Callable[[NDArray[np.float64], NDArray[np.bool_], NDArray[np.int64]], int | None],
 ) -> tuple[list[int], int]:
-    """Sums over tiles (t, d, lanes) by a kernel, and how many points it said it added (specification 2.3).
+    """Add up tiles (t, d, lanes) with a kernel; returns the sums and the number of points added (specification 2.3).
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def tile_totals(
 
 
 def column_totals(rows: NDArray[np.int64], largest: int) -> list[int]:
-    """Sums of the columns of rows (n, d) (specification 2.3)."""
+    """Add up the columns of rows (n, d) (specification 2.3)."""
     totals = Totals(rows.shape[1], largest)
     for first in range(0, len(rows), totals.max_rows):
         some = rows[first : first + totals.max_rows]
@@ -118,7 +119,7 @@ def column_totals(rows: NDArray[np.int64], largest: int) -> list[int]:
 
 
 def gram_totals(rows: NDArray[np.int64], largest: int) -> NDArray[Any]:
-    """Sums over rows (n, d) of the products of any two of their columns: (d, d)."""
+    """Add up, over rows (n, d), the products of any two columns: (d, d)."""
     totals = Totals((rows.shape[1],) * 2, largest)
     for first in range(0, len(rows), totals.max_rows):
         some = rows[first : first + totals.max_rows]

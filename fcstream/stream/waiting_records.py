@@ -1,4 +1,4 @@
-"""Records that are late for an open window and in time for a later one that shares their pane."""
+"""Keeps records that are late for an open window but in time for a later one that shares their pane."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class LateRecords:
-    """They wait until the windows they are late for are answered.
+    """Holds such records until the windows that they are late for are released.
 
     Parameters
     ----------
     dimension : int
     max_size : int, optional
-        See `fcstream.releases.record_gate.RecordGate`: of more records than this of one pane for one window nothing
-        is kept but how many there are, as every window that could use them is refused.
+        H of `fcstream.releases.record_gate.RecordGate`: if more records than this wait in one pane for one window, only
+        their number is kept, since every window that could use them will be refused.
     """
 
     def __init__(self, dimension: int, max_size: int | None = None) -> None:
@@ -27,7 +27,7 @@ class LateRecords:
         self._sizes: dict[tuple[int, int], int] = {}
 
     def add(self, first: NDArray[np.int64], panes: NDArray[np.int64], points: NDArray[np.float64]) -> None:
-        """Keep records: the first window of each (m,), its pane (m,) and its lattice point (m, d)."""
+        """Add records: the first window that each may enter (m,), its pane (m,) and its lattice point (m, d)."""
         for i, window_pane in enumerate(zip(first.tolist(), panes.tolist(), strict=True)):
             size = self._sizes[window_pane] = self._sizes.get(window_pane, 0) + 1
             if self._max_size is not None and size > self._max_size:
@@ -41,9 +41,9 @@ class LateRecords:
         return not self._sizes
 
     def take(self, index: int) -> list[tuple[int, NDArray[np.float64]]]:
-        """The panes and points (m, d) that are in time for a window, in order; they are kept no longer.
+        """Remove and return the records that are in time for a window: panes and their points (m, d), in order.
 
-        Of a pane with too many only the number of points is right.
+        If a pane had too many records, only the number of its points is meaningful, not their coordinates.
         """
         due = []
         for window_pane in sorted(window_pane for window_pane in self._sizes if window_pane[0] <= index):

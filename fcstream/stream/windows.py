@@ -1,7 +1,7 @@
-"""Half-open windows ``[open, close)`` on a public schedule, cut into panes; which windows a record may still enter.
+"""Half-open windows ``[open, close)`` on a public schedule, their panes, and which windows a record may still enter.
 
-Everything here is integer milliseconds and a function of public facts and of one record's own timestamps: no record can
-make another one late, open a window or close one.
+All times are integer milliseconds. Everything is a function of public facts and of one record's own timestamps: no
+record can make another one late, or open or close a window.
 """
 
 from __future__ import annotations
@@ -80,17 +80,17 @@ class Schedule:
 
     @property
     def reach(self) -> int:
-        """Panes per window."""
+        """Number of panes in a window."""
         return self.length_ms // self.pane_ms
 
     @property
     def overlap(self) -> int:
-        """Most windows that one record can lie in."""
+        """Largest number of windows that one record can be in."""
         return -(-self.length_ms // self.slide_ms)
 
     @property
     def count(self) -> int | None:
-        """Number of windows, None without an end."""
+        """Number of windows; None if the schedule has no end."""
         if self.end_ms is None:
             return None
         return (self.end_ms - self.start_ms - self.length_ms) // self.slide_ms + 1
@@ -100,7 +100,7 @@ class Schedule:
         return Window(index, opens, opens + self.length_ms)
 
     def panes(self, window: Window) -> range:
-        """Panes of a window, numbered from the schedule's start."""
+        """Return the panes of a window, numbered from the schedule's start."""
         first = (window.open_ms - self.start_ms) // self.pane_ms
         return range(first, first + self.reach)
 
@@ -108,26 +108,26 @@ class Schedule:
         return self.start_ms + pane * self.pane_ms
 
     def index_after(self, open_ms: int) -> int:
-        """Index of the first window that opens after `open_ms`."""
+        """Return the index of the first window that opens after `open_ms`."""
         return (open_ms - self.start_ms) // self.slide_ms + 1
 
     def due(self, now_ms: int) -> int:
-        """How many windows are over: those whose close + lateness lies before `now_ms` (public time)."""
+        """Return how many windows are due at the public time `now_ms`: their close + lateness is before it."""
         over = -(-(now_ms - self.start_ms - self.length_ms - self.lateness_ms) // self.slide_ms)
         over = max(over, 0)
         return over if self.count is None else min(over, self.count)
 
     def first_open(self, now_ms: int) -> int:
-        """Index of the first window that closes after `now_ms` (the number of windows if none does)."""
+        """Return the index of the first window that closes after `now_ms` (the number of windows if none does)."""
         index = max(0, (now_ms - self.start_ms - self.length_ms) // self.slide_ms + 1)
         return index if self.count is None else min(index, self.count)
 
     def last_window_of_pane(self, pane: int) -> int:
-        """Index of the last window that covers a pane (it may not exist)."""
+        """Return the index of the last window that covers a pane; the schedule may end before it."""
         return pane * self.pane_ms // self.slide_ms
 
     def locate(self, times_ms: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Pane, first and last window index of each event time; first > last where no window holds it."""
+        """Return pane, first and last window index of each event time; first > last if no window contains it."""
         pane_ms, slide = self.pane_ms, self.slide_ms
         panes = (times_ms - self.start_ms) // pane_ms
         last = panes * pane_ms // slide
@@ -138,12 +138,12 @@ class Schedule:
         return panes, first, last
 
     def first_not_late(self, arrivals_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """First window index for which each arrival is not late: arrival <= close + lateness."""
+        """Return the first window index for which each arrival is not late: arrival <= close + lateness."""
         return -((self.start_ms + self.length_ms + self.lateness_ms - arrivals_ms) // self.slide_ms)
 
 
 def group_by_pane(panes: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64] | slice]]:
-    """Rows of each pane in arrival order; a slice where they stand together."""
+    """Group rows by pane, in arrival order; a group is a slice if its rows are adjacent."""
     if len(panes) == 0:
         return []
     cuts = np.flatnonzero(panes[1:] != panes[:-1]) + 1
