@@ -1,4 +1,4 @@
-"""Messages of many records in Arrow's IPC format: every row is a record, and decides for itself alone."""
+"""Decodes messages of many records in Arrow's IPC format: every row is one record, read independently of the others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DICTIONARY, _BATCH = 2, 3  # kinds of Arrow messages
 _TICKS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 """Milliseconds per tick of a timestamp, as a fraction."""
 MAX_BATCHES = 2**12
-"""Batches of one message that are read: empty ones take no rows, and memory all the same."""
+"""How many batches of one message are read at most: even empty batches take memory."""
 _NO_TEXT = object()
 """Stands for bytes that are not UTF-8."""
 
@@ -42,7 +42,7 @@ class ArrowBlocks:
     ----------
     schema : Schema
     most_rows : int
-        Rows of one message that are read.
+        How many rows of one message are read at most.
     """
 
     def __init__(self, schema: Schema, most_rows: int) -> None:
@@ -55,7 +55,7 @@ class ArrowBlocks:
         self._most_rows = most_rows
 
     def decode(self, lines: list[bytes], first_position: int) -> Batch:
-        """Messages of whole streams; columns may be in any order, and there may be others."""
+        """Decode messages that are whole Arrow streams; columns may be in any order, others are ignored."""
         return _join([self._message(line, first_position + i) for i, line in enumerate(lines)] or [self._nothing([])])
 
     def _message(self, line: bytes, position: int) -> Batch:
@@ -72,7 +72,7 @@ class ArrowBlocks:
                 table = self._first_rows(reader)
             self._validate(table)
             return self._rows(table, position)
-        # The library raises what it likes for bytes that are no stream: a message with such an error is no message.
+        # For bytes that are no stream the library raises errors of many types: any of them rejects the message.
         except Exception:
             return broken
 
@@ -81,8 +81,8 @@ class ArrowBlocks:
         return [self._schema.time, *self._schema.features, *self._schema.labels]
 
     def _odd_column(self, found: Any, position: int) -> Rejection | None:
-        """What a stream's schema lacks. It is looked at before any column, so that small messages cannot become large
-        ones; all rows of a message share it."""
+        """Tell what an Arrow stream's schema lacks. It is checked before any column is read, so that a small message
+        cannot expand to a large one; all rows of a message share it."""
         for name in self._names:
             if found.names.count(name) != 1:
                 return Rejection("missing", position, name)
@@ -94,7 +94,7 @@ class ArrowBlocks:
         return None
 
     def _first_rows(self, reader: Any) -> Any:
-        """As many as are read of a message, and one more if there is one; they end early where batches are too many."""
+        """Read the rows of a message, at most one more than the limit; stops early if there are too many batches."""
         batches, rows = [], 0
         for batch in reader:
             batches.append(batch)
@@ -104,7 +104,7 @@ class ArrowBlocks:
         return self._arrow.Table.from_batches(batches, reader.schema)
 
     def _validate(self, table: Any) -> None:
-        """Refuse columns whose buffers do not hold what they say. Whether text is UTF-8 is each row's own affair."""
+        """Refuse columns whose buffers are inconsistent. Whether text is UTF-8 is checked row by row."""
         types = self._arrow.types
         if not any(types.is_string(kind) or types.is_large_string(kind) for kind in table.schema.types):
             table.validate(full=True)
@@ -115,14 +115,14 @@ class ArrowBlocks:
                 self._as_bytes(chunk).validate(full=True)
 
     def _as_bytes(self, column: Any) -> Any:
-        """Text as the bytes it is made of, anything else as it is."""
+        """Convert a text column to bytes; return any other column unchanged."""
         types = self._arrow.types
         if types.is_string(column.type):
             return column.view(self._arrow.binary())
         return column.view(self._arrow.large_binary()) if types.is_large_string(column.type) else column
 
     def _rows(self, table: Any, position: int) -> Batch:
-        """The records of a valid table of the wanted columns."""
+        """Read the records of a valid table that has the wanted columns."""
         schema, n = self._schema, min(table.num_rows, self._most_rows)
         rejections: dict[int, Rejection] = {}
         if len(table.columns[0].chunks) > MAX_BATCHES:
@@ -149,7 +149,7 @@ class ArrowBlocks:
     def _feature(
         self, column: Any, name: str, position: int, rejections: dict[int, Rejection]
     ) -> NDArray[np.float64] | list[float]:
-        """Numbers or codes, NaN where an optional one is missing; a row without one that it must have is rejected."""
+        """Read numbers or codes, NaN if an optional one is missing; a row without a required value is rejected."""
         types = self._arrow.types
         if name in self._schema.levels or not (types.is_integer(column.type) or types.is_floating(column.type)):
             return self._parsed(column, name, position, rejections)
@@ -161,7 +161,7 @@ class ArrowBlocks:
         return values
 
     def _parsed(self, column: Any, name: str, position: int, rejections: dict[int, Rejection]) -> list[float]:
-        """Values of a column that holds no numbers, one by one."""
+        """Read the values of a column that does not hold numbers, one by one."""
         found = []
         for i, value in enumerate(self._python(column)):
             try:
@@ -172,7 +172,7 @@ class ArrowBlocks:
         return found
 
     def _label(self, column: Any, name: str, position: int, rejections: dict[int, Rejection]) -> NDArray[np.object_]:
-        """Users' ids or keys as text, empty where there is none."""
+        """Read users' ids or keys as text, empty for a row without one."""
         texts = [""] * len(column)
         for i, value in enumerate(self._python(column)):
             try:
@@ -182,9 +182,9 @@ class ArrowBlocks:
         return as_objects(texts)
 
     def _times(self, column: Any, position: int, rejections: dict[int, Rejection]) -> NDArray[np.int64]:
-        """Event times in milliseconds, 0 where there is none."""
+        """Read event times in milliseconds, 0 for a row without one."""
         name, unit, types = self._schema.time, self._schema.time_unit, self._arrow.types
-        if types.is_timestamp(column.type):  # such a column says its unit itself
+        if types.is_timestamp(column.type):  # the type of such a column states its unit
             per_tick, column, unit = _TICKS[column.type.unit], column.cast(self._arrow.int64()), "ms"
         else:
             per_tick = (1, 1)
@@ -207,7 +207,7 @@ class ArrowBlocks:
         return column.is_null().to_numpy() if column.null_count else np.zeros(len(column), np.bool_)
 
     def _python(self, column: Any) -> list[Any]:
-        """Python's values of a column; text that is not UTF-8 is nothing that anybody takes."""
+        """Convert a column to Python values; text that is not UTF-8 becomes a value that every check rejects."""
         try:
             return list(column.to_pylist())
         except UnicodeDecodeError:
@@ -215,8 +215,8 @@ class ArrowBlocks:
             return [None if raw is None else _as_text(raw) for chunk in chunks for raw in chunk.to_pylist()]
 
     def _is_flat(self, name: str, kind: Any) -> bool:
-        """Whether a column has what it must, in full: a value that stands for many could stand for millions. A column
-        of nothing but nulls has no type of its own, and no more rows than its times."""
+        """Tell whether a column has a usable type and stores every value: in an encoded column one stored value could
+        stand for millions. A column of nulls only has no type of its own, and no more rows than the column of times."""
         types = self._arrow.types
         is_text = types.is_string(kind) or types.is_large_string(kind)
         is_number = types.is_integer(kind) or types.is_floating(kind)
@@ -230,7 +230,7 @@ class ArrowBlocks:
         return bool(is_number or (takes_text and (is_text or types.is_boolean(kind))))
 
     def _is_compressed(self, line: bytes) -> bool:
-        """Whether anything of what will be read of a stream is compressed, or dictionaries come without end."""
+        """Tell whether any part of the stream that will be read is compressed, or has too many dictionaries."""
         batches = others = 0
         for metadata in self._metadata(line):
             if _is_compressed(metadata) or others > MAX_BATCHES:
@@ -264,9 +264,9 @@ def _as_text(raw: bytes) -> Any:
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Whether an Arrow message (a FlatBuffer) says that its buffers are compressed, which the library does not tell.
+    """Tell whether an Arrow message (a FlatBuffer) declares compressed buffers, which the library does not report.
 
-    Compressed, 15 kB can hold a gigabyte.
+    15 kB of compressed data can expand to a gigabyte.
     """
     message = _u32(metadata, 0)
     kind_at, header_at = _field(metadata, message, 1), _field(metadata, message, 2)
@@ -282,13 +282,13 @@ def _is_compressed(metadata: bytes) -> bool:
 
 
 def _kind(metadata: bytes) -> int:
-    """What an Arrow message is: its schema, a dictionary, a batch of records."""
+    """Return the kind of an Arrow message: a schema, a dictionary or a batch of records."""
     at = _field(metadata, _u32(metadata, 0), 1)
     return metadata[at] if at else 0
 
 
 def _field(data: bytes, table: int, number: int) -> int:
-    """Where a field of a FlatBuffer's table stands; 0 if it is not there."""
+    """Return the offset of a field of a FlatBuffer's table; 0 if it is absent."""
     vtable = table - struct.unpack_from("<i", data, table)[0]
     size = struct.unpack_from("<H", data, vtable)[0]
     if 6 + 2 * number > size:
@@ -302,7 +302,7 @@ def _u32(data: bytes, at: int) -> int:
 
 
 def _join(parts: Sequence[Batch]) -> Batch:
-    """Batches of messages in order, as one."""
+    """Join the batches of messages, in order."""
     users = [part.users for part in parts if part.users is not None]
     keys = [part.keys for part in parts if part.keys is not None]
     return Batch(

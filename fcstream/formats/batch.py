@@ -1,6 +1,6 @@
-"""Records become batches of columns; whatever is no record becomes a rejection with reason, position and field.
+"""Batches: records as columns, and a rejection with reason, position and field for everything that is not a record.
 
-Nothing here, and nothing that leaves here, quotes a record's content.
+Neither rejections nor messages ever quote a record's content.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ REASONS = (
 )
 MAX_TIME_MS = 2**53
 LONGEST_LABEL = 1024
-"""Characters (bytes, if it comes as such): ids are kept until their window closes."""
+"""Most characters of an id (bytes, if it comes as bytes), since ids are kept until their window closes."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why one record was left out: one of `REASONS`, its position in the source, and the field, never its content."""
+    """Reason for which one record cannot be used, its position in the source, and the field; never its content."""
 
     reason: str
     position: int
@@ -53,7 +53,7 @@ class Rejection:
 
 @dataclass(slots=True)
 class Batch:
-    """Columns of the readable records of one poll, and the rejections of the others.
+    """The usable records of one poll as columns, and the rejections of the others.
 
     Attributes
     ----------
@@ -61,12 +61,12 @@ class Batch:
     values : float64 (n, d)
         Raw fields in their own units; not yet checked for range.
     positions : int64 (n,)
-        Where each record stands in the source: its identity.
+        Position of each record in its source, which identifies it.
     rejections : list of Rejection
     users : array of str (n,), or None
-        Whose record it is; None if the stream has no users.
+        The user of each record; None if the stream has no users.
     keys : array of str (n,), or None
-        Which part of the stream it belongs to, not yet compared with the declared ones; None if there are no parts.
+        The key of each record, not yet compared with the declared keys; None if the stream has no keys.
     """
 
     times_ms: NDArray[np.int64]
@@ -77,7 +77,7 @@ class Batch:
     keys: NDArray[np.object_] | None = None
 
     def pick(self, rows: NDArray[Any], rejections: list[Rejection] | None = None) -> Batch:
-        """Some of the rows, by mask or index, with other rejections."""
+        """Select some of the rows, by mask or index, with other rejections."""
         return Batch(
             self.times_ms[rows],
             self.values[rows],
@@ -89,14 +89,14 @@ class Batch:
 
 
 class SeenPositions:
-    """Which source positions were taken, as runs: consecutive positions cost nothing, however many there are."""
+    """The set of source positions that were seen, stored as runs: consecutive positions take no further memory."""
 
     def __init__(self) -> None:
         self._starts = np.empty(0, np.int64)
         self._ends = np.empty(0, np.int64)  # inclusive
 
     def fresh(self, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """True for every position not seen before, and for the first of equal ones."""
+        """Tell which positions are new: not seen before, and the first among equal ones."""
         order = np.argsort(positions, kind="stable")
         ordered = positions[order]
         new = np.ones(len(ordered), np.bool_)
@@ -109,7 +109,7 @@ class SeenPositions:
         return fresh
 
     def add(self, positions: NDArray[np.int64]) -> None:
-        """From now on they count as seen."""
+        """Count these positions as seen from now on."""
         points = np.unique(positions[self.fresh(positions)])
         starts = np.concatenate([self._starts, points])
         ends = np.concatenate([self._ends, points])
@@ -125,9 +125,12 @@ class SeenPositions:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Which fields make a record: the event time, its unit, the features in order, whose it is (None: nobody's), to
-    which part of the stream it belongs (None: there is but one), the codes of features that are no numbers, the texts
-    that say that a feature has no value, and which features a record may lack."""
+    """The fields of a record.
+
+    They are the event time and its unit; the features, in order; the user and the key (None if the stream has none);
+    the codes of features that are not numbers; the texts that mean that a feature has no value; and the features that
+    a record may lack.
+    """
 
     time: str
     time_unit: str
@@ -164,7 +167,7 @@ class UnusableRecord(Exception):
 
 
 def parse_iso8601(text: str) -> int:
-    """ISO 8601 text -> Unix milliseconds (rounded down); no zone means UTC, a blank may stand for the T."""
+    """Convert ISO 8601 text to Unix milliseconds, rounded down; without a zone it is UTC, and a blank may replace T."""
     moment = datetime.fromisoformat(text.strip())
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -172,7 +175,7 @@ def parse_iso8601(text: str) -> int:
 
 
 def parse_time(value: Any, unit: str) -> int:
-    """One event time in `unit` -> Unix milliseconds, rounded down.
+    """Convert one event time in `unit` to Unix milliseconds, rounded down.
 
     Raises
     ------
@@ -195,19 +198,19 @@ def parse_time(value: Any, unit: str) -> int:
 
 
 def ticks_to_ms(ticks: NDArray[Any], numerator: int, denominator: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Whole ticks of `numerator` / `denominator` milliseconds (one of them is 1) -> milliseconds, rounded down.
+    """Convert ticks of `numerator` / `denominator` milliseconds (one of the two is 1) to milliseconds, rounded down.
 
     Parameters
     ----------
     ticks : integer array (n,)
-        Of any integer type; compared before it is converted, so that nothing wraps around.
+        Of any integer type; its range is checked before it is converted, so that nothing wraps around.
 
     Returns
     -------
     times_ms : int64 (n,)
-        0 where the time cannot be held.
+        0 where the time is out of range.
     good : bool (n,)
-        Where it can: up to `MAX_TIME_MS` in size.
+        Which times are in range: at most `MAX_TIME_MS` in absolute value.
     """
     most = MAX_TIME_MS * denominator // numerator
     good: NDArray[np.bool_] = ticks <= min(most, int(np.iinfo(ticks.dtype).max))
@@ -218,7 +221,7 @@ def ticks_to_ms(ticks: NDArray[Any], numerator: int, denominator: int) -> tuple[
 
 
 def parse_number(value: Any) -> float:
-    """One feature value: an int, a float or, from text sources, the text of one.
+    """Parse one feature value: an int, a float or, from text sources, the text of a number.
 
     Raises
     ------
@@ -244,7 +247,7 @@ def parse_number(value: Any) -> float:
 
 
 def parse_level(value: Any, codes: Mapping[Any, int]) -> float:
-    """The code of a Boolean or of a category's level.
+    """Return the code of a Boolean or of a category's level.
 
     Raises
     ------
@@ -261,7 +264,7 @@ def parse_level(value: Any, codes: Mapping[Any, int]) -> float:
 
 
 def parse_feature(value: Any, name: str, schema: Schema, *, texts: bool = False) -> float:
-    """The number or the code of one feature, NaN where it is missing and may be. `texts`: numbers come as text.
+    """Return the number or code of one feature, NaN if it is missing and optional. `texts`: numbers come as text.
 
     Raises
     ------
@@ -283,8 +286,8 @@ def parse_feature(value: Any, name: str, schema: Schema, *, texts: bool = False)
 
 
 def _says_missing(value: Any, texts: Collection[str]) -> bool:
-    """Whether a value that is no number and no level is one of the texts for "no value"; whole numbers as their
-    text."""
+    """Tell whether a value that is no number and no level is a declared text for "no value"; a whole number is
+    compared as text."""
     if not texts or isinstance(value, (bool, np.bool_)):
         return False
     if isinstance(value, float) and value.is_integer():
@@ -295,7 +298,7 @@ def _says_missing(value: Any, texts: Collection[str]) -> bool:
 
 
 def parse_label(value: Any, reason: str = "bad_user") -> str:
-    """A user's id or a key: text of some length, or a whole number, which is as good as its decimal text.
+    """Read a user's id or a key: text of limited length, or a whole number, which is converted to decimal text.
 
     Raises
     ------
@@ -321,9 +324,10 @@ def parse_label(value: Any, reason: str = "bad_user") -> str:
 def batch_from_rows(
     rows: Iterable[Mapping[str, Any] | Rejection], positions: Iterable[int], schema: Schema, *, texts: bool = False
 ) -> Batch:
-    """The careful path: one record at a time, every reason distinguished. `texts`: numbers come as text.
+    """Make a batch on the slow path: one record at a time, with the exact reason of each rejection.
 
-    It accepts exactly what `batch_from_columns` accepts, or one record's presence would depend on its neighbors.
+    It must accept exactly what `batch_from_columns` accepts, since otherwise the fate of one record would depend on its
+    neighbors. `texts`: numbers come as text.
     """
     times: list[int] = []
     values: list[list[float]] = []
@@ -360,12 +364,12 @@ def batch_from_rows(
 
 
 def bad_label(schema: Schema, name: str) -> str:
-    """The reason for which a label of this name is refused."""
+    """Return the reason for which a label of this name is rejected."""
     return "bad_user" if name == schema.user else "unknown_key"
 
 
 def as_objects(values: Sequence[Any]) -> NDArray[np.object_]:
-    """A column of Python objects, whatever they are."""
+    """Make a column of Python objects of any types."""
     column = np.empty(len(values), np.object_)
     column[:] = values
     return column
@@ -378,10 +382,10 @@ def batch_from_columns(
     schema: Schema,
     labels: Sequence[NDArray[np.object_]],
 ) -> tuple[Batch, NDArray[np.int64]]:
-    """The fast path: whole columns of numbers (times in ms), NaN for what is missing or odd; labels as text, None or
-    empty likewise.
+    """Make a batch on the fast path, from whole columns of numbers (times in ms) and of labels as text.
 
-    Returns the batch of complete rows and the indices of the rows that need the careful path.
+    A number that is missing or unusual is NaN, a label None or empty. Returns the batch of complete rows and the
+    indices of the other rows, which need the slow path.
     """
     values = np.empty((len(positions), len(columns)))
     for k, column in enumerate(columns):
@@ -400,7 +404,7 @@ def batch_from_columns(
 
 
 def merge(first: Batch, second: Batch) -> Batch:
-    """Two batches of one poll, in order of position."""
+    """Join two batches of one poll, in order of position."""
     positions = np.concatenate([first.positions, second.positions])
     order = np.argsort(positions, kind="stable")
     return Batch(

@@ -1,7 +1,7 @@
-"""Decoders: lines and messages, one record each, become batches.
+"""Decoders of lines and messages that hold one record each.
 
-The quick path takes whole columns of numbers; what it cannot take goes the careful path of `records`, record by record,
-and neither accepts what the other refuses.
+The fast path reads whole columns of numbers. Records that it cannot read take the slow path of `batch`, one by one.
+Both paths accept exactly the same records.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _LIKE_A_VALUE = re.compile(r"^\s*$|^\s*[-+.\d]|\d\d")
 
 
 class LineDecoder(Protocol):
-    """Turns blocks of complete lines into batches. One line is one record, whatever it holds, so that no line can
-    swallow or split another."""
+    """Turns blocks of complete lines into batches. Every line is one record whatever it contains, so that no line can
+    merge with or split another."""
 
     def decode(self, lines: list[bytes], first_position: int) -> Batch: ...
 
@@ -54,8 +54,8 @@ class LineDecoder(Protocol):
 class Objects:
     """Decoder of one object (JSON, or MessagePack) per record.
 
-    A type made for the schema decides what is a record; only the reason of a refusal is looked up in another way. A
-    blank line is no record, and no fault either; a blank message is one.
+    A type that is generated for the schema decides what is a record; a second look only finds the reason of a
+    rejection. A blank line is skipped; a blank message is rejected.
     """
 
     def __init__(self, schema: Schema, codec: str = "json", *, are_messages: bool = False) -> None:
@@ -83,7 +83,7 @@ class Objects:
             rename=rename,
             gc=False,
         )
-        # What the first takes the second takes as well, with the same values, a little slower.
+        # Whatever the first decoder accepts the second one accepts too, with the same values, a little slower.
         self._decode_whole = decoder(whole).decode
         self._decode = decoder(record).decode
         self._as_tuple = msgspec.structs.astuple
@@ -94,7 +94,7 @@ class Objects:
         self._getters = [operator.attrgetter(name) for name in self._names]
 
     def _kind_of(self, field: str) -> Any:
-        """What may stand in a feature's field; more than that is refused without a closer look."""
+        """Return the types that a feature's field may have; other types are rejected without further checks."""
         if field in self._schema.levels:
             return bool | int | float | str
         return float | str if field in self._schema.missing else float
@@ -134,12 +134,12 @@ class Objects:
         return merge(batch, self._careful([lines[i] for i in odd], positions[odd].tolist()))
 
     def _table(self, lines: list[bytes]) -> NDArray[np.float64]:
-        """Times and features of whole records, (1 + d, n); each is gone before the next one is made, which is quick."""
+        """Collect times and features of whole records, (1 + d, n); freeing each record before the next is fast."""
         rows = map(self._as_tuple, map(self._decode_whole, lines))
         return np.frombuffer(b"".join(starmap(self._pack, rows))).reshape(len(lines), len(self._names)).T
 
     def _columns(self, records: list[Any]) -> tuple[Iterable[Any], Sequence[NDArray[np.float64]]]:
-        """Times and features."""
+        """Collect times and features."""
         n, width = len(records), 1 + len(self._schema.features)
         schema = self._schema
         if self._is_plain:
@@ -169,7 +169,7 @@ class Objects:
         return batch_from_rows(rows, kept, self._schema)
 
     def _diagnose(self, line: bytes, position: int) -> Rejection:
-        """Why a line that the typed decoder refuses is no record; long ones are not worth the while."""
+        """Find out why the typed decoder refuses a line; very long lines are not examined."""
         if len(line) > _LONGEST_DIAGNOSIS:
             return Rejection("broken_record", position)
         try:
@@ -270,8 +270,8 @@ class CsvRows:
 
 
 def _lacking(absent: list[str], columns: list[str]) -> str:
-    """What is said of a header without some columns. Its cells are quoted only if none is like a number or a time, as
-    some of a record are."""
+    """Describe a header that lacks some columns. Its cells are quoted only if none looks like a number or a time, since
+    the line may be a record."""
     names = ("column " if len(absent) == 1 else "columns ") + ", ".join(map(repr, absent))
     width = "1 cell; cells are separated by commas" if len(columns) == 1 else f"{len(columns)} cells"
     text = f"the first line must name the {names} (it has {width})"
@@ -284,7 +284,7 @@ def _lacking(absent: list[str], columns: list[str]) -> str:
 
 
 def timestamps_of(times: Iterable[Any], count: int, schema: Schema) -> NDArray[np.float64]:
-    """Event times in milliseconds as float64, NaN for whatever the careful path must look at."""
+    """Convert event times to milliseconds as float64, NaN for rows that need the slow path."""
     if schema.time_unit == "iso8601":
         return np.fromiter(map(_iso_or_nan, times), np.float64, count)
     timestamps = times if isinstance(times, np.ndarray) else np.fromiter(times, np.float64, count)
@@ -304,7 +304,7 @@ def _iso_or_nan(text: str | None) -> float:
 def _coded(
     values: Iterable[Any], count: int, codes: Mapping[Any, int] | None, *, has_texts: bool = False
 ) -> NDArray[np.float64]:
-    """Codes of a column of levels, NaN for what has none; numbers as they are, and NaN for texts among them."""
+    """Convert a column of levels to codes, NaN for unknown levels; numbers stay, and texts among them become NaN."""
     if codes is None and has_texts:
         return np.fromiter((math.nan if type(value) is str else value for value in values), np.float64, count)
     if codes is None:
@@ -313,7 +313,7 @@ def _coded(
 
 
 def _numbers(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Numbers of a column of texts; NaN for whatever the careful path must look at."""
+    """Convert a column of texts to numbers; NaN for rows that need the slow path."""
     if "_" not in "".join(texts):
         try:
             return np.array(list(map(float, texts)), np.float64)

@@ -1,6 +1,6 @@
-"""Tables of records as people hold them: data frames of pandas and polars, tables of Arrow. None of them is imported.
+"""Reads data frames of pandas and polars and tables of Arrow, without importing these libraries.
 
-A column is read by its name, as a field of a record is, and every row for itself.
+A column is found by its name, like a field of a record, and every row is read independently of the others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def columns_of(table: Any) -> list[str] | None:
-    """The names of a table's columns; None of anything else."""
+    """Return the names of a table's columns; None for any other object."""
     if isinstance(table, np.ndarray) or not hasattr(table, "__getitem__"):
         return None
     names = getattr(table, "column_names", None)  # Arrow, whose `columns` are arrays
@@ -31,15 +31,15 @@ def columns_of(table: Any) -> list[str] | None:
 
 
 def read_table(schema: Schema, table: Any) -> tuple[Batch, int]:
-    """The rows of a table that can be read, the others as rejections, and how many rows there were.
+    """Make a batch of a table's rows, with rejections of the unusable ones; also returns the number of rows.
 
-    Positions are numbers of rows. Times are numbers or texts in the schema's unit, or moments, whose type says their
-    unit; one without a zone is in UTC.
+    Positions are numbers of rows. Times are numbers or texts in the schema's unit, or date-times, whose type states
+    their unit; a date-time without a zone is in UTC.
 
     Raises
     ------
     ConfigError
-        A column is not there, or twice.
+        A column is missing, or occurs twice.
     """
     names, wanted = columns_of(table) or [], [schema.time, *schema.features, *schema.labels]
     for name in wanted:
@@ -61,13 +61,14 @@ def read_table(schema: Schema, table: Any) -> tuple[Batch, int]:
 
 
 def read_points(schema: Schema, table: Any) -> NDArray[np.float64] | list[tuple[Any, ...]]:
-    """The features of a table of features alone, in the schema's order: (n, d) numbers, NaN where there is none, or
-    rows of cells if a column holds anything else, which is for each row to answer for.
+    """Read a table of features only, in the schema's order: (n, d) numbers, with NaN for missing ones.
+
+    If a column holds anything but numbers, the result is rows of cells, which are then checked row by row.
 
     Raises
     ------
     ConfigError
-        A column is not there, or twice.
+        A column is missing, or occurs twice.
     """
     names, columns = columns_of(table) or [], []
     for name in schema.features:
@@ -81,9 +82,9 @@ def read_points(schema: Schema, table: Any) -> NDArray[np.float64] | list[tuple[
 
 
 def _times(schema: Schema, column: Any) -> tuple[Schema, NDArray[Any]]:
-    """Times in a schema's unit; moments become milliseconds, infinity where these cannot be held.
+    """Convert times to a schema's unit; date-times become milliseconds, or infinity if these are out of range.
 
-    Among objects every cell says for itself whether it is a moment: all others have the unit of the stream.
+    In a column of objects each cell may be a date-time or not; all other cells have the unit of the stream.
     """
     times: NDArray[Any] = as_array(column)
     if times.dtype.kind == "M":
@@ -97,7 +98,7 @@ def _times(schema: Schema, column: Any) -> tuple[Schema, NDArray[Any]]:
 
 
 def _timestamp(value: Any, unit: str) -> float | None:
-    """One cell's time in milliseconds; None where there is none, infinity where it cannot be read."""
+    """Return one cell's time in milliseconds; None if there is none, infinity if it cannot be read."""
     if isinstance(value, np.datetime64):
         (timestamp,), (is_good,) = datetimes_to_ms(np.array([value]))
         return None if np.isnat(value) else int(timestamp) if is_good else math.inf
@@ -110,7 +111,7 @@ def _timestamp(value: Any, unit: str) -> float | None:
 
 
 def _timestamps(times: NDArray[Any], schema: Schema) -> NDArray[np.float64]:
-    """In milliseconds; NaN for what must be looked at closely."""
+    """Convert times to milliseconds; NaN for rows that need the slow path."""
     if schema.time_unit == "iso8601":
         return timestamps_of((value if type(value) is str else None for value in times), len(times), schema)
     if times.dtype.kind in "iuf":
@@ -120,7 +121,7 @@ def _timestamps(times: NDArray[Any], schema: Schema) -> NDArray[np.float64]:
 
 
 def _numbers(column: NDArray[Any], name: str, schema: Schema) -> NDArray[np.float64]:
-    """A feature's numbers or codes, NaN for what must be looked at closely."""
+    """Read a feature's numbers or codes; NaN for rows that need the slow path."""
     if name not in schema.levels:
         return unmasked(column) if column.dtype.kind in "iuf" else np.full(len(column), math.nan)
     codes, cells = schema.levels[name], map(_cell, column)
@@ -129,14 +130,14 @@ def _numbers(column: NDArray[Any], name: str, schema: Schema) -> NDArray[np.floa
 
 
 def _text(value: Any) -> str | None:
-    """A user's id or a key as text, None for what must be looked at closely."""
+    """Read users' ids or keys as text; None for rows that need the slow path."""
     if type(value) is int and abs(value) < 10**1000:
         return str(value)
     return value if type(value) is str else None
 
 
 def _cell(value: Any) -> Any:
-    """One cell as Python has it; None where there is none."""
+    """Convert one cell to a Python value; None if it is empty."""
     if value is np.ma.masked:
         return None
     if isinstance(value, np.generic):

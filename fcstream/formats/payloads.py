@@ -1,7 +1,7 @@
-"""Bodies of messages become batches: one record a message (JSON, MessagePack) or many (packed floats, Arrow).
+"""Decodes the bodies of messages: one record each (JSON, MessagePack) or many (packed floats, Arrow).
 
-A record's position is the index of its message, so what arrives twice counts once. Rows of one message are records of
-their own: what is wrong with one of them rejects that row alone.
+A record's position is the index of its message, so a message that arrives twice counts once. The rows of one message
+are separate records: a fault in one row rejects that row alone.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("fcstream.formats")
 FORMATS = ("json", "msgpack", "floats", "arrow")
 LONGEST_MESSAGE = 2**24
-"""Bytes. A longer message of one record is rejected unread; of many rows as many are read as take so much room."""
+"""Most bytes per message. A longer message of one record is rejected unread; of many rows only those that fit are
+read."""
 
 
 def most_rows(dimension: int) -> int:
-    """How many rows of a message are read, by their position in it: 8 bytes for each time and feature are held."""
+    """Return how many rows of a message are read at most, since each time and each feature takes 8 bytes."""
     return LONGEST_MESSAGE // (8 * (1 + dimension))
 
 
 def decoder_for(format: str, schema: Schema) -> LineDecoder:
-    """What turns bodies of a declared format into batches.
+    """Make the decoder of a declared format.
 
     Parameters
     ----------
     format : str
         ``json`` or ``msgpack``: one object per message. ``floats``: rows of one little-endian int64 (event time, in
         milliseconds) and d float64 (features in the configuration's order), back to back. ``arrow``: an Arrow IPC
-        stream with columns named as in the configuration, plain (no dictionaries) and not compressed. Of both,
-        `most_rows` are read of a message.
+        stream with columns named as in the configuration, plain (no dictionaries) and not compressed. Of a message in
+        these two formats at most `most_rows` rows are read.
     schema : Schema
 
     Raises
@@ -60,10 +61,10 @@ def decoder_for(format: str, schema: Schema) -> LineDecoder:
 def read_messages(
     decoder: LineDecoder, offsets: NDArray[np.int64], timestamps_ms: NDArray[np.int64], bodies: list[bytes]
 ) -> tuple[Batch, NDArray[np.int64], NDArray[np.int64]]:
-    """The records of some messages, when each arrived (n,), and in which message each came (n,).
+    """Decode messages; returns their records, when each arrived (n,), and in which message each came (n,).
 
-    Positions are offsets then. A message that the decoder fails at is no record: it would come again, and fail again,
-    for ever.
+    Positions are offsets. A message at which the decoder itself fails is rejected: otherwise it would be delivered and
+    fail for ever.
     """
     batch = _decode(decoder, bodies)
     messages = batch.positions
@@ -90,7 +91,7 @@ def _decode(decoder: LineDecoder, bodies: list[bytes]) -> Batch:
 
 
 class _LengthLimited:
-    """Rejects messages of unreasonable length before anybody looks into them."""
+    """Rejects messages that are too long before they are decoded."""
 
     def __init__(self, decoder: LineDecoder) -> None:
         self._decoder = decoder
@@ -110,7 +111,7 @@ class FloatBlocks:
         self._max_rows = most_rows(self._dimension)
 
     def decode(self, lines: list[bytes], first_position: int) -> Batch:
-        """Every whole row is a record; what is left of a message after them is none."""
+        """Read every whole row as a record; bytes that remain after the last whole row are rejected."""
         width = self._row.itemsize
         lengths = np.fromiter(map(len, lines), np.int64, len(lines))
         odd = dict.fromkeys(np.flatnonzero((lengths == 0) | (lengths % width > 0)).tolist(), "broken_record")

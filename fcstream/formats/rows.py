@@ -1,4 +1,4 @@
-"""What a caller pushes, row by row: what one row holds never decides how another is read."""
+"""Reads the rows that a caller pushes, each independently of the others."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _ROW = (list, tuple, np.ndarray)
 
 
 def read_push(schema: Schema, times_ms: Any, points: Any, ids: Any, keys: Any) -> tuple[Batch, int]:
-    """The rows of arrays that can be read, the others as rejections, and how many there were. Positions are numbers of
-    rows.
+    """Make a batch of rows in arrays, with rejections of the unusable ones; also returns the number of rows.
 
+    Positions are numbers of rows.
     Raises
     ------
     ConfigError
@@ -57,7 +57,7 @@ def read_push(schema: Schema, times_ms: Any, points: Any, ids: Any, keys: Any) -
 
 
 def identified(batch: Batch, n: int, positions: Any, arrival_ms: Any) -> tuple[Batch, NDArray[np.int64] | None]:
-    """A batch of some of n rows with their identities in the source and their arrivals, if there are any.
+    """Make a batch of some of n rows, with positions in the source and arrival times if the caller gave them.
 
     Raises
     ------
@@ -85,15 +85,15 @@ def identified(batch: Batch, n: int, positions: Any, arrival_ms: Any) -> tuple[B
 def read_column(
     values: Any, name: str, size: int | None = None, limit: int = MAX_TIME_MS
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Whole numbers below `limit` in size (floats and pandas' own types: below 2**53), or moments in ms, and which rows
-    hold one.
+    """Read whole numbers below `limit` in absolute value, or date-times in ms; also tells which rows hold one.
 
-    An array of numbers is read at once, anything else value by value.
+    For floats and pandas' own types the limit is 2**53. An array of numbers is read at once, anything else value by
+    value.
 
     Raises
     ------
     ConfigError
-        Not one number a row.
+        There is not exactly one value a row.
     """
     limit = min(limit, MAX_TIME_MS) if _may_turn_float(values) else limit
     values = as_array(values)
@@ -120,7 +120,7 @@ def _whole(value: Any, limit: int) -> int | None:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value) if abs(int(value)) < limit else None
     if isinstance(value, datetime):
-        return datetime_to_ms(value) if value == value else None  # pandas has a moment that is none
+        return datetime_to_ms(value) if value == value else None  # NaT of pandas is unequal to itself
     if isinstance(value, np.datetime64):
         (timestamp,), (is_good,) = datetimes_to_ms(np.array([value]))
         return int(timestamp) if is_good else None
@@ -132,19 +132,19 @@ def _whole(value: Any, limit: int) -> int | None:
 
 
 def unmasked(values: NDArray[Any]) -> NDArray[np.float64]:
-    """As float64, masked cells as NaN."""
+    """Convert to float64, with masked cells as NaN."""
     return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
 
 
 def read_labels(
     ids: Any, n: int, name: str = "ids", reason: str = "bad_user"
 ) -> tuple[NDArray[np.object_], dict[int, str]]:
-    """Users' ids, or keys, as text (n,), and which rows have none that can be used and why.
+    """Read users' ids, or keys, as text (n,); also tells which rows have no usable one, and why.
 
     Raises
     ------
     ConfigError
-        Another number of ids.
+        The number of ids is not the number of rows.
     """
     if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
         ids = [ids]
@@ -162,7 +162,7 @@ def read_labels(
 
 
 def read_moment(now_ms: Any, name: str) -> int:
-    """A public time given by the caller.
+    """Check a public time that the caller gave.
 
     Raises
     ------
@@ -175,14 +175,15 @@ def read_moment(now_ms: Any, name: str) -> int:
 
 
 def read_rows(points: Any, n: int, schema: Schema) -> tuple[NDArray[np.float64], dict[int, str]]:
-    """Raw rows (n, d), and which of them are none and why. In arrays, NaN and infinity are left to the range check.
+    """Read raw rows (n, d); also tells which rows are unusable, and why.
 
-    Of a feature that is no number, text and truth values are levels, numbers are codes.
+    In arrays, NaN and infinity are left to the range check. For a feature that is not a number, texts and Booleans are
+    levels, and numbers are codes.
 
     Raises
     ------
     ConfigError
-        Another number of rows, or an array of another shape.
+        The number of rows or the shape of the array is wrong.
     """
     dimension = len(schema.features)
     if points is None and dimension == 0:
@@ -203,7 +204,7 @@ def read_rows(points: Any, n: int, schema: Schema) -> tuple[NDArray[np.float64],
         raise ConfigError(f"must have {n} rows, got {len(rows)}", "points")
     values, odd = np.zeros((n, dimension)), {}
     shaped = [isinstance(row, _ROW) and getattr(row, "ndim", 1) == 1 and len(row) == dimension for row in rows]
-    if n and not any(shaped):  # one row of another shape is its own affair, all of them are the caller's
+    if n and not any(shaped):  # one row of another shape is rejected; if all are, the caller made a mistake
         raise ConfigError(f"must have rows of {dimension} numbers each, got none", "points")
     for i, row in enumerate(rows):
         if not shaped[i]:
@@ -218,7 +219,7 @@ def read_rows(points: Any, n: int, schema: Schema) -> tuple[NDArray[np.float64],
 
 
 def _value(value: Any, name: str, schema: Schema) -> float:
-    """One cell of a row of Python objects; NaN says, as in arrays, that an optional one is missing."""
+    """Read one cell of a row of Python objects; as in arrays, NaN means that an optional value is missing."""
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not is_number:
         return parse_feature(value, name, schema)
@@ -226,9 +227,10 @@ def _value(value: Any, name: str, schema: Schema) -> float:
 
 
 def as_array(values: Any) -> Any:
-    """A column of pandas, polars or Arrow as an array, with NaN, NaT or None for nulls; anything else as it is.
+    """Convert a column of pandas, polars or Arrow to an array, with NaN, NaT or None for nulls.
 
-    Integers stay integers beside nulls, which are masked: as floats, one null would round all other rows.
+    Integers with nulls become a masked array of integers: as floats, one null would round all other rows. Any other
+    object is returned unchanged.
     """
     if isinstance(values, np.ndarray) or not hasattr(values, "to_numpy"):
         return values
@@ -250,7 +252,7 @@ def as_array(values: Any) -> Any:
 
 
 def _filled(values: Any) -> NDArray[Any]:
-    """A column as its library makes an array of it."""
+    """Convert a column to an array by its own library."""
     kind = getattr(values, "dtype", None)
     if getattr(kind, "tz", None) is not None:  # of pandas, which else makes objects of moments with a zone
         return np.asarray(values.to_numpy(dtype=f"datetime64[{getattr(kind, 'unit', 'ns')}]"))
@@ -258,13 +260,13 @@ def _filled(values: Any) -> NDArray[Any]:
 
 
 def _without_nulls(values: Any) -> Any:
-    """The cells of a column of pandas, polars or Arrow that are there."""
+    """Select the cells of a column of pandas, polars or Arrow that are not null."""
     names = ("dropna", "drop_nulls", "drop_null")
     return next(getattr(values, name) for name in names if hasattr(values, name))()
 
 
 def _may_turn_float(values: Any) -> bool:
-    """Whether this is a column of one of pandas' numpy types, all of whose integers become floats where one is null."""
+    """Tell whether a column has one of pandas' numpy types, whose integers all become floats if one is null."""
     return not isinstance(values, np.ndarray) and isinstance(getattr(values, "dtype", None), np.dtype)
 
 
@@ -292,7 +294,7 @@ def _as_whole(cell: Any, limit: float) -> Any:
 
 
 def as_cells(values: Any) -> NDArray[np.object_]:
-    """A column as Python's values, None for nulls: whole numbers stay whole beside them."""
+    """Convert a column to Python values, None for nulls; whole numbers stay whole if there are nulls."""
     for name in ("to_pylist", "to_list", "tolist"):
         if hasattr(values, name):
             cells = as_objects(getattr(values, name)())
@@ -303,7 +305,7 @@ def as_cells(values: Any) -> NDArray[np.object_]:
 
 
 def _nulls(values: Any) -> NDArray[np.bool_]:
-    """Where a column of pandas (`isna`), polars or Arrow (`is_null`) has no value."""
+    """Tell where a column of pandas (`isna`), polars or Arrow (`is_null`) is null."""
     ask = getattr(values, "isna", None) or getattr(values, "is_null", None)
     return np.zeros(len(values), np.bool_) if ask is None else np.asarray(ask(), np.bool_)
 
@@ -325,9 +327,9 @@ _TICKS = {
 
 
 def datetimes_to_ms(moments: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """datetime64 of any unit -> Unix milliseconds, rounded down, and which rows hold one that can be held."""
+    """Convert datetime64 of any unit to Unix milliseconds, rounded down; also tells which rows are in range."""
     unit, count = np.datetime_data(moments.dtype)
-    if unit in ("Y", "M"):  # as long as the calendar says
+    if unit in ("Y", "M"):  # years and months have no fixed length
         far = moments.astype(np.int64)
         moments = np.where((far > -(10**6)) & (far < 10**6), moments, np.datetime64("NaT")).astype("datetime64[D]")
         unit, count = "D", 1
@@ -341,7 +343,7 @@ def datetimes_to_ms(moments: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def datetime_to_ms(moment: datetime) -> int:
-    """Unix milliseconds, rounded down; no zone means UTC."""
+    """Convert a date-time to Unix milliseconds, rounded down; without a zone it is UTC."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
