@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 class ManualClock:
-    """A clock that stands still until told: ``engine.advance(clock.tick(60_000))``."""
+    """A clock that moves only by `tick`: ``engine.advance(clock.tick(60_000))``."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self.now_ms = now_ms
 
     def tick(self, by_ms: int) -> int:
-        """Move on and return the new time."""
+        """Advance the clock and return the new time."""
         self.now_ms += by_ms
         return self.now_ms
 
@@ -62,12 +62,12 @@ class ListSink:
 
 
 def window(index: int, length_ms: int = 60_000) -> WindowKey:
-    """The index-th of a row of tumbling windows."""
+    """Return the index-th of consecutive tumbling windows."""
     return WindowKey(index * length_ms, (index + 1) * length_ms)
 
 
 class LedgerContract:
-    """What every ledger must do. Override `make`; a durable ledger sets `durable` and is reopened by the tests."""
+    """Tests that every ledger must pass. Override `make`; if `durable` is set, the tests also reopen the ledger."""
 
     durable = True
     loss = PrivacyLoss.charge("0.4", "1e-9")
@@ -191,7 +191,7 @@ class LedgerContract:
     def test_the_first_release_of_a_window_that_was_drawn_twice_is_sealed_without_its_refund(
         self, tmp_path: Path
     ) -> None:
-        """To turn it away for its refund would choose among answers by their values."""
+        """Check that no seal is refused for its refund, since that would select releases by their values."""
         ledger = self.make(self.terms, tmp_path)
         first = ledger.charge([self.request(0)])[0].charge
         again = ledger.charge([self.request(0)])[0].charge
@@ -233,12 +233,12 @@ class LedgerContract:
     users_terms = Terms("stream", "user", PrivacyLoss.cap("1.0", "1e-6"), "specification")
 
     def user_request(self, ledger: Ledger, index: int, names: str) -> Request:
-        """A window with one user per letter."""
+        """Make a request for a window with one user per letter."""
         keys = sorted(user_key(ledger.salt, name) for name in names)
         return Request(window(index), self.loss, (), np.array(keys, "S16"))
 
     def admitted(self, ledger: Ledger, index: int, names: str) -> str:
-        """Which of some users a window takes."""
+        """Return which of some users are admitted to a window."""
         result = ledger.charge([self.user_request(ledger, index, names)])[0]
         assert result.charge is not None
         assert result.admitted is not None
@@ -255,7 +255,7 @@ class LedgerContract:
         ledger.close()
 
     def test_spent_reveals_nothing_about_who_was_there(self, tmp_path: Path) -> None:
-        """It is what somebody with a record in every window has spent."""
+        """Check that the public sum is what a user with a record in every window has spent."""
         ledger = self.make(self.users_terms, tmp_path)
         for index, expected in enumerate([1, 2, 2, 2]):
             result = ledger.charge([self.user_request(ledger, index, "")])[0]
@@ -345,7 +345,7 @@ class LedgerContract:
 
 
 def sample_release(index: int = 0) -> Release:
-    """A release of the index-th window, for sinks."""
+    """Make a release of the index-th window, to test sinks."""
     key = window(index)
     cost = {"rho": 0.25, "delta": 1e-9}
     return Release(
@@ -368,13 +368,13 @@ def sample_release(index: int = 0) -> Release:
 
 
 class SinkContract:
-    """What every sink that can be read back must do. Override `make` and `read`."""
+    """Tests that every sink that can be read back must pass. Override `make` and `read`."""
 
     def make(self, tmp_path: Path) -> Sink:
         raise NotImplementedError
 
     def read(self, tmp_path: Path) -> list[Release]:
-        """What reached the other side."""
+        """Return the releases that the outside system has received."""
         raise NotImplementedError
 
     def test_order_and_bytes(self, tmp_path: Path) -> None:
@@ -396,8 +396,8 @@ class SinkContract:
 
 
 class SourceContract:
-    """What every live source must do, against its real broker. Override `make` and `send`; fixtures give each test a
-    fresh place (topic, stream, queue) named by `tmp_path`'s last part."""
+    """Tests that every live source must pass, against its real broker. Override `make` and `send`; fixtures give each
+    test a fresh topic, stream or queue, named by the last part of `tmp_path`."""
 
     def make(self, tmp_path: Path) -> LiveSource:
         """Open the source as a restarted process would."""
@@ -408,7 +408,7 @@ class SourceContract:
         raise NotImplementedError
 
     def drain(self, source: LiveSource, wanted: int, seconds: float = 60.0) -> list[tuple[str, int, int, bytes]]:
-        """Poll until so many messages came: (partition, offset, timestamp, body)."""
+        """Poll until this many messages have come: (partition, offset, timestamp, body)."""
         found: list[tuple[str, int, int, bytes]] = []
         until = time.monotonic() + seconds
         while len(found) < wanted and time.monotonic() < until:
@@ -469,12 +469,12 @@ class SourceContract:
         self.send(tmp_path, [b"more"])
         until = time.monotonic() + 60
         while not source.behind(source.ends()) and not source.poll(1, 0.1) and time.monotonic() < until:
-            pass  # an ack-only source tells only once it has received it
+            pass  # a source with acknowledgements only knows its end after it has received the messages
         assert time.monotonic() < until
         source.close()
 
     def ranges(self, tmp_path: Path) -> ReplayableSource | None:
-        """The same place for somebody who keeps the positions himself; None if it cannot be read so."""
+        """Open the same topic or stream for a reader that keeps its own positions; None if that is not possible."""
         source = self.make(tmp_path)
         if isinstance(source, ReplayableSource):
             return source

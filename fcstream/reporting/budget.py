@@ -1,5 +1,4 @@
-"""What a ledger says about its budget: three readings that are never mixed, how they came about, where they lead.
-
+"""Reports on the budget in a ledger: guarantee, spent loss and realized loss, their history and a forecast.
 Of an engine, of a device that holds its own budget, or of the analyst who asks devices.
 
 ``guarantee`` is the filter's cap: valid for ever, whatever is asked. ``spent`` are the sums so far; as an epsilon they
@@ -24,7 +23,7 @@ from ..ledgers.base import DEVICE_BLOCK, TOTAL_BLOCK, LedgerReader, Row, Terms
 from ..ledgers.history import BudgetForecast, History, SpendingPoint, blocks_of, integers, release_of, units, utc
 
 SLICES = 10
-"""Lines of a burn-down."""
+"""Most lines of a printed curve of spent losses."""
 _BAR = 30
 _WHOM = {
     "event": "every pane (slice of time) has a filter of its own; here the most charged one",
@@ -45,7 +44,10 @@ accountant.compose(dp_accounting.ComposedDpEvent(events))
 left = max(0, document["delta"] - document["delta_femto"] / 1e15)  # ZCDpEvent has no delta: the deltas add up
 print(accountant.get_epsilon(left), "by Google's accountant,", document["epsilon"], "by fcstream")
 """
-"""How Google's accountant reprices what ``fcstream budget export --format dp-accounting`` wrote to events.json."""
+"""A program that recomputes, with Google's accountant, the epsilon of an exported budget.
+
+It reads events.json, as ``fcstream budget export --format dp-accounting`` writes it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class FilterReport:
 
     @property
     def guarantee(self) -> float:
-        """The cap as an epsilon at `delta`."""
+        """Convert the cap to an epsilon at `delta`."""
         return self.epsilon(self.capacity)
 
     @property
@@ -91,11 +93,11 @@ class FilterReport:
         return self.capacity - self.spent
 
     def epsilon(self, loss: Any) -> float:
-        """A sum as an epsilon at `delta`; pure ones are that as they stand."""
+        """Convert a sum of losses to an epsilon at `delta`; a sum of pure losses is an epsilon already."""
         return float(loss.epsilon if isinstance(loss, DPLoss) else loss.epsilon(self.delta))
 
     def share(self, spent: Any) -> float:
-        """Part of the cap, of its rho or its delta, whichever is more."""
+        """Return the share of the cap, in rho or in delta, whichever is larger."""
         parts = zip(spent.parts, self.capacity.parts, strict=True)
         return max((part / most if most else math.inf) if part else 0.0 for part, most in parts)
 
@@ -112,7 +114,7 @@ class FilterReport:
         return odometer.realized_loss_bound(self.failure, self.odometer)
 
     def slices(self) -> list[tuple[int, SpendingPoint]]:
-        """The curve after equal numbers of windows, at most `SLICES` times: windows so far, and what they spent."""
+        """Sample the curve at equal numbers of windows, at most `SLICES` times: windows so far, and spent loss."""
         many, count = len(self.curve), min(SLICES, len(self.curve))
         ends = [many * (k + 1) // count for k in range(count)]
         return [(end, self.curve[end - 1]) for end in ends]
@@ -166,21 +168,21 @@ class FilterReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one ledger says. `lines` prints it, `as_dict` is for programs.
+    """The report on one ledger's budget. `lines` formats it for people, `as_dict` for programs.
 
     Attributes
     ----------
     terms : Terms
     unit : FilterReport
-        Of the unit's most charged filter: the larger of each part.
+        The unit's most charged privacy filter: the largest rho and the largest delta.
     total : FilterReport or None
-        Of the filter on the plain sum.
+        The privacy filter on the sum over all windows.
     panes : tuple of SpendingPoint
         Unit ``event``: every pane that was charged, by opening.
     devices : tuple of SpendingPoint
-        Unit ``device``, in the journal of devices: each that was charged, by name; the times mean nothing.
+        Unit ``device``, in the journal of devices: each device that was charged, by name; the times have no meaning.
     full : int
-        Panes or devices without room for another window like the last.
+        Number of panes or devices without room for another window like the last.
     windows : dict of str to int
         By state: ``charged``, ``sealed``, ``acknowledged``. Of devices: questions.
     answers : dict of str to int
@@ -267,7 +269,7 @@ class Report:
         )
 
     def lines(self) -> list[str]:
-        """For a human."""
+        """Format the report for people."""
         lines = [
             f"stream {self.terms.stream!r}, unit {self.terms.unit!r}: {_WHOM[self.terms.unit]}",
             *self.unit.lines(),
@@ -325,13 +327,13 @@ class Report:
 
 
 def _spread(points: tuple[SpendingPoint, ...]) -> tuple[Any, Any, Any]:
-    """Of panes or devices, by what they spent: smallest, lower median, largest."""
+    """Return what panes or devices have spent: smallest, lower median, largest."""
     ordered = sorted((point.spent for point in points), key=lambda loss: loss.parts)
     return ordered[0], ordered[(len(ordered) - 1) // 2], ordered[-1]
 
 
 def _by_query(rows: list[Row], block: str) -> list[Row]:
-    """A device's charges, with one row for all rounds of a query: they come within moments of each other."""
+    """List a device's charges, with one row for all rounds of a query, which follow each other closely."""
     found: dict[str, Row] = {}
     for row in rows:
         if row.blocks == block and row.kind in ("charge", "folded"):
@@ -342,7 +344,7 @@ def _by_query(rows: list[Row], block: str) -> list[Row]:
 
 
 def _queries(rows: list[Row]) -> Iterator[dict[str, Any]]:
-    """What is on record of an analyst's queries, without what only the analyst's own program reads."""
+    """Describe an analyst's queries, without the fields that only the analyst's program reads."""
     for row in rows:
         record = release_of(row.body) if row.kind == "seal" else {}
         if record.get("kind") == "devices":
@@ -350,8 +352,8 @@ def _queries(rows: list[Row]) -> Iterator[dict[str, Any]]:
 
 
 def default_delta(terms: Terms[Any]) -> float:
-    """The delta at which epsilons are reported by default: 1e-6, or twice the largest delta of a cap, or 0.5 if that is
-    large."""
+    """Return the delta at which epsilons are reported by default: 1e-6 or twice the largest delta of a cap, but at most
+    0.5."""
     largest = max(terms.capacity.delta, terms.total.delta if terms.total is not None else 0.0)
     return float(min(0.5, max(1e-6, 2 * largest)))
 
@@ -448,7 +450,7 @@ def _check_plain(terms: Terms[Any]) -> None:
 
 
 def max_of_losses(losses: Iterable[Any], nothing: Any) -> Any:
-    """The larger of each part, of losses of any one kind."""
+    """Return the largest of each part of some losses of one type."""
     found = list(losses)
     return type(nothing)(*(max((loss.parts[k] for loss in found), default=0) for k in (0, 1)))
 
@@ -471,10 +473,10 @@ def _short(value: float) -> str:
 
 
 def _percent(share: float) -> str:
-    """Never "100%" before it is."""
+    """Format a share in percent; "100%" appears only for the whole."""
     return "over 100%" if share > 1 else f"{min(100 * share, 99.9) if share < 1 else 100:.3g}%"
 
 
 def _by_time(spent: dict[str, PrivacyLoss]) -> list[SpendingPoint]:
-    """Panes, whose blocks are named by their openings."""
+    """Select the blocks that are panes, which are named by their openings."""
     return sorted((SpendingPoint(int(name), loss) for name, loss in spent.items() if name.lstrip("-").isdecimal()))

@@ -1,4 +1,4 @@
-"""Whether published documents hold what a picture of their kind needs: anybody may have written them."""
+"""Checks that published documents, which anybody may have written, hold what a picture of their kind needs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _PictureColumn(msgspec.Struct, frozen=True):
 
 
 class _PictureParts(msgspec.Struct, frozen=True):
-    """What pictures read of `Release.parts`."""
+    """The fields of `Release.parts` that pictures read."""
 
     quantiles: list[float] = []
     edges: list[float] = []
@@ -42,12 +42,12 @@ class _PictureParts(msgspec.Struct, frozen=True):
 
 
 def check_drawable(releases: Sequence[Release]) -> None:
-    """Refuse documents that are no answers of one stream, kind and shape.
+    """Refuse documents that are not releases of one stream, one kind and one shape.
 
     Raises
     ------
     ConfigError
-        It names the rule and the window, and quotes nothing.
+        The message names the rule and the window, and quotes nothing from the document.
     """
     first = releases[0]
     for release in releases:
@@ -58,7 +58,7 @@ def check_drawable(releases: Sequence[Release]) -> None:
 
 
 def _fault(release: Release) -> str | None:
-    """What is wrong with one document by itself."""
+    """Tell what is wrong with one document by itself."""
     if not -_LATEST_MS <= release.window_open_ms < release.window_close_ms <= _LATEST_MS:
         return "must close after it opens, between the years 1 and 9999"
     if not release.guarantee.keys() >= {"rho", "delta"}:
@@ -80,7 +80,7 @@ def _fault(release: Release) -> str | None:
 
 
 def _misfit(release: Release) -> str | None:
-    """Whether values do not belong to the features that are named."""
+    """Tell whether the values do not match the named features."""
     assert release.value is not None
     width = len(release.features or ())
     if release.kind in (*_PLACES, "covariance"):
@@ -143,19 +143,19 @@ def _is_small(number: Any) -> bool:
 
 
 def _has_rank(value: Any, rank: int) -> bool:
-    """Whether it is a list of (lists of) numbers, none of them empty."""
+    """Tell whether a value is a list of (lists of) numbers, none of them empty."""
     if rank == 0:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     return isinstance(value, list) and bool(value) and all(_has_rank(item, rank - 1) for item in value)
 
 
 def _is_like(sigma: Any, value: Any) -> bool:
-    """Whether one is nested like the other, with a number or null for each number."""
+    """Tell whether one value is nested like the other, with a number or null for each number."""
     if isinstance(value, list):
         return isinstance(sigma, list) and len(sigma) == len(value) and all(map(_is_like, sigma, value))
     return sigma is None or (isinstance(sigma, (int, float)) and not isinstance(sigma, bool))
 
 
 def shape(value: Any) -> tuple[Any, ...] | None:
-    """How lists are nested, tables of different sizes too."""
+    """Describe how lists are nested, including tables of different sizes."""
     return tuple(map(shape, value)) if isinstance(value, list) else None

@@ -1,4 +1,4 @@
-"""How near a synthetic table is to the real one. For the data's owner: nothing here is private."""
+"""Compares a synthetic table with the real one. Only for the owner of the data, since nothing here is private."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MAX_LEVELS = 1024
 MAX_LINES = 10_000_000
 """Of a file that is compared."""
 MAX_TABLES = 2000
-"""Sets of three columns that are looked at; of more, evenly spaced ones."""
+"""Most sets of three columns that are compared; if there are more, evenly spaced ones are chosen."""
 MAX_ROWS = 20_000
 """For a classifier to learn from."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """Errors as parts of the records; `lines` prints it, `as_dict` is for programs.
+    """Errors as shares of the records. `lines` formats them for people, `as_dict` for programs.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Score:
     pairs : float64 (2, cells)
         Real and synthetic two-way marginals, for a picture.
     left_out : tuple of str
-        Columns that one file alone has, where no release beside the rows says which were meant.
+        Columns that only one file has, if no release beside the rows tells which columns belong to the table.
     """
 
     columns: tuple[str, ...]
@@ -70,7 +70,7 @@ class Score:
         }
 
     def lines(self) -> list[str]:
-        """For a human."""
+        """Format the errors for people."""
         errors = [f"{k}-way {error:.4f}" for k, error in enumerate(self.marginal_errors, 1) if not math.isnan(error)]
         largest = max(self.distances, key=lambda name: self.distances[name])
         lines = [
@@ -98,10 +98,10 @@ def score(real: str, synthetic: str, target: str | None = None, *, learn: bool =
         Paths. If the release lies beside the synthetic rows (``NAME.json``), its columns and edges are used; else all
         columns that both files have.
     target : str, optional
-        What a classifier learns to tell, by default the last column. It needs scikit-learn (the extra ``score``); is it
-        not installed, and no target named, that part is left out.
+        Column that a classifier learns to predict, by default the last one. This needs scikit-learn (the extra
+        ``score``); if that is not installed and no target is given, the classifier is left out.
     learn : bool
-        False leaves it out.
+        False leaves the classifier out.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def score(real: str, synthetic: str, target: str | None = None, *, learn: bool =
 
 
 def read_table(path: str) -> dict[str, list[Any]]:
-    """Columns of a file of rows.
+    """Read the columns of a file of rows.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def _read_parquet(path: str) -> dict[str, list[Any]]:
 
 
 def _described(path: str) -> list[dict[str, Any]] | None:
-    """Columns of the release beside synthetic rows."""
+    """Read the columns of the release that lies beside synthetic rows."""
     beside = path.removesuffix(".gz").rpartition(".")[0] + ".json"
     try:
         with open(beside, encoding="utf-8") as file:
@@ -187,7 +187,7 @@ def _described(path: str) -> list[dict[str, Any]] | None:
 def _aligned(
     real: Mapping[str, Sequence[Any]], made: Mapping[str, Sequence[Any]], described: list[dict[str, Any]] | None
 ) -> tuple[list[str], tuple[NDArray[np.int64], NDArray[np.int64]], list[int]]:
-    """Names, codes of both tables (n, columns), and numbers of levels."""
+    """Return names, codes of both tables (n, columns), and numbers of levels."""
     columns = described or [{"name": name} for name in made if name in real]
     names = [column["name"] for column in columns]
     for name in names:
@@ -213,7 +213,7 @@ def _aligned(
 
 
 def _texts(values: Sequence[Any], edges: Sequence[float] | None) -> list[str]:
-    """Levels as text; numbers by their bin, whatever is none as itself."""
+    """Convert values to levels as text: numbers by their bin, anything else as it is."""
     found = []
     for value in values:
         text = (
@@ -238,7 +238,7 @@ def _some(sets: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 def _gap(
     rows: tuple[NDArray[np.int64], NDArray[np.int64]], sizes: list[int], columns: tuple[int, ...]
 ) -> NDArray[np.float64]:
-    """A table of both, as parts of the records: (2, cells)."""
+    """Return the marginal table of both files, as shares of the records: (2, cells)."""
     shape = [sizes[a] for a in columns]
     return np.array(
         [
@@ -252,7 +252,7 @@ def _gap(
 def _learned(
     found: Score, rows: tuple[NDArray[np.int64], NDArray[np.int64]], sizes: list[int], target: str | None
 ) -> Score:
-    """With a classifier, if there is one."""
+    """Add the accuracies of a classifier, if scikit-learn is installed."""
     try:
         from sklearn.linear_model import LogisticRegression
     except ImportError:

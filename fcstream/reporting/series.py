@@ -1,4 +1,4 @@
-"""Published releases read back as one series to look at: which stream, which kind, in order of time."""
+"""Reads published releases back as the series of one stream and one kind, in order of time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ReleaseSeries:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How many windows were refused, by reason, the most frequent first."""
+        """Count the refused windows by reason, the most frequent reason first."""
         found: dict[str, int] = {}
         for release in self.releases:
             if release.reason is not None:
@@ -48,16 +48,16 @@ class ReleaseSeries:
 
 
 def read_series(lines: Iterable[bytes], stream: str | None = None) -> ReleaseSeries:
-    """The releases in lines of JSON, as sinks and ``fcstream budget releases`` write them; blank lines are skipped.
+    """Read releases from lines of JSON, as sinks and ``fcstream budget releases`` write them; blank lines are skipped.
 
     A window that was published twice (after a crash, byte for byte) counts once.
 
     Raises
     ------
     SourceError
-        A line is no release; it is named by its number.
+        A line is not a release; the message gives the number of the line.
     ConfigError
-        Nothing to show, or several streams or kinds and none chosen.
+        There are no releases, or there are several streams or kinds and the caller chose none.
     """
     found: dict[tuple[str, int, int], Release] = {}
     for number, line in enumerate(lines, 1):
@@ -83,14 +83,15 @@ def read_series(lines: Iterable[bytes], stream: str | None = None) -> ReleaseSer
 
 
 def read_truth(lines: Iterable[bytes], series: ReleaseSeries) -> ReleaseSeries:
-    """A series with values beside it: lines of JSON with ``window_open_ms`` and a ``value`` of the same shape.
+    """Add true values to a series, from lines of JSON with ``window_open_ms`` and a ``value`` of the same shape.
 
-    Without a released value there is no shape, and nothing to compare with: the lines are checked and left out.
+    If no window of the series has a value, its shape is unknown: then the lines are only checked, and not added.
 
     Raises
     ------
     SourceError
-        A line holds no such pair of keys, or a value of another shape; it is named by its number, never quoted.
+        A line lacks one of these keys, or its value has another shape. The message gives the number of the line and
+        never quotes it.
     """
     shapes = {shape(release.value) for release in series.released}
     truth: dict[int, list[Any]] = {}

@@ -1,4 +1,4 @@
-"""Lines of files that anybody may have made: bounded in length, so that a small compressed file fills no memory."""
+"""Reads lines of untrusted files with a bound on their length, so that a small compressed file cannot fill memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import IO, Any
 from ..errors import SourceError
 
 LONGEST_LINE = 16 * 2**20
-"""Bytes; no document of ours is as long."""
+"""Most bytes of a line; no document of ours is as long."""
 
 
 def read_lines(path: str, max_bytes: int | None = None) -> Iterator[bytes]:
-    """Lines of a file, of its unpacked content if its name ends in ``.gz``.
+    """Read the lines of a file, unpacked if its name ends in ``.gz``.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def read_lines(path: str, max_bytes: int | None = None) -> Iterator[bytes]:
     Raises
     ------
     SourceError
-        It cannot be read, is damaged, or is longer than it may be.
+        The file cannot be read, is damaged, or is too long.
     """
     try:
         file: Any
@@ -39,7 +39,7 @@ def read_lines(path: str, max_bytes: int | None = None) -> Iterator[bytes]:
 
 
 def bounded_lines(file: IO[bytes], name: str, max_bytes: int | None = None) -> Iterator[bytes]:
-    """Lines of an open file, see `read_lines`."""
+    """Read the lines of an open file, see `read_lines`."""
     number = 0
     while line := file.readline(LONGEST_LINE + 1):
         number += 1

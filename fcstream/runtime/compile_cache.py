@@ -1,4 +1,4 @@
-"""Whether the folder of compiled code is safe to run code from, and who is notified while code is compiled."""
+"""Checks that the folder of compiled code is safe to run code from, and reports when code is compiled."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _why_unsafe(folder: str) -> str | None:
 
 
 def _up(path: str) -> list[str]:
-    """A folder and all it lies in, as far as they exist."""
+    """List a folder and all its parent folders, as far as they exist."""
     found = []
     while True:
         if os.path.lexists(path):

@@ -1,4 +1,4 @@
-"""Bytes and names of files that must be on disk before a program goes on."""
+"""Writes bytes and names of files so that they are on disk before the caller continues."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def write_all(file: int, data: bytes, at: int | None = None) -> None:
-    """Write all of some bytes: a system may take a part of them only.
+    """Write all of some bytes, since one call of the system may write only a part of them.
 
     Parameters
     ----------
@@ -14,7 +14,7 @@ def write_all(file: int, data: bytes, at: int | None = None) -> None:
         Descriptor.
     data : bytes
     at : int, optional
-        Where in the file; by default where the descriptor writes next.
+        Offset in the file; by default the descriptor's current position.
     """
     left = memoryview(data)
     while left:
@@ -23,7 +23,7 @@ def write_all(file: int, data: bytes, at: int | None = None) -> None:
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:
-    """Put on disk which files a folder holds, after one was made, renamed or removed."""
+    """Flush a folder to disk after a file in it was made, renamed or removed."""
     folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

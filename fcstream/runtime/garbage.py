@@ -1,4 +1,4 @@
-"""Long-lived objects are kept out of garbage collection."""
+"""Keeps long-lived objects out of garbage collection."""
 
 from __future__ import annotations
 

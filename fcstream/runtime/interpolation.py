@@ -13,13 +13,12 @@ PLACEHOLDER = re.compile(r"\$\{(file:)?([^}@?&=#:$]+)\}")
 
 
 def interpolate(url: str, key: str, *, kept: str = "") -> str:
-    """A URL with what its placeholders stand for, percent-encoded but for the characters in `kept`, so that it is
-    read as it is whatever it holds.
+    """Replace the placeholders of a URL by their values, percent-encoded except for the characters in `kept`.
 
     Raises
     ------
     ConfigError
-        A variable or file that is not there. Never quotes what a placeholder stood for.
+        A variable or a file does not exist. The message never quotes the value of a placeholder.
     """
     return PLACEHOLDER.sub(lambda found: urllib.parse.quote(_value(found, key), safe=kept), url)
 

@@ -1,5 +1,7 @@
-"""How libpq, PostgreSQL's client, is asked to connect, by ledgers and sinks alike: encrypted and checked where the
-server is another machine."""
+"""Parameters with which ledgers and sinks connect through libpq, PostgreSQL's client.
+
+Connections to another machine are encrypted, and the server must prove who it is.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ _REMEDY = (
 
 
 def parameters(given: Mapping[str, str], version: int) -> dict[str, str]:
-    """What libpq gets: what is given, and our defaults for the rest.
+    """Return the parameters for libpq: the given ones, and our defaults for the others.
 
     Parameters
     ----------
@@ -59,7 +61,7 @@ def parameters(given: Mapping[str, str], version: int) -> dict[str, str]:
 
 
 def trust_remedy(text: str) -> str | None:
-    """The remedy, if what libpq says is that a server cannot be trusted; waiting would not help."""
+    """Return a remedy if libpq's error means that the server cannot be trusted, so that a retry would not help."""
     words = ("SSL", "certificate", "authentication method requirement")
     return _REMEDY if any(word in text for word in words) and "no pg_hba.conf entry" not in text else None
 
@@ -70,7 +72,7 @@ def known(client: Any) -> set[str]:
 
 
 def _is_remote(given: Mapping[str, str]) -> bool:
-    """Whether a server may be another machine: one that is named by a service file may be."""
+    """Tell whether a server may be another machine; a server that a service file names may be."""
     hosts = given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST") or os.environ.get("PGHOSTADDR") or ""
     if not hosts:
         return bool(given.get("service") or os.environ.get("PGSERVICE"))

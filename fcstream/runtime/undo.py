@@ -1,4 +1,4 @@
-"""What to undo where a block does not end well."""
+"""Undoes a step if a block of code raises."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def on_error(undo: Callable[..., object], *args: object) -> Iterator[None]:
-    """Call `undo` with `args` if the block raises; its error goes on.
+    """Call `undo` with `args` if the block raises, and let the error propagate.
 
-    For every error, an interrupt by Ctrl-C among them: a block that was interrupted leaves as much half done as one
-    that failed.
+    It does so for every exception, an interrupt by Ctrl-C too, since an interrupted block is as incomplete as a failed
+    one.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""What a stream waits for outside of this process: reported while it lasts, and abandoned when the stream is to end.
+"""Registers calls to outside systems: reports the ones that take long, and stops their retries when the stream ends.
 
-A client that waits for its broker says nothing until it gives up, a minute later by default. So whoever calls one says
-here what the call is about; somebody else looks how long it takes, and why it was tried again.
+A client that waits for its broker reports nothing until it gives up, a minute later by default. So the caller registers
+here what the call is about, and a monitor reads how long the call has lasted and why it was retried.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 
 LOG = logging.getLogger("fcstream.runtime")
 SLOW_S = 2.5
-"""A call that takes longer is reported."""
+"""Seconds after which a call is reported."""
 _LOOK_S = 0.25
 
 
 @dataclass(slots=True, eq=False)
 class ExternalCall:
-    """One call: of what, since when (`time.monotonic`), and what went wrong at its last try."""
+    """One call: what is called, since when (`time.monotonic`), and the error of its last try."""
 
     part: str
     since: float = field(default_factory=time.monotonic)
@@ -30,17 +30,17 @@ class ExternalCall:
 
 
 class ExternalCalls:
-    """What one stream waits for.
+    """The calls to outside systems that one stream waits for.
 
     Parameters
     ----------
     ending : threading.Event
-        The stream is to end, or to begin anew: nothing is tried again.
+        Set when the stream is to end or to restart: then nothing is retried.
 
     Attributes
     ----------
     errors : dict of str to int
-        How many tries failed, by part.
+        Number of failed tries, by part.
     """
 
     def __init__(self, ending: threading.Event) -> None:
@@ -51,14 +51,14 @@ class ExternalCalls:
 
     @contextmanager
     def calling(self, part: str) -> Iterator[None]:
-        """The block is a call to the source, the sink or the ledger, or waits for kernels."""
+        """Mark the block as a call to the source, the sink or the ledger, or as a wait for kernels."""
         wait = ExternalCall(part)
         token = _CALL.set(wait)
         self._waits.append(wait)
         try:
             yield
         except Exception as error:
-            if self._failed is None or self._failed[1] is not error:  # it may pass through two of these
+            if self._failed is None or self._failed[1] is not error:  # an error may pass through two nested blocks
                 self._failed = part, error
                 self.count(part)
             raise
@@ -67,17 +67,17 @@ class ExternalCalls:
             _CALL.reset(token)
 
     def count(self, part: str) -> None:
-        """A try has failed."""
+        """Note that a try has failed."""
         self.errors[part] = self.errors.get(part, 0) + 1
 
     def longest(self, since: float = 0.0) -> tuple[str, float, str] | None:
-        """What is waited for, for how many seconds (from `since` on), and why; None: nothing."""
+        """Return the call under way, its seconds (from `since` on) and its last error; None if there is none."""
         wait = min(list(self._waits), key=lambda wait: wait.since, default=None)
         return None if wait is None else (wait.part, time.monotonic() - max(since, wait.since), wait.why)
 
     @property
     def trouble(self) -> str | None:
-        """What has not answered for too long."""
+        """Return the call that has not been answered for too long."""
         found = self.longest()
         if found is None or found[1] < SLOW_S:
             return None
@@ -87,12 +87,12 @@ class ExternalCalls:
         return f"the {part} has not answered for {seconds:.0f} s" + (f": {why}" if why else "")
 
     def part_of(self, error: BaseException) -> str | None:
-        """Where an error came from."""
+        """Return the part that an error came from."""
         return self._failed[0] if self._failed is not None and self._failed[1] is error else None
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """While the block runs, on its thread: `calling` is about this stream, and what takes long is logged."""
+        """Bind `calling` to this stream while the block runs on this thread, and log calls that take long."""
         token, over = _CALLS.set(self), threading.Event()
         about = contextvars.copy_context()
         watcher = threading.Thread(target=about.run, args=(self._watch, over), name="fcstream-waiting", daemon=True)
@@ -125,7 +125,7 @@ _IMPATIENT: contextvars.ContextVar[bool] = contextvars.ContextVar("impatient", d
 
 @contextmanager
 def calling(part: str) -> Iterator[None]:
-    """See `ExternalCalls.calling`; of the stream that this thread serves, if it serves one."""
+    """Mark the block as a call of the stream that this thread serves, if any; see `ExternalCalls.calling`."""
     outside = _CALLS.get()
     if outside is None:
         yield
@@ -135,7 +135,7 @@ def calling(part: str) -> Iterator[None]:
 
 
 def note_failure(why: str) -> None:
-    """The call under way has failed, and is tried again. `why` is logged: nothing of a record, no secret."""
+    """Note that the call under way has failed and is retried. `why` is logged: no record's content and no secret."""
     if (wait := _CALL.get()) is not None and (outside := _CALLS.get()) is not None:
         wait.why = why
         outside.count(wait.part)
@@ -143,7 +143,7 @@ def note_failure(why: str) -> None:
 
 @contextmanager
 def without_retry() -> Iterator[None]:
-    """Inside the block nothing is tried again."""
+    """Forbid retries inside the block."""
     token = _IMPATIENT.set(True)
     try:
         yield
@@ -152,7 +152,7 @@ def without_retry() -> Iterator[None]:
 
 
 def is_over() -> bool:
-    """Whether nothing is to be tried again: the stream is to end, or something new is tried out."""
+    """Tell whether retries are forbidden: the stream is to end, or the caller allows a single try."""
     outside = _CALLS.get()
     return _IMPATIENT.get() or (outside is not None and outside.ending.is_set())
 
