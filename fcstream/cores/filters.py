@@ -1,7 +1,7 @@
-"""Core selection: friend counts -> which points may be averaged.
+"""Core filters: select, from friend counts, the points that may be averaged.
 
-`BasicFilter` and `ZCDPFilter` are immutable recipes; `select_core` applies one to a window's counts. A core is never
-released itself: it may only be handed to an algorithm that is friendly (private for data in which every two points
+`BasicFilter` and `ZCDPFilter` hold parameters only; `select_core` applies a filter to a window's counts. A core itself
+is never released: it may only be passed to an algorithm that is friendly (private for data in which every two points
 share a friend).
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..noise.samplers import Noise
 
 BIT_DELTA = PrivacyLoss(0, 1)
-"""What the finite precision of all keep bits of one core costs: 1e-15 of delta."""
+"""Cost of the finite precision of all keep bits of one core: 1e-15 of delta."""
 _MAX_EXPONENT = 600.0
 """Beyond it every delta of 1e-15 and more has grown to 1: no need to tell more, and doubles end soon after."""
 ROUND_UP = 1 + 1e-12
@@ -38,10 +38,10 @@ class Core:
     Attributes
     ----------
     mask : bool (n,) or None
-        Which points are in; private. None where the size alone decided that no core is looked for.
+        Which points are in the core; private. None if the noisy size alone decided that no core is searched.
     count : int or None
-        The filter's noisy size n-hat less its public offset; released, so free to publish and reuse. None where the
-        filter releases no size.
+        The filter's noisy size n-hat less its public offset; it is released, so it may be published and reused. None if
+        the filter releases no size.
     """
 
     mask: NDArray[np.bool_] | None
@@ -49,7 +49,7 @@ class Core:
 
 
 class FriendCountView(Protocol):
-    """What filters read of a window: exact counts, or scores of sampled partners."""
+    """The part of a window's view that core filters read: exact counts, or scores of sampled partners."""
 
     @property
     def counts(self) -> NDArray[np.int64]: ...
@@ -98,11 +98,11 @@ class BasicFilter:
         return 1 / (1 - 2 * alpha) + 1 + alpha
 
     def total(self, epsilon: float, delta: float) -> tuple[float, float]:
-        """(epsilon, delta) of the core followed by a friendly (`epsilon`, `delta`)-DP algorithm, rounded up."""
+        """Return the (epsilon, delta) of the core with a friendly (`epsilon`, `delta`)-DP algorithm, rounded up."""
         return _group_total(self.gamma, epsilon, delta)
 
     def within(self, total: DPLoss) -> DPLoss:
-        """The largest loss of a friendly algorithm with which the whole costs at most `total`, rounded down."""
+        """Return the largest loss of a friendly algorithm so that the whole costs at most `total`, rounded down."""
         return _group_part(self.gamma, total)
 
     def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
@@ -146,7 +146,7 @@ class ReplacementFilter:
     def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
         """Draw a core from the friend counts of all n items (itself included); exact rational coins."""
         n = len(counts)
-        if n < 2:  # nobody has more than (n + 1) / 2 friends
+        if n < 2:  # no item has more than (n + 1) / 2 friends
             return Core(np.zeros(n, np.bool_), None)
         return Core(noise.bernoulli(2 * counts - (n + 1), n - 1), None)
 
@@ -212,7 +212,7 @@ class NoisySize:
 
     @property
     def rho2(self) -> float:
-        """What n-hat leaves for the keep bits."""
+        """The rho that is left for the keep bits after n-hat."""
         return (self.loss.rho_nano - self.first_nano) / RHO_UNIT
 
     @property
@@ -234,12 +234,12 @@ class NoisySize:
         return math.ceil((1 + math.sqrt(math.log(self.tails / self.delta) * RHO_UNIT / self._rho1_nano)) * ROUND_UP)
 
     def draw(self, n: int, noise: Noise) -> int:
-        """n-hat of `n` points, with its offset."""
+        """Draw n-hat for `n` points; its offset is included."""
         return n + self.offset + int(noise.discrete_gaussian(self.variance, 1)[0])
 
 
 class ThresholdFilter:
-    """What filters with a noisy size share: a loss, split into that size and the keep bits.
+    """The base of filters with a noisy size: a loss, divided between that size and the keep bits.
 
     Privacy
     -------
@@ -274,7 +274,7 @@ class ThresholdFilter:
 
     @property
     def stages(self) -> tuple[PrivacyLoss, PrivacyLoss]:
-        """What the noisy size costs, with the whole delta, and what the keep bits cost."""
+        """Losses of the two stages: the noisy size, with the whole delta, and the keep bits."""
         first = PrivacyLoss(self.size.first_nano, self.loss.delta_femto)
         return first, self.loss - first
 
@@ -283,15 +283,15 @@ class ThresholdFilter:
         return self.select_core(self.read(view), noise)
 
     def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
-        """Draw a core from what `read` gives of a window: both stages, one after the other."""
+        """Draw a core from the numbers that `read` returns for a window: both stages, one after the other."""
         return self.keep(counts, self.size.draw(len(counts), noise), noise)
 
     def read(self, view: FriendCountView) -> NDArray[np.int64]:
-        """What this filter goes by: counts or scores of the right kind."""
+        """Read from a view the numbers that this filter uses: counts or scores."""
         raise NotImplementedError
 
     def keep(self, counts: NDArray[np.int64], n_hat: int, noise: Noise) -> Core:
-        """The second stage: draw the keep bits, given the released size."""
+        """Run the second stage: draw the keep bits, given the released size."""
         raise NotImplementedError
 
 
@@ -331,27 +331,30 @@ class ZCDPFilter(ThresholdFilter):
         _ = self.size  # refuses a loss that cannot be split
 
     def bar(self, n_hat: float) -> tuple[float, float]:
-        """Threshold on count - n/2, and noise deviation, at a released size; both rounded up, deviation at least 1."""
+        """Return the threshold on count - n/2 and the noise deviation at a released size, both rounded up.
+
+        The deviation is at least 1.
+        """
         sigma = max(math.sqrt(n_hat / (8 * self.size.rho2)) * ROUND_UP, 1.0)
         return (sigma * math.sqrt(2 * math.log(2 * n_hat / self.delta)) + 0.5) * ROUND_UP, sigma
 
     def margin(self, n: int, strangers: float = 0.0) -> float:
-        """By how many noise deviations a point clears the bar that all but some of n befriend, at the typical n-hat."""
+        """Return by how many noise deviations a point with all but some of n friends passes, at the typical n-hat."""
         threshold, sigma = self.bar(n + self.offset)
         return (n / 2 - strangers - threshold) / sigma
 
     def friend_of_all(self, n: int) -> tuple[float, float]:
-        """Mean and variance of count - n/2 of a point befriended by all n."""
+        """Return mean and variance of count - n/2 for a point that is a friend of all n."""
         return n / 2, 0.0
 
     def read(self, view: FriendCountView) -> NDArray[np.int64]:
-        """A window's exact counts."""
+        """Return a window's exact counts."""
         if view.scores is not None:
             raise ConfigError(f"must hold exact counts, got scores sampled by {view.sampling}", "view")
         return view.counts
 
     def keep(self, counts: NDArray[np.int64], n_hat: int, noise: Noise) -> Core:
-        """Keep bits from the friend counts of all n points (itself included)."""
+        """Draw the keep bits from the friend counts of all n points (a point itself included)."""
         n = len(counts)
         if n_hat <= 0:
             return Core(np.zeros(n, np.bool_), n_hat - self.offset)
@@ -360,14 +363,14 @@ class ZCDPFilter(ThresholdFilter):
 
 
 def smallest_rho(size: int, delta: PrivacyLoss, margin: float, max_rho: int, strangers: float = 0.0) -> int:
-    """Smallest rho (nano) with which a point befriended by all `size` clears the bar by `margin` deviations.
+    """Find the least rho (nano) with which a friend of all `size` points passes by `margin` noise deviations.
 
     Parameters
     ----------
     size : int
         Public guess of the number of points.
     delta : PrivacyLoss
-        Whose delta the filter gets.
+        Its delta is the filter's.
     margin : float
     max_rho : int
         Returned if even that rho (nano) does not suffice.

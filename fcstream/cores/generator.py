@@ -27,12 +27,12 @@ _UP = 1 + 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What a generator gives.
+    """The result of a generator.
 
     Attributes
     ----------
     success : bool
-        Released. False: the core must not be used.
+        Whether the core may be used; released.
     mask : bool (n,)
         Which points are in the core; private.
     """
@@ -43,7 +43,7 @@ class Generated:
 
 @dataclass(frozen=True)
 class FriendlyGenerator:
-    """Leave each point out with a probability that falls smoothly with its friends; say whether few were left out.
+    """Leave each point out with a probability that falls smoothly with its friends; tell whether few were left out.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class FriendlyGenerator:
 
     @property
     def bar(self) -> float:
-        """What the noisy statistic must not pass: omega0 + ln(1/(2 beta)) / epsilon."""
+        """Upper limit of the noisy statistic for a success: omega0 + ln(1/(2 beta)) / epsilon."""
         return self._omega(self.outliers) + math.log(1 / (2 * self.beta)) / self.epsilon
 
     @property
@@ -139,13 +139,13 @@ class FriendlyGenerator:
         return grown * _UP, max(self.delta_factor(epsilon) * delta, self.delta if self.growth else 0.0)
 
     def delta_factor(self, epsilon: float) -> float:
-        """What a friendly algorithm's delta grows by, rounded up, if it has this epsilon."""
+        """Return the factor by which the delta of a friendly algorithm of this epsilon grows, rounded up."""
         first = self.epsilon if self.growth else 0.0
         exponent = first + 2 * epsilon + (1 + self.stability) * math.expm1(epsilon)
         return (1 + self.stability) * math.exp(min(exponent, 600.0)) * _UP
 
     def keeps(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Probability of each point to be kept, in multiples of 2**-52: a function of its count alone."""
+        """Return the probability to keep each point, in multiples of 2**-52: a function of its count alone."""
         z = (2 * counts - (self.size + 1)) / 2
         left = np.clip(1 - z / self.ramp, 0.0, 1.0)
         discard = left if not self.growth else np.expm1(self.exponent * left) / self.growth
@@ -154,7 +154,7 @@ class FriendlyGenerator:
         return kept
 
     def draw(self, counts: NDArray[np.int64], noise: Noise) -> Generated:
-        """The success bit and a core from the friend counts (n,) of all points, each itself included."""
+        """Draw the success bit and a core from the friend counts (n,) of all points, each itself included."""
         if len(counts) != self.size:
             raise ConfigError(f"must be as many as the public size, {self.size}, got {len(counts)}", "counts")
         kept = self.keeps(counts)

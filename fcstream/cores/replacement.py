@@ -1,7 +1,7 @@
-"""Cores of things that one record REPLACES, as it replaces one shard's tuple: nothing is added or removed.
+"""Core filters for items that one record REPLACES, as it replaces one shard's tuple: no item is added or removed.
 
-The filters of `cores` are for items that come and go: a friend count moves by 1/2 against half the size. A replaced
-item moves it by up to 1, and their noise would pay for four times the rho it claims.
+The filters of `filters` are for items that are added or removed: a friend count less half the size then moves by 1/2.
+A replaced item moves it by up to 1, so that the true cost of those filters would be four times the rho they claim.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=4096)
 def tail_quantile(probability: float) -> float:
-    """A number that a standard normal passes with at most this probability, in (1e-40, 1/2]; tight to 1e-9.
+    """Return a number that a standard normal exceeds with at most this probability, in (1e-40, 1/2]; tight to 1e-9.
 
     Privacy
     -------
@@ -95,7 +95,7 @@ class ReplacedFilter:
 
     @property
     def margin(self) -> float:
-        """By how many noise deviations an item befriended by all clears the bar."""
+        """Return by how many noise deviations an item that is a friend of all passes the threshold."""
         threshold, sigma = self.bar
         return (self.size / 2 - threshold) / sigma
 

@@ -1,4 +1,4 @@
-"""Means in the (epsilon, delta) paradigm: FriendlyCore's BasicFilter, and the generator of its first version."""
+"""Means in approximate DP, (epsilon, delta): FriendlyCore's BasicFilter, and the generator of its first version."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class LowerCount:
     Parameters
     ----------
     epsilon_nano : int
-        What it costs.
+        Loss of the number.
     delta : float
-        n-hat is above n with at most half of it.
+        n-hat exceeds n with a probability of at most half of this.
 
     Privacy
     -------
@@ -63,20 +63,20 @@ class LowerCount:
 
     @cached_property
     def offset(self) -> int:
-        """What n-hat lies below the number: 1 + ln(1/delta) / epsilon, rounded up."""
+        """How far the mean of n-hat lies below the number: 1 + ln(1/delta) / epsilon, rounded up."""
         return math.ceil((1 + math.log(1 / self.delta) * EPSILON_UNIT / self.epsilon_nano) * (1 + 1e-9))
 
     @property
     def scale(self) -> Fraction:
-        """Of the noise."""
+        """Scale of the noise."""
         return Fraction(EPSILON_UNIT, self.epsilon_nano)
 
     def draw(self, n: int, noise: Noise) -> int:
-        """n-hat."""
+        """Draw n-hat."""
         return n - self.offset + int(noise.discrete_laplace(self.scale, 1)[0])
 
     def chance(self, n: float, needed: float = 0.0) -> float:
-        """That n-hat is above what is needed, nearly."""
+        """Return, approximately, the chance that n-hat is above the needed number."""
         short = (needed + self.offset - n) / float(self.scale)
         return 0.5 * math.exp(-short) if short > 0 else 1 - 0.5 * math.exp(short)
 
@@ -137,19 +137,19 @@ class FriendlyAverageDP:
 
     @property
     def offset(self) -> int:
-        """What n-hat lies below the size."""
+        """How far the mean of n-hat lies below the size."""
         return self.size.offset
 
     def chance(self, size: float) -> float:
-        """That a core of so many points gets an answer, nearly."""
+        """Return, approximately, the chance that a core of this size gets a value."""
         return 0.0 if size < 1 else self.size.chance(size)
 
     def sigma(self, n_hat: float) -> float:
-        """Noise deviation per coordinate at a size, in lattice steps (without the rounding term)."""
+        """Return the noise deviation per coordinate at a size, in lattice steps (without the rounding term)."""
         return 2 * math.sqrt(self.radius_squared) / n_hat / math.sqrt(2 * self._rho_nano / RHO_UNIT)
 
     def release(self, points: Selection, noise: Noise) -> Estimate | None:
-        """The noisy average of the points, or None: too few."""
+        """Average the points with noise; None if they are too few."""
         size = points.size
         n_hat = self.size.draw(size, noise)
         if size == 0 or n_hat <= 0:
@@ -159,7 +159,7 @@ class FriendlyAverageDP:
 
 
 def printed_noise(loss: DPLoss, size: int) -> tuple[float, int]:
-    """Noise of an average of so many points at sensitivity 1, and the percent of epsilon for its size that it takes.
+    """Return the noise of an average of `size` points at sensitivity 1, and the percentage of epsilon for its size.
 
     Privacy
     -------
@@ -218,11 +218,11 @@ class BasicMean(PointMechanism):
     Parameters
     ----------
     loss : PrivacyLoss
-        What it may cost; `total` is the (epsilon, delta) that this pays for.
+        Loss that is charged; `total` is the (epsilon, delta) that this pays for.
     radius_squared : int
         Known diameter of the data, squared, in lattice steps.
     size_hint : int
-        Public.
+        Public guess of the number of records in a window.
     alpha : float
         Of `BasicFilter`: points with (1 - alpha) n friends are always kept.
 
@@ -245,7 +245,7 @@ class BasicMean(PointMechanism):
     false_release: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
-        _ = self.average  # refuses budgets that are too small, now
+        _ = self.average  # refuses budgets that are too small, before any release
 
     @cached_property
     def core(self) -> BasicFilter:
@@ -299,7 +299,7 @@ class BasicMean(PointMechanism):
 
 @lru_cache(maxsize=256)
 def paid_by(loss: PrivacyLoss) -> DPLoss:
-    """The largest (epsilon, delta)-DP loss that a zCDP loss pays for.
+    """Return the largest (epsilon, delta)-DP loss that a zCDP loss pays for.
 
     Privacy
     -------
@@ -323,7 +323,7 @@ class EstimatedAverage:
     Parameters
     ----------
     total : DPLoss
-        What it may cost.
+        Largest loss of the whole.
     size : int
         n, public.
     radius_squared : int
@@ -375,7 +375,7 @@ class EstimatedAverage:
 
     @property
     def cost(self) -> DPLoss:
-        """What it really costs: `FriendlyGenerator.total`, rounded up."""
+        """Actual loss of the whole: `FriendlyGenerator.total`, rounded up."""
         inner = self._design[1]
         return DPLoss.charge(*self.generator.total(inner.epsilon, inner.delta))
 
@@ -384,7 +384,7 @@ class EstimatedAverage:
         return _best_design(self)
 
     def candidates(self) -> list[FriendlyGenerator]:
-        """Generators to choose from, by public numbers."""
+        """List the generators to choose from, which depend on public numbers only."""
         epsilon, delta = self.total.epsilon, min(self.total.delta, 0.49)
         ramp = (self.size - 1) / 2 - self.outliers
         found = []
@@ -399,7 +399,10 @@ class EstimatedAverage:
         return found
 
     def release(self, view: WindowView, noise: Noise) -> tuple[Generated, Outcome]:
-        """The generator's answer (its mask is private), and the outcome: without success as with too few points."""
+        """Run generator and average; returns the generator's result (its mask is private) and the outcome.
+
+        Without success the outcome is the same as with too few points.
+        """
         generated = self.generator.draw(view.counts, noise)
         parts: dict[str, Any] = {
             "success": generated.success,
@@ -416,7 +419,7 @@ class EstimatedAverage:
 
 @lru_cache(maxsize=64)
 def _best_design(wanted: EstimatedAverage) -> tuple[FriendlyGenerator, DPLoss]:
-    """The generator and what it leaves for the average, with the smallest predicted noise."""
+    """Choose the generator with the smallest predicted noise; returns it and the loss that is left for the average."""
     best: tuple[float, FriendlyGenerator, DPLoss] | None = None
     for generator in wanted.candidates():
         inner = _inner(generator, wanted.total)
@@ -433,12 +436,12 @@ def _best_design(wanted: EstimatedAverage) -> tuple[FriendlyGenerator, DPLoss]:
 
 
 def _inner(generator: FriendlyGenerator, total: DPLoss) -> DPLoss | None:
-    """The largest loss of an average after a generator, or None."""
+    """Return the largest loss of an average after a generator; None if the generator leaves too little."""
     if generator.growth and (generator.epsilon >= total.epsilon or generator.stability > 1e6):
         return None
 
     def fits(nano: int) -> bool:
-        # Past this nothing fits, and exponentials would overflow.
+        # Above the total epsilon nothing fits, and exponentials could overflow.
         return nano <= total.epsilon_nano and DPLoss.charge(generator.total(nano / 1e9, 0)[0]).fits(total)
 
     epsilon = largest(fits) if fits(0) else 0

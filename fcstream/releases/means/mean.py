@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ...stream.lattice import Grid
 
 CORE_MARGIN = 3.0
-"""Noise deviations by which a point befriended by all clears the core's bar at the public size hint."""
+"""Noise deviations by which a friend of all points passes the core's threshold at the public size hint."""
 MAX_CORE_SHARE = 0.6
 RADIUS_RATIO = 1.25
 _FINE = 3  # bins of a rung
@@ -100,7 +100,7 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
         return self.core_mean(self.radius, setting)
 
     def core_mean(self, radius: float, setting: BuildContext) -> FriendlyMean | RecentredMean:
-        """The mechanism of a mean with unknown center."""
+        """Make the mechanism of a mean whose center is unknown."""
         loss, lattice = self.approximate_loss(self.delta), setting.grid.lattice
         size_hint = self.checked_size_hint()
         radius_squared = lattice.radius_squared(radius, "release.radius")
@@ -118,7 +118,7 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 def _ball_center(center: list[float], grid: Grid) -> tuple[int, ...]:
-    """A public center in the features' own (transformed) units -> the nearest lattice point."""
+    """Convert a public center in the features' own (transformed) units to the nearest lattice point."""
     point = []
     for value, feature in zip(center, grid.features, strict=True):
         if not math.isfinite(value):
@@ -159,7 +159,7 @@ class BallMean(PointMechanism):
     kind: str = "mean"
 
     def __post_init__(self) -> None:
-        _ = self.average  # refuses a budget that is too small to split, now
+        _ = self.average  # refuses a budget that is too small to divide, before any release
 
     @cached_property
     def average(self) -> BallAverage:
@@ -224,7 +224,7 @@ class FriendlyMean(CoreStage, PointMechanism):
 
     def __post_init__(self) -> None:
         try:
-            _ = self.core, self.average  # refuse budgets that are too small to split, now
+            _ = self.core, self.average  # refuse budgets that are too small to divide, before any release
         except ConfigError as error:
             if error.key.startswith("release."):
                 raise
