@@ -1,8 +1,9 @@
-"""An HTTP server for strangers: Starlette on uvicorn, in a thread of its own, with a limit on all that a peer can hold.
+"""An HTTP server for untrusted peers: Starlette on uvicorn, in its own thread, with limits on all a peer can occupy.
 
-Nobody can keep a connection by sending slowly, by reading slowly or by waiting: each part of a request has a deadline
-that no byte extends. Where a limit of connections or of memory is reached, whoever has waited longest for its own
-next byte makes room, so that a request that is sent whole is answered also while thousands drip.
+No peer can keep a connection by sending slowly, by reading slowly or by waiting: each part of a request has a deadline
+that no further byte extends. If a limit of connections or of memory is reached, the connection that has waited longest
+for its peer's next byte is dropped. So a request that is sent at once is answered even while thousands of others send
+byte by byte.
 """
 
 from __future__ import annotations
@@ -39,26 +40,26 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Limits:
-    """What the peers of a server can hold of it.
+    """Limits on what the peers of a server can occupy.
 
     Parameters
     ----------
     connections : int
-        At one time; a few more descriptors are open for an instant while one is turned away.
+        Most connections at one time; a few more descriptors are open for an instant while one is rejected.
     per_peer : int
-        Of those, from one address (IPv6: from one network of 64 bits).
+        Most connections from one address (IPv6: from one network of 64 bits).
     head_bytes, body_bytes : int
-        Of one request; a longer body is thrown away and answered by 413.
+        Largest size of a request's headers and body; a longer body is thrown away and answered by 413.
     held_bytes : int
-        Bodies of all requests until they are answered, and answers until they are read, together.
+        Most memory for the bodies of unanswered requests and for answers that are not read yet, together.
     head_s : float
-        From the connection, or from the answer before, to the end of the headers.
+        Time from the connection, or from the previous answer, to the end of the headers.
     body_s : float
-        From there to the end of the body.
+        Time from the end of the headers to the end of the body.
     answer_s : float
-        From there until the last byte of the answer has left.
+        Time from the end of the body until the last byte of the answer is sent.
     requests : int
-        Answered on one connection; then it is closed.
+        Most requests on one connection, which is then closed.
     """
 
     connections: int = 64
@@ -73,7 +74,7 @@ class Limits:
 
 
 class _GuardedConnection(asyncio.Protocol):
-    """Stands before uvicorn's protocol: lets nothing reach it that was not admitted, and knows what is waited for."""
+    """Wraps uvicorn's protocol: passes on only what was admitted, and keeps track of what the connection waits for."""
 
     def __init__(self, crowd: _ConnectionPool, inner: asyncio.Protocol) -> None:
         self._crowd, self._inner = crowd, inner
@@ -100,7 +101,7 @@ class _GuardedConnection(asyncio.Protocol):
         if self._is_admitted:
             try:
                 self._inner.data_received(data)
-            except Exception:  # nothing that a parser fails at may reach the loop, which would log it
+            except Exception:  # no parser's error may reach the event loop, which would log it
                 self.drop()
 
     def eof_received(self) -> bool | None:
@@ -130,7 +131,7 @@ class _GuardedConnection(asyncio.Protocol):
 
 
 def _network(host: str) -> str:
-    """Whose connection it is: one peer owns at least a whole IPv6 network of 64 bits."""
+    """Return the peer of a connection: its address, or for IPv6 its network of 64 bits, which one peer owns whole."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -141,7 +142,7 @@ def _network(host: str) -> str:
 
 
 class _ConnectionPool:
-    """All connections of a server, and who of them has to go."""
+    """All connections of a server; chooses which of them to drop."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -156,7 +157,8 @@ class _ConnectionPool:
         return self._by_client.get(client)
 
     def admit(self, new: _GuardedConnection) -> bool:
-        """Whether a connection may stay; the one of its peer, or of the busiest, that waited longest makes room."""
+        """Decide whether a connection may stay; at a limit, the longest-waiting one of its or the busiest peer is
+        dropped."""
         sizes = Counter(each.peer for each in self._by_client.values())
         crowded = None
         if sizes[new.peer] >= self._limits.per_peer:
@@ -174,7 +176,7 @@ class _ConnectionPool:
         self.release(gone)
 
     def hold(self, connection: _GuardedConnection, size: int) -> bool:
-        """Whether there is memory for more of a body, or for an answer; who has waited longest makes room."""
+        """Decide whether there is memory for more bytes; at the limit, the longest-waiting connection is dropped."""
         while self._held + size > self._limits.held_bytes:
             if not self._drop_longest(lambda each: each is not connection and each.held > 0):
                 return False
@@ -183,7 +185,7 @@ class _ConnectionPool:
         return True
 
     def hold_answer(self, connection: _GuardedConnection) -> None:
-        """From here on the connection holds what its peer has not read yet, and no body."""
+        """Count from now on only the bytes that the peer has not read yet, and no body."""
         self.release(connection)
         connection.go_to(_LEAVING)
         if self.of(connection.client) is connection:
@@ -202,7 +204,7 @@ class _ConnectionPool:
         return bool(waiting)
 
     async def watch(self) -> None:
-        """End what is over time, for ever."""
+        """Drop connections that are past their deadline, until the server ends."""
         while True:
             now = time.monotonic()
             for each in list(self._by_client.values()):
@@ -228,7 +230,7 @@ class _BoundedApp:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         connection = self._crowd.of(tuple(scope["client"] or ("", 0)))
         if connection is None:
-            return  # it was dropped in between
+            return  # the connection was dropped meanwhile
         connection.go_to(_BODY)
         connection.requests += 1
         is_last = connection.requests >= self._limits.requests
@@ -240,7 +242,7 @@ class _BoundedApp:
                 await self._app(scope, _replayed(found, receive), answer)
             elif found:
                 await answer.plain(found)
-        except Exception as error:  # its text could quote a record
+        except Exception as error:  # its text could quote a record, so only its type is logged
             LOG.error("a request could not be answered (%s)", type(error).__name__)
             if not answer.is_started:
                 await answer.plain(500)
@@ -248,9 +250,9 @@ class _BoundedApp:
             self._crowd.hold_answer(connection)
 
     async def _body(self, connection: _GuardedConnection, receive: Receive) -> bytes | int:
-        """The body, or the status that refuses it; 0: the peer is gone.
+        """Read the body; returns it or the status that refuses it, 0 if the peer is gone.
 
-        What is refused is read to its end and thrown away: a peer that sends hears nothing before.
+        A refused body is read to its end and thrown away, since a peer does not read an answer while it sends.
         """
         body, refusal = bytearray(), 0
         while True:
@@ -318,12 +320,14 @@ def _listen(host: str, port: int, setting: str) -> socket.socket:
 
 
 def _note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Failures of single connections: by their kind, as their text could quote what came."""
+    """Log failures of single connections by their type only, since their text could quote what a peer sent."""
     LOG.warning("a connection failed (%s)", type(context.get("exception")).__name__)
 
 
 class Server:
-    """Listens at once; `start` answers, in a thread of its own, and `close` ends it. Signals stay with the caller.
+    """Listens from construction on; `start` answers requests in a thread of its own, and `close` ends it.
+
+    Signals are left to the caller.
 
     Parameters
     ----------
@@ -331,15 +335,15 @@ class Server:
         Called with whole bodies; a failure is answered by 500, and logged by its kind.
     host : str
     port : int
-        0: any free one; then the attribute `port` tells which.
+        0 takes any free port; the attribute `port` tells which.
     setting, extra : str
-        What names the address, and what installs the server: for errors.
+        The setting that holds the address, and the extra that installs the server, for error messages.
     limits : Limits
 
     Raises
     ------
     ConfigError
-        The address cannot be used, for one because another process listens there; or uvicorn is not installed.
+        The address cannot be used, for instance because another process listens there; or uvicorn is not installed.
     """
 
     def __init__(self, app: App, host: str, port: int, limits: Limits, *, setting: str, extra: str) -> None:
@@ -363,7 +367,7 @@ class Server:
             lifespan="off",
             interface="asgi3",
             log_config=None,
-            log_level=logging.CRITICAL,  # a line for each broken request would be another's to write
+            log_level=logging.CRITICAL,  # otherwise peers could fill the log with broken requests
             access_log=False,
             proxy_headers=False,
             server_header=False,
@@ -376,7 +380,7 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many are open now."""
+        """Number of open connections."""
         return len(self._crowd)
 
     def start(self) -> None:
@@ -384,7 +388,7 @@ class Server:
         self._runs.wait()
 
     def wait(self, stop: threading.Event, seconds: float) -> bool:
-        """Whether `stop` was set, waiting for it a while.
+        """Wait some time for `stop`; returns whether it was set.
 
         Raises
         ------
@@ -396,7 +400,7 @@ class Server:
         return stop.wait(seconds)
 
     def close(self) -> None:
-        """Take no more connections; requests that came whole are answered within seconds. Idempotent."""
+        """Accept no more connections, and answer complete requests within seconds. May be called more than once."""
         if self._thread.ident is None:
             self._socket.close()
             return
@@ -428,9 +432,9 @@ class Server:
             while not self._server.started and not serving.done():
                 await asyncio.sleep(0.01)
             with suppress(OSError):  # ended already
-                self._socket.listen(_IN_LINE)  # asyncio made the line as short as its rounds
+                self._socket.listen(_IN_LINE)  # asyncio has shortened the queue to the size of its rounds
             await serving
         finally:
             watch.cancel()
             self._crowd.drop(keep_answering=False)
-            await asyncio.sleep(0)  # what was dropped is closed in the loop's next round
+            await asyncio.sleep(0)  # dropped connections are closed in the next round of the loop

@@ -1,4 +1,4 @@
-"""What keeps one feature's values or bins, for kinds that need no point as a whole."""
+"""Counters of one feature's values or bins, for kinds that do not need whole points."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Column:
 
     @classmethod
     def of(cls, grid: Grid, name: str | None) -> Column:
-        """The feature of this name; None stands for the only one.
+        """Find the feature of this name; None means the only one.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class ColumnValues:
         self._held.pop(pane, None)
 
     def view(self, panes: Iterable[int]) -> NDArray[np.int64]:
-        """All values, ascending: private."""
+        """All values, ascending; private."""
         parts = [part for pane in panes for part in self._held.get(pane, [])]
         return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
@@ -86,7 +86,7 @@ class BinCounts:
     inner : tuple of int
         Lattice values at which a new bin begins, ascending; one bin more than these.
     values : tuple of int
-        Instead: the lattice values that have a bin each, in their order; the last bin holds all others.
+        Used instead of `inner`: the lattice values that have a bin each, in their order; the last bin holds all others.
     """
 
     def __init__(self, index: int, inner: tuple[int, ...] = (), values: tuple[int, ...] = ()) -> None:
@@ -115,7 +115,7 @@ class BinCounts:
         self._held.pop(pane, None)
 
     def view(self, panes: Iterable[int]) -> NDArray[np.int64]:
-        """Records in each bin: private."""
+        """Number of records in each bin; private."""
         total = np.zeros(self._bins, np.int64)
         for pane in panes:
             total += self._held.get(pane, 0)

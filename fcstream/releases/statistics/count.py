@@ -1,4 +1,4 @@
-"""How many records a window holds, with noise."""
+"""The number of records of a window, with noise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``kind = "count"``: the noisy number of records.
 
-    The first version let the keys of means stand beside it, without effect; ledgers hold them, so they may stay.
+    The keys of means are accepted without effect, since the first version accepted them and ledgers hold them.
 
     Privacy
     -------
@@ -59,7 +59,7 @@ class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 @dataclass(frozen=True, slots=True)
 class WindowSize:
-    """What a window holds.
+    """The number of records in a closing window.
 
     Privacy
     -------
@@ -74,11 +74,11 @@ class WindowSize:
 
 
 class SizeCounter:
-    """The number of records in each pane; none of them is kept.
+    """Counts the records of each pane without keeping them.
 
     Privacy
     -------
-    NOT private: what a mechanism adds noise to.
+    NOT private: a mechanism adds noise to these numbers.
 
     Source
     ------
@@ -98,11 +98,11 @@ class SizeCounter:
         self._held[pane] = self._held.get(pane, 0) + len(points)
 
     def drop(self, pane: int) -> None:
-        """Forget a pane."""
+        """Drop a pane."""
         self._held.pop(pane, None)
 
     def view(self, panes: Iterable[int]) -> WindowSize:
-        """The window made of some panes."""
+        """Return the view of the window that these panes make up."""
         return WindowSize(sum(self._held.get(pane, 0) for pane in panes))
 
 

@@ -1,4 +1,4 @@
-"""How many records fall into each of some declared bins, with noise."""
+"""The number of records in each declared bin, with noise."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Histogram(MechanismBase):
     inner, values : tuple of int
         See `BinCounts`: one of them is empty.
     named : tuple of float
-        What is published with it: the edges of all bins (one more than bins), or the categories (one less).
+        Published with the counts: the edges of all bins (one more than bins), or the categories (one less than bins).
 
     Privacy
     -------

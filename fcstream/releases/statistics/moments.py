@@ -1,4 +1,4 @@
-"""Means and scatter matrices of shards, kept while points arrive; every point falls into a shard by a coin."""
+"""Means and scatter matrices of shards, updated as points arrive; each point is put into a shard by a coin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_SHARDS = 2**20
 
 @dataclass(slots=True)
 class _PaneMoments:
-    """Of the points of one pane: sizes (t,), means (t, d), lower triangles of scatter matrices (t, d, d)."""
+    """Moments of one pane's points per shard: sizes (t,), means (t, d), scatter matrices (t, d, d, lower triangles)."""
 
     sizes: NDArray[np.int64]
     means: NDArray[np.float64]
@@ -31,7 +31,7 @@ class _PaneMoments:
         return cls(np.zeros(shards, np.int64), np.zeros((shards, dimension)), np.zeros((shards, dimension, dimension)))
 
     def merged(self, other: _PaneMoments) -> _PaneMoments:
-        """Of both; each shard's numbers depend on its own alone."""
+        """Combine two sets of moments; each shard's result depends on that shard alone."""
         sizes = self.sizes + other.sizes
         weights = other.sizes / np.maximum(sizes, 1)
         gaps = other.means - self.means
@@ -43,7 +43,7 @@ class _PaneMoments:
 
 @dataclass(frozen=True, slots=True)
 class MomentsView:
-    """What shards know of the points of a window; private.
+    """Moments of a window's points per shard; private.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class ShardMoments:
         return sorted(self._panes)
 
     def size(self, pane: int) -> int:
-        """Points in one pane."""
+        """Return the number of points in one pane."""
         return int(self._panes[pane].sizes.sum()) if pane in self._panes else 0
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
@@ -131,11 +131,11 @@ class ShardMoments:
         moments.add_points(rows, coins, held.sizes, held.means, held.scatters)
 
     def drop(self, pane: int) -> None:
-        """Forget a pane; an absent one is no error."""
+        """Drop a pane; does nothing if it is absent."""
         self._panes.pop(pane, None)
 
     def view(self, panes: Iterable[int]) -> MomentsView:
-        """The window made of some panes, present or not."""
+        """Return the view of the window that these panes make up; panes without points may be absent."""
         found = _PaneMoments.none(self.shards, self.dimension)
         for i, pane in enumerate(sorted(set(panes) & self._panes.keys())):
             held = self._panes[pane]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MAX_QUANTILES = 100
 COUNT_SHARE = 20
-"""One part in so many of rho is for the number of records."""
+"""One part in this many of rho is spent on the number of records."""
 
 
 class QuantilesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -103,13 +103,13 @@ class Quantiles(MechanismBase):
 
     @cached_property
     def shares(self) -> tuple[PrivacyLoss, list[PrivacyLoss]]:
-        """For the count, and for each level."""
+        """Losses of the count and of each level."""
         count = PrivacyLoss(self.loss.rho_nano // COUNT_SHARE)
         return count, (PrivacyLoss(self.loss.rho_nano) - count).split(len(self.levels))
 
     @property
     def variance(self) -> Fraction:
-        """Of the count."""
+        """Variance of the count's noise."""
         return Fraction(RHO_UNIT, 2 * self.shares[0].rho_nano)
 
     @cached_property
@@ -128,10 +128,10 @@ class Quantiles(MechanismBase):
 
     @cached_property
     def least_count(self) -> int:
-        """Smaller noisy counts stop a release. Nothing in a value tells that it comes from an empty part of the range.
+        """Least noisy count for which values are released: a value does not show that no data are near it.
 
-        From here on every quantile comes from where the data are with an even chance, also if these lie as close
-        together as can be; wider data are found more often.
+        From this count on every quantile is near the data with a chance of at least one half, even if the data are as
+        close together as possible; data that are spread more widely are found more often.
         """
         span = self.column.highest - self.column.lowest + 1
         needed = [math.log(span) / (f * min(q, 1 - q)) for f, q in zip(self._falls(), self.levels, strict=True)]

@@ -1,4 +1,4 @@
-"""Variance per coordinate around a private mean."""
+"""Variances of each coordinate around a private mean."""
 
 from __future__ import annotations
 
