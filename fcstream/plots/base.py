@@ -1,4 +1,4 @@
-"""A figure to draw on, saved when it is done."""
+"""Opens a figure to draw on, and saves it at the end."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_POINTS = 1500
-"""Of a curve in a picture."""
+"""Most points of a curve in a picture."""
 _DAY_MS = 86_400_000
 _MINUTE_MS = 60_000
 _SPENT, _BOUND, _CAP = "#3b6ea5", "#c2703d", "#444444"
@@ -57,7 +57,7 @@ def plot(report: Report, path: str) -> None:
 
 
 def _draw(left: Axes, right: Axes, reading: FilterReport, panes: Sequence[SpendingPoint]) -> None:
-    """One filter: rho on the left, epsilon on the right."""
+    """Draw one privacy filter: rho on the left, epsilon on the right."""
     is_panes = reading.block == "event"
     edges, spent = _stairs(panes, gaps=True) if is_panes else _stairs(reading.curve, gaps=False)
     whose = _WHOSE[reading.block]
@@ -76,9 +76,9 @@ def _draw(left: Axes, right: Axes, reading: FilterReport, panes: Sequence[Spendi
 
 
 def _stairs(points: Sequence[SpendingPoint], *, gaps: bool) -> tuple[list[float], list[Any]]:
-    """Steps and their edges in days since 1970, one edge more than steps; a point holds until the next one.
+    """Compute steps and their edges in days since 1970, one edge more than steps; a value lasts until the next point.
 
-    With `gaps` it holds for a pane's width only. Where points are many, a step shows the largest of its points.
+    With `gaps` a value lasts for a pane's width only. If there are many points, a step shows the largest of its points.
     """
     points = [point for point in points if moment(point.time_ms) is not None]
     if not points:
@@ -100,7 +100,7 @@ def _stairs(points: Sequence[SpendingPoint], *, gaps: bool) -> tuple[list[float]
 
 
 def _panel(axes: Axes, edges: list[float], values: list[float], cap: float, filled: bool, color: str) -> None:
-    """A curve and its cap, with room above for the legend."""
+    """Draw a curve and its cap, with room above for the legend."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     shown = [value if math.isfinite(value) else math.nan for value in values]

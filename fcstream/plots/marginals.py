@@ -1,4 +1,4 @@
-"""A picture of a score: synthetic marginals against real ones."""
+"""Draws a score of a synthetic table: its marginals against the real ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plot_marginals(score: Score, path: str) -> None:
     with picture(path, 5, 5, "--plot") as figure:
         axes = figure.subplots()
         most = 1.05 * float(score.pairs.max(initial=0.01))
-        spread: Any = {"functions": (_root, _square)}  # most cells are small: a square root parts them
+        spread: Any = {"functions": (_root, _square)}  # most cells are small: a square root separates them
         axes.set_xscale("function", **spread)
         axes.set_yscale("function", **spread)
         ticks = [tick for tick in _TICKS if tick <= most]

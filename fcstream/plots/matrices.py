@@ -1,4 +1,4 @@
-"""Pictures of covariance matrices: variances over time, ellipses of two features, correlations of more."""
+"""Draws covariance matrices: variances over time, ellipses of two features, correlations of more features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of releases over time, with their uncertainty, refusals and, where wanted, the truth."""
+"""Draws releases over time, with their uncertainty, refusals and, if given, the true values."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _rows(value: Any) -> list[float]:
 def _columns(
     series: ReleaseSeries, values: dict[int, list[float]], bins: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Edges of columns in days, and values (bins, columns) by opening of the window; nan where there is none."""
+    """Return the edges of columns in days, and values (bins, columns) by opening of the window; nan if refused."""
     edges, columns, nothing = [series.first.window_open_ms], [], [math.nan] * bins
     for release, after in zip(series.releases, [*series.releases[1:], None], strict=True):
         if release.window_open_ms > edges[-1]:
@@ -203,7 +203,7 @@ def _columns(
 
 
 def _row_names(parts: dict[str, Any], rows: int) -> list[str]:
-    """What bins are called, or cells: the level of each column, the last one's fastest."""
+    """Return the names of bins, or of cells: the level of each column, of which the last one's varies fastest."""
     edges, categories = parts.get("edges"), parts.get("categories")
     if edges is not None and len(edges) == rows + 1:
         return [f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
@@ -219,7 +219,7 @@ def _row_names(parts: dict[str, Any], rows: int) -> list[str]:
 
 
 def _levels(column: dict[str, Any]) -> list[str]:
-    """What a column may be: parts of a range, or texts."""
+    """Return the levels of a column: parts of a range, or texts."""
     name, edges = column["name"], column.get("edges")
     if edges:
         return [f"{name} {low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
