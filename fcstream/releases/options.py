@@ -67,7 +67,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @property
     def holds_records(self) -> bool:
-        """Whether a record of an open window takes memory, or more than constant work; such a kind needs a gate."""
+        """Whether memory or work of a window grows by more than a constant per record; such a kind needs a gate."""
         return True
 
     @property
