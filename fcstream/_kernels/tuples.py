@@ -9,7 +9,7 @@ Two steps, the second for the pairs that the first leaves open:
 1. distances from a pivot tuple and the triangle inequality: sure friends, sure strangers, no coordinate is read;
 2. distances between points of the same number. Points are numbered by their nearest pivot point, so that close tuples
    are numbered alike. For ordered tuples that is the predicate; for a match it shows sure friends, and what it leaves
-   open is decided in `matches`.
+   open is decided in `tuple_matching`.
 
 Pivot and numbering are a matter of speed: both steps keep a slack far above rounding, so no bit depends on them.
 """

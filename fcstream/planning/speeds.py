@@ -92,7 +92,7 @@ def _seconds(counter: FriendCounts | SampledCounts, points: NDArray[np.float64])
 
 
 def cheapest_pairs(size_hint: int, dimension: int, loss: PrivacyLoss, *, tumbling: bool = True) -> PairSampling:
-    """What `sampled.choose` says on this machine.
+    """What `fcstream.cores.sampled_filters.choose` says on this machine.
 
     Parameters
     ----------

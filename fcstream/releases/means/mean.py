@@ -201,7 +201,7 @@ class FriendlyMean(CoreStage, PointMechanism):
     dimension, size_hint : int
         Public.
     sampling : str
-        ``exact``, or ``blocks`` or ``hidden``: which pairs a core is found from (see `sampled`).
+        ``exact``, or ``blocks`` or ``hidden``: which pairs a core is found from (see `fcstream.counting.sampled`).
     given_pairs : PairSampling or None
         The very pairs; None chooses them for this loss and size.
 
@@ -280,7 +280,7 @@ class RecentredMean(CoreStage, PointMechanism):
     dimension, size_hint : int
         Public.
     sampling : str
-        ``exact``, or ``blocks`` or ``hidden``: which pairs a core is found from (see `sampled`).
+        ``exact``, or ``blocks`` or ``hidden``: which pairs a core is found from (see `fcstream.counting.sampled`).
     spread : float or None
         Public typical distance of a point from its center, in lattice steps; None finds it with a private histogram.
     outliers : float
