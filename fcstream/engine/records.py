@@ -116,9 +116,9 @@ class OpenRecords:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        self.is_broken = True  # until the block ends well
+        before, self.is_broken = self.is_broken, True  # until the block ends well
         yield
-        self.is_broken = False
+        self.is_broken = before
 
     def _count(self, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int) -> None:
         panes, points = admitted.panes, admitted.points

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..errors import LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
@@ -53,6 +53,7 @@ class LedgerFile:
         self.is_listed = False
         self._streams: set[str] = set()
         self._guests = 0
+        self._unfinished: Callable[[], object] | None = None
         self.db = connect(path, create=create)
         self._inode = _inode(path)
         try:
@@ -124,12 +125,25 @@ class LedgerFile:
         return not self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
 
     @contextmanager
-    def changing(self, kind: str) -> Iterator[None]:
-        """Open a transaction that is committed at the end of the block, and rolled back if the block raises."""
-        self.db.execute(f"BEGIN {kind}")
+    def changing(self, kind: str, reread: Callable[[], object] | None = None) -> Iterator[None]:
+        """Open a transaction that is committed at the end of the block, and rolled back if the block raises.
+
+        After an error `reread` is called before the next use of the file, to forget what memory holds of the block.
+        """
+        self.finish()
+        self._unfinished = reread or (lambda: None)
         with on_error(self._roll_back):
+            self.db.execute(f"BEGIN {kind}")
             yield
             self.db.execute("COMMIT")
+        self._unfinished = None
+
+    def finish(self) -> None:
+        """Clear up after a transaction that did not end: Ctrl-C can hit any line, also the one before a rollback."""
+        if self._unfinished is not None:
+            self._roll_back()
+            self._unfinished()
+            self._unfinished = None
 
     def _roll_back(self) -> None:
         if self.db.in_transaction:
@@ -159,6 +173,7 @@ class LedgerFile:
     def _close(self) -> bool:
         """Close the connection; returns whether that was possible."""
         try:
+            self._roll_back()  # the mark must not be part of a transaction that an interrupt left open
             # A clean close merges the log into the file and deletes it, so the file must be marked as closed before.
             if self.db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'file'").fetchone()[0]:
                 self.mark("closed")

@@ -423,12 +423,13 @@ class SQLiteLedger:
         with self._file.lock, translated_errors(self.path):
             if self._closed:  # other ledgers may still have the file open, and even this stream
                 raise LedgerError(f"{self.path} is closed: open it again to go on")
+            self._file.finish()
             yield self._tables
 
     @contextmanager
     def _transaction(self) -> Iterator[StreamTables]:
         with self._locked() as tables:
-            with on_error(setattr, tables, "head", tables.head), self._file.changing("IMMEDIATE"):
+            with self._file.changing("IMMEDIATE", tables.read_head):
                 yield tables
                 tables.save()
             assert self._rollback_guard is not None

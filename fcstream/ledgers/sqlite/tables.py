@@ -126,16 +126,20 @@ class StreamTables:
         LedgerDamaged
         """
         self.salt = bytes.fromhex(self.meta("salt"))
-        seq, chain, digest, digest_of_users, terms_seq = self.meta("head").split(":")
-        self.head = LedgerHead(
-            int(seq), bytes.fromhex(chain), int(digest), bytes.fromhex(digest_of_users), int(terms_seq)
-        )
+        self.read_head()
         row, _ = self._linked(self.head.terms_seq)
         self.terms = hash_chain.terms_of(self.path, row.body if row.kind == "terms" else b"")
         last, link = self._linked(self.do("SELECT max(seq) FROM journal{n}").fetchone()[0])
         if (last.seq, link) != self.head[:2] or str(self.head) != self.meta("head"):
             raise LedgerDamaged(f"{self.path} is damaged: its head disagrees with the journal's last row, {last.seq}")
         self.name, self.is_retired = hash_chain.listed_as(self.terms, last), last.kind == "retire"
+
+    def read_head(self) -> None:
+        """Read the head as the file has it."""
+        seq, chain, digest, digest_of_users, terms_seq = self.meta("head").split(":")
+        self.head = LedgerHead(
+            int(seq), bytes.fromhex(chain), int(digest), bytes.fromhex(digest_of_users), int(terms_seq)
+        )
 
     def rollback_guard(self) -> RollbackGuard:
         """What remembers how far this stream came."""
