@@ -1,4 +1,4 @@
-"""Sessions with PostgreSQL servers: where they are, lost and made again, and PostgreSQL's errors in our words."""
+"""Connections to PostgreSQL servers: addresses, reconnecting after a loss, and translating PostgreSQL's errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 _OLDEST_SERVER = 120000
 _ANSWER_S = 120.0  # longer than a lock may be waited for
 PATIENCE = 8.0
-"""Seconds that a lost connection is tried again."""
+"""Seconds for which a lost connection is retried."""
 _CONFLICTS = 10  # times that a transaction is repeated after a deadlock or a failed serialization
 _OURS = {"schema", "stream", "unsafe", "lease"}  # parameters of the URL that libpq does not get
 _SETTINGS = """
@@ -59,7 +59,10 @@ _DISOWNED: list[object] = []
 
 
 def _disown_all() -> None:
-    """A child must not end its parent's session: it keeps the connection, and says nothing on it."""
+    """Keep the parent's connections alive in a forked child, which must neither use nor close them.
+
+    Closing such a connection in the child would end the parent's session.
+    """
     _DISOWNED.extend(session.db for session in _OPEN)
 
 
@@ -68,19 +71,20 @@ os.register_at_fork(after_in_child=_disown_all)
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a ledger is.
+    """Address of a ledger on a PostgreSQL server, read from its URL.
 
     Attributes
     ----------
     parameters : dict of str to str
-        For libpq; a password may be among them.
+        Connection parameters that are passed to libpq; a password may be among them.
     schema : str
     stream : str or None
-        The one that the URL names.
+        The stream that the URL names, if it names one.
     is_unsafe : bool
-        A server that loses commits when its machine crashes will do: for tests.
+        Whether a server is accepted that loses commits when its machine crashes; only for tests.
     lease : str
-        What the ledger's changes are bound to, see `leader.PostgresLease.claim`; empty: nothing.
+        Lease without which the ledger accepts no changes, see `leader.PostgresLease.claim`. An empty text means that no
+        lease is needed.
     """
 
     parameters: dict[str, str] = field(repr=False)
@@ -91,13 +95,14 @@ class ServerAddress:
 
     @classmethod
     def of(cls, url: str) -> ServerAddress:
-        """Read ``postgresql://[user[:password]@]host[:port]/dbname[?options]``; ``${NAME}`` and ``${file:PATH}`` in it
-        come from the environment and from files.
+        """Read ``postgresql://[user[:password]@]host[:port]/dbname[?options]``.
+
+        ``${NAME}`` and ``${file:PATH}`` in the URL are replaced by environment variables and by the content of files.
 
         Raises
         ------
         ConfigError
-            Never with a part of the URL that could belong to a password.
+            If the URL cannot be used. The message never shows a part of the URL that could belong to a password.
         """
         scheme, _, rest = interpolate(url, "ledger.url").partition("://")
         rest, _, query = rest.partition("?")
@@ -115,7 +120,8 @@ class ServerAddress:
         found |= {name: value for name, _, value in (entry.partition("=") for entry in query.split("&") if entry)}
         known = libpq.known(psycopg) | _OURS
         if found.keys() - known:
-            # Which one is not said: what follows a password with an '&' in it looks like an option.
+            # The message does not show the unknown option: after a password that holds '&', it may be part of the
+            # password.
             raise ConfigError(
                 "has an option that there is not: look for a misspelled name, or a '&' that is not written %26",
                 "ledger.url",
@@ -135,7 +141,7 @@ class ServerAddress:
         )
 
     def location(self, stream: str | None) -> str:
-        """For messages: a URL of the stream, without a user or a password."""
+        """Return the stream's URL without user and password, for messages."""
         host, port, database = (self.parameters.get(name, "") for name in ("host", "port", "dbname"))
         named = "" if stream is None else f"&stream={urllib.parse.quote(stream)}"
         socket = f"&host={host}" if "/" in host else ""
@@ -144,7 +150,7 @@ class ServerAddress:
 
 
 def _split_hosts(text: str) -> tuple[str, str]:
-    """``host:port,host:port`` as libpq's two lists."""
+    """Split ``host:port,host:port`` into the two lists that libpq takes, hosts and ports."""
     hosts, ports = [], []
     for part in text.split(","):
         found = re.fullmatch(r"(\[[^\]]*\]|[^:\[\]]*)(?::(\d*))?", part)
@@ -156,7 +162,7 @@ def _split_hosts(text: str) -> tuple[str, str]:
 
 
 class _BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """One that waits for an answer for a bounded time: whoever takes our packets and stays silent is no server."""
+    """Connection that waits for the server's response for a bounded time, so that a silent server blocks nothing."""
 
     answer_s = _ANSWER_S
 
@@ -169,7 +175,10 @@ class _BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
 
 
 def _until(gen: Any, deadline: float) -> Any:
-    """A generator of psycopg's, which is resumed with what is ready; with nothing, several times a second."""
+    """Run one of psycopg's generators until it ends, and raise `TimeoutError` after the deadline.
+
+    psycopg resumes the generator with the state of its socket, several times a second even if nothing is ready.
+    """
     try:
         state = next(gen)
         while True:
@@ -183,7 +192,7 @@ def _until(gen: Any, deadline: float) -> Any:
 
 
 class SharedConnection:
-    """A connection that sessions of one process may share, one at a time."""
+    """Connection that the ledger sessions of one process share; one session uses it at a time."""
 
     def __init__(self) -> None:
         self.db: Connection | None = None
@@ -198,24 +207,24 @@ class SharedConnection:
 
 
 class PostgresConnection:
-    """One connection, made when it is first needed and made again when it was lost.
+    """Connection to a PostgreSQL server that opens on first use and reconnects after it was lost.
 
     Parameters
     ----------
     address : ServerAddress
     location : str
-        For messages.
+        Location of the ledger that messages show.
     is_reader : bool
-        Nothing is to be changed; a standby server will do.
+        Whether the session only reads; a standby server is then enough.
     line : SharedConnection, optional
-        Of another session with the same address, to share it.
+        Connection of another session with the same address, to share it.
 
     Attributes
     ----------
     patience : float
-        Seconds that a server which cannot be reached is tried again.
+        Seconds for which a server that cannot be reached is retried.
     answer_s : float
-        Seconds that an answer is waited for, unless nothing is to be changed.
+        Seconds to wait for the server's response. A session that only reads waits without a limit.
     """
 
     def __init__(
@@ -233,7 +242,7 @@ class PostgresConnection:
         _OPEN.add(self)
 
     def close(self) -> None:
-        """Idempotent; does nothing in a child of the process that made it."""
+        """Close the session; a second call does nothing, nor does a call in a child of the process that opened it."""
         if self._pid == os.getpid() and not self._is_closed:
             self._is_closed = True
             _OPEN.discard(self)
@@ -249,7 +258,10 @@ class PostgresConnection:
         self.close()
 
     def run(self, work: Callable[[Connection], T]) -> T:
-        """Do `work`, which must do no harm when it is done again: after a conflict, or on a new connection."""
+        """Run `work` on the connection, and repeat it after a conflict or on a new connection after a loss.
+
+        Repeating `work` must therefore have no further effect.
+        """
         if os.getpid() != self._pid:
             raise LedgerError(f"{self.location} was opened before a fork: open the engine in the process that uses it")
         if self._is_closed:
@@ -308,7 +320,7 @@ class PostgresConnection:
         return self.line.db
 
     def _check_server(self, db: Connection) -> None:
-        """Refuse a server that would forget what it committed, and see to it that commits wait for the disk."""
+        """Refuse a server that can lose commits, and make every commit of this session wait for the disk."""
         version = db.info.server_version
         if version < _OLDEST_SERVER:
             raise LedgerError(
@@ -332,7 +344,7 @@ class PostgresConnection:
         return self.db is None or self.db.closed or state in _LOST or state.startswith("08")
 
     def _translate_error(self, error: psycopg.Error) -> LedgerError:
-        """PostgreSQL's errors in our words."""
+        """Return the ledger's error for an error of PostgreSQL."""
         state, detail = error.sqlstate or "", (error.diag.message_detail or "").split()
         if state == "ZF001":
             return older_copy(self.location, int(detail[0]))
@@ -370,7 +382,7 @@ class PostgresConnection:
 
 @contextmanager
 def translated_errors(location: str) -> Iterator[None]:
-    """What cannot be read is damaged."""
+    """Raise `LedgerDamaged` for content that cannot be read."""
     try:
         yield
     except (LedgerError, psycopg.Error):
@@ -380,12 +392,12 @@ def translated_errors(location: str) -> Iterator[None]:
 
 
 def caps_lowered(location: str) -> LedgerMismatch:
-    """The error for caps that are stricter than what the caller goes by."""
+    """Return the error for caps that another process has made stricter than the caller's."""
     return LedgerMismatch(f"{location}: another process has lowered the caps for ever: start with its `budget`")
 
 
 def older_copy(location: str, seq: int) -> LedgerDamaged:
-    """The error for a journal row that was there and is not."""
+    """Return the error for a journal row that was seen earlier and is now missing."""
     return LedgerDamaged(
         f"{location} has lost journal row {seq}, which this process has seen: an older copy was put in its place and "
         "charges are forgotten; restore the newest one, or end this stream and start one under a new name and budget"
@@ -393,5 +405,5 @@ def older_copy(location: str, seq: int) -> LedgerDamaged:
 
 
 def _first_line(error: psycopg.Error) -> str:
-    """What an error says, on one line, without the statement that it is about."""
+    """Return an error's message on one line, without the SQL statement that caused it."""
     return " ".join((error.diag.message_primary or str(error)).split())[:300]

@@ -1,19 +1,21 @@
-"""The shared ledger: streams of one PostgreSQL schema, used by several processes at once.
+"""Ledger for streams in one PostgreSQL schema, which several processes may use at once.
 
-Every charge, seal and acknowledgment is one transaction, for the units ``event`` and ``stream`` one statement: a
-function in `postgres.sql`. It locks the stream's row first, so appends come one after the other and the chain of hashes
-stays linear; the lock is held for no round trip. The cap stands in the condition of the update itself, so parallel
-processes cannot pass it.
+Every charge, seal and acknowledgment is one transaction. For the units ``event`` and ``stream`` the transaction is one
+statement, a function in `schema.sql`. The function locks the stream's row first, so rows are appended one after the
+other and the hash chain stays linear; the lock is held for no round trip. The update's own condition contains the cap,
+so parallel processes cannot exceed it.
 
-Two processes may be given the same window: one that asks for a window which another has charged and not sealed is
-granted it once more, as after a crash, because nothing tells a slow process from a dead one. Both draw under one
-charge, and only the first seal is taken: the other raises `LedgerError` before anything left its process. So a window
-has one answer, and whatever is published is paid for; give processes windows of their own to lose no work.
+Two processes may be granted the same window. A process that asks for a window which another process has charged and not
+sealed is granted the window once more, as after a crash, because the ledger cannot distinguish a slow process from a
+dead one. Both processes draw under one charge, and the ledger accepts only the first seal: the second process gets a
+`LedgerError` before anything has left it. A window therefore has one sealed release, and every published release is
+charged. Give each process different windows, so that no work is lost.
 
-A connection that is lost, even while a transaction commits, is made again for a few seconds, and the call is repeated.
-Each call has a token that stands beside what it did, so a repeated call recognizes its own work: nothing is charged or
-counted as a draw twice. The newest journal row that a process has seen must be there in its next call: an older copy of
-the database, restored under a running process, is found out. One that is restored while nobody looks is not.
+A connection that is lost, even while a transaction commits, is retried for a few seconds, and the call is repeated.
+Each call writes a token beside its changes, so a repeated call recognizes its own work, and nothing is charged or
+counted as a draw twice. The newest journal row that a process has seen must still exist at its next call. This finds an
+older copy of the database that is restored while a process is running; an older copy that is restored while no process
+is running is not found.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ _BUCKETS = 1024  # buckets of users that are written in one statement
 
 
 class _ChargeRow(NamedTuple):
-    """A row of the function `charge`."""
+    """Row that the SQL function `charge` returns for one request."""
 
     outcome: str
     draws: int
@@ -78,22 +80,22 @@ class _ChargeRow(NamedTuple):
 
 
 class PostgresLedger:
-    """See `Ledger` and `LedgerReader` for the contracts.
+    """Ledger in a PostgreSQL schema; `Ledger` and `LedgerReader` describe the methods.
 
     Parameters
     ----------
     url : str
         ``postgresql://[user[:password]@]host[:port]/dbname``, or ``postgresql:///dbname?host=/var/run/postgresql`` for
-        a socket. Parameters after ``?``, joined by ``&``: ``schema=NAME`` (made if absent; ``fcstream`` by default),
-        ``stream=NAME``, ``unsafe=yes`` (a server with ``fsync = off``, for tests),
-        ``lease=CLAIM`` (nothing is written once another process holds the lease, see `leader.PostgresLease`), and all
-        that libpq knows, such as ``sslmode=verify-full``.
+        a socket. Parameters follow ``?`` and are joined by ``&``: ``schema=NAME`` (created if absent; ``fcstream`` by
+        default), ``stream=NAME``, ``unsafe=yes`` (accepts a server with ``fsync = off``, for tests), ``lease=CLAIM``
+        (nothing is written once another process holds the lease, see `leader.PostgresLease`), and all parameters of
+        libpq, such as ``sslmode=verify-full``.
     terms : Terms, optional
-        What the ledger must be about; a stream that is absent is made. None opens what is there, to look at it.
+        Terms that the ledger must have; a stream that is absent is created. None opens an existing ledger for reading.
     stream : str, optional
-        To look at: by default the one that the URL names, or the only one.
+        Stream to open for reading; by default the stream that the URL names, or the only stream of the schema.
     beside : PostgresLedger, optional
-        Share this one's connection.
+        Open ledger whose connection is shared.
 
     Raises
     ------
@@ -125,7 +127,7 @@ class PostgresLedger:
 
     @classmethod
     def names(cls, url: str) -> list[str]:
-        """The stream that the URL names, or all streams of the schema."""
+        """Return the name of the stream that the URL names, or the names of all streams of the schema."""
         address = ServerAddress.of(url)
         if address.stream is not None:
             return [address.stream]
@@ -137,7 +139,7 @@ class PostgresLedger:
 
     @property
     def location(self) -> str:
-        """Its URL without user and password, for messages."""
+        """Return the ledger's URL without user and password, for messages."""
         return self._session.location
 
     # -- the contract ------------------------------------------------------------------------------------------------
@@ -181,7 +183,7 @@ class PostgresLedger:
         return next(iter(self._sealed("w.state <> 'charged' ORDER BY w.open_ms DESC LIMIT 1")), None)
 
     def _sealed(self, which: str) -> list[tuple[WindowKey, bytes]]:
-        """Windows and their final bytes, checked."""
+        """Return sealed windows with their final bytes, checked against the journal."""
         query = (
             f"SELECT {WINDOW}, {ROW}, p.chain FROM {{schema}}.windows w "
             "LEFT JOIN {schema}.journal j ON j.stream = w.stream AND j.seq = w.sealed_seq "
@@ -260,12 +262,12 @@ class PostgresLedger:
         return found[1:]
 
     def verify(self) -> int:
-        """Check the whole stream against itself, as of one moment; returns how many journal rows it has.
+        """Check that the stream's journal and tables agree at one moment, and return the number of journal rows.
 
         Raises
         ------
         LedgerDamaged
-            Naming the first bad row.
+            If they disagree; the message names the first bad row.
         """
         return self._session.run(self._verify)
 
@@ -331,7 +333,7 @@ class PostgresLedger:
     def _charge_each(
         self, db: Connection, requests: Sequence[Request], token: bytes
     ) -> list[tuple[_ChargeRow, NDArray[np.bool_] | None]]:
-        """Requests with users, one after the other in one transaction."""
+        """Charge requests with users one after the other, in one transaction."""
         answered: list[tuple[_ChargeRow, NDArray[np.bool_] | None]] = []
         with db.transaction():
             for index, request in enumerate(requests):
@@ -369,7 +371,10 @@ class PostgresLedger:
     def _seal(
         self, db: Connection, answers: Sequence[SealedRelease], token: bytes, digests: list[str]
     ) -> tuple[int, int, bytes]:
-        """How many were refunded now, not by an earlier try of this call; the last row and its link."""
+        """Seal windows, and return how many this try refunded, the last journal row and its link.
+
+        Refunds that an earlier try of the same call has made are not counted.
+        """
         query = self._sql(
             "SELECT * FROM {schema}.seal(%s::text, %s::bigint, %b::bytea, %b::bytea, %s::bigint[], %s::bigint[], "
             "%s::bigint[], %s::bigint[], %b::bytea[], %s::text[])"
@@ -384,7 +389,7 @@ class PostgresLedger:
         return refunded, seq, chain
 
     def _seal_each(self, db: Connection, answers: Sequence[SealedRelease], token: bytes) -> tuple[int, bytes]:
-        """Answers that give back to users, one after the other in one transaction."""
+        """Seal releases whose refunds go to users one after the other, in one transaction."""
         with db.transaction():
             for index, answer in enumerate(answers):
                 part_token, digest, changed = token + index.to_bytes(4, "big"), "", dict[int, bytes]()
@@ -400,7 +405,7 @@ class PostgresLedger:
         return seq, chain
 
     def _lock_users(self, db: Connection) -> bytes:
-        """Digest of the users' budgets, the stream locked."""
+        """Lock the stream and return the digest of its users' budgets."""
         query = self._sql("SELECT users FROM {schema}.lock_stream(%s::text, %s::bigint, %b::bytea)")
         return bytes(one(db, query, (self.terms.stream, *self._seen))[0])
 
@@ -412,7 +417,7 @@ class PostgresLedger:
         return user_budgets.has_room(self._session.run(look), keys, loss, self.terms.capacity)
 
     def _buckets(self, db: Connection, names: list[int] | None) -> user_budgets.CheckedBuckets:
-        """Buckets of users by name; None: all."""
+        """Return the named buckets of users' budgets, checked; None returns all buckets."""
         query = "SELECT bucket, body, mark FROM {schema}.users WHERE stream = %s"
         values: tuple[Any, ...] = (self.terms.stream,)
         if names is not None and len(names) < user_budgets.BUCKETS // 2:
@@ -440,7 +445,7 @@ class PostgresLedger:
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def _read_rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Rows of one statement, whose first parameter is the stream."""
+        """Return the rows of one statement, whose first parameter is the stream."""
 
         def look(db: Connection) -> list[tuple[Any, ...]]:
             self._check_seen(db)
@@ -486,7 +491,7 @@ class PostgresLedger:
         return replay.count
 
     def _scan(self, db: Connection, query: str) -> Iterator[tuple[Any, ...]]:
-        """A stream's rows of one table, a thousand at a time."""
+        """Yield the stream's rows of one table, fetched a thousand at a time."""
         with db.cursor(name="fcstream_scan", binary=True) as cursor:
             cursor.itersize = 1000
             yield from cursor.execute(self._sql(query), (self.terms.stream,))
@@ -501,11 +506,11 @@ class PostgresLedger:
 
 
 def _array(values: Iterable[object]) -> str:
-    """An array as PostgreSQL writes it: as text it has one type whatever its values, and is made in no time."""
+    """Write an array in PostgreSQL's text form, which has one type for all values and is fast to build."""
     return "{" + ",".join(map(str, values)) + "}"
 
 
 def _texts(values: Iterable[str]) -> str:
-    """An array of texts as PostgreSQL writes it."""
+    """Write an array of texts in PostgreSQL's text form."""
     escaped = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
     return _array(f'"{value}"' for value in escaped)

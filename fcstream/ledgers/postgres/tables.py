@@ -1,6 +1,7 @@
-"""The tables of a PostgreSQL ledger: made, opened and checked; see `journal` for the rules.
+"""Ledger tables in PostgreSQL: creating, opening and checking them; `hash_chain` explains the rules.
 
-Every function takes a connection and runs inside the caller's transaction. {schema} in a query is the ledger's, quoted.
+Every function takes a connection and runs inside the caller's transaction. In a query, {schema} stands for the quoted
+name of the ledger's schema.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ CROSS JOIN (SELECT
 
 
 class OpenedStream(NamedTuple):
-    """A stream as it was found.
+    """Stream as its tables described it when it was opened.
 
     Attributes
     ----------
     seen : tuple of int and bytes
-        The journal's last row and its link.
+        Number of the journal's last row, and its link.
     """
 
     terms: Terms
@@ -58,7 +59,7 @@ class OpenedStream(NamedTuple):
 
 
 def make_schema(db: Connection, address: ServerAddress) -> None:
-    """Make the tables where they are absent, inside a transaction; several processes may do so at once.
+    """Create the tables if they are absent, inside a transaction; several processes may call this at once.
 
     Raises
     ------
@@ -93,7 +94,7 @@ def check_version(db: Connection, address: ServerAddress) -> None:
 
 
 def stream_names(db: Connection, address: ServerAddress) -> list[str]:
-    """Names of all streams, retired ones too."""
+    """Return the names of all streams, including retired streams."""
     schema = sql.Identifier(address.schema).as_string()
     if not one(db, "SELECT to_regclass(%s)", (f"{schema}.meta",))[0]:
         raise LedgerError(f"{address.location(None)} does not exist: there is no ledger to look at")
@@ -102,25 +103,25 @@ def stream_names(db: Connection, address: ServerAddress) -> list[str]:
 
 
 class PostgresTables:
-    """The tables of one schema, on one connection.
+    """Ledger tables of one schema, used through one connection.
 
     Parameters
     ----------
     db : Connection
     schema : str
-        Quoted.
+        Quoted name of the schema.
     location : str
-        For messages.
+        Location of the ledger that messages show.
     """
 
     def __init__(self, db: Connection, schema: str, location: str) -> None:
         self._db, self._schema, self._location = db, schema, location
 
     def join(self, terms: Terms) -> None:
-        """A stream and all its sibling streams agree with the terms, or take their stricter caps; the stream is added
-        if absent.
+        """Bind a stream and all its sibling streams to the terms, and create the stream if it is absent.
 
-        The schema is locked: nobody else adds or opens a stream meanwhile.
+        Sibling streams must agree with the terms, or adopt stricter caps from them. The caller has locked the schema,
+        so no other process adds or opens a stream meanwhile.
         """
         listed = dict(self._do("SELECT stream, retired FROM {schema}.streams").fetchall())
         if listed.get(terms.stream) and self.open(terms.stream).is_retired:
@@ -143,7 +144,7 @@ class PostgresTables:
             self._create(terms)
 
     def open(self, stream: str, *, lock: bool = False) -> OpenedStream:
-        """Read what a stream is about, and that its head is whole.
+        """Read the terms of a stream, and check that its head agrees with its journal.
 
         Raises
         ------
@@ -167,7 +168,7 @@ class PostgresTables:
         return OpenedStream(terms, salt, (seq, chain), is_retired)
 
     def check(self, stream: str) -> OpenedStream:
-        """Every row of the summary tables and the newest of the journal, against the head, as of one moment.
+        """Check every row of the summary tables and the newest journal rows against the head, as of one moment.
 
         Raises
         ------
@@ -188,7 +189,7 @@ class PostgresTables:
         return found
 
     def linked(self, stream: str, wanted: Iterable[int], salt: bytes) -> Iterator[Row]:
-        """Journal rows, each of which follows from the one before it; all of them, or an error."""
+        """Yield the wanted journal rows; a row that is missing or does not follow from its predecessor is an error."""
         numbers = sorted(set(wanted))
         query = (
             f"SELECT {ROW}, p.chain FROM {{schema}}.journal j "
@@ -217,7 +218,7 @@ class PostgresTables:
         )
 
     def _tighten(self, found: OpenedStream, wanted: Terms) -> None:
-        """Take stricter caps, in the chain."""
+        """Adopt stricter caps and record them in the hash chain."""
         stream = found.terms.stream
         self.check(stream)
         most = most_spent(self._db, self._schema, stream)
@@ -243,7 +244,7 @@ class PostgresTables:
 
 
 def followed(location: str, columns: Sequence[Any], before: bytes | None) -> Row:
-    """A journal row from its columns, the last its link, that follows from the link before it."""
+    """Make a journal row of its columns, and check its link, the last column, against the link before it."""
     *parts, chain = columns
     row = Row(*parts)
     if before is None or hash_chain.link(before, row) != chain:
@@ -252,7 +253,7 @@ def followed(location: str, columns: Sequence[Any], before: bytes | None) -> Row
 
 
 def checked_window(location: str, columns: Sequence[Any]) -> tuple[Any, ...]:
-    """A row of `windows` without its mark, which it agrees with."""
+    """Return a row of the table `windows` without its mark, after checking that the two agree."""
     *parts, stored = columns
     if hash_chain.mark("w", *parts) != stored:
         raise LedgerDamaged(f"{location} is damaged: window {parts[0]} disagrees with the mark beside it")
@@ -260,7 +261,7 @@ def checked_window(location: str, columns: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def most_spent(db: Connection, schema: str, stream: str) -> PrivacyLoss:
-    """By the most charged block, the total left out."""
+    """Return the largest loss spent by any block of a stream, the block of the total excluded."""
     query = (
         f"SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM {schema}.blocks WHERE stream = %s AND block <> %s"
     )
@@ -268,13 +269,13 @@ def most_spent(db: Connection, schema: str, stream: str) -> PrivacyLoss:
 
 
 def caps_of(terms: Terms) -> list[int | None]:
-    """As the columns of `streams`."""
+    """Return the caps of some terms as columns of the table `streams`."""
     total: tuple[int | None, int | None] = (None, None) if terms.total is None else terms.total.parts
     return [*terms.capacity.parts, *total]
 
 
 def one(db: Connection, query: str, values: Any = ()) -> tuple[Any, ...]:
-    """The row of a query that always has one."""
+    """Return the only row of a query that always has one row."""
     row = db.execute(query, values, binary=True).fetchone()
     assert row is not None
     return row

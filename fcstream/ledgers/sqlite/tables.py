@@ -1,6 +1,7 @@
-"""The tables of one stream in a SQLite file: what is read is checked, what is written is marked; see `journal`.
+"""Ledger tables of one stream in a SQLite file: rows are checked when read, and marked when written; see `hash_chain`.
 
-Nothing here decides about budgets; `sqlite` does. Every call is made by somebody who is alone with the connection.
+This module does not decide about budgets; the SQLite ledger does. The caller must hold the connection alone during
+every call.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _SETTING = "SELECT key, value, mark FROM settings{n}"
 
 
 class WindowRow(NamedTuple):
-    """A row of `windows`."""
+    """Window state, as one row of the table `windows` holds it."""
 
     open_ms: int
     close_ms: int
@@ -56,18 +57,18 @@ class WindowRow(NamedTuple):
 
     @property
     def loss(self) -> PrivacyLoss:
-        """Charged, refunds taken off."""
+        """Return the loss charged to the window, less refunds."""
         return PrivacyLoss(self.rho, self.delta)
 
     @property
     def state_of(self) -> hash_chain.State:
-        """All but which window it is."""
+        """Return all columns except the two that identify the window."""
         return self.state, self.draws, self.rho, self.delta, self.blocks, self.sealed_seq
 
 
 class LedgerHead(NamedTuple):
-    """What the tables lead to: the journal's last row and its link, the sum of all marks, the digest of the users, and
-    the row that holds the terms."""
+    """Summary of a stream's tables: the journal's last row and its link, the sum of all marks, the digest of the users'
+    budgets, and the journal row that holds the terms."""
 
     seq: int
     chain: bytes
@@ -80,15 +81,15 @@ class LedgerHead(NamedTuple):
 
 
 class StreamTables:
-    """Tables whose names end in a stream's number, and their head.
+    """Ledger tables of one stream, whose names end in the stream's number, and their head.
 
     Parameters
     ----------
     file : LedgerFile
     path : str
-        For messages.
+        Path that messages show.
     number : int
-        From 1, as in the table `streams`.
+        Number of the stream in the table `streams`, from 1 on.
 
     Attributes
     ----------
@@ -96,7 +97,7 @@ class StreamTables:
     terms : Terms
     salt : bytes
     name : str
-        In the list of streams.
+        Name under which the stream is listed in the table `streams`.
     is_retired : bool
     """
 
@@ -109,7 +110,7 @@ class StreamTables:
     # -- making, opening ---------------------------------------------------------------------------------------------
 
     def create(self, terms: Terms) -> None:
-        """Make the tables, and row 0."""
+        """Create the tables and write journal row 0, which holds the terms."""
         for statement in _TABLES.split(";"):
             self.do(statement)
         self.salt = SystemEntropy().words(4).tobytes()
@@ -135,18 +136,18 @@ class StreamTables:
         self.name, self.is_retired = hash_chain.listed_as(self.terms, last), last.kind == "retire"
 
     def read_head(self) -> None:
-        """Read the head as the file has it."""
+        """Read the head from the file."""
         seq, chain, digest, digest_of_users, terms_seq = self.meta("head").split(":")
         self.head = LedgerHead(
             int(seq), bytes.fromhex(chain), int(digest), bytes.fromhex(digest_of_users), int(terms_seq)
         )
 
     def rollback_guard(self) -> RollbackGuard:
-        """What remembers how far this stream came."""
+        """Return the rollback guard, which remembers how far this stream's journal came."""
         return RollbackGuard(f"{self._file.path}-witness{self._n}")
 
     def check(self) -> None:
-        """Every row of the summary tables and the newest of the journal, against the head.
+        """Check every row of the summary tables and the newest journal rows against the head.
 
         Raises
         ------
@@ -167,7 +168,7 @@ class StreamTables:
         if users.total_of(self.path, held) != self.head.users:
             raise LedgerDamaged(f"{self.path} is damaged: the users' budgets disagree with the head")
         self._buckets = {name for name, _, _ in held}
-        # SQLite reads these through an index of its own.
+        # SQLite reads the sealed windows through a separate index, which may be damaged while the table is not.
         indexed = self.do("SELECT sealed_seq FROM windows{n} WHERE state = 'sealed' ORDER BY sealed_seq").fetchall()
         if [seq for (seq,) in indexed] != sorted(waiting):
             raise LedgerDamaged(f"{self.path} is damaged: its index of windows to be delivered is wrong")
@@ -176,7 +177,7 @@ class StreamTables:
             pass
 
     def tighten(self, wanted: Terms) -> None:
-        """Take stricter caps, in the chain."""
+        """Adopt stricter caps and record them in the hash chain."""
         self.check()
         everything = sum((window.loss for window in self.windows()), PrivacyLoss())
         spent = everything if self.terms.unit == "user" else self.max_spent_of_all()
@@ -192,7 +193,7 @@ class StreamTables:
     # -- the journal -------------------------------------------------------------------------------------------------
 
     def append(self, kind: str, window: WindowKey, loss: PrivacyLoss, blocks: str, body: bytes) -> int:
-        """Add a row; returns its number."""
+        """Add a row to the journal and return its number."""
         seq = self.head.seq + 1
         row = Row(seq, kind, window.open_ms, window.close_ms, loss.rho_nano, loss.delta_femto, blocks, body)
         self.head = self.head._replace(seq=seq, chain=hash_chain.link(self.head.chain, row))
@@ -200,7 +201,7 @@ class StreamTables:
         return seq
 
     def journal(self, start: int = 0) -> Iterator[tuple[Row, bytes]]:
-        """Rows from one on with their links, each of which follows from the one before."""
+        """Yield the journal rows from number `start` on with their links, checking that each follows from the last."""
         before = self.link_at(start - 1)
         for *columns, chain in self.do(f"{_ROW} WHERE seq >= ? ORDER BY seq", (start,)):
             row = Row(*columns)
@@ -213,19 +214,19 @@ class StreamTables:
             raise LedgerDamaged(f"{self.path}: journal row {start} is missing")
 
     def plain_journal(self) -> Iterator[tuple[Row, bytes]]:
-        """All rows with their links, not yet checked."""
+        """Yield all journal rows with their links, without checking them."""
         for *columns, chain in self.do(f"{_ROW} ORDER BY seq"):
             yield Row(*columns), chain
 
     def body(self, seq: int) -> bytes:
-        """Of a seal."""
+        """Return the final bytes that a journal row of kind ``seal`` holds."""
         row, _ = self._linked(seq)
         if row.kind != "seal":
             raise LedgerDamaged(f"{self.path}: journal row {seq} ({row.kind}) is no seal")
         return bytes(row.body)
 
     def link_at(self, seq: int) -> bytes:
-        """The link stored beside a journal row."""
+        """Return the link that is stored beside a journal row; before row 0, the origin of the hash chain."""
         if seq < 0:
             return hash_chain.origin(self.salt)
         row = self.do("SELECT chain FROM journal{n} WHERE seq = ?", (seq,)).fetchone()
@@ -234,7 +235,7 @@ class StreamTables:
         return bytes(row[0])
 
     def _linked(self, seq: int) -> tuple[Row, bytes]:
-        """A row that follows from the one before it."""
+        """Return a journal row and its link, after checking that it follows from the row before it."""
         found = self.do(f"{_ROW} WHERE seq = ?", (seq,)).fetchone()
         if found is None or hash_chain.link(self.link_at(seq - 1), Row(*found[:-1])) != found[-1]:
             raise LedgerDamaged(f"{self.path}: journal row {seq} does not follow from the rows before it")
@@ -252,7 +253,7 @@ class StreamTables:
             yield WindowRow(*columns)
 
     def last_charged(self) -> WindowKey:
-        """The window that was charged last; there must be one."""
+        """Return the window that was charged last; the journal must hold a charge."""
         query = "SELECT open_ms, close_ms FROM journal{n} WHERE kind = 'charge' ORDER BY seq DESC LIMIT 1"
         return WindowKey(*self.do(query).fetchone())
 
@@ -267,11 +268,11 @@ class StreamTables:
         self.do(f"{query} WHERE open_ms = ? AND close_ms = ?", (*new[2:], marked, *new[:2]))
 
     def block(self, block: str) -> PrivacyLoss:
-        """What it has spent."""
+        """Return the loss that a block has spent; zero for a block that was never charged."""
         return self.block_if_any(block) or PrivacyLoss()
 
     def block_if_any(self, block: str) -> PrivacyLoss | None:
-        """What it has spent; None of one that was never charged."""
+        """Return the loss that a block has spent, or None for a block that was never charged."""
         found = next(self.blocks("WHERE block = ?", (block,)), None)
         return PrivacyLoss(found[1], found[2]) if found else None
 
@@ -286,11 +287,11 @@ class StreamTables:
         self.do("INSERT OR REPLACE INTO blocks{n} VALUES (?, ?, ?, ?)", (block, *new.parts, marked))
 
     def max_spent(self, blocks: Sequence[str]) -> PrivacyLoss:
-        """Of the most charged of some blocks, the total left out."""
+        """Return the largest loss spent by any of these blocks, the block of the total excluded."""
         return max_loss([self.block(block) for block in blocks if block != TOTAL_BLOCK])
 
     def max_spent_of_all(self) -> PrivacyLoss:
-        """Of the most charged of all blocks, the total left out."""
+        """Return the largest loss spent by any block, the block of the total excluded."""
         query = "SELECT coalesce(max(rho), 0), coalesce(max(delta), 0) FROM blocks{n} WHERE block != ?"
         return PrivacyLoss(*self.do(query, (TOTAL_BLOCK,)).fetchone())
 
@@ -308,7 +309,7 @@ class StreamTables:
         self.append("setting", WindowKey(0, 0), PrivacyLoss(), key, value.encode())
 
     def buckets(self, names: list[int] | None) -> users.CheckedBuckets:
-        """Buckets of users by name; None: all."""
+        """Return the named buckets of users' budgets, checked; None returns all buckets."""
         query, values = "SELECT bucket, body, mark FROM users{n}", list[int]()
         if names is not None and len(names) <= _FEW:
             query, values = f"{query} WHERE bucket IN ({','.join('?' * len(names))})", names
@@ -326,7 +327,10 @@ class StreamTables:
         self.head = self.head._replace(users=users.redigest(self.head.users, held, marks))
 
     def _ascending(self, query: str, width: int, table: str, what: str) -> Iterator[tuple[Any, ...]]:
-        """All rows of a table, each checked, in the order of their keys (`width` columns): SQLite finds each by it."""
+        """Yield all rows of a table, checking their marks and that their keys (`width` columns) ascend.
+
+        SQLite searches a table by the order of its keys, so a row out of order would not be found.
+        """
         before: tuple[Any, ...] | None = None
         for row in self.do(query):
             if mark(table, *row[:-1]) != row[-1]:
@@ -338,7 +342,7 @@ class StreamTables:
             yield row
 
     def _turn(self, old: int, new: int) -> None:
-        """A row took another's place."""
+        """Replace the mark of an old row by that of the new row in the head's sum of marks."""
         self.head = self.head._replace(digest=(self.head.digest - old + new) & MASK)
 
     def _check_row(self, stored: object, table: str, columns: Sequence[object], what: str) -> None:
@@ -348,7 +352,7 @@ class StreamTables:
     # -- statements --------------------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Write the head."""
+        """Write the head to the file."""
         self.do("UPDATE meta{n} SET value = ? WHERE key = 'head'", (str(self.head),))
 
     def meta(self, key: str) -> str:
@@ -358,23 +362,24 @@ class StreamTables:
         return str(row[0])
 
     def do(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
-        """Run a statement on our stream's tables."""
+        """Run a statement on the tables of this stream."""
         return self._file.db.execute(query.replace("{n}", self._n), values)
 
 
 def ending(number: int) -> str:
-    """What the names of a stream's tables end in."""
+    """Return the suffix of the names of a stream's tables."""
     return "" if number == 1 else f"_{number}"
 
 
 def stream_numbers(file: LedgerFile) -> list[tuple[int, str, int]]:
-    """Number, name, and whether it was retired, of every stream in a file."""
+    """Return the number, the name and the retired flag of every stream in a file."""
     return file.db.execute("SELECT number, stream, retired FROM streams ORDER BY number").fetchall()
 
 
 def check_listed(file: LedgerFile, path: str) -> None:
-    """Every stream's tables stand in the list of streams, under their name, and none is older than its rollback guard:
-    none is lost, so none starts anew.
+    """Check that the list of streams names every stream's tables, and that no stream is older than its rollback guard.
+
+    A stream whose tables were lost would otherwise start again with a fresh budget.
 
     Raises
     ------
@@ -395,11 +400,11 @@ def check_listed(file: LedgerFile, path: str) -> None:
 
 
 def check_stream_name(path: str, tables: StreamTables, name: str, retired: int) -> None:
-    """A stream is listed under its own name, or under the one that it was retired to."""
+    """Check that a stream is listed under its own name, or under the name that it got when it was retired."""
     if name != tables.name or bool(retired) != tables.is_retired:
         raise LedgerDamaged(f"{path} is damaged: stream {tables.name!r} is listed as {name!r}")
 
 
 def rows_of(found: Iterable[tuple[Row, bytes]]) -> list[Row]:
-    """Without their links, and without row 0."""
+    """Return journal rows without their links and without row 0."""
     return [row for row, _ in found if row.seq > 0]
