@@ -1,4 +1,4 @@
-"""Friend counts, kept while points arrive: add a micro-batch, read a window's counts, drop a pane."""
+"""Friend counts that are kept up to date while points arrive: add a batch, read a window's counts, drop a pane."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 STAGED = 6144
-"""Most points of a pane that wait to be counted together."""
+"""Largest number of points of one pane that wait to be counted together."""
 MAX_POINTS = 2**31 - 1
-"""Most points of a pane: counts of one pane with another are 32-bit integers."""
+"""Largest number of points of one pane, because the counts of one pane with another are 32-bit integers."""
 _MIN_STAGED = 16
-_QUICK = 16  # coordinates up to which a close is to take less than a millisecond: fewer points wait
+_QUICK = 16  # up to this dimension fewer points wait, so that closing a window takes less than a millisecond
 _QUICK_VALUES = 3 * 2**14
-_WORK = 800_000_000  # coordinates that staged points may need compared: about 2 ms with 8-bit products
-_SLOW_WORK = 200_000_000  # without
-_ALONE = 100_000_000  # coordinates below which another thread does not pay
-_WORTH = 0.9  # share of pairs left from which buckets are not worth their half-filled tiles
-_FEW = 128  # points that are not worth a frame of their own making
+_WORK = 800_000_000  # coordinates to compare for one batch of staged points: about 2 ms with 8-bit products
+_SLOW_WORK = 200_000_000  # the same without 8-bit products
+_ALONE = 100_000_000  # with fewer coordinates to compare than this, another thread does not pay
+_WORTH = 0.9  # if distances leave at least this share of pairs undecided, buckets do not pay for half-filled tiles
+_FEW = 128  # a batch of fewer points gets a frame without 8-bit codes
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Some points of a window, for kernels: read only, valid until the next `add` or `drop`.
+    """Selected points of a window, as kernels read them: read only, valid until the next `add` or `drop`.
 
     Attributes
     ----------
     parts : tuple of (float64 (t, d, LANES), bool (t * LANES,))
-        Tiles, and which of their lanes are selected.
+        Tiles, and a mask that says which of their lanes are selected.
     size : int
-        How many points; private.
+        The number of selected points; private.
     dimension : int
     """
 
@@ -53,7 +53,9 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class WindowView:
-    """What a closing window shows to its release (specification 3.1): read only, valid until the next `add` or `drop`.
+    """View of a closing window, as a mechanism reads it (specification 3.1).
+
+    Read only, and valid until the next `add` or `drop`.
 
     Attributes
     ----------
@@ -62,14 +64,15 @@ class WindowView:
     lanes : tuple of int64 (n_i,)
         Lanes of each tile array that hold points, ascending.
     counts : int64 (n,)
-        Friends of every point within the window, itself included, in the order of the lanes; empty if no radius.
+        Friend count of every point within the window, in the order of the lanes; empty if there is no radius.
     arrivals : tuple of int32 or int64 (t * LANES,)
-        When the point of each lane came, counted from 0, pane by pane; () if that is not known.
+        The arrival number of each lane's point, counted from 0, pane by pane; () if the order is not known.
     dimension : int
     scores : int64 (n,) or None
-        In place of counts, from a sampled counter: 1 + friends - strangers among the sampled partners of every point.
+        What a sampled counter gives in place of counts: for every point, 1 + the number of friends - the number of
+        others among its sampled partners.
     sampling : (str, Fraction) or None
-        How partners were sampled, ``blocks`` or ``hidden``, and with which rate.
+        How partners were sampled (``blocks`` or ``hidden``), and at which rate.
     """
 
     tiles: tuple[NDArray[np.float64], ...]
@@ -81,14 +84,14 @@ class WindowView:
     sampling: tuple[str, Fraction] | None = None
 
     def __repr__(self) -> str:
-        return f"<WindowView of points with {self.dimension} coordinates>"  # nothing of what it holds
+        return f"<WindowView of points with {self.dimension} coordinates>"  # points and counts are private
 
     @property
     def size(self) -> int:
         return sum(map(len, self.lanes))
 
     def select(self, mask: NDArray[np.bool_]) -> Selection:
-        """Some of the points, by a mask (n,) in the order of `counts`."""
+        """Select the points whose entry is true in a mask (n,), which is in the order of `counts`."""
         parts, start = [], 0
         for tiles, lanes in zip(self.tiles, self.lanes, strict=True):
             inside = np.zeros(len(tiles) * LANES, np.bool_)
@@ -98,9 +101,10 @@ class WindowView:
         return Selection(tuple(parts), int(np.count_nonzero(mask)), self.dimension)
 
     def arrival_order(self) -> NDArray[np.int64] | None:
-        """When the point of each count came, from 0 (n,): the order that does not depend on how points were batched.
+        """Return the arrival number, from 0, of the point of each count (n,).
 
-        None of sampled counts: their coins are not the same in two counters anyway.
+        Unlike the order of the lanes it does not depend on how points were batched. None for sampled counts, since two
+        counters draw different coins anyway.
         """
         if self.scores is not None or len(self.arrivals) != len(self.tiles):
             return None
@@ -111,7 +115,7 @@ class WindowView:
         return order
 
     def in_order(self) -> NDArray[np.int64]:
-        """The counts in the order in which the points came."""
+        """Return the counts in the order in which the points arrived."""
         arrival_order = self.arrival_order()
         if arrival_order is None:
             raise ConfigError("must come from exact counts: sampled ones have no order", "view")
@@ -120,7 +124,7 @@ class WindowView:
         return ordered
 
     def points(self) -> NDArray[np.float64]:
-        """The window's lattice points as rows (n, d), copied."""
+        """Copy the window's lattice points as rows (n, d)."""
         from .._kernels import tiles as kernels
 
         rows = np.empty((self.size, self.dimension))
@@ -132,7 +136,7 @@ class WindowView:
 
 
 class PointCounts:
-    """Points of panes, stored in tiles and staged: what all counters of pairs within a radius share."""
+    """Points of panes, staged and then stored in tiles: the common base of all counters of pairs within a radius."""
 
     def __init__(self, dimension: int, radius_squared: int | None, reach: int, width: int = 1) -> None:
         if dimension < 1:
@@ -147,12 +151,12 @@ class PointCounts:
         self._width = width
         self._panes: dict[int, TilePane] = {}
         self._staged: dict[int, StagedPoints] = {}
-        self._spare: list[TileBlock] = []  # of the pane dropped last: memory that is in place already
+        self._spare: list[TileBlock] = []  # blocks of the pane dropped last, whose memory the next pane uses again
         self._broken = False
 
     @property
     def radius_squared(self) -> int | None:
-        """In squared lattice steps; None: nothing is compared."""
+        """Squared radius in squared lattice steps; None if points are not compared."""
         return None if self._radius_squared is None else int(self._radius_squared)
 
     @property
@@ -161,36 +165,39 @@ class PointCounts:
         return sorted(self._panes.keys() | self._staged.keys())
 
     def size(self, pane: int) -> int:
-        """Points in one pane."""
+        """Return the number of points in one pane."""
         held, stage = self._panes.get(pane), self._staged.get(pane)
         return (held.size if held else 0) + (stage.size if stage else 0)
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
-        """Add lattice points to a pane and count their friends, now or with later ones.
+        """Add lattice points to a pane and count their friends, at once or together with later points.
 
         Parameters
         ----------
         pane : int
         points : float64 (m, d)
-            Integer coordinates below 2**40 in size; copied, not changed.
+            Integer coordinates whose absolute values are below 2**40; copied, not changed.
 
         Raises
         ------
         ConfigError
-            Wrong shape. (Coordinates are checked where they are made.)
+            The shape is wrong. Coordinates are not checked here but where records become points.
         """
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")
         if self._broken:
             raise CounterBroken
         if len(points):
-            self._broken = True  # without `_changing`, which takes a tenth of the time of a small batch
+            self._broken = True  # not by `_changing`, which would take a tenth of the time of a small batch
             self._take(pane, points)
             self._broken = False
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """The counter is broken until the block ends well: after an error nobody knows how far a change came."""
+        """Mark the counter as broken until the block ends without an error.
+
+        After an error in the middle of a change, nobody knows which pairs were counted.
+        """
         if self._broken:
             raise CounterBroken
         self._broken = True
@@ -198,7 +205,7 @@ class PointCounts:
         self._broken = False
 
     def _take(self, pane: int, points: NDArray[np.float64]) -> None:
-        """Stage points, and count what is staged whenever it is enough."""
+        """Stage points, and count the staged points whenever there are enough of them."""
         stage = self._staged.get(pane)
         if stage is None:
             stage = self._staged[pane] = StagedPoints(self.dimension, self._max_staged(pane))
@@ -219,7 +226,7 @@ class PointCounts:
         stage.take(points[start:])
 
     def drop(self, pane: int) -> None:
-        """Forget a pane: its points, and what other panes counted in it. Dropping an absent pane does nothing."""
+        """Forget a pane: its points, and other panes' counts with it. Dropping an absent pane does nothing."""
         with self._changing():
             self._staged.pop(pane, None)
             dropped = self._panes.pop(pane, None)
@@ -231,11 +238,11 @@ class PointCounts:
             self._spare[:] = dropped.chunks
 
     def free_spare(self) -> None:
-        """Give back the memory that `drop` keeps for the next pane."""
+        """Free the memory that `drop` keeps for the next pane."""
         self._spare.clear()
 
     def _counted(self, panes: Iterable[int]) -> list[int]:
-        """Those of some panes that hold points, all counted by now."""
+        """Count all points that wait in the given panes, and return the panes that hold points."""
         wanted = list(panes)
         with self._changing():
             for pane in wanted:
@@ -243,22 +250,22 @@ class PointCounts:
         return [pane for pane in wanted if pane in self._panes]
 
     def _neighbors(self, pane: int) -> list[int]:
-        """Panes with counted points that may share a window with one."""
+        """List the panes with counted points that may share a window with `pane`, itself included."""
         return [other for other in range(pane - self._reach + 1, pane + self._reach) if other in self._panes]
 
     def _max_staged(self, pane: int) -> int:
-        """How many points of a pane may wait, so that counting them does not take long."""
+        """Return how many points of a pane may wait, so that counting them does not take long."""
         raise NotImplementedError
 
     def _flush(self, pane: int) -> None:
-        """Count what waits in a pane."""
+        """Count the points that wait in a pane."""
         stage = self._staged.get(pane)
         if stage is not None and stage.size:
             points, stage.size = stage.points[: stage.size], 0
             self._count(pane, points)
 
     def _count(self, pane: int, points: NDArray[np.float64]) -> None:
-        """Store points and compare them with all in reach."""
+        """Store points and compare them with all points in reach."""
         held = self._panes.get(pane)
         if held is not None and held.size + len(points) > MAX_POINTS:
             raise ConfigError("holds too many points: at most 2**31 - 1 can be counted together", "pane")
@@ -283,7 +290,7 @@ class PointCounts:
         held.forget_batch()
 
     def _split(self, held: TilePane, coming: int) -> None:
-        """A pane may sort its points more finely."""
+        """Divide a pane's points into more buckets, if a subclass does so."""
 
     def _compare(self, pane: int, held: TilePane, other: int, neighbor: TilePane, batch: SortedRows) -> None:
         """Count a batch of one pane against the tiles of another or the same."""
@@ -293,7 +300,7 @@ class PointCounts:
         return False
 
     def _frame(self, pane: int, points: NDArray[np.float64]) -> Frame:
-        """A frame for a new pane: a neighbor's if it suits the points."""
+        """Return a frame for a new pane: the frame of a pane in reach if it suits the points, else a new one."""
         assert self._radius_squared is not None
         for other in self._neighbors(pane):
             frame = self._panes[other].frame
@@ -303,33 +310,34 @@ class PointCounts:
 
 
 class FriendCounts(PointCounts):
-    """Exact counts of points within a radius of each point, per pane, incrementally (specification 3.1).
+    """Exact friend counts within a radius, kept pane by pane while points arrive (specification 3.1).
 
     Parameters
     ----------
     dimension : int
         Number of coordinates, >= 1.
     radius_squared : int or None
-        Squared radius in lattice steps, in [1, 2**53); None keeps points without counting.
+        Squared radius in lattice steps, in [1, 2**53); with None points are kept but not counted.
     reach : int
-        Panes at a distance below `reach` share a window and are compared; 1 for tumbling windows.
+        Panes whose numbers differ by less than `reach` may share a window, so their points are compared; 1 for
+        tumbling windows.
 
     Notes
     -----
-    A pair of points is compared at most once, however many windows hold both. The pair's bit is the exact integer
-    predicate sum((x-y)**2) <= radius_squared, so counts do not depend on order, batches, threads or processor. Points
-    wait until enough of them are there to be compared together (at most 6,144 and a few milliseconds' work, done by the
-    `view` at the latest). A batch is sorted by distance from a pivot: the triangle inequality decides ranges of pairs
-    without looking at points, 8-bit products decide most others, and the exact kernel the rest. Run time depends on
-    data; counts do not depend on how they were found.
+    A pair of points is compared at most once, even if many windows hold both points. Two points are friends if the
+    exact integer predicate sum((x-y)**2) <= radius_squared holds, so counts do not depend on order, batches, threads or
+    processor. Points wait until there are enough of them to be compared together (at most 6,144 points and a few
+    milliseconds of work); `view` counts all that still wait. A batch is sorted by distance from a pivot: the triangle
+    inequality decides whole ranges of pairs without reading their points, 8-bit products decide most other pairs, and
+    the exact kernel decides the rest. The run time depends on the data. The counts are the same whichever step decides.
 
-    Not safe for use by several threads at once; different counters are independent of each other.
+    One counter must not be used by several threads at once; different counters are independent of each other.
 
     Complexity
     ----------
-    `add` of m points costs at most m * n * d on the panes in reach, in kernels that release the GIL and share long
-    sweeps with `pool.threads()` threads; `view` is O(n * reach) and counts what waits; `drop` is O(n). Memory per
-    point: 8 * d bytes, d more for codes where d >= 9, 4 per pane in reach and about 10.
+    `add` of m points costs at most m * n * d with n points in the panes in reach, in kernels that release the GIL and
+    share long sweeps with `threads.threads()` threads; `view` is O(n * reach) and counts the points that wait; `drop`
+    is O(n). Memory per point: 8 * d bytes, d more for codes where d >= 9, 4 per pane in reach and about 10.
     """
 
     def __init__(self, dimension: int, radius_squared: int | None, reach: int = 1) -> None:
@@ -338,7 +346,7 @@ class FriendCounts(PointCounts):
         self._state = np.zeros(4, np.int64)  # see `pairs.sweep`
 
     def view(self, panes: Iterable[int]) -> WindowView:
-        """The window made of `panes` (present or not), with counts summed over them."""
+        """Return the view of the window made of `panes`, with counts summed over them; absent panes are empty."""
         wanted = self._counted(panes)
         tiles, lanes, counts, arrivals = [], [], [], []
         before = 0
@@ -374,7 +382,7 @@ class FriendCounts(PointCounts):
         return self._screened
 
     def _asked(self) -> float:
-        """The share of pairs that distances from a pivot do not decide, so far."""
+        """Return the share of pairs, so far, that distances from a pivot left undecided."""
         return float(self._state[2] / self._state[3]) if self._state[3] else 1.0
 
     def _split(self, held: TilePane, coming: int) -> None:
@@ -392,7 +400,10 @@ class FriendCounts(PointCounts):
     def _sweep(
         self, batch: SortedRows, neighbor: TilePane, lane_counts: NDArray[np.int32], certain_counts: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Compare a batch with all tiles of a pane, by several threads if that takes long: counts of its rows."""
+        """Compare a batch with all tiles of a pane, and return the counts of the batch's rows.
+
+        Long comparisons are shared by several threads.
+        """
         from .._kernels import pairs
 
         assert self._radius_squared is not None
@@ -428,16 +439,17 @@ class FriendCounts(PointCounts):
             for counts_of_one, sure_of_one, seen in found:
                 row_counts += counts_of_one
                 row_sure += sure_of_one
-                state += np.maximum(seen - before, 0)  # kernels halve the first two now and then
+                state += np.maximum(seen - before, 0)  # kernels sometimes halve the first two numbers
         if state[3] > 1 << 40:
             state[2:] >>= 1
         return row_counts, row_sure
 
 
 class CrossCounts(FriendCounts):
-    """Counts of pairs of points of different panes alone, no point with itself: one share of a larger window's pairs.
+    """Exact counts of pairs whose two points lie in different panes: one share of a larger window's pairs.
 
-    Exact integers, so the shares of a window may be counted anywhere and added in any order.
+    A point is not counted as its own friend here. The counts are exact integers, so the shares of a window may be
+    counted by different processes and added in any order.
     """
 
     def _neighbors(self, pane: int) -> list[int]:
@@ -445,14 +457,18 @@ class CrossCounts(FriendCounts):
 
 
 def numbered(came: NDArray[np.int32], before: int, size: int) -> NDArray[np.int32] | NDArray[np.int64]:
-    """When the points of a pane of `size` came, counted from a window's first; its earlier panes hold `before`."""
+    """Number a pane's points by arrival within a window.
+
+    `came` holds their numbers within the pane, `size` is the number of points of the pane, and `before` the number of
+    points in the window's earlier panes.
+    """
     if before == 0:
         return came
     return came + np.int32(before) if before + size <= MAX_POINTS else came.astype(np.int64) + before
 
 
 def _totals(held: TilePane, here: slice, size: int, panes: list[int]) -> NDArray[np.int64]:
-    """Counts of some tiles' points, summed over panes."""
+    """Sum the counts of some tiles' points over panes."""
     from .._kernels import tiles as kernels
 
     total = np.zeros(size, np.int64)
@@ -464,7 +480,7 @@ def _totals(held: TilePane, here: slice, size: int, panes: list[int]) -> NDArray
 
 
 def _deal(parts: list[tuple[TileBlock, slice]], hands: int) -> list[list[tuple[TileBlock, slice]]]:
-    """Deal out the tiles of all chunks: every hand gets an equal run of each."""
+    """Deal out the tiles of all chunks to `hands` threads: each gets an equal run of every chunk's tiles."""
     dealt: list[list[tuple[TileBlock, slice]]] = [[] for _ in range(hands)]
     for chunk, here in parts:
         cuts = [here.start + (here.stop - here.start) * i // hands for i in range(hands + 1)]
@@ -475,14 +491,15 @@ def _deal(parts: list[tuple[TileBlock, slice]], hands: int) -> list[list[tuple[T
 
 
 def friend_counts(points: NDArray[np.float64], radius: float, *, step: float) -> NDArray[np.int64]:
-    """How many points lie within `radius` of each point, itself included.
+    """Count how many points lie within `radius` of each point, itself included.
 
     Parameters
     ----------
     points : array (n, d)
-        Finite numbers below 2**40 steps in size; rounded to the nearest multiple of `step`, half to even.
+        Finite numbers whose absolute values are below 2**40 steps; rounded to the nearest multiple of `step`, half to
+        even.
     radius : float
-        In the points' units, inclusive; compared as floor((radius / step)**2) in exact integers.
+        Inclusive, in the units of the points; compared as floor((radius / step)**2) in exact integers.
     step : float
         Width of the lattice, > 0.
 
@@ -493,7 +510,7 @@ def friend_counts(points: NDArray[np.float64], radius: float, *, step: float) ->
     Raises
     ------
     ConfigError
-        Wrong shape, a value that is not finite or out of range, or a radius out of range.
+        The shape is wrong, a value is not finite or is out of range, or the radius is out of range.
 
     Notes
     -----
@@ -512,7 +529,8 @@ def friend_counts(points: NDArray[np.float64], radius: float, *, step: float) ->
 
 
 def to_points(points: object, step: float):  # type: ignore[no-untyped-def]
-    """Check an array of scaled points and put it on the lattice: (float64 integers (n, d), Lattice)."""
+    """Check an array of scaled points and round it to the lattice: returns (float64 integers (n, d), Lattice)."""
+
     from ..stream.lattice import Lattice
 
     lattice = Lattice(step)

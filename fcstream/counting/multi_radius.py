@@ -1,4 +1,7 @@
-"""Friend counts for many radii at once, kept while points arrive: what a search for a diameter reads at close."""
+"""Friend counts for many radii at once, kept up to date while points arrive.
+
+A private search for a diameter reads them when a window closes.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_RADII = 256
-_WORK = 20_000_000  # pairs that staged points may need compared: some ten milliseconds
+_WORK = 20_000_000  # pairs to compare for one batch of staged points: about ten milliseconds
 _MAX_STAGED, _MIN_STAGED = 2048, 32
 
 
 @dataclass(frozen=True, slots=True)
 class MultiRadiusView:
-    """The friend counts of a window for every radius of a ladder (specification 3.2); private.
+    """View of a window with its friend counts for each of several radii (specification 3.2); private.
 
     Valid until the next `add` or `drop`.
 
     Attributes
     ----------
     parts : tuple of (float64 (t, d, LANES), int64 (n_i,), tuple of int32 (t, radii, LANES))
-        Tiles, which of their lanes hold points, and, for each pane of the window, how many points each lane has
-        within a radius and no smaller one.
+        Tiles; which of their lanes hold points; and for each pane of the window and each radius, how many points lie
+        within that radius of a lane's point but not within the next smaller radius.
     radii, dimension : int
     arrivals : tuple of int32 or int64 (t * LANES,)
         See `WindowView`.
@@ -44,7 +47,7 @@ class MultiRadiusView:
     arrivals: tuple[NDArray[np.int32] | NDArray[np.int64], ...] = ()
 
     def __repr__(self) -> str:
-        return f"<LadderView of {self.radii} radii>"  # nothing of what it holds
+        return f"<LadderView of {self.radii} radii>"  # points and counts are private
 
     @property
     def size(self) -> int:
@@ -52,7 +55,7 @@ class MultiRadiusView:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Friends of every point within each radius, itself included, in the order of `points`: int64 (radii, n)."""
+        """Friend count of every point for each radius, in the order of `points`: int64 (radii, n)."""
         return np.stack([self._counts(rung) for rung in range(self.radii)])
 
     @property
@@ -62,9 +65,10 @@ class MultiRadiusView:
 
     @property
     def pairs(self) -> NDArray[np.object_]:
-        """Ordered pairs within each radius, every point with itself included: Python integers (radii,).
+        """Number of ordered pairs within each radius, each point's pair with itself included: Python integers (radii,).
 
-        Those of a point with one pane are below 2**31, as its points are; so are the points of a part.
+        The 32-bit counts cannot overflow: one pane holds fewer than 2**31 points, so one point has fewer than 2**31
+        pairs with it, and each of `parts` holds fewer than 2**31 points.
         """
         from .._kernels import sums
 
@@ -77,7 +81,7 @@ class MultiRadiusView:
         return np.array(list(itertools.accumulate(totals)), object)
 
     def at(self, rung: int) -> WindowView:
-        """The window with its friend counts at one radius, as a counter for this radius alone would show it."""
+        """Return the window's view for one radius, equal to that of a counter for this radius alone."""
         tiles, lanes = (tuple(part[i] for part in self.parts) for i in (0, 1))
         return WindowView(tiles, lanes, self._counts(rung), self.arrivals, self.dimension)  # type: ignore[arg-type]
 
@@ -94,7 +98,7 @@ class MultiRadiusView:
 
 
 class LadderCounts(PointCounts):
-    """Exact counts of points within each of several radii of each point, per pane, incrementally (specification 3.2).
+    """Exact friend counts for several radii at once, kept pane by pane while points arrive (specification 3.2).
 
     Parameters
     ----------
@@ -103,18 +107,19 @@ class LadderCounts(PointCounts):
     radii_squared : sequence of int
         Squared radii in lattice steps, strictly ascending, in [1, 2**53); at most 256.
     reach : int
-        Panes at a distance below `reach` share a window and are compared; 1 for tumbling windows.
+        Panes whose numbers differ by less than `reach` may share a window, so their points are compared; 1 for
+        tumbling windows.
 
     Notes
     -----
-    Every pair is looked at once for all radii: a block of pairs is compared with those radii only that lie between its
-    least and its largest distance. Counts do not depend on order or batches. They must not be replaced by counts of
+    Every pair is compared once for all radii. A block of pairs is compared only with the radii that lie between its
+    smallest and its largest distance. Counts do not depend on order or batches. They must not be replaced by counts of
     sampled pairs whose coins a core filter uses: a radius chosen from such counts would depend on the coins.
 
     Complexity
     ----------
-    `add` of m points costs m * n * d and some m * n per radius near the typical distance; `view` is O(n), its `pairs`
-    are O(n * radii) additions: some 2 ms for 100,000 points and 24 radii.
+    `add` of m points costs m * n * d, and some m * n more for each radius near the typical distance; `view` is O(n).
+    Its `pairs` take O(n * radii) additions: some 2 ms for 100,000 points and 24 radii.
     Memory per point: 8 * d bytes and 4 per radius and pane in reach.
     """
 
@@ -130,7 +135,7 @@ class LadderCounts(PointCounts):
         self._radii = np.array(radii, np.float64)
 
     def view(self, panes: Iterable[int]) -> MultiRadiusView:
-        """The window made of `panes` (present or not), with counts summed over them."""
+        """Return the view of the window made of `panes`, with counts summed over them; absent panes are empty."""
         wanted = self._counted(panes)
         parts, arrivals, before = [], [], 0
         for pane in wanted:
@@ -143,7 +148,8 @@ class LadderCounts(PointCounts):
         return MultiRadiusView(tuple(parts), len(self._radii), self.dimension, tuple(arrivals))
 
     def _rungs(self, counts: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Pairs per tile, radius and lane: those that no smaller radius reaches."""
+        """Reshape counts to (tile, radius, lane): pairs within a radius but not within the next smaller one."""
+
         return counts.reshape(-1, len(self._radii), LANES)
 
     def _max_staged(self, pane: int) -> int:

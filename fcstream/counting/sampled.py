@@ -1,7 +1,7 @@
-"""Friend sums over partners that coins choose, for the filters of `fcstream.cores.sampled_filters`.
+"""Sampled counts: scores over partners that coins choose, for the core filters of `fcstream.cores.sampled_filters`.
 
-Coins are drawn when a point is counted, never depend on data, and serve one release of one window: sampled counters
-keep tumbling windows only.
+Coins are drawn when a point is counted, never depend on data, and serve one release of one window. Therefore sampled
+counters keep tumbling windows only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..noise.samplers import Noise
 
-_WORK = 1_000_000_000  # coordinates that staged points may need compared
+_WORK = 1_000_000_000  # coordinates to compare for one batch of staged points
 _MIN_STAGED, _MAX_STAGED = 256, 65536
 _FIRST_TILES, _MAX_TILES = 4, 4096
 _GAP = 8
@@ -32,7 +32,7 @@ _WORDS = 2**16  # gaps drawn at once
 
 
 class SampledCounts(ABC):
-    """Points of tumbling windows whose friends are counted among sampled partners only."""
+    """Counter of tumbling windows that counts each point's friends among its sampled partners only."""
 
     kind = ""
 
@@ -56,12 +56,12 @@ class SampledCounts(ABC):
         return sorted(self._panes)
 
     def size(self, pane: int) -> int:
-        """Points in one pane."""
+        """Return the number of points in one pane."""
         held = self._panes.get(pane)
         return held.size + held.stage.size if held else 0
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
-        """Add lattice points (m, d) to a pane, copied; they are counted now or with later ones."""
+        """Add copies of lattice points (m, d) to a pane; they are counted at once or together with later points."""
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")
         if self._broken:
@@ -75,7 +75,7 @@ class SampledCounts(ABC):
             raise ConfigError("its window was read: coins serve one release", "pane")
         if held.size + held.stage.size + len(points) > MAX_POINTS:
             raise ConfigError("holds too many points: at most 2**31 - 1 can be counted together", "pane")
-        self._broken = True  # until all is counted: after an error some pairs may have got their coins, others not
+        self._broken = True  # until all points are counted: an error may leave some pairs with coins, others without
         start = 0
         while start < len(points):
             start += held.stage.take(points[start:])
@@ -84,7 +84,10 @@ class SampledCounts(ABC):
         self._broken = False
 
     def view(self, panes: Iterable[int]) -> WindowView:
-        """The window of one pane, with `scores` in place of counts: for one release. From then on nothing is added."""
+        """Return the view of a window of one pane, for one release, with `scores` in place of counts.
+
+        From then on `add` refuses points for this pane, because its coins serve one release.
+        """
         if self._broken:
             raise CounterBroken
         wanted = [self._panes[pane] for pane in panes if pane in self._panes]
@@ -118,7 +121,7 @@ class SampledCounts(ABC):
 
 
 class _SampledPane(ABC):
-    """Points of one window."""
+    """Points of one window, with their scores."""
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
@@ -134,7 +137,7 @@ class _SampledPane(ABC):
 
 
 class BlockCounts(SampledCounts):
-    """Every point draws one of B blocks; each block is compared with the c blocks around it on a circle.
+    """Sampled counts in which every point draws one of B blocks on a circle and meets only the c blocks around its own.
 
     Parameters
     ----------
@@ -142,22 +145,23 @@ class BlockCounts(SampledCounts):
     radius_squared : int
         In lattice steps, in [1, 2**53).
     blocks : int
-        B, a power of two up to 2**24: fixed before the window from public facts; about one for 32 to 63 points.
+        B, a power of two up to 2**24, fixed before the window from public facts; one block for 32 to 63 points works
+        well.
     partners : int
-        c: odd, or all blocks. The rate is c / B.
+        c, the number of blocks that a block is compared with, itself included: odd, or all blocks. The rate is c / B.
     noise : Noise
-        Where the coins come from.
+        The source of the coins.
 
     Notes
     -----
-    For every point its sampled partners are independent coins of rate c / B, which is what
+    For every single point, independent coins of rate c / B choose its sampled partners, as
     `fcstream.cores.sampled_filters.SparseZCDPFilter` needs. Two points of one block share partners. Block sizes are
     private.
 
     Complexity
     ----------
-    n**2 * c / (2 B) pairs in contiguous memory. Memory: 8 * d bytes a point, and up to a half more for tiles that are
-    not full; 12 bytes a point; 32 bytes a block.
+    n**2 * c / (2 B) pairs in contiguous memory. Memory: 8 * d bytes per point, up to half as much again for tiles that
+    are not full, 12 bytes more per point, and 32 bytes per block.
 
     Source
     ------
@@ -191,7 +195,7 @@ class _BlockPane(_SampledPane):
         self._chunks: list[tuple[int, NDArray[np.float64]]] = []
 
     def count(self, points: NDArray[np.float64], radius_squared: float, noise: Noise) -> None:
-        """New points meet the old ones, then each other; then they are stored."""
+        """Compare new points with the stored ones and with each other, then store them."""
         from .._kernels import pairs, samples
 
         m = len(points)
@@ -221,7 +225,7 @@ class _BlockPane(_SampledPane):
         slots = np.empty(m, np.int64)
         self._tiles = samples.assign_slots(row_starts, self._open, before, self._used, self._tile_blocks, slots)
         for first, tiles in self._chunks:
-            tiles[max(0, before - first) : max(0, self._tiles - first)] = np.inf  # free lanes are nobody's friends
+            tiles[max(0, before - first) : max(0, self._tiles - first)] = np.inf  # a free lane is no point's friend
             samples.store(rows, slots, first, tiles)
         self._counts[slots] = row_counts
         self._sizes += np.diff(row_starts)
@@ -260,7 +264,7 @@ class _BlockPane(_SampledPane):
 
 
 class HiddenCounts(SampledCounts):
-    """Every ordered pair (i uses j) is looked at with probability `rate`, by a coin of its own that nobody ever sees.
+    """Sampled counts in which each ordered pair (i uses j) is compared if its own secret coin of rate `rate` says so.
 
     Parameters
     ----------
@@ -268,14 +272,14 @@ class HiddenCounts(SampledCounts):
     radius_squared : int
         In lattice steps, in [1, 2**53).
     rate : Fraction
-        In (0, 1]: fixed before the window from public facts.
+        In (0, 1], fixed before the window from public facts.
     noise : Noise
-        Where the coins come from; exact, however small the rate.
+        The source of the coins, which are exact however small the rate is.
 
     Complexity
     ----------
-    n**2 * rate pairs, each in another place of memory: some ten to hundred nanoseconds. Memory: 8 * d + 8 bytes a
-    point, up to twice while arrays grow.
+    n**2 * rate pairs, each at another address in memory, so some ten to hundred nanoseconds per pair. Memory: 8 * d + 8
+    bytes per point, up to twice as much while arrays grow.
 
     Source
     ------
@@ -314,7 +318,8 @@ class _HiddenPane(_SampledPane):
         self.size = stop
 
     def view(self, sampling: tuple[str, Fraction]) -> WindowView:
-        """The points in tiles, for the sums of a release."""
+        """Return the view, with the points put into tiles for the sums of a release."""
+
         count = -(-self.size // LANES)
         rows = np.full((count * LANES, self.dimension), np.inf)
         rows[: self.size] = self._points[: self.size]

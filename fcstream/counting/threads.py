@@ -1,4 +1,7 @@
-"""Threads that share long sweeps over tiles: our own, because Numba's abort on use from two threads or after a fork."""
+"""Threads that share long sweeps over tiles.
+
+Numba's own threads are not used: they abort the process if two threads use them at once, or after a fork.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,14 @@ from ..errors import ConfigError
 _lock = threading.Lock()
 _local = threading.local()
 _wanted: int | None = None
-_executor: tuple[int, ThreadPoolExecutor] | None = None  # the process that made it
+_executor: tuple[int, ThreadPoolExecutor] | None = None  # with the number of the process that made it
 
 
 def threads() -> int:
-    """How many threads a long sweep may use: what was set, FCSTREAM_THREADS, or the processors this process may use."""
+    """Return how many threads a long sweep may use.
+
+    That is the number given to `set_threads`, else FCSTREAM_THREADS, else the processors that this process may use.
+    """
     if _wanted is not None:
         return _wanted
     given = os.environ.get("FCSTREAM_THREADS", "")
@@ -29,7 +35,7 @@ def threads() -> int:
 
 
 def set_threads(count: int | None) -> None:
-    """Let long sweeps of this process use `count` threads in [1, 1024]; None goes back to the default."""
+    """Let long sweeps of this process use `count` threads, in [1, 1024]; None restores the default."""
     global _wanted, _executor
     if count is not None and not 1 <= count <= 1024:
         raise ConfigError(f"must be in [1, 1024], got {count}", "count")
@@ -42,7 +48,7 @@ def set_threads(count: int | None) -> None:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Sweeps begun in this thread meanwhile use no other."""
+    """Keep the sweeps that this thread starts inside the block to this one thread."""
     before = getattr(_local, "alone", False)
     _local.alone = True
     try:
@@ -52,21 +58,21 @@ def one_thread() -> Iterator[None]:
 
 
 def helpers(shares: float) -> int:
-    """Threads beside the caller's own for work that is worth `shares` of them."""
+    """Return how many threads beside the caller's own should share work that pays for `shares` threads in all."""
     if shares < 2 or getattr(_local, "alone", False):
         return 0
     return max(0, min(threads(), int(shares)) - 1)
 
 
 def run(tasks: Sequence[Callable[[], None]]) -> None:
-    """Run all tasks, the first in this thread, and wait for them, whatever happens."""
+    """Run all tasks, the first one in this thread, and wait until all have ended, even if one raises."""
     futures: list[Future[None]] = []
     try:
         try:
             for task in tasks[1:]:
                 futures.append(_pool().submit(task))
         except RuntimeError:
-            pass  # the interpreter is going down, or the pool was replaced: the rest is done here
+            pass  # the interpreter is shutting down, or the pool was replaced: the other tasks run in this thread
         for task in (tasks[0], *tasks[1 + len(futures) :]):
             task()
     finally:
@@ -77,7 +83,7 @@ def run(tasks: Sequence[Callable[[], None]]) -> None:
 
 
 def _pool() -> ThreadPoolExecutor:
-    """This process's executor; after a fork the child makes its own."""
+    """Return this process's executor; after a fork the child makes its own."""
     global _executor
     with _lock:
         if _executor is None or _executor[0] != os.getpid():
@@ -86,7 +92,8 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """In a forked child: the parent's threads and lock are not there."""
+    """Make a new lock and executor in a forked child, since the parent's threads do not exist there."""
+
     global _lock, _executor
     _lock = threading.Lock()
     _executor = None

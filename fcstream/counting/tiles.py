@@ -1,6 +1,7 @@
-"""How points are held for counting: tiles of 32 lanes, near points together, and what bounds pairs without counting.
+"""Tiles of 32 lanes, in which points are stored for counting, with bounds that decide many pairs at once.
 
-Everything here is a matter of speed: pivots, scales and buckets come from data, and no count depends on them.
+Points that are near each other share a tile. Pivots, scales and buckets are chosen from data for speed alone, and no
+count depends on them.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LANES = 32
-"""Points per tile."""
+"""Number of points per tile."""
 SCREEN_FROM = 12
-"""Fewest coordinates for which screening with 8-bit codes pays."""
-_MAX_SCREENED = 2**14  # coordinates: product sums stay below 2**31
-_GAP = 8  # neutral rows behind each class
+"""Smallest dimension from which screening with 8-bit codes pays."""
+_MAX_SCREENED = 2**14  # largest dimension for which sums of products stay below 2**31
+_GAP = 8  # neutral rows behind each class: rows that are no point's friends
 _NEVER = 2**31 - 1
 _FIRST_TILES, _MAX_TILES = 4, 2048
 _MAX_BUCKETS = 128
@@ -30,7 +31,10 @@ _SLACK = 1e-9
 
 
 def aligned(shape: tuple[int, ...], dtype: type) -> NDArray[np.generic]:
-    """An uninitialized array that begins on a cache line: vectors that straddle two lines load at half speed."""
+    """Allocate an uninitialized array that begins on a cache line.
+
+    A vector that lies across two cache lines loads at half speed.
+    """
     size = math.prod(shape) * np.dtype(dtype).itemsize
     buffer = np.empty(size + 64, np.uint8)
     start = -buffer.ctypes.data % 64
@@ -38,15 +42,15 @@ def aligned(shape: tuple[int, ...], dtype: type) -> NDArray[np.generic]:
 
 
 class Frame:
-    """Where points are measured from: a pivot, a scale for 8-bit codes, edges of buckets of distance.
+    """Reference for measuring points: a pivot, a scale for 8-bit codes, and distances that divide points into buckets.
 
     Parameters
     ----------
     rows : float64 (m, d)
-        Some of the points.
+        A sample of the points.
     radius_squared : float
     screened : bool
-        Whether points get codes.
+        Whether points get 8-bit codes.
     """
 
     def __init__(self, rows: NDArray[np.float64], radius_squared: float, screened: bool) -> None:
@@ -66,7 +70,7 @@ class Frame:
         self._worst = 0.0
 
     def encode(self, rows: NDArray[np.float64]) -> SortedRows:
-        """Measure and sort some rows."""
+        """Measure rows by distance from the pivot, and sort them by it."""
         from .._kernels import tiles
 
         m, d = rows.shape
@@ -88,7 +92,7 @@ class Frame:
         return batch
 
     def suits(self, rows: NDArray[np.float64]) -> bool:
-        """Whether other points lie about as far from the pivot as those it was made for."""
+        """Return whether `rows` lie about as far from the pivot as the points that the frame was made from."""
         from .._kernels import tiles
 
         few = rows[:: max(1, len(rows) // 64)]
@@ -98,11 +102,15 @@ class Frame:
         return float(np.median(distances)) <= 2 * typical + self.radius / 4
 
     def edges(self, buckets: int) -> NDArray[np.float64]:
-        """Distances that cut the points into some buckets, a power of two."""
+        """Return the distances that divide the points into `buckets` buckets, a power of two."""
         return self._quantiles[_MAX_BUCKETS // buckets - 1 :: _MAX_BUCKETS // buckets]
 
     def _code_bars(self, dimension: int) -> tuple[int, int]:
-        """Squared distances of codes: at most the first is surely a friend, above the second surely a stranger."""
+        """Return two bounds on the squared distance of two codes.
+
+        Points whose codes are at most the first bound apart are certainly friends. Points whose codes are farther apart
+        than the second are certainly not.
+        """
         most = 4 * 127 * 127 * dimension + 4  # no two codes are farther apart; keeps the bars in 32 bits
         low = (self.radius * (1 - _SLACK) - 2 * self._worst) / self.scale
         high = (self.radius * (1 + _SLACK) + 2 * self._worst) / self.scale
@@ -111,22 +119,24 @@ class Frame:
 
 
 class SortedRows:
-    """Rows sorted by distance from a pivot, those with codes first, neutral ones behind either class.
+    """Rows of a batch in two classes, each sorted by distance from a pivot: rows with codes, then rows without.
+
+    Neutral rows, which are no point's friends, follow each class.
 
     Attributes
     ----------
     order : int64 (m,)
-        Which given row is which.
+        The index of each sorted row among the rows as given.
     positions : int64 (m,)
-        Where they stand in the arrays below.
+        The index of each sorted row in the arrays below.
     classes : int64 (2, 2)
-        First and last row of each class.
+        Where each class begins and ends.
     ranks : int64 (2, cells + 1)
     rows : float64 (m + 2 * gap, d)
     distances : float64, codes : int32 (.., words), bars : int32 (2, ..), starts : int32
         See the kernels.
     slots : int64 (m + 2 * gap,)
-        Where the rows are stored, -1 for neutral ones.
+        The lanes in which the rows are stored, -1 for neutral rows.
     """
 
     def __init__(self, size: int, dimension: int, coded: bool = False) -> None:
@@ -145,7 +155,7 @@ class SortedRows:
         self.ranks: NDArray[np.int64] = np.empty((2, 0), np.int64)
 
     def sort(self, distances: NDArray[np.float64], wide: NDArray[np.bool_], radius: float) -> None:
-        """Put the rows in order."""
+        """Sort the rows into classes, and by distance within each class."""
         from .._kernels import pairs
 
         self.ranks = np.empty((2, pairs.CELLS + 1), np.int64)
@@ -155,7 +165,7 @@ class SortedRows:
             self.rows[self.classes[c, 1] : self.classes[c, 1] + _GAP] = np.inf
 
     def take_slots(self, other: SortedRows) -> None:
-        """The lanes of the same rows, from a batch in another order."""
+        """Copy the lanes of the same rows from a batch that holds them in another order."""
         by_row = np.empty(self.size, np.int64)
         by_row[other.order] = other.slots[other.positions]
         self.slots[self.positions] = by_row[self.order]
@@ -163,7 +173,7 @@ class SortedRows:
 
 @dataclass(slots=True)
 class TileBlock:
-    """A run of tiles with fixed capacity, from tile `first` of its pane on."""
+    """Block of consecutive tiles with a fixed capacity, which begins at tile `first` of its pane."""
 
     first: int
     tiles: NDArray[np.float64]  # (t, d, LANES)
@@ -173,7 +183,10 @@ class TileBlock:
 
 @dataclass(slots=True)
 class _TileColumns:
-    """Per tile: used lanes and class, distances, rows of the batch at hand. Grown together."""
+    """Columns with one entry per tile: used lanes and class, distances, rows of the current batch, arrival numbers.
+
+    They always grow together.
+    """
 
     shape: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 2), np.int32))
     spans: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
@@ -187,12 +200,12 @@ class _TileColumns:
             new = np.full((tiles, *old.shape[1:]), empty, old.dtype)
             new[: len(old)] = old
             grown.append((name, new))
-        for name, new in grown:  # together: kernels index them alike, without looking
+        for name, new in grown:  # all at once: kernels use one index for all of them, without a bounds check
             setattr(self, name, new)
 
 
 class TilePane:
-    """Points of one pane in tiles, and their counts with every pane in reach.
+    """Tiles that hold the points of one pane, with the points' counts for every pane in reach.
 
     Attributes
     ----------
@@ -217,7 +230,7 @@ class TilePane:
         self._open = np.full((2, 1), -1, np.int64)
 
     def counts_with(self, pane: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Counts with one pane, numbers per lane and one per tile; made when first asked for."""
+        """Return the counts with one pane, per lane and per tile; they are allocated at first use."""
         tiles = len(self.columns.shape)
         for table, length in ((self.counts, tiles * self.width * LANES), (self.certain_counts, tiles)):
             found = table.get(pane)
@@ -228,7 +241,10 @@ class TilePane:
         return self.counts[pane], self.certain_counts[pane]
 
     def insert(self, batch: SortedRows) -> None:
-        """Store a batch's rows and note their lanes in it; `self_rows` names them until `forget_batch`."""
+        """Store a batch's rows and note their lanes in the batch.
+
+        Until `forget_batch`, `self_rows` says which tiles hold the batch's rows.
+        """
         from .._kernels import tiles
 
         buckets = self._open.shape[1]
@@ -250,32 +266,35 @@ class TilePane:
                 tiles.store_codes(batch.codes, batch.starts, *part, chunk.codes, chunk.starts)
 
     def append(self, rows: NDArray[np.float64]) -> None:
-        """Store rows in the order of their arrival, without a frame."""
+        """Store rows in the order of their arrival, in a pane without a frame."""
         batch = SortedRows(len(rows), self._dimension)
         batch.rows[: len(rows)] = rows
         self.insert(batch)
         self.forget_batch()
 
     def forget_batch(self) -> None:
-        """The batch at hand is done."""
+        """Forget which tiles hold the current batch, once it is counted."""
         self.columns.self_rows[: self.tiles] = -1
 
     def split_buckets(self, coming: int) -> None:
-        """Twice as many buckets, if there are points enough, held and coming, that half-filled tiles do not matter."""
+        """Double the number of buckets if there are enough points.
+
+        With enough stored and coming points per bucket, the half-filled tiles at the buckets' ends do not matter.
+        """
         buckets = self._open.shape[1]
         enough = self.size >= 2 * buckets * _POINTS_PER_BUCKET and coming >= 2 * buckets * _COMING_PER_BUCKET
         if self.frame and buckets < _MAX_BUCKETS and enough:
             self._open = np.stack([self._open, np.full_like(self._open, -1)], axis=2).reshape(2, -1)
 
     def parts(self) -> Iterator[tuple[TileBlock, slice]]:
-        """Chunks in use, with their tiles of the pane."""
+        """Yield each chunk in use, with the range of the pane's tiles that it holds."""
         for chunk in self.chunks:
             last = min(self.tiles, chunk.first + len(chunk.tiles))
             if last > chunk.first:
                 yield chunk, slice(chunk.first, last)
 
     def lanes(self, tiles: slice) -> NDArray[np.int64]:
-        """Lanes that hold points, counted from the first of some tiles."""
+        """Return the lanes of `tiles` that hold points, counted from the first lane of the first of them."""
         from .._kernels import tiles as kernels
 
         shape = self.columns.shape[tiles]
@@ -287,12 +306,12 @@ class TilePane:
             self.columns.grow(max(tiles, 4 * len(self.columns.shape), _FIRST_TILES))
         held = self.chunks[-1].first + len(self.chunks[-1].tiles) if self.chunks else 0
         if tiles > held:
-            # Chunks grow, so there are few; tiles that are not used yet are not touched and cost no memory.
+            # Chunks grow in size, so there are few of them; tiles not yet used are not touched and cost no memory.
             more = max(tiles - held, min(max(_FIRST_TILES, 3 * held), _MAX_TILES))
             self.chunks.append(self._chunk(held, 1 << (more - 1).bit_length()))
 
     def _chunk(self, first: int, tiles: int) -> TileBlock:
-        """A chunk that another pane left, or a new one."""
+        """Return a spare chunk of a dropped pane, or a new one."""
         for i, spare in enumerate(self._spare):
             if len(spare.tiles) == tiles and (len(spare.codes) > 0) == self._screened:
                 self._spare.pop(i)
@@ -307,7 +326,7 @@ class TilePane:
 
 
 def may_screen(dimension: int) -> bool:
-    """Whether points of so many coordinates get 8-bit codes on this processor."""
+    """Return whether points of this dimension get 8-bit codes on this processor."""
     from .._kernels import pairs
 
     return pairs.SCREENS and SCREEN_FROM <= dimension <= _MAX_SCREENED
@@ -324,7 +343,8 @@ class StagedPoints:
         self.limit = limit
 
     def take(self, points: NDArray[np.float64]) -> int:
-        """Copy as many as there is room for; returns how many."""
+        """Copy as many points as there is room for, and return how many were copied."""
+
         taken = min(len(points), self.limit - self.size)
         end = self.size + taken
         if end > len(self.points):
