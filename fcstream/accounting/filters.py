@@ -1,4 +1,7 @@
-"""Privacy filters, which stop before a sum passes its cap, and odometers, which report. Exact integers, no I/O."""
+"""Privacy filters, which refuse a loss before a sum passes its capacity, and odometers, which only report sums.
+
+All sums are exact integers, and nothing here does input or output.
+"""
 
 from __future__ import annotations
 
@@ -37,33 +40,33 @@ _ETA_PER_RHO = 0.2
 
 
 class PrivacyFilter(Generic[LossT]):
-    """Spends fully adaptive losses until a cap.
+    """Privacy filter: takes fully adaptive losses as long as their plain sum fits its capacity.
 
     Parameters
     ----------
     capacity : PrivacyLoss or DPLoss
-        The guarantee: valid for ever, whatever is asked. Losses must be of the same kind. For no cap there is
-        `PrivacyOdometer`, which promises nothing.
+        The guarantee, which holds for ever, whatever is asked. Losses must be of the same kind. To add up losses
+        without a cap use `PrivacyOdometer`, which guarantees nothing.
     block : str
-        What it protects, for messages.
+        Name of what the privacy filter protects, for messages.
     spent : PrivacyLoss or DPLoss
-        To go on from a stored state.
+        Sum of the losses so far, to continue from a stored state.
 
     Privacy
     -------
     Unit and relation: those of the mechanisms charged. If every mechanism is charged its (rho, delta) before it runs
     and runs only if the charge was taken, everything released is (capacity.rho, capacity.delta)-zCDP, for losses
     chosen adaptively; with `DPLoss` (capacity.epsilon, capacity.delta)-DP. A refused charge costs nothing and leaves
-    the filter usable: it depends on public numbers only. What is charged must be the worst case over all neighbors,
-    never the loss at the data at hand.
+    the filter usable, since the refusal depends on public numbers only. Every charge must be the worst case over all
+    neighbors, never the loss on the actual data.
 
-    Geo-privacy is the same with losses per unit of distance (epsilon) or per squared unit (rho) and no delta: charge
-    worst cases over all pairs within the largest distance, epsilon to a filter on `DPLoss`, or rho and `zcdp_of_geo`
-    to one on `PrivacyLoss`, whose cap `geo_rho_cap` finds.
+    For geo-privacy the same holds, with losses per unit of distance (epsilon) or per squared unit (rho) and no delta.
+    Charge worst cases over all pairs within the largest distance: charge epsilon to a filter on `DPLoss`, or charge rho
+    and `zcdp_of_geo` of an epsilon to a filter on `PrivacyLoss` with the capacity from `geo_rho_cap`.
 
     Complexity
     ----------
-    O(1) a charge.
+    O(1) per charge.
 
     Source
     ------
@@ -81,22 +84,22 @@ class PrivacyFilter(Generic[LossT]):
 
     @property
     def remaining(self) -> LossT:
-        """What is left, part by part."""
+        """Capacity less the losses spent, separately for each part of the loss."""
         return self.capacity.missing(self.spent)
 
     def can_spend(self, loss: LossT) -> bool:
-        """Whether `spend` would take this loss."""
+        """Return whether `spend` would take this loss."""
         return (self.spent + loss).fits(self.capacity)
 
     def spend(self, loss: LossT) -> None:
-        """Take a loss.
+        """Add a loss to the sum, or refuse it.
 
         Raises
         ------
         BudgetExhausted
-            It does not fit; nothing is spent.
+            The loss does not fit; nothing is spent.
         ConfigError
-            It is of another kind than the capacity; nothing is spent.
+            The loss is of another kind than the capacity; nothing is spent.
         """
         spent = self.spent + loss
         if not spent.fits(self.capacity):
@@ -105,24 +108,27 @@ class PrivacyFilter(Generic[LossT]):
 
 
 class AdvancedDPFilter:
-    """Spends fully adaptive (epsilon, delta)-DP losses by the sum of their squares: many small ones fit.
+    """Privacy filter for fully adaptive (epsilon, delta)-DP losses that adds the squares of epsilon.
+
+    Many small losses fit, more than into a plain sum of epsilons.
 
     Parameters
     ----------
     capacity : DPLoss
-        The guarantee, `slack` included: valid for ever, whatever is asked.
+        The guarantee, which includes `slack` and holds for ever, whatever is asked.
     slack : float, int, str, Decimal or Fraction
-        The part of the capacity's delta that pays for adding squares; at least 1e-15. The mechanisms share the rest,
-        so for epsilon-DP ones all of it is best.
+        The part of the capacity's delta that pays for adding squares; at least 1e-15. The mechanisms share the rest of
+        that delta, so if all of them are epsilon-DP it is best to give the whole delta to the slack.
     block : str
-        What it protects, for messages.
+        Name of what the privacy filter protects, for messages.
     squares, delta_femto : int
-        To go on from a stored state.
+        Sums so far, to continue from a stored state.
 
     Attributes
     ----------
     squares : int
-        Sum of epsilon**2 spent, in units of 1e-18. Not an epsilon, and there is none to show while the stream goes on.
+        Sum of epsilon**2 spent, in units of 1e-18. It is not an epsilon, and no epsilon can be shown while the stream
+        goes on.
     delta_femto : int
         Sum of delta spent, in units of 1e-15, without the slack.
 
@@ -131,13 +137,14 @@ class AdvancedDPFilter:
     Unit and relation: those of the mechanisms charged. If every mechanism is charged its (epsilon, delta) before it
     runs and runs only if the charge was taken, everything released is (capacity.epsilon, capacity.delta)-DP, for
     losses chosen adaptively. A charge is taken if sqrt(2 ln(1/slack) S) + S/2 <= capacity.epsilon for the sum S of all
-    squares, and all deltas and the slack are within capacity.delta. The rule becomes one integer cap on S, rounded
-    down with an upper bound of the logarithm, so that no rounding can take too much. A `PrivacyFilter` charged
-    `zcdp_of_dp` losses with the cap `rho_for_epsilon` gives holds more still, and other kinds of mechanisms too.
+    squares, and all deltas and the slack are within capacity.delta. This rule becomes one integer cap on S. The cap is
+    computed with an upper bound of the logarithm and rounded down, so that rounding never lets too much through. A
+    `PrivacyFilter` with the capacity that `rho_for_epsilon` gives, charged `zcdp_of_dp` losses, takes still more
+    losses, and those of other kinds of mechanisms too.
 
     Complexity
     ----------
-    O(1) a charge.
+    O(1) per charge.
 
     Source
     ------
@@ -164,24 +171,24 @@ class AdvancedDPFilter:
 
     @property
     def remaining(self) -> DPLoss:
-        """The largest single loss that would be taken; many smaller ones may fit beside each other."""
+        """Largest single loss that would be taken now; several smaller losses may add up to more."""
         squares, delta = self._most_squares - self.squares, self._most_delta - self.delta_femto
         return DPLoss(math.isqrt(max(0, squares)), max(0, delta))
 
     def can_spend(self, loss: DPLoss) -> bool:
-        """Whether `spend` would take this loss."""
+        """Return whether `spend` would take this loss."""
         return (
             self.squares + loss.epsilon_nano**2 <= self._most_squares
             and self.delta_femto + loss.delta_femto <= self._most_delta
         )
 
     def spend(self, loss: DPLoss) -> None:
-        """Take a loss.
+        """Add a loss to the sums, or refuse it.
 
         Raises
         ------
         BudgetExhausted
-            It does not fit; nothing is spent.
+            The loss does not fit; nothing is spent.
         """
         if not self.can_spend(loss):
             raise BudgetExhausted(loss, self.remaining, self.capacity, self.block)
@@ -190,7 +197,7 @@ class AdvancedDPFilter:
 
 
 def _most_squares(epsilon_nano: int, slack_femto: int) -> int:
-    """Largest S, in squared nano units, with sqrt(2 L S) + S/2 <= epsilon for an upper bound L of ln(1/slack)."""
+    """Find the largest S, in squared nano units, with sqrt(2 L S) + S/2 <= epsilon for an L of at least ln(1/slack)."""
     exact = Context(prec=60)
     gap = exact.subtract(exact.ln(Decimal(DELTA_UNIT)), exact.ln(Decimal(slack_femto)))
     bound = Fraction(exact.multiply(gap, 1 + Decimal("1e-40")))
@@ -200,29 +207,30 @@ def _most_squares(epsilon_nano: int, slack_femto: int) -> int:
 
 
 class PrivacyOdometer:
-    """Adds up fully adaptive losses, without a cap, and bounds the loss that was really suffered, at all times at once.
+    """Privacy odometer: adds up fully adaptive losses without a cap, and bounds the realized loss at all times at once.
 
     Parameters
     ----------
     tuned_for : float
         The sum of rho near which `realized_loss_bound` is tightest; public, and fixed before the first loss.
     spent : PrivacyLoss
-        To go on from a stored state.
+        Sum of the losses so far, to continue from a stored state.
     deltas : float
-        The most that the deltas will ever add up to; public, and fixed beforehand. It is set aside from every failure
-        probability: taking out only what was spent so far would not hold at all times at once.
+        The largest sum that the deltas will ever reach; public, and fixed before the first loss. It is subtracted from
+        every failure probability: subtracting only the deltas spent so far would not hold at all times at once.
 
     Privacy
     -------
-    Unit and relation: those of the mechanisms. An odometer promises nothing: only a `PrivacyFilter`'s capacity is a
-    guarantee. `spent` are plain sums; turning them into an epsilon while the stream goes on is not a bound of anything,
-    because when one looks may depend on what was released. `realized_loss_bound` is: with probability at least
-    1 - failure the log-likelihood ratio between two neighbors never exceeds it, whenever one looks; where losses have a
-    delta, that of the parts of both laws that remain without it, and the delta is taken off the failure.
+    Unit and relation: those of the mechanisms. An odometer guarantees nothing: only a `PrivacyFilter`'s capacity is a
+    guarantee. `spent` holds plain sums. An epsilon computed from them while the stream goes on bounds nothing, because
+    the time at which one looks may depend on what was released. `realized_loss_bound` is a bound: with probability at
+    least 1 - failure the log-likelihood ratio between two neighbors never exceeds it, whenever one looks. Where losses
+    have a delta, the bound is about the parts of both distributions that remain without that delta, and the delta is
+    subtracted from the failure probability.
 
     Complexity
     ----------
-    O(1) a loss.
+    O(1) per loss.
 
     Source
     ------
@@ -242,23 +250,23 @@ class PrivacyOdometer:
         self.spent = spent or PrivacyLoss()
 
     def spend(self, loss: PrivacyLoss) -> None:
-        """Take note of a loss, before its mechanism runs."""
+        """Add a loss to the sum, before its mechanism runs."""
         self.spent = self.spent + loss
 
     def realized_loss_bound(self, failure: float, form: str = "mixture") -> float:
-        """An epsilon that the realized loss exceeds, now or at any other time, with at most this probability.
+        """Compute an epsilon that the realized loss exceeds, now or at any other time, with at most this probability.
 
         Parameters
         ----------
         failure : float
-            Below 1; `deltas` is taken out of it.
+            The probability, in (0, 1); `deltas` is subtracted from it.
         form : str
-            ``mixture``, tightest near `tuned_for`, or ``ladder``: a union over doubling sums of rho.
+            ``mixture``, which is tightest near `tuned_for`, or ``ladder``, a union bound over doubling sums of rho.
 
         Returns
         -------
         float
-            Infinite if the deltas alone reach `failure`, or have passed what was set aside for them.
+            Infinite if `deltas` alone reaches `failure`, or if the deltas spent have passed `deltas`.
         """
         if not 0 < failure < 1:
             raise ConfigError(f"must be in (0, 1), got {failure}", "failure")
@@ -276,7 +284,10 @@ class PrivacyOdometer:
         return rho + math.sqrt(2 * variance * math.log1p(math.sqrt(variance / eta) / (2 * left)))
 
     def _ladder_bound(self, failure: float) -> float:
-        """The textbook bound of the smallest rung that holds all spent so far; rungs double and share the failure."""
+        """Return the textbook bound for the smallest rung, a sum of rho, that holds all losses spent so far.
+
+        Each rung is twice the one before, and all rungs share the failure probability.
+        """
         first = max(1, int(self._tuned_for * RHO_UNIT) >> 4)
         rung = max(0, (-(-self.spent.rho_nano // first) - 1).bit_length())
         return epsilon_simple((first << rung) / RHO_UNIT, 6 * failure / (math.pi * (rung + 1)) ** 2)
@@ -284,36 +295,37 @@ class PrivacyOdometer:
 
 @dataclass(frozen=True)
 class BudgetSchedule:
-    """How much of a budget a query may use at most, when earlier queries used less than they were offered.
+    """Schedule of the largest share of a budget that each query may use, with savings passed on to later queries.
 
-    Every query has a base, its weight's part of the capacity. What earlier queries saved is offered on top, in part.
+    Every query is offered its base, which is its weight times the capacity, and a part of what earlier queries saved.
 
     Parameters
     ----------
     capacity_nano : int
         The whole budget: rho, or epsilon, in nano units.
     queries : int or None
-        How many there will be; None if that is not known.
+        The number of queries; None if it is not known.
     savings : str
-        The part of all savings that the query at a step is offered: ``paper``, from 3/4 up to 1 at the last query (3/4
-        if `queries` is None); ``even``, what is left divided by the queries left; ``none``.
+        The part of all savings that the query at a step is offered. ``paper``: from 3/4 at the first query up to 1 at
+        the last (always 3/4 if `queries` is None). ``even``: the savings divided by the number of queries left.
+        ``none``: no part.
     weights : tuple of Fraction, or None
         Each query's part of the capacity, summing to at most 1. None means 1/queries each, or 1/(l (l+1)) at step l if
         `queries` is None.
 
     Privacy
     -------
-    Shares are functions of public numbers and cost nothing: what guards the capacity is a `PrivacyFilter`, one per
-    user if users save different amounts. A query must be charged at most its share, and what it is charged may depend
-    on releases only. If every query used at most its share, then at every step l
+    Shares are functions of public numbers and cost nothing. A `PrivacyFilter` guards the capacity, one per user if
+    users save different amounts. A query must be charged at most its share, and what it is charged may depend on
+    releases only. If every query used at most its share, then at every step l
 
         floor(weight * capacity) <= share <= remaining,
 
-    so no query is starved by those before it, whatever they saved, and none is offered what is not there.
+    so every query gets at least its base, whatever earlier queries saved, and no share is larger than what remains.
 
     Complexity
     ----------
-    O(1) a share.
+    O(1) per share.
 
     Source
     ------
@@ -352,21 +364,21 @@ class BudgetSchedule:
             raise ConfigError(f"must be at least 0 and sum to at most 1, got a sum of {sum(self.weights)}", "weights")
 
     def weight(self, step: int) -> Fraction:
-        """Part of the capacity that the query at this step, counted from 1, has for itself."""
+        """Return the part of the capacity that is the base of the query at this step, counted from 1."""
         self._check_step(step)
         if self.weights is not None:
             return self.weights[step - 1]
         return Fraction(1, step * (step + 1) if self.queries is None else self.queries)
 
     def unclaimed(self, step: int) -> Fraction:
-        """Part of the capacity that belongs to the query at this step and those after it: 1 less earlier weights."""
+        """Return the part of the capacity for the query at this step and all later ones: 1 less the earlier weights."""
         self._check_step(step)
         if self.weights is not None:
             return 1 - self._earlier[step - 1]
         return Fraction(1, step) if self.queries is None else Fraction(self.queries - step + 1, self.queries)
 
     def part(self, step: int) -> Fraction:
-        """Part of all savings that the query at this step is offered."""
+        """Return the part of all savings that the query at this step is offered."""
         self._check_step(step)
         if self.savings == "none":
             return Fraction(0)
@@ -377,19 +389,20 @@ class BudgetSchedule:
         return Fraction(3, 4) + Fraction(step - 1, 4 * (self.queries - 1)) if self.queries > 1 else Fraction(1)
 
     def share(self, step: int, remaining_nano: int) -> int:
-        """The most that the query at this step may use, in nano units.
+        """Return the largest amount that the query at this step may use, in nano units.
 
         Parameters
         ----------
         step : int
-            Counted from 1, skipped queries too.
+            Counted from 1; skipped queries count too.
         remaining_nano : int
             The capacity less everything used before this step.
 
         Raises
         ------
         ConfigError
-            There is no such step, or less remains than queries that keep to their shares can leave.
+            There is no such step, or so little remains that an earlier query must have used more than its share.
+
         """
         saved = remaining_nano - self.unclaimed(step) * self.capacity_nano
         if saved < 0 or remaining_nano > self.capacity_nano:

@@ -1,8 +1,8 @@
 """Arithmetic of approximate zero-concentrated differential privacy: a loss is a value, never a state.
 
-A loss is a pair of integers, rho (or epsilon) in nano units and delta in units of 1e-15, so that sums are exact,
-storage is trivial and eleven shares of one eleventh fit into the whole. Losses of different kinds never add up: convert
-them first (`zcdp_of_dp`, `zcdp_of_laplace`, `zcdp_of_geo`).
+A loss is a pair of integers, rho (or epsilon) in nano units and delta in units of 1e-15. So sums are exact, storage is
+trivial, and eleven shares of one eleventh fit into the whole. Losses of different kinds cannot be added: convert them
+first (`zcdp_of_dp`, `zcdp_of_laplace`, `zcdp_of_geo`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Number = float | int | str | Decimal | Fraction
 
 _EXACT = Context(prec=1000, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, InvalidOperation, Overflow])
 _FINE = Context(prec=60)
-_UP = Decimal("1e-40")  # relative, far above what a few operations of 60 digits can lose
+_UP = Decimal("1e-40")  # relative; far above the rounding error of a few operations with 60 digits
 
 
 def to_units(value: Number, unit: int, *, up: bool, name: str) -> int:
-    """Number of 1/`unit` parts in a decimal `value`, rounded up or down (specification 1.1).
+    """Convert a decimal `value` to a whole number of parts of size 1/`unit`, rounded up or down (specification 1.1).
 
-    A float counts as the shortest decimal that prints it: 0.1 is one tenth. A positive value never rounds up to
-    less than one part.
+    A float is read as the shortest decimal that prints it, so 0.1 is one tenth. With `up`, a positive value becomes at
+    least one part.
     """
     try:
         exact = value * unit if isinstance(value, Fraction) else _EXACT.multiply(Decimal(str(value)), Decimal(unit))
@@ -43,11 +43,11 @@ def to_units(value: Number, unit: int, *, up: bool, name: str) -> int:
 
 
 class Loss:
-    """What losses of every kind share: two exact integers, at least 0, that add up part by part.
+    """Base of all kinds of losses: two exact integers, at least 0, which are added part by part.
 
     Privacy
     -------
-    Unit and relation: those of the kind. Parts of different kinds mean different things: adding them is refused.
+    Unit and relation: those of the kind. Losses of different kinds mean different things, so adding them is refused.
 
     Source
     ------
@@ -61,11 +61,11 @@ class Loss:
 
     @property
     def parts(self) -> tuple[int, int]:
-        """What divergence it bounds, in nano units, and delta in units of 1e-15."""
+        """Both integers: the bound on the divergence (rho or epsilon) in nano units, and delta in units of 1e-15."""
         raise NotImplementedError
 
     def as_dict(self) -> dict[str, float]:
-        """Both parts in plain numbers, by name."""
+        """Return both parts as plain numbers, by name."""
         raise NotImplementedError
 
     def __post_init__(self) -> None:
@@ -91,17 +91,17 @@ class Loss:
         return type(self)(first * times, delta * times)
 
     def fits(self, capacity: Self) -> bool:
-        """True if both parts are within `capacity`."""
+        """Return whether both parts are within `capacity`."""
         (first, delta), (most, most_delta) = self.parts, self._parts_of(capacity)
         return first <= most and delta <= most_delta
 
     def missing(self, available: Self) -> Self:
-        """How much more than `available` it would take, in each part."""
+        """Return by how much this loss exceeds `available`, in each part; 0 where it does not."""
         (first, delta), (there, there_delta) = self.parts, self._parts_of(available)
         return type(self)(max(0, first - there), max(0, delta - there_delta))
 
     def split(self, parts: int) -> list[Self]:
-        """`parts` shares that sum to this loss exactly; they differ by at most one unit."""
+        """Split the loss into `parts` shares that sum to it exactly and differ by at most one unit."""
         if parts < 1:
             raise ConfigError(f"must be at least 1, got {parts}", "parts")
         (first, more), (delta, more_delta) = (divmod(part, parts) for part in self.parts)
@@ -121,8 +121,9 @@ class PrivacyLoss(Loss):
 
     Privacy
     -------
-    Unit: whatever the surrounding filter protects. Relation: add or remove one unit. The loss is delta-approximate
-    rho-zCDP in mixture form: P >= (1-delta)P', Q >= (1-delta)Q', D_alpha(P'||Q') <= rho*alpha both ways.
+    Unit: whatever the privacy filter that takes the loss protects. Relation: add or remove one unit. The loss is
+    delta-approximate rho-zCDP in mixture form: P >= (1-delta)P', Q >= (1-delta)Q', D_alpha(P'||Q') <= rho*alpha both
+    ways.
 
     Source
     ------
@@ -134,12 +135,12 @@ class PrivacyLoss(Loss):
 
     @classmethod
     def charge(cls, rho: Number, delta: Number = 0) -> PrivacyLoss:
-        """A cost: rounded up."""
+        """Make a loss to charge: both parts are rounded up."""
         return cls(to_units(rho, RHO_UNIT, up=True, name="rho"), to_units(delta, DELTA_UNIT, up=True, name="delta"))
 
     @classmethod
     def cap(cls, rho: Number, delta: Number = 0) -> PrivacyLoss:
-        """A limit: rounded down."""
+        """Make a capacity: both parts are rounded down."""
         return cls(to_units(rho, RHO_UNIT, up=False, name="rho"), to_units(delta, DELTA_UNIT, up=False, name="delta"))
 
     @property
@@ -159,7 +160,7 @@ class PrivacyLoss(Loss):
         return Fraction(self.rho_nano, RHO_UNIT)
 
     def epsilon(self, delta: float) -> float:
-        """Smallest known epsilon so that this loss is (epsilon, `delta`)-DP: see `epsilon_tight`."""
+        """Return the smallest known epsilon for which this loss is (epsilon, `delta`)-DP: see `epsilon_tight`."""
         return epsilon_tight(self.rho, delta - self.delta)
 
     def as_dict(self) -> dict[str, float]:
@@ -182,8 +183,8 @@ class DPLoss(Loss):
 
     Privacy
     -------
-    Unit: whatever the surrounding filter protects. Relation: that of the mechanisms charged. Sums are basic
-    composition; `zcdp_of_dp` and a filter on `PrivacyLoss` hold many more small losses.
+    Unit: whatever the privacy filter that takes the loss protects. Relation: that of the mechanisms charged. Sums are
+    basic composition. Many more small losses fit if `zcdp_of_dp` converts them for a filter on `PrivacyLoss`.
 
     Source
     ------
@@ -206,12 +207,12 @@ class DPLoss(Loss):
 
     @classmethod
     def charge(cls, epsilon: Number, delta: Number = 0) -> DPLoss:
-        """A cost: rounded up."""
+        """Make a loss to charge: both parts are rounded up."""
         return cls(_epsilon(epsilon, up=True), to_units(delta, DELTA_UNIT, up=True, name="delta"))
 
     @classmethod
     def cap(cls, epsilon: Number, delta: Number = 0) -> DPLoss:
-        """A limit: rounded down."""
+        """Make a capacity: both parts are rounded down."""
         return cls(_epsilon(epsilon, up=False), to_units(delta, DELTA_UNIT, up=False, name="delta"))
 
     @property
@@ -238,13 +239,13 @@ def _epsilon(value: Number, *, up: bool) -> int:
 
 
 def zcdp_of_dp(loss: DPLoss) -> PrivacyLoss:
-    """What an (epsilon, delta)-DP loss costs in zCDP: epsilon tanh(epsilon / 2), at most epsilon**2 / 2, rounded up.
+    """Convert an (epsilon, delta)-DP loss to zCDP: rho = epsilon tanh(epsilon / 2) <= epsilon**2 / 2, rounded up.
 
     Privacy
     -------
-    Unit and relation: those of the loss. delta stays; with delta the statement is that of the mixture form, as an
-    (epsilon, delta)-DP pair is a mixture of an epsilon-DP pair, of weight 1 - delta, and anything. Not for losses per
-    unit of distance: see `zcdp_of_geo`.
+    Unit and relation: those of the loss. delta stays the same. With delta > 0 the result is zCDP in mixture form, since
+    an (epsilon, delta)-DP pair is a mixture of an epsilon-DP pair, with weight 1 - delta, and an arbitrary pair. Do not
+    use it for losses per unit of distance: see `zcdp_of_geo`.
 
     Source
     ------
@@ -258,13 +259,13 @@ def zcdp_of_dp(loss: DPLoss) -> PrivacyLoss:
 
 
 def zcdp_of_laplace(epsilon: Number) -> PrivacyLoss:
-    """What the continuous Laplace mechanism of this epsilon costs in zCDP: epsilon + exp(-epsilon) - 1, rounded up.
+    """Compute the zCDP loss of continuous Laplace noise of this epsilon: epsilon + exp(-epsilon) - 1, rounded up.
 
     Privacy
     -------
-    Unit and relation: those of the mechanism; epsilon is its sensitivity in the sum of absolute values over its scale.
-    The bound is convex in epsilon and 0 at 0, so it covers vectors. Not for discrete Laplace noise: where a neighbor
-    moves by one step of the grid that is randomized response, so `zcdp_of_dp`.
+    Unit and relation: those of the mechanism; epsilon is its l1 sensitivity divided by its scale. The bound is convex
+    in epsilon and 0 at 0, so it covers vectors. Do not use it for discrete Laplace noise: between neighbors one grid
+    step apart that noise is randomized response, so use `zcdp_of_dp`.
 
     Source
     ------
@@ -275,13 +276,13 @@ def zcdp_of_laplace(epsilon: Number) -> PrivacyLoss:
 
 
 def zcdp_of_geo(epsilon: Number) -> PrivacyLoss:
-    """What epsilon per unit of distance costs in rho per squared unit of distance: epsilon**2 / 2, rounded up.
+    """Convert epsilon per unit of distance to rho per squared unit of distance: epsilon**2 / 2, rounded up.
 
     Privacy
     -------
-    Unit: one location. Relation: any other location within the public largest distance. Only this may be charged to a
-    filter on rho; epsilon never is. The bound epsilon tanh(epsilon / 2) of plain DP does not hold here: at a distance
-    near 0 nothing less than epsilon**2 / 2 does.
+    Unit: one location. Relation: any other location within the public largest distance. Charge this rho, and never the
+    epsilon itself, to a filter on rho. The bound epsilon tanh(epsilon / 2) of plain DP does not hold here: for
+    distances near 0 no rho below epsilon**2 / 2 is valid.
 
     Source
     ------
@@ -296,16 +297,16 @@ def _decimal(epsilon_nano: int) -> Decimal:
 
 
 def _rho_up(rho: Decimal) -> int:
-    """rho in nano units, rounded up, whatever 60 digits lost."""
+    """Convert rho to nano units, rounded up by more than the rounding error of 60 digits."""
     return math.ceil(_FINE.multiply(_FINE.multiply(rho, 1 + _UP), Decimal(RHO_UNIT)))
 
 
 def group_rho(rho_nano: int, size: int) -> int:
-    """rho of a group of `size` units under PURE zCDP (delta = 0): size squared times rho.
+    """Compute rho for a group of `size` units under PURE zCDP (delta = 0): size squared times rho.
 
     Privacy
     -------
-    There is no such rule for delta > 0: replacement has an analysis of its own in every mechanism here.
+    There is no such rule for delta > 0, so every mechanism here has its own analysis for replaced records.
 
     Source
     ------
@@ -315,7 +316,7 @@ def group_rho(rho_nano: int, size: int) -> int:
 
 
 def epsilon_simple(rho: float, delta: float) -> float:
-    """epsilon of rho-zCDP at `delta` by the textbook bound rho + 2 sqrt(rho ln(1/delta)).
+    """Convert rho-zCDP to an epsilon at `delta` by the textbook bound rho + 2 sqrt(rho ln(1/delta)).
 
     Privacy
     -------
@@ -333,7 +334,7 @@ def epsilon_simple(rho: float, delta: float) -> float:
 
 
 def delta_tight(rho: float, epsilon: float) -> float:
-    """Smallest delta of the tight conversion at `epsilon` (any order alpha is valid, so is the best one found).
+    """Convert rho-zCDP to the smallest delta at `epsilon` (every order alpha is valid; the best one found is used).
 
     Privacy
     -------
@@ -356,17 +357,18 @@ def delta_tight(rho: float, epsilon: float) -> float:
 
 
 def epsilon_tight(rho: float, delta: float) -> float:
-    """epsilon of rho-zCDP at `delta` by the tight conversion.
+    """Convert rho-zCDP to an epsilon at `delta` by the tight conversion.
 
     Parameters
     ----------
     rho : float
     delta : float
-        What is left for the conversion: the delta wanted less the delta already spent; 0 or less gives infinity.
+        The delta left for the conversion: the delta wanted less the delta already spent; 0 or less gives infinity.
 
     Privacy
     -------
-    The inverse of `delta_tight` in epsilon; every order alpha is valid, so rounding in the search costs tightness only.
+    This is the inverse of `delta_tight` in epsilon. Every order alpha is valid, so rounding in the search for the best
+    one costs tightness only.
 
     Source
     ------
@@ -388,7 +390,7 @@ def epsilon_tight(rho: float, delta: float) -> float:
 
 
 def rho_for_epsilon(epsilon: float, delta: float) -> float:
-    """Largest rho whose tight epsilon at `delta` is at most `epsilon`: to plan a budget.
+    """Find the largest rho whose tight epsilon at `delta` is at most `epsilon`, to plan a budget.
 
     Privacy
     -------
@@ -406,21 +408,24 @@ def rho_for_epsilon(epsilon: float, delta: float) -> float:
 
 
 def geo_epsilon(rho: float, delta: float, distance: float) -> float:
-    """epsilon per unit of distance of (rho, distance)-CGP at `delta`: the tight conversion at the largest distance.
+    """Convert (rho, distance)-CGP to an epsilon per unit of distance at `delta`.
+
+    This is the tight conversion at the largest distance.
 
     Parameters
     ----------
     rho : float
-        Per squared unit of distance; a sum of worst cases.
+        Sum of the worst cases, per squared unit of distance.
     delta : float
     distance : float
-        The public largest distance Lambda between two locations that are to look alike; positive, in the same unit.
+        The public largest distance Lambda between two locations that shall be indistinguishable; positive, in the same
+        unit.
 
     Privacy
     -------
     Unit: one location. Relation: any other location within `distance`. The result is (epsilon, delta, distance)-geo
-    privacy: at distance D the outputs are (epsilon D, delta)-indistinguishable. Tight at the largest distance, and
-    that is the worst one: delta grows with D when rho D**2 and epsilon D do.
+    privacy: at distance D the outputs are (epsilon D, delta)-indistinguishable. The conversion is tight at the largest
+    distance, which is the worst case: with rho D**2 and epsilon D, delta grows with D.
 
     Source
     ------
@@ -433,7 +438,7 @@ def geo_epsilon(rho: float, delta: float, distance: float) -> float:
 
 
 def geo_rho_cap(epsilon: float, delta: float, distance: float) -> PrivacyLoss:
-    """Largest sum of rho that is (epsilon, delta, distance)-geo privacy: the cap of a filter, rounded down.
+    """Find the largest sum of rho that is (epsilon, delta, distance)-geo privacy: a filter's capacity, rounded down.
 
     Parameters
     ----------
@@ -445,9 +450,10 @@ def geo_rho_cap(epsilon: float, delta: float, distance: float) -> PrivacyLoss:
 
     Privacy
     -------
-    Unit: one location. Relation: any other location within `distance`. A filter with this cap, charged the worst case
-    over all pairs of each mechanism (rho per squared unit of distance, and `zcdp_of_geo` of an epsilon), promises
-    (epsilon, delta, distance)-geo privacy whatever is asked. The cap is a public number and costs nothing.
+    Unit: one location. Relation: any other location within `distance`. A filter with this capacity, charged each
+    mechanism's worst case over all pairs (rho per squared unit of distance, and `zcdp_of_geo` of an epsilon),
+    guarantees (epsilon, delta, distance)-geo privacy whatever is asked. The capacity is a public number and costs
+    nothing.
 
     Source
     ------
@@ -461,11 +467,11 @@ def geo_rho_cap(epsilon: float, delta: float, distance: float) -> PrivacyLoss:
 
 
 def largest(fits: Callable[[int], bool]) -> int:
-    """Largest integer at least 0 that fits, if 0 fits and what fits is bounded and has no gaps.
+    """Find the largest integer for which `fits` holds, which must hold from 0 up to some integer and not beyond.
 
     Privacy
     -------
-    Of public rules; costs nothing.
+    `fits` must be a public rule; the search then costs nothing.
 
     Source
     ------
@@ -481,7 +487,7 @@ def largest(fits: Callable[[int], bool]) -> int:
 
 
 def _minimum(function, low: float, high: float) -> float:  # type: ignore[no-untyped-def]
-    """Smallest value found by golden-section search of a function with one valley."""
+    """Find the smallest value of a function with one valley by golden-section search."""
     ratio = (math.sqrt(5) - 1) / 2
 
     def safe(x: float) -> float:
@@ -490,7 +496,8 @@ def _minimum(function, low: float, high: float) -> float:  # type: ignore[no-unt
         except OverflowError:
             return math.inf
 
-    # A coarse scan first: the golden section then runs inside one valley.
+    # A coarse scan comes first, so that the golden-section search starts inside the valley.
+
     grid = [low + (high - low) * i / 140 for i in range(141)]
     best = min(range(len(grid)), key=lambda i: safe(grid[i]))
     a, b = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
