@@ -1,8 +1,8 @@
-"""The only door to randomness: exact samplers fed by the operating system's CSPRNG.
+"""Exact samplers fed by the operating system's CSPRNG; no other module draws random numbers.
 
-Two forms of every sampler live here. The plain one needs nothing but Python integers and `decimal`; it is exact by
-inspection, decides the rare draws that 64 bits cannot, and is enough for a small device. The compiled one
-(`_kernels.noise`) reads the same words in the same order and yields the same values.
+Every sampler has two forms. The plain form needs only Python integers and `decimal`: it can be checked by reading,
+decides the rare draws for which 64 bits are too few, and is enough for a small device. The compiled form
+(`_kernels.noise`) reads the same words in the same order and returns the same values.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 MAX_VARIANCE = 2**80
 SMALLEST_RATE = Fraction(1, 2**40)
-"""Of coins that are skipped over."""
+"""Smallest probability of coins whose failures are skipped."""
 MAX_BLOCKS = 2**24
-"""Of which a point draws one."""
+"""Largest number of blocks of which a point draws one."""
 TAIL_CUTOFF = 13.06
-"""Beyond this many standard deviations a normal tail is below 2**-128 and counts as 0."""
+"""Number of standard deviations beyond which a normal tail is below 2**-128 and counts as 0."""
 _PI = Decimal(
     "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651"
 )
 
 
 class Entropy(Protocol):
-    """Where random words come from. `private` says whether releases drawn from it may be published."""
+    """Source of random words. `private` says whether releases drawn from it may be published."""
 
     private: bool
 
@@ -45,7 +45,10 @@ class Entropy(Protocol):
 
 
 class SystemEntropy:
-    """The operating system's CSPRNG (specification 2.4). It keeps nothing between calls, so a fork repeats no word."""
+    """Entropy from the operating system's CSPRNG (specification 2.4).
+
+    No words are kept between calls, so a forked process does not repeat any.
+    """
 
     private = True
 
@@ -54,7 +57,7 @@ class SystemEntropy:
 
 
 class SeededEntropy:
-    """Repeatable words for tests and simulations; what is released with it is not private (specification 2.4)."""
+    """Repeatable words for tests and simulations; releases drawn from them are not private (specification 2.4)."""
 
     private = False
 
@@ -63,12 +66,12 @@ class SeededEntropy:
 
     def words(self, count: int) -> NDArray[np.uint64]:
         words = np.asarray(self._generator.random_raw(count), np.uint64)
-        words.flags.writeable = False  # as the system's words are: compiled code tells them apart
+        words.flags.writeable = False  # like the system's words: compiled code has a version for each kind of array
         return words
 
 
 class _WordReader:
-    """Reads given words first, then fresh ones."""
+    """Reader of single words: first the given words, then fresh ones."""
 
     def __init__(self, entropy: Entropy, given: NDArray[np.uint64] | None = None) -> None:
         self._entropy = entropy
@@ -90,7 +93,7 @@ Source = Callable[[], int]
 
 
 def _uniform_below(bound: int, word: Source) -> int:
-    """Uniform integer in [0, bound), bound <= 2**63, by masked rejection: one word a try."""
+    """Draw a uniform integer in [0, bound), bound <= 2**63, by masked rejection with one word per attempt."""
     mask = (1 << (bound - 1).bit_length()) - 1
     while True:
         value = word() & mask
@@ -99,7 +102,10 @@ def _uniform_below(bound: int, word: Source) -> int:
 
 
 def _uniform_is_below(first_word: int, bounds: Iterator[tuple[Decimal, Decimal]], more: Source) -> bool:
-    """Is a uniform number in [0, 1), whose first 64 bits are given, below a real that `bounds` narrows down?"""
+    """Decide whether a uniform number in [0, 1) with these first 64 bits is below a real number.
+
+    `bounds` yields ever closer lower and upper bounds of the real number, and `more` yields further words of bits.
+    """
     digits, bits = first_word, 64
     for low, high in bounds:
         with localcontext() as context:
@@ -113,7 +119,7 @@ def _uniform_is_below(first_word: int, bounds: Iterator[tuple[Decimal, Decimal]]
 
 
 def _exp_bounds(exponent: Fraction) -> Iterator[tuple[Decimal, Decimal]]:
-    """Ever closer decimal bounds of exp(-exponent)."""
+    """Yield ever closer decimal bounds of exp(-exponent)."""
     digits = 40
     while True:
         with localcontext() as context:
@@ -126,7 +132,7 @@ def _exp_bounds(exponent: Fraction) -> Iterator[tuple[Decimal, Decimal]]:
 
 
 def normal_tail(x: Fraction) -> Decimal:
-    """Upper tail of the standard normal at x >= 0 to 60 significant digits or better, for x < 14.
+    """Compute the upper tail of the standard normal at x, for 0 <= x < 14, to at least 60 significant digits.
 
     Source
     ------
@@ -148,12 +154,12 @@ def normal_tail(x: Fraction) -> Decimal:
 
 
 def laplace_draw(scale: Fraction, word: Source, more: Source | None = None) -> int:
-    """One exact discrete Laplace draw: P(y) proportional to exp(-|y| / scale).
+    """Draw one exact discrete Laplace number: P(y) is proportional to exp(-|y| / scale).
 
     Privacy
     -------
-    Added to an integer query of sensitivity s it is (s / scale)-DP. Exact: no floating-point number decides. The run
-    time depends on the value drawn (not covered).
+    Added to an integer query of sensitivity s it is (s / scale)-DP. The draw is exact: no floating-point number decides
+    it. Not covered: the run time, which depends on the value drawn.
 
     Source
     ------
@@ -176,12 +182,12 @@ def laplace_draw(scale: Fraction, word: Source, more: Source | None = None) -> i
 
 
 def gaussian_draw(variance: Fraction, word: Source, more: Source | None = None) -> int:
-    """One exact discrete Gaussian draw: P(y) proportional to exp(-y**2 / (2 variance)).
+    """Draw one exact discrete Gaussian number: P(y) is proportional to exp(-y**2 / (2 variance)).
 
     Privacy
     -------
-    Added to an integer query of l2 sensitivity s it is s**2 / (2 variance)-zCDP, vectors included. Exact: no
-    floating-point number decides. The run time depends on the value drawn (not covered).
+    Added to an integer query of l2 sensitivity s it is s**2 / (2 variance)-zCDP, vectors included. The draw is exact:
+    no floating-point number decides it. Not covered: the run time, which depends on the value drawn.
 
     Source
     ------
@@ -197,13 +203,14 @@ def gaussian_draw(variance: Fraction, word: Source, more: Source | None = None) 
 
 
 def geometric_draw(rate: Fraction, word: int, more: Source) -> int:
-    """Failures before the first success of coins with probability `rate`, from a word and as many more as it takes.
+    """Draw the number of failures before the first success of coins with probability `rate`.
 
-    Exact: a uniform number U with these leading bits; at least k failures iff U <= (1 - rate)**k.
+    The draw is exact. `word` and as many further words as the comparison needs are the leading bits of a uniform number
+    U, and there are at least k failures if and only if U <= (1 - rate)**k.
 
     Privacy
     -------
-    Coins choose pairs of records and must not depend on data; what they cost is said where they are used.
+    Coins choose pairs of records and must not depend on data. Their users state what they cost.
 
     Source
     ------
@@ -231,9 +238,10 @@ def geometric_draw(rate: Fraction, word: int, more: Source) -> int:
 def _interval_index(
     drawn: int, bits: int, sizes: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction, digits: int
 ) -> int | None:
-    """Which of the intervals of lengths sizes[i] exp(-rate costs[i]) / total holds drawn / 2**bits; None: undecided.
+    """Find which of the intervals of lengths sizes[i] exp(-rate costs[i]) / total holds drawn / 2**bits.
 
-    Costs ascend from 0. Weights are bounded from both sides to some `digits`; far ones are bounded all together.
+    Returns None if so many digits do not decide. Costs ascend from 0. Each weight is bounded from both sides to about
+    `digits` digits; the weights of very high costs are bounded all together.
     """
     total = int(sizes.sum())
     places = digits + len(str(total))
@@ -258,16 +266,18 @@ def _interval_index(
 
 
 def sampleable(scale: Fraction) -> Fraction:
-    """A scale of Laplace noise, if need be a little larger, so that its numerator can be drawn from.
+    """Return a scale of Laplace noise that the sampler can use: the given one, or a slightly larger one.
+
+    The sampler needs a numerator below 2**55.
 
     Raises
     ------
     ConfigError
-        It is not in (0, 2**40].
+        The scale is not in (0, 2**40].
 
     Privacy
     -------
-    A function of public numbers; more noise than was asked for costs no more.
+    The result is a function of public numbers; a larger scale than the given one costs no more.
 
     Source
     ------
@@ -281,7 +291,7 @@ def sampleable(scale: Fraction) -> Fraction:
 
 @functools.cache
 def _kernels() -> Any:
-    """The compiled twins, imported when first needed; None where Numba is not installed, as on a small device."""
+    """Import the compiled samplers at first use; None where Numba is not installed, as on a small device."""
     try:
         from .._kernels import noise
     except ImportError:
@@ -290,12 +300,12 @@ def _kernels() -> Any:
 
 
 class Noise:
-    """Exact noise from one source of entropy (specification 2.4, 2.5).
+    """Sampler of exact noise from one source of entropy (specification 2.4, 2.5).
 
     Parameters
     ----------
     entropy : Entropy, optional
-        The operating system's CSPRNG by default. `SeededEntropy` is for tests; releases made with it say
+        The operating system's CSPRNG by default. `SeededEntropy` is for tests; releases drawn from it hold
         ``private: false``.
     """
 
@@ -308,19 +318,19 @@ class Noise:
 
     @property
     def entropy(self) -> Entropy:
-        """Where its words come from."""
+        """Source of the random words."""
         return self._entropy
 
     def discrete_gaussian(self, variance: Fraction | int, size: int) -> NDArray[np.int64]:
-        """`size` independent discrete Gaussians of the given variance parameter (at most 2**80), int64.
+        """Draw `size` independent discrete Gaussian numbers of the given variance parameter (at most 2**80), int64.
 
         Privacy
         -------
-        Added to an integer vector of l2 sensitivity s: s**2 / (2 variance)-zCDP.
+        Added to an integer vector of l2 sensitivity s they are s**2 / (2 variance)-zCDP.
 
         Complexity
         ----------
-        About eleven 64-bit words and 0.2 microseconds a draw.
+        About eleven 64-bit words and 0.2 microseconds per draw.
 
         Source
         ------
@@ -342,11 +352,11 @@ class Noise:
         )
 
     def discrete_laplace(self, scale: Fraction | int, size: int) -> NDArray[np.int64]:
-        """`size` independent discrete Laplace draws, P(y) proportional to exp(-|y| / scale), int64.
+        """Draw `size` independent discrete Laplace numbers, P(y) proportional to exp(-|y| / scale), int64.
 
         Privacy
         -------
-        Added to an integer vector of l1 sensitivity s: (s / scale)-DP.
+        Added to an integer vector of l1 sensitivity s they are (s / scale)-DP.
 
         Source
         ------
@@ -366,11 +376,11 @@ class Noise:
         )
 
     def bernoulli(self, numerators: NDArray[np.int64], denominator: int) -> NDArray[np.bool_]:
-        """Independent coins, True with probability numerators[i] / denominator exactly (clipped to [0, 1]).
+        """Draw independent coins, True with probability exactly numerators[i] / denominator (clipped to [0, 1]).
 
         Privacy
         -------
-        Exact rational probabilities; what they cost is the caller's statement.
+        The probabilities are exact rational numbers. The caller states what the coins cost.
 
         Source
         ------
@@ -387,12 +397,12 @@ class Noise:
         )
 
     def uniform_bits(self, bits: int, size: int) -> NDArray[np.int32]:
-        """Independent uniform integers of `bits` <= 24 random bits each, int32 (size,)."""
+        """Draw independent uniform integers of `bits` <= 24 random bits each, int32 (size,)."""
         words = self._entropy.words((size + 1) // 2).view(np.uint32)[:size]
         return (words & np.uint32((1 << bits) - 1)).astype(np.int32)
 
     def uniform_integers(self, bound: int, size: int) -> NDArray[np.int64]:
-        """Independent uniform integers in [0, bound), bound <= 2**62, int64 (size,).
+        """Draw independent uniform integers in [0, bound), bound <= 2**62, int64 (size,).
 
         Source
         ------
@@ -409,11 +419,12 @@ class Noise:
         return found
 
     def uniforms(self, size: int) -> NDArray[np.float64]:
-        """Independent multiples of 2**-53, uniform in [0, 1): float64 (size,).
+        """Draw independent multiples of 2**-53, uniform in [0, 1): float64 (size,).
 
         Privacy
         -------
-        Rounded: only for draws whose floating-point limits are stated where they are used, and for post-processing.
+        The numbers are rounded. Use them only for post-processing, and for draws whose users state the limits of
+        floating point.
 
         Source
         ------
@@ -422,11 +433,11 @@ class Noise:
         return (self._entropy.words(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def normals(self, size: int) -> NDArray[np.float64]:
-        """Independent standard normals in floating point: float64 (size,).
+        """Draw independent standard normal numbers in floating point: float64 (size,).
 
         Privacy
         -------
-        Never to be added to data: rounded numbers give it away. For draws that state that limit, see `uniforms`.
+        Never add them to data, because rounded noise reveals data. They are for the same draws as `uniforms`.
 
         Source
         ------
@@ -437,9 +448,9 @@ class Noise:
         return found
 
     def failures(self, rate: Fraction, size: int) -> NDArray[np.int64]:
-        """Failures before each success of independent coins with probability `rate` in [2**-40, 1]: int64 (size,).
+        """Draw how often independent coins of probability `rate` fail before each success: int64 (size,).
 
-        Exact geometric numbers, except that those above 2**62 count as 2**62.
+        `rate` is in [2**-40, 1]. The numbers are exact geometric numbers, except that those above 2**62 become 2**62.
 
         Source
         ------
@@ -459,7 +470,7 @@ class Noise:
         return found
 
     def threshold_bits(self, counts: NDArray[np.int64], size: int, threshold: float, sigma: float) -> NDArray[np.bool_]:
-        """Bits of counts[i] - size / 2 + N(0, sigma**2) >= threshold, independent, N a CONTINUOUS normal.
+        """Draw independent bits that say if counts[i] - size / 2 + N(0, sigma**2) >= threshold, N a CONTINUOUS normal.
 
         Parameters
         ----------
@@ -467,7 +478,7 @@ class Noise:
         size : int
             The private n of the friend counts.
         threshold, sigma : float
-            Doubles that are functions of released values only; they are taken as exact numbers.
+            Doubles that are functions of released values only; they are used as exact numbers.
 
         Privacy
         -------
@@ -491,13 +502,13 @@ class Noise:
         return bits.view(np.bool_)
 
     def uniform_below(self, bound: int) -> int:
-        """A uniform integer in [0, bound), bound <= 2**63, exactly."""
+        """Draw an exactly uniform integer in [0, bound), bound <= 2**63."""
         if not 1 <= bound <= 2**63:
             raise ConfigError(f"must be in [1, 2**63], got {bound}", "bound")
         return _uniform_below(bound, _WordReader(self._entropy))
 
     def exponential_choice(self, sizes: NDArray[np.int64], costs: NDArray[np.int64], rate: Fraction) -> int:
-        """An index i with a probability proportional to sizes[i] exp(-rate costs[i]), exactly.
+        """Draw an index i with a probability exactly proportional to sizes[i] exp(-rate costs[i]).
 
         Parameters
         ----------
@@ -509,12 +520,12 @@ class Noise:
 
         Privacy
         -------
-        Where one record moves the costs by amounts that differ by at most s: (rate s)-bounded range, so
+        If one record moves the costs by amounts that differ by at most s, the draw has (rate s)-bounded range, so it is
         (rate s)**2 / 8-zCDP.
 
         Complexity
         ----------
-        Sorting, and some 10 microseconds for each index whose cost is within about 100 / rate of the least.
+        A sort, and some 10 microseconds for each index whose cost is within about 100 / rate of the smallest cost.
 
         Source
         ------
@@ -537,18 +548,18 @@ class Noise:
         return int(order[found])
 
     def _slow_bit(self, count: int, size: int, threshold: float, sigma: float, first16: int) -> bool:
-        """The bit of one point whose first 16 random bits do not decide."""
+        """Decide the bit of one point exactly, where its first 16 random bits are not enough."""
         x = (Fraction(threshold) - count + Fraction(size, 2)) / Fraction(sigma)
         if abs(x) > Fraction(TAIL_CUTOFF):
             return x < 0
         more = _WordReader(self._entropy)
         first = (first16 << 48) | (more() >> 16)
-        # 60 correct digits are far below the 2**-100 that is charged for, so they stand for the tail itself.
+        # The error of 60 correct digits is far below the 2**-100 that is charged for, so they serve as the exact tail.
         tail = normal_tail(abs(x))
         return _uniform_is_below(first, itertools.repeat((tail, tail)), more) == (x >= 0)
 
     def _plain(self, size: int, draw: Callable[[Source], int]) -> NDArray[np.int64]:
-        """The values that the compiled sampler would draw from the same words, slower."""
+        """Draw, more slowly, the values that the compiled sampler would draw from the same words."""
         reader = _WordReader(self._entropy)
         return np.array([draw(reader) for _ in range(size)], np.int64)
 
@@ -559,7 +570,11 @@ class Noise:
         kernel: Callable[[NDArray[np.uint64], int, NDArray[Any]], tuple[int, int, int]],
         exact_draw: Callable[[Source, Source], int | list[int]] | None,
     ) -> NDArray[Any]:
-        """Run a kernel to the end: more words when it starves, exact arithmetic where 64 bits do not decide."""
+        """Run a kernel until `out` is full.
+
+        It gets more words when it has used up its own, and exact arithmetic decides where 64 bits do not.
+        """
+
         done, n = 0, len(out)
         words = self._entropy.words(words_each * n + 32)
         while True:
