@@ -1,4 +1,4 @@
-"""Means of a window: FC_Avg, BallAvg around a public center, and the recentred average (the default)."""
+"""Mechanisms for the mean of a window: FC_Avg, BallAvg around a public center, and the recentred average (default)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TAIL = 3.0  # noise deviations by which a tail must stand out
 
 
 class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``kind = "mean"``: how a window's mean is found.
+    """Configuration of releases with ``kind = "mean"``, the mean of a window.
 
     Privacy
     -------
@@ -133,14 +133,14 @@ def _ball_center(center: list[float], grid: Grid) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class BallMean(PointMechanism):
-    """Mean of all points clipped to a public ball.
+    """Mechanism for the mean of all points, each clipped to a public ball.
 
     Parameters
     ----------
     loss : PrivacyLoss
         Only its rho is used; the charge has no delta.
     center : tuple of int
-        Lattice point.
+        Center of the ball, a lattice point.
     ball_squared : int
         Squared radius of the ball, in lattice steps.
 
@@ -191,7 +191,7 @@ class BallMean(PointMechanism):
 
 @dataclass(frozen=True)
 class FriendlyMean(CoreStage, PointMechanism):
-    """FC_Avg: a core with one tenth of rho, then its friendly average.
+    """Mechanism FC_Avg: it finds a core with one tenth of rho, then takes the friendly average of that core.
 
     Parameters
     ----------
@@ -199,15 +199,16 @@ class FriendlyMean(CoreStage, PointMechanism):
     radius_squared : int
         Known diameter of the data, squared, in lattice steps.
     dimension, size_hint : int
-        Public.
+        Public numbers.
     sampling : str
-        ``exact``, or ``blocks`` or ``hidden``: which pairs a core is found from (see `fcstream.counting.sampled`).
+        Which pairs the core is found from: ``exact``, ``blocks`` or ``hidden`` (see `fcstream.counting.sampled`).
     given_pairs : PairSampling or None
-        The very pairs; None chooses them for this loss and size.
+        Pairs that the core is found from. None chooses them for this loss and size.
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. (rho, delta)-zCDP: core (0.1 rho, delta/2), average the rest.
+    Unit: one record. Relation: add or remove. (rho, delta)-zCDP: the core has the loss (0.1 rho, delta/2), the average
+    the rest.
 
     Source
     ------
@@ -259,7 +260,7 @@ class FriendlyMean(CoreStage, PointMechanism):
 
 @dataclass(frozen=True)
 class _RhoShares:
-    """How the recentred average divides rho (nano); chosen from public numbers."""
+    """Division of rho (nano) among the steps of the recentred average, chosen from public numbers."""
 
     core: int
     center: int
@@ -270,7 +271,9 @@ class _RhoShares:
 
 @dataclass(frozen=True)
 class RecentredMean(CoreStage, PointMechanism):
-    """The default mean: core, rough center, then clipped averages of the core around ever better centers.
+    """Mechanism of the default mean: it finds a core and a rough center, then averages the core around better centers.
+
+    Each of the two averages clips the core's points to a ball around the center that the step before has released.
 
     Parameters
     ----------
@@ -278,16 +281,16 @@ class RecentredMean(CoreStage, PointMechanism):
     radius_squared : int
         Known diameter of the data, squared, in lattice steps.
     dimension, size_hint : int
-        Public.
+        Public numbers.
     sampling : str
-        ``exact``, or ``blocks`` or ``hidden``: which pairs a core is found from (see `fcstream.counting.sampled`).
+        Which pairs the core is found from: ``exact``, ``blocks`` or ``hidden`` (see `fcstream.counting.sampled`).
     spread : float or None
         Public typical distance of a point from its center, in lattice steps; None finds it with a private histogram.
     outliers : float
-        Public guess, in [0, 1/2), of the share of points that are no friends of the others: the core then gets what
-        it takes to do without them.
+        Public guess, in [0, 1/2), of the share of points that are no friends of the other points. The core filter then
+        gets the rho that it needs to find a core without them.
     given_pairs : PairSampling or None
-        The very pairs; None chooses them for this loss and size.
+        Pairs that the core is found from. None chooses them for this loss and size.
 
     Privacy
     -------
@@ -336,7 +339,10 @@ class RecentredMean(CoreStage, PointMechanism):
 
     @cached_property
     def _histogram_radii(self) -> NDArray[np.float64]:
-        """Squared distances of the spread histogram's bins: a grid from far below the diameter to twice it."""
+        """Return the squared distances that bound the spread histogram's bins.
+
+        They form a grid from far below the diameter to twice the diameter.
+        """
         top = 2 * math.sqrt(self.radius_squared)
         rungs = top / RADIUS_RATIO ** np.arange(24, -1 / _FINE, -1 / _FINE)
         squares: NDArray[np.float64] = np.floor(np.maximum(rungs, 1.0) ** 2)
@@ -365,7 +371,7 @@ class RecentredMean(CoreStage, PointMechanism):
         return Outcome(None, estimate.value, estimate.sigma, core.count, count, spread=spread)
 
     def forecast(self, size: int) -> Forecast:
-        """What to expect at `size` points, of which as many as expected are outliers."""
+        """Forecast a window of `size` points, of which the share `outliers` are outliers."""
         kept = core_law(self.core, size, self.outliers)
         needs = [
             (self.center.offset + 0.5, float(self.center.size_variance)),
@@ -378,18 +384,19 @@ class RecentredMean(CoreStage, PointMechanism):
 
     @property
     def _guess(self) -> Spread:
-        """The public spread, or half the diameter where the data will tell."""
+        """Return the public spread, or half the diameter if the spread will be measured from the data."""
         typical = self.spread if self.spread is not None else math.sqrt(self.radius_squared) / 2
         return Spread.public(typical, self.dimension)
 
     def _ball(self, spread: Spread, sigma: float) -> int:
-        """Squared radius of the ball around a center with noise `sigma` per coordinate."""
+        """Return the squared radius of the ball around a center with noise `sigma` per coordinate."""
         radius = spread.radius(sigma * norm_quantile(self.dimension, 0.01))
-        # Beyond twice the diameter (plus the error) no two friends lie; a ball past the exact range helps nobody.
+        # No two friends are farther apart than twice the diameter (plus the error), and arithmetic is exact only up to
+        # 2**53.
         return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
 
     def _spread(self, kept: Selection, rough: Estimate, noise: Noise) -> Spread:
-        """Public, or from a noisy histogram of the core's distances from the rough center."""
+        """Return the public spread, or measure it with a noisy histogram of the core's distances from the center."""
         if self.spread is not None:
             return Spread.public(self.spread, self.dimension)
         from ..._kernels import sums
@@ -400,17 +407,18 @@ class RecentredMean(CoreStage, PointMechanism):
             sums.masked_histogram(tiles, len(inside), inside, center, bounds, bins)
         variance = RHO_UNIT / (2 * self._shares.histogram)
         bins += noise.discrete_gaussian(Fraction(RHO_UNIT, 2 * self._shares.histogram), len(bins))
-        # Noise that a ball of radius 1 would leave in the final answer, as the length of a vector.
+        # Length of the noise vector that a ball of radius 1 would leave in the final mean.
         unit_noise = math.sqrt(self.dimension) * self.final.sigma(1, rough.count + self.center.offset)
         reach = _best_reach(bins, np.sqrt(bounds), variance, unit_noise)
-        # The rough center's own error is in those distances: it adds like squares.
+        # The measured distances contain the rough center's own error, whose square adds to the square of the distance.
         true = math.sqrt(max(reach**2 - self.dimension * float(rough.sigma[0]) ** 2, (reach / 4) ** 2))
         return Spread(true, min(true, 3 * true / math.sqrt(self.dimension)))
 
     @cached_property
     def _shares(self) -> _RhoShares:
         delta = PrivacyLoss(0, self.loss.delta_femto // 2)
-        # A sampled core takes the papers' tenth: less rho would ask for more pairs, which is what it is to save.
+        # A sampled core gets a tenth of rho, as in the papers: with less rho it would need more pairs, and sampling is
+        # meant to save pairs.
         core = (
             smallest_rho(
                 self.size_hint,
@@ -427,7 +435,7 @@ class RecentredMean(CoreStage, PointMechanism):
 
     @property
     def _core_hint(self) -> int:
-        """Public guess of the core's size."""
+        """Return a public guess of the core's size."""
         return max(1, round((1 - self.outliers) * self.size_hint))
 
 
@@ -441,11 +449,12 @@ def _divide(
     guess: Spread,
     with_histogram: bool,
 ) -> _RhoShares:
-    """The division of rho with the smallest predicted noise, from public numbers; `core` (nano) is given."""
+    """Find the division of rho with the smallest predicted noise, from public numbers, for a given `core` (nano)."""
     delta = PrivacyLoss(0, loss.delta_femto // 2)
     rest, histogram = loss.rho_nano - core, 0
     if with_histogram:
-        # Rungs with a deviation of 0.3% of the points tell where the tail ends; a tenth of rho at most.
+        # Noise of 0.3% of the points per radius is small enough to show where the tail ends; the histogram gets at most
+        # a tenth of rho.
         histogram = max(1, min(rest // 10, int(_FINE * RHO_UNIT / (2 * (0.003 * size_hint) ** 2))))
         rest -= histogram
     best: tuple[float, _RhoShares] | None = None
@@ -467,7 +476,7 @@ def _divide(
 
 
 def _chain(shares: _RhoShares, center: FriendlyAverage, spread: Spread, dimension: int, size: float) -> float:
-    """Predicted noise deviation per coordinate of the recentred average's last step, in lattice steps."""
+    """Predict the noise deviation per coordinate of the recentred average's last step, in lattice steps."""
     quantile = norm_quantile(dimension, 0.01)
     n_hat = size - center.offset
     if n_hat < 1:
@@ -481,10 +490,10 @@ def _chain(shares: _RhoShares, center: FriendlyAverage, spread: Spread, dimensio
 
 
 def _best_reach(bins: NDArray[np.int64], edges: NDArray[np.float64], variance: float, unit_noise: float) -> float:
-    """Where the tail of a noisy histogram of distances ends, to a fraction of a rung.
+    """Find the distance at which the tail of a noisy histogram of distances ends, to a fraction of a rung.
 
-    bins (f b + 2,) with f bins a rung, edges (f b + 1,) their upper ends. Upper bins of the last rung that hold no
-    more than their noise are left out.
+    `bins` (f b + 2,) are noisy counts with f bins a rung, and `edges` (f b + 1,) are the upper ends of the bins. The
+    upper bins of the last rung are left out if they hold no more than their noise.
     """
     ends = np.arange(0, len(edges), _FINE)
     coarse = np.add.reduceat(bins, np.append([0], ends + 1))
@@ -496,14 +505,15 @@ def _best_reach(bins: NDArray[np.int64], edges: NDArray[np.float64], variance: f
 
 
 def _best_rung(bins: NDArray[np.int64], rungs: NDArray[np.float64], variance: float, unit_noise: float) -> int:
-    """The rung where noise (it grows with the ball) and clipping (it falls) are smallest together.
+    """Find the rung at which noise and clipping together cause the smallest error.
 
-    bins (b + 1,) noisy counts of distances; rungs (b,) their upper ends. Clipping is judged as if all that is cut off
-    lay on one side, so that a lopsided tail is kept where that is cheap.
+    Noise grows with the radius of the ball, and clipping falls. `bins` (b + 1,) are noisy counts of distances, and
+    `rungs` (b,) are the upper ends of the bins. Clipping is judged as if all clipped points lay on one side, so a
+    one-sided tail is kept if keeping it adds little noise.
     """
     edges: list[float] = [*rungs.tolist(), 2 * float(rungs[-1])]
     counts = bins.tolist()
-    # A tail of bins that holds no more than its noise is taken as empty.
+    # A tail of bins that holds no more than its noise is treated as empty.
     top = above = 0
     for b in range(len(counts) - 1, 0, -1):
         above += counts[b]

@@ -1,4 +1,4 @@
-"""Means whose radius nobody knows: a private search among several radii, then a mean at the one found."""
+"""Means with an unknown radius: a private search among several radii, then a mean at the radius that it found."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MIN_SEARCH, _MAX_SEARCH = 100, 10  # parts of rho: a hundredth, a tenth
 
 
 def search_radii(lattice: Lattice, smallest: float, largest: float) -> tuple[int, ...]:
-    """Squared radii, in lattice steps, of the grid from `smallest` to `largest`, which is its last one.
+    """Return the squared radii, in lattice steps, of the grid from `smallest` to `largest`; `largest` is the last one.
 
     Privacy
     -------
@@ -59,20 +59,20 @@ def search_radii(lattice: Lattice, smallest: float, largest: float) -> tuple[int
 
 @dataclass(frozen=True)
 class SearchedMean(PointMechanism):
-    """A mean at a radius that the data tell privately.
+    """Mechanism for a mean whose radius is found privately from the data.
 
     Parameters
     ----------
     loss : PrivacyLoss
     radii_squared : tuple of int
-        The radii, in squared lattice steps, ascending: see `search_radii`.
+        Radii to search, in squared lattice steps, ascending: see `search_radii`.
     dimension, size_hint : int
-        Public.
+        Public numbers.
     method : str
-        ``recentered``: a search that tolerates outliers, then `RecentredMean` at a radius `wider` than the one found,
-        as the pairs that were left out hold the tail of a skewed distribution.
-        ``friendly``: FC_Avg_UnknownDiam, whose search tolerates none: 3% of gross outliers are 6% of the pairs, and
-        the radius may then be theirs.
+        ``recentered`` searches with tolerance for outliers, then runs `RecentredMean` at a radius `wider` than the one
+        found, because the pairs that the search leaves out hold the tail of a skewed distribution.
+        ``friendly`` is FC_Avg_UnknownDiam, whose search tolerates no outliers: 3% of gross outliers make 6% of the
+        pairs, and the radius found may then be the distance of these outliers.
     outliers : float
         See `RecentredMean`.
 
@@ -105,7 +105,7 @@ class SearchedMean(PointMechanism):
 
     @property
     def radius_squared(self) -> int:
-        """The largest of the radii."""
+        """Square of the largest radius, in lattice steps."""
         return self.radii_squared[-1]
 
     @cached_property
@@ -119,9 +119,10 @@ class SearchedMean(PointMechanism):
 
     @cached_property
     def wider(self) -> int:
-        """Rungs between the radius found and the one used: as many as leave the rough center's error in bounds.
+        """Number of rungs between the radius that the search found and the radius that the mean uses.
 
-        Predicted from public numbers: at most 0.6 of what a typical point lies off its center.
+        As many rungs are used as keep the rough center's error, predicted from public numbers, at or below 0.6 of a
+        typical point's distance from its center.
         """
         if self.method == "friendly":
             return 0
@@ -138,15 +139,15 @@ class SearchedMean(PointMechanism):
 
     @property
     def _rest(self) -> PrivacyLoss:
-        """What the search leaves."""
+        """Return the part of the loss that the search leaves to the mean."""
         return self.loss - PrivacyLoss(self.search.rho_nano)
 
     def mean_at(self, rung: int) -> RecentredMean | FriendlyMean:
-        """What follows on a search that found this radius."""
+        """Return the mechanism of the mean after a search that found this radius."""
         return _mean_at(self, rung)
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> LadderCounts:
-        """What keeps the counts: exact ones for every radius."""
+        """Return the counter, which keeps exact friend counts for every radius."""
         return LadderCounts(dimension, self.radii_squared, reach)
 
     def release(self, view: MultiRadiusView, charge: Charge, noise: Noise) -> Outcome:
@@ -171,12 +172,15 @@ class SearchedMean(PointMechanism):
         )
 
     def forecast(self, size: int) -> Forecast:
-        """At a diameter in the middle of the radii; noise is in proportion to it, the probability about the same."""
+        """Forecast a window whose diameter lies in the middle of the radii.
+
+        The noise is proportional to the diameter; the probability of a release hardly depends on it.
+        """
         return self.mean_at((len(self.radii_squared) - 1) // 2).forecast(size)
 
 
 class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``kind = "mean"`` with a radius that is known, or ``radius = "search"`` between two public ends.
+    """Configuration of ``kind = "mean"`` with a known radius, or with ``radius = "search"`` between two public ends.
 
     Privacy
     -------
@@ -213,6 +217,9 @@ def _mean_at(mechanism: SearchedMean, rung: int) -> RecentredMean | FriendlyMean
 
 
 def _search_share(rho_nano: int, radii: int, size: int) -> int:
-    """What a search needs so that noise hardly ever decides a check, within limits; from public numbers."""
+    """Return the rho (nano) with which noise hardly ever decides a check of the search, within limits.
+
+    It is a function of public numbers.
+    """
     needed = max(1, (radii - 1).bit_length()) * 2 * (_SURE / (float(_ROOM) * size)) ** 2 * RHO_UNIT
     return max(rho_nano // _MIN_SEARCH, min(rho_nano // _MAX_SEARCH, math.ceil(needed)))

@@ -1,4 +1,4 @@
-"""The mean of a stream that moves slowly: each window starts from where the last one's release lay."""
+"""Mean of a stream that moves slowly: each window starts from the mean that the window before released."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MIN_SHARE = 0.5
 
 
 class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``kind = "mean"``, ``method = "tracking"``: means that go on from window to window.
+    """Configuration of ``kind = "mean"`` with ``method = "tracking"``: each mean starts from the window before.
 
     Privacy
     -------
@@ -51,21 +51,25 @@ class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_o
 
 @dataclass(frozen=True)
 class TrackingMean(PointMechanism):
-    """Mean of the points in a ball around the last release, of a width released with it; cold when that is lost.
+    """Mechanism for the mean of the points in a ball around the last release, whose radius was released with it.
+
+    A window that continues from the last release is called warm. A window is called cold if there is no release to
+    continue from: at the start, or when the ball has lost the points.
 
     Parameters
     ----------
     cold : RecentredMean
-        How a window is answered when nothing is known; its rho is what every window costs.
+        Mechanism of a cold window; every window, cold or warm, costs its rho.
     track : Track or None
-        Of the window before; None starts cold.
+        Center and radius left by the window before; None starts cold.
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. Cold: that of `RecentredMean`. Warm: pure rho-zCDP, for every content:
-    center and radius come from earlier releases; one histogram of two bins (inside the ball, outside: sensitivity 1)
-    and one sum of the offsets of the points inside (sensitivity: the radius). Whether the next window starts cold, and
-    so costs a delta of its own, is a function of this one's released counts.
+    Unit: one record. Relation: add or remove. A cold window has the guarantee of `RecentredMean`. A warm window is pure
+    rho-zCDP, for every content: center and radius come from earlier releases; it releases one histogram of two bins
+    (inside the ball, outside: sensitivity 1) and one sum of the offsets of the points inside (sensitivity: the radius).
+    Whether the next window starts cold, and so costs a delta of its own, is a function of this window's released
+    counts.
 
     Source
     ------
@@ -101,14 +105,14 @@ class TrackingMean(PointMechanism):
 
     @property
     def false_release(self) -> float:
-        """Of a window that goes on from the last one; a cold one has none."""
+        """Bound of the probability that a warm window without records gets a value; a cold one never does."""
         return self.average.false_release
 
     def after(self, track: Track | None) -> TrackingMean:
         return replace(self, track=track)
 
     def with_size_hint(self, size_hint: int) -> Mechanism:
-        """Of a cold window: nothing is known at the start."""
+        """Return the mechanism of a cold window for another size hint, because a stream starts cold."""
         return self.cold.with_size_hint(size_hint)
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:
@@ -131,18 +135,21 @@ class TrackingMean(PointMechanism):
         return self._follow(self.track, view, charge, noise)
 
     def forecast(self, size: int) -> Forecast:
-        """Of a cold window."""
+        """Forecast a cold window."""
         return self.cold.forecast(size)
 
     def forecast_warm(self, size: int) -> float:
-        """Noise deviation per coordinate of a warm window after a cold one, in lattice steps, at the public spread."""
+        """Predict the noise deviation per coordinate, in lattice steps, of a warm window that follows a cold window.
+
+        The points are assumed to have the public spread.
+        """
         typical = self.cold.spread if self.cold.spread is not None else math.sqrt(self.cold.radius_squared) / 2
         guess = Spread.public(typical, self.cold.dimension)
         ball = self._ball(Track([], self.cold.forecast(size).sigma, guess.reach, guess.across))
         return self.average.sigma(ball, max(size, 1))
 
     def _ball(self, track: Track) -> int:
-        """Squared radius of the ball around the last center."""
+        """Return the squared radius of the ball around the last center."""
         error = track.sigma * norm_quantile(self.cold.dimension, 0.01)
         radius = Spread(ROOM * track.reach, ROOM * track.across).radius(error)
         return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
@@ -159,7 +166,7 @@ class TrackingMean(PointMechanism):
         everyone = view.select(np.ones(view.size, np.bool_))
         total, inside = tile_totals(everyone.parts, self.cold.dimension, math.isqrt(ball) + 1, add)
         estimate, count = self.average.divide(total, inside, center, ball, noise, charge.start)
-        # The other bin: a record is in one of the two, so `divide` has paid for both.
+        # This counts the points outside. A record is in one of the two bins, so `divide` has paid for both counts.
         outside = view.size - inside + int(noise.discrete_gaussian(self.average.count_variance, 1)[0])
         everybody = count + max(0, outside)
         if estimate is None:
@@ -167,7 +174,7 @@ class TrackingMean(PointMechanism):
                 self.cold.refusal_reason(everybody), count=everybody, core_count=count, track=replace(track, drift=True)
             )
         share = count / max(1, everybody)
-        # What the noise of both bins does to the share.
+        # Possible error of the share because of the noise in both bins.
         doubt = 3 * math.sqrt(self.average.count_variance) / max(1, everybody)
         first = share if track.share is None else track.share
         lost = share + doubt < max(FALL * first, MIN_SHARE)
@@ -183,7 +190,7 @@ class TrackingMean(PointMechanism):
 
 
 def _begin(outcome: Outcome) -> Track | None:
-    """What a cold window leaves."""
+    """Return the track that a cold window leaves to the next window, or None if the window has no value."""
     if outcome.value is None or outcome.sigma is None or outcome.spread is None:
         return None
     center = [int(value) for value in to_center(outcome.value)]
