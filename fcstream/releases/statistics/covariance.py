@@ -1,4 +1,4 @@
-"""Covariance matrices without any bound of the data: FriendlyCore on shards' matrices, in (epsilon, delta)."""
+"""Covariance matrices without any bound on the data: FriendlyCore on the matrices of shards, with (epsilon, delta)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _UP = 1 + 1e-9
 
 
 def allowed_distance(eta: float, loss: tuple[float, float], dimension: int) -> float:
-    """gamma: how far apart two matrices may be so that `blur` is (epsilon, delta)-DP on them, rounded down.
+    """Return gamma, the distance up to which `blur` is (epsilon, delta)-DP on two matrices, rounded down.
 
     Parameters
     ----------
     eta : float
-        Noise.
+        Noise of `blur`.
     loss : (float, float)
         epsilon and delta, in (0, 1].
     dimension : int
@@ -68,9 +68,9 @@ def allowed_distance(eta: float, loss: tuple[float, float], dimension: int) -> f
 
 
 def blur(matrix: NDArray[np.float64], eta: float, noise: Noise) -> NDArray[np.float64]:
-    """S (I + eta G) (I + eta G)^T S with S the root of a positive definite matrix and G standard normal.
+    """Add noise to a positive definite matrix: S (I + eta G) (I + eta G)^T S, S its root and G standard normal.
 
-    Its mean is (1 + eta**2 d) times the matrix.
+    The mean of the result is (1 + eta**2 d) times the matrix.
 
     Privacy
     -------
@@ -92,7 +92,7 @@ def blur(matrix: NDArray[np.float64], eta: float, noise: Noise) -> NDArray[np.fl
 
 @dataclass(frozen=True)
 class FriendlyCovariance:
-    """The mean of matrices of which any two share a friend within `limit`.
+    """Mechanism for the mean of matrices of which any two share a friend within `limit`.
 
     Parameters
     ----------
@@ -102,9 +102,9 @@ class FriendlyCovariance:
     eta : float
         Noise of `blur`.
     limit : float
-        Of the predicate `MatrixDistance`.
+        Distance within which the predicate `MatrixDistance` calls two matrices friends.
     percent : int
-        Of epsilon, for the number of matrices.
+        Percentage of epsilon that is spent on the number of matrices.
 
     Privacy
     -------
@@ -139,32 +139,32 @@ class FriendlyCovariance:
 
     @property
     def gamma(self) -> float:
-        """What `blur` may cost: the rest of epsilon, and delta less what conditioning costs."""
+        """Distance that `blur` may hide, at the rest of epsilon and at delta less the cost of conditioning."""
         first = self._first_nano / EPSILON_UNIT
         second = (self.loss.epsilon_nano - self._first_nano) / EPSILON_UNIT
         return allowed_distance(self.eta, (second, self.loss.delta * math.exp(-first)), self.dimension)
 
     @property
     def needed(self) -> float:
-        """c1 / gamma: n-hat must be above."""
+        """Bound c1 / gamma that n-hat must exceed for a release."""
         return ((1 + self.limit) ** 2 - 1) / self.gamma * _UP
 
     @cached_property
     def number(self) -> LowerCount:
-        """The first stage: how many matrices."""
+        """Mechanism of the first stage, which draws a noisy lower bound of the number of matrices."""
         return LowerCount(self._first_nano, self.loss.delta)
 
     @property
     def offset(self) -> int:
-        """What n-hat lies below the number of matrices."""
+        """Public offset by which n-hat lies below the number of matrices, but for noise."""
         return self.number.offset
 
     def chance(self, count: float) -> float:
-        """That so many matrices get an answer."""
+        """Return the probability that this many matrices get a release."""
         return self.number.chance(count, self.needed)
 
     def release(self, matrices: NDArray[np.float64], noise: Noise) -> tuple[NDArray[np.float64] | None, int]:
-        """The blurred mean of the matrices (n, d, d), or None: too few; and n-hat."""
+        """Return the blurred mean of the matrices (n, d, d) and n-hat; the mean is None if there are too few."""
         n_hat = self.number.draw(len(matrices), noise)
         if len(matrices) == 0 or n_hat <= self.needed:
             return None, n_hat
@@ -172,7 +172,7 @@ class FriendlyCovariance:
 
 
 class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``kind = "covariance"``: the covariance matrix of a window.
+    """Configuration of releases with ``kind = "covariance"``, the covariance matrix of a window.
 
     Privacy
     -------
@@ -200,23 +200,23 @@ class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
 
 @dataclass(frozen=True)
 class ShardCovariance(MechanismBase):
-    """FC_Covariance: matrices of shards, a core of those that agree, their blurred mean.
+    """Mechanism FC_Covariance: it finds a core of shards whose matrices agree, and blurs the mean of that core.
 
     Parameters
     ----------
     loss : PrivacyLoss
-        What it may cost; `total` is the (epsilon, delta) that this pays for.
+        Loss of a release; `total` is the (epsilon, delta) that this loss pays for.
     dimension : int
     shards : int
         t, public. Records fall into shards by independent coins.
     centered : bool
-        About each shard's own mean; otherwise about the features' origins.
+        Whether covariances are about each shard's own mean; otherwise they are about the features' origins.
     limit : float
-        Distance of friendly matrices, as a share of them. Shards must hold enough records to agree so closely: about
-        (4 (1 + sqrt(d)) / limit)**2. A wider limit takes far fewer records and more noise.
+        Distance within which two matrices are friends, relative to the matrices. Shards must hold enough records to
+        agree so closely: about (4 (1 + sqrt(d)) / limit)**2. A wider limit needs far fewer records and more noise.
     eta : float or None
-        Noise of `blur`; None takes the smallest with which so many shards release if a tenth of them are strangers to
-        the others.
+        Noise of `blur`. None takes the smallest noise with which this many shards release if a tenth of them are no
+        friends of the others.
 
     Privacy
     -------
@@ -254,13 +254,13 @@ class ShardCovariance(MechanismBase):
 
     @cached_property
     def total(self) -> DPLoss:
-        """The largest epsilon that the loss pays for, at most 3 (e - 1), and its delta."""
+        """Largest epsilon that the loss pays for, at most 3 (e - 1), and its delta."""
         paid = paid_by(self.loss)
         return DPLoss(min(paid.epsilon_nano, _MAX_TOTAL), paid.delta_femto)
 
     @cached_property
     def average(self) -> FriendlyCovariance:
-        """With the share for the number of matrices, and the eta, of the smallest noise."""
+        """Mechanism of the blurred mean, with the eta and the share for the number of matrices that add least noise."""
         inner = ReplacementFilter().within(self.total)
         found = [self._design(inner, percent) for percent in (10, 20, 30, 40, 50, 60)]
         usable = [one for one in found if one.chance(_AGREE * self.shards) > 0.5]
@@ -311,7 +311,7 @@ class ShardCovariance(MechanismBase):
         return super().hint(reason)
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
-        """Matrices in products of the features' units."""
+        """Convert matrices to products of the features' units."""
         names, transforms = [f.name for f in grid.features], [f.transform for f in grid.features]
         if outcome.value is None or outcome.sigma is None:
             return ReleaseValues(None, None, names, transforms, outcome.parts)
@@ -326,17 +326,20 @@ class ShardCovariance(MechanismBase):
         )
 
     def forecast(self, size: int) -> Forecast:
-        """For normal records, where a tenth of the shards are strangers to the others; noise depends on the data."""
+        """Forecast a window of normal records in which a tenth of the shards are no friends of the others.
+
+        No sigma is forecast, because the noise depends on the data.
+        """
         agree = 2 * size >= self.records_needed
         return Forecast(self.average.chance(_AGREE * self.shards) if agree else 0.0, math.nan)
 
     @property
     def records_needed(self) -> int:
-        """With so many normal records nearly all shards agree, with half as many nine of ten."""
+        """Number of normal records with which nearly all shards agree; with half as many, nine shards of ten agree."""
         return self.shards * math.ceil((4 * (1 + math.sqrt(self.dimension)) / self.limit) ** 2)
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
-        """Noise of a variance, as a share of it."""
+        """Return the noise deviation of a variance, relative to that variance."""
         return {"relative": 2 * self.average.eta}
 
     def notes(self, size: int | None, grid: Grid) -> PlanNotes:

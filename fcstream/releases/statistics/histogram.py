@@ -1,4 +1,4 @@
-"""The number of records in each declared bin, with noise."""
+"""Histograms: the noisy number of records in each declared bin."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ MAX_BINS = 4096
 
 
 class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``kind = "histogram"``: one feature in bins, cut at `edges` or one for each of `categories`.
+    """Configuration of releases with ``kind = "histogram"``: bins cut at `edges`, or one bin for each of `categories`.
 
-    Edges and categories stand in the field's own units (before its transform). The public range is cut at the edges: a
-    value on an edge lies in the upper bin. Other values than the categories share a last bin.
+    Edges and categories are given in the field's own units (before its transform). The edges cut the public range, and
+    a value on an edge lies in the upper bin. All values that are not among the categories share a last bin.
 
     Privacy
     -------
@@ -85,7 +85,7 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
 @dataclass(frozen=True)
 class Histogram(MechanismBase):
-    """Counts of declared bins plus discrete Gaussians; empty bins are released too.
+    """Mechanism for histograms: it adds discrete Gaussian noise to the count of every declared bin, empty or not.
 
     Parameters
     ----------
@@ -93,9 +93,10 @@ class Histogram(MechanismBase):
         Only its rho is used; the charge has no delta.
     column : Column
     inner, values : tuple of int
-        See `BinCounts`: one of them is empty.
+        See `BinCounts`; one of the two is empty.
     named : tuple of float
-        Published with the counts: the edges of all bins (one more than bins), or the categories (one less than bins).
+        Names of the bins, published with the counts: the edges of all bins (one more than there are bins), or the
+        categories (one less than there are bins).
 
     Privacy
     -------

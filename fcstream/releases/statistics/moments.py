@@ -1,4 +1,4 @@
-"""Means and scatter matrices of shards, updated as points arrive; each point is put into a shard by a coin."""
+"""Means and scatter matrices of shards, updated as points arrive; a coin puts each point into a shard."""
 
 from __future__ import annotations
 
@@ -61,9 +61,10 @@ class MomentsView:
         return f"<MomentsView of {len(self.sizes)} shards>"  # nothing of what it holds
 
     def covariances(self, *, centered: bool) -> NDArray[np.float64]:
-        """Of every shard: float64 (t, d, d), symmetric bit for bit; zeros where there are too few points.
+        """Return the covariance matrix of every shard: float64 (t, d, d), symmetric bit for bit.
 
-        About the shard's mean, or about the origin of the lattice.
+        Covariances are about the shard's mean, or about the origin of the lattice if not `centered`. A shard with too
+        few points gets zeros.
         """
         sizes = self.sizes.astype(np.float64)[:, None, None]
         if centered:
@@ -75,21 +76,21 @@ class MomentsView:
 
 
 class ShardMoments:
-    """Counts, means and scatter matrices of shards, per pane, incrementally (specification 7.3).
+    """Counter that keeps the count, mean and scatter matrix of every shard, pane by pane (specification 7.3).
 
-    Every point falls into one of the shards by a coin of its own, on arrival.
+    Every point falls into one of the shards by its own coin, drawn when the point arrives.
 
     Parameters
     ----------
     dimension : int
     shards : int
-        Public.
+        Public number of shards.
     noise : Noise
-        Where the coins come from.
+        Source of the coins.
 
     Notes
     -----
-    What a shard knows depends on its own points and their order alone, to the last bit; so adding or removing a point
+    A shard's moments depend on its own points and their order alone, to the last bit; so adding or removing a point
     changes one shard. Coins do not depend on data and need not be secret: the guarantee holds for every outcome.
 
     Complexity
@@ -109,7 +110,7 @@ class ShardMoments:
 
     @property
     def panes(self) -> list[int]:
-        """Panes that hold points, ascending."""
+        """Return the panes that hold points, ascending."""
         return sorted(self._panes)
 
     def size(self, pane: int) -> int:

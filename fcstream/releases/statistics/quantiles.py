@@ -1,4 +1,4 @@
-"""Quantiles of one feature by the exponential mechanism on the public lattice range: no bounds are taken from data."""
+"""Quantiles of one feature by the exponential mechanism on the public lattice range; no bound is taken from data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COUNT_SHARE = 20
 
 
 class QuantilesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``kind = "quantiles"``: the values below which given parts of a feature's records lie.
+    """Configuration of releases with ``kind = "quantiles"``: the values below which given shares of records lie.
 
     Privacy
     -------
@@ -69,7 +69,7 @@ class QuantilesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
 @dataclass(frozen=True)
 class Quantiles(MechanismBase):
-    """A noisy number of records, then every quantile with an equal share of the rest.
+    """Mechanism for quantiles: it draws a noisy number of records, then each quantile with an equal share of the rest.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Quantiles(MechanismBase):
         Only its rho is used; the charge has no delta.
     column : Column
     levels : tuple of float
-        Ascending.
+        Levels of the quantiles, ascending.
 
     Privacy
     -------
@@ -103,7 +103,7 @@ class Quantiles(MechanismBase):
 
     @cached_property
     def shares(self) -> tuple[PrivacyLoss, list[PrivacyLoss]]:
-        """Losses of the count and of each level."""
+        """Loss of the count, and the loss of each level."""
         count = PrivacyLoss(self.loss.rho_nano // COUNT_SHARE)
         return count, (PrivacyLoss(self.loss.rho_nano) - count).split(len(self.levels))
 
@@ -114,7 +114,7 @@ class Quantiles(MechanismBase):
 
     @cached_property
     def rates(self) -> list[Fraction]:
-        """By how much the logarithm of the odds falls per unit of integer cost; see `costs`."""
+        """Rate of each level: by how much the logarithm of the odds falls per unit of integer cost; see `costs`."""
         found = []
         for level, share in zip(self.levels, self.shares[1], strict=True):
             epsilon = Fraction(math.isqrt(8 * share.rho_nano * RHO_UNIT), RHO_UNIT)  # epsilon**2 / 8 <= rho
@@ -123,15 +123,16 @@ class Quantiles(MechanismBase):
         return found
 
     def _falls(self) -> list[float]:
-        """The same per record that a value is off by."""
+        """Return how much the logarithm of the odds falls for each record by which a value is off."""
         return [float(rate) * exact(level).denominator for rate, level in zip(self.rates, self.levels, strict=True)]
 
     @cached_property
     def least_count(self) -> int:
-        """Least noisy count for which values are released: a value does not show that no data are near it.
+        """Least count: values are released from this noisy count on.
 
-        From this count on every quantile is near the data with a chance of at least one half, even if the data are as
-        close together as possible; data that are spread more widely are found more often.
+        A value does not show whether there are data near it. From this count on, every quantile is near the data with a
+        probability of at least one half, even if the data are as close together as possible; data that are spread more
+        widely are found more often.
         """
         span = self.column.highest - self.column.lowest + 1
         needed = [math.log(span) / (f * min(q, 1 - q)) for f, q in zip(self._falls(), self.levels, strict=True)]
@@ -162,7 +163,10 @@ class Quantiles(MechanismBase):
         return Outcome(value=np.array(sorted(found), np.float64), count=count, core_count=count)
 
     def forecast(self, size: int) -> Forecast:
-        """Probability at data as tight as can be, all on neighboring lattice values; the deviation is one of ranks."""
+        """Forecast a window whose data are as close together as possible, on adjacent lattice values.
+
+        The sigma is one of ranks, in records.
+        """
         spread, span = math.sqrt(self.variance), self.column.highest - self.column.lowest + 1
         chance = normal_above((self.least_count - 0.5 - size) / spread)
         for fall, level in zip(self._falls(), self.levels, strict=True):
@@ -172,7 +176,7 @@ class Quantiles(MechanismBase):
 
     @cached_property
     def rank_sigmas(self) -> list[float]:
-        """Standard deviations of the rank of each value, in records, where neighbors are evenly spaced."""
+        """Return the standard deviation of each value's rank, in records, if nearby records are evenly spaced."""
         return [math.sqrt(2) / fall for fall in self._falls()]
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
@@ -201,17 +205,20 @@ class Quantiles(MechanismBase):
 def intervals(
     values: NDArray[np.int64], lowest: int, highest: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The public range cut where ranks change: first value, how many, records strictly below and above each.
+    """Cut the public range into intervals of values with the same rank.
+
+    Returns, for each interval, its first value, its number of values, and the numbers of records strictly below and
+    strictly above it.
 
     Parameters
     ----------
     values : int64 (n,)
-        Ascending, in [least, most].
-    least, highest : int
+        Ascending, in [lowest, highest].
+    lowest, highest : int
 
     Privacy
     -------
-    Not private: what `Noise.exponential_choice` draws from.
+    Not private: `Noise.exponential_choice` draws from these intervals.
 
     Source
     ------
@@ -231,7 +238,9 @@ def intervals(
 
 
 def costs(below: NDArray[np.int64], above: NDArray[np.int64], level: Fraction) -> NDArray[np.int64]:
-    """How far values with so many records below and above them lie from a quantile, times the level's denominator.
+    """Return how many records values lie from a quantile, times the level's denominator.
+
+    `below` and `above` are the numbers of records strictly below and above each value.
 
     Privacy
     -------

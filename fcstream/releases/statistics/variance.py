@@ -1,4 +1,4 @@
-"""Variances of each coordinate around a private mean."""
+"""Variance of each coordinate around a private mean."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SHARES = (3, 4, 5, 6, 7)  # tenths of rho for the mean
 
 
 class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``kind = "variance"``: the mean by the method ``recentered``, and the variance of each feature around it.
+    """Configuration of releases with ``kind = "variance"``: a ``recentered`` mean and each feature's variance.
 
     Privacy
     -------
@@ -77,13 +77,16 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
 
 @dataclass(frozen=True)
 class Variance(MechanismBase):
-    """Sum of squared offsets from a private mean over the points in a ball around it, divided by their noisy count.
+    """Mechanism for the variance of each coordinate.
+
+    It sums the squared offsets from a private mean over the points in a ball around that mean, and divides the noisy
+    sum by the noisy count of these points.
 
     Parameters
     ----------
     loss : PrivacyLoss
     mean : RecentredMean
-        At its share of the loss.
+        Mechanism of the mean, with its share of the loss.
     size_hint : int
     reach : int or None
         Public radius of the ball, in lattice steps; None takes it from what the mean found.
@@ -110,7 +113,7 @@ class Variance(MechanismBase):
 
     @cached_property
     def _rest(self) -> tuple[int, int]:
-        """rho (nano) of the squares and of the count."""
+        """Return the rho (nano) of the squares and of the count."""
         rest = self.loss.rho_nano - self.mean.loss.rho_nano
         count = max(1, rest // COUNT_SHARE)
         return rest - count, count
@@ -121,12 +124,12 @@ class Variance(MechanismBase):
 
     @cached_property
     def smallest(self) -> int:
-        """Counts below ten of their noise deviations are no basis for a variance."""
+        """Least count, ten noise deviations of the count; a smaller noisy count gets no variance."""
         return max(2, math.ceil(10 * math.sqrt(self.count_variance)))
 
     @property
     def merit(self) -> tuple[bool, float]:
-        """To choose shares by: whether windows of the size hint release, then how little noise there is."""
+        """Score of a division of the loss: first whether windows of the size hint release, then how small noise is."""
         found = self.forecast(self.size_hint)
         return found.probability >= 0.99, -found.sigma
 
@@ -180,7 +183,7 @@ class Variance(MechanismBase):
         return Outcome(None, np.maximum(value, 0.0), sigma, mean.count, count, parts=parts)
 
     def _ball(self, spread: Spread, center_sigma: float) -> int:
-        """Squared radius, in lattice steps."""
+        """Return the squared radius of the ball, in lattice steps."""
         if self.reach is not None:
             return self.reach**2
         error = center_sigma * norm_quantile(self.mean.dimension, 0.01)
@@ -188,7 +191,7 @@ class Variance(MechanismBase):
         return int(min(max(math.ceil(radius), 1) ** 2, 2**53 - 1))
 
     def forecast(self, size: int) -> Forecast:
-        """At points as far apart as half the diameter tells; the deviation is one of squared lattice steps."""
+        """Forecast a window whose points are spread over half the diameter; sigma is in squared lattice steps."""
         mean = self.mean.forecast(size)
         typical = math.sqrt(self.mean.radius_squared) / 2
         ball = self._ball(Spread.public(typical, self.mean.dimension), mean.sigma)
