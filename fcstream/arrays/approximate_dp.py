@@ -32,35 +32,35 @@ def private_dp_mean(
     alpha: float = 0.0,
     noise: Noise | None = None,
 ) -> Release:
-    """(epsilon, delta)-DP mean of an array's rows by FriendlyCore's BasicFilter.
+    """Release the (epsilon, delta)-DP mean of an array's rows by FriendlyCore's BasicFilter.
 
     Parameters
     ----------
     points : array (n, d)
-        Rows that are not finite or leave `bounds` are left out, each for itself.
+        Rows that are not finite or lie outside `bounds` are left out one by one.
     radius : float
-        Public diameter: most pairs of rows lie within it.
+        Public diameter: most pairs of rows are at most this far apart.
     epsilon, delta : float
-        What the answer costs.
+        The loss of the answer.
     size_hint : int
-        Public guess of n.
+        Public guess of the number of rows.
     step : float
-        Width of the lattice that rows are rounded to.
+        Step of the lattice that rows are rounded to.
     bounds : (float, float)
         Public range of all coordinates.
     alpha : float
-        In [0, 1/2): rows with (1 - alpha) n friends are kept with certainty; costs more.
+        In [0, 1/2): rows with (1 - alpha) n friends are certainly kept. A larger alpha costs more.
     noise : Noise, optional
 
     Returns
     -------
     Release
-        Its ``rho`` is what the answer costs in zCDP; ``parts`` holds epsilon and delta.
+        Its ``rho`` is the loss of the answer in zCDP; ``parts`` holds epsilon and delta.
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. (epsilon, delta)-DP for every content: see `BasicMean`. With a zCDP budget
-    `private_mean` has much less noise.
+    Unit: one row. Relation: add or remove. (epsilon, delta)-DP whatever the rows hold: see `BasicMean`. If the budget
+    may be zCDP, `private_mean` has much less noise.
 
     Source
     ------
@@ -87,38 +87,39 @@ def private_covariance(
     eta: float | None = None,
     noise: Noise | None = None,
 ) -> Release:
-    """(epsilon, delta)-DP covariance matrix of an array's rows, without any bound of their scale.
+    """Release the (epsilon, delta)-DP covariance matrix of an array's rows, without any bound on their scale.
 
     Parameters
     ----------
     points : array (n, d)
-        Rows that are not finite or leave `bounds` are left out, each for itself.
+        Rows that are not finite or lie outside `bounds` are left out one by one.
     epsilon, delta : float
-        What the answer costs.
+        The loss of the answer.
     shards : int
-        Rows fall into so many shards by independent coins; from some hundred on. The error message names the least.
+        The number of shards that independent coins divide the rows into, some hundred or more. If it is too small, the
+        error message names the smallest number that works.
     step : float
-        Width of the lattice that rows are rounded to; far below their spread.
+        Step of the lattice that rows are rounded to; far below the rows' spread.
     bounds : (float, float)
-        Public range of all coordinates; as wide as you like.
+        Public range of all coordinates, which may be arbitrarily wide.
     centered : bool
-        About the mean; otherwise about 0.
+        Whether the covariance is taken about the mean; otherwise about 0.
     limit : float
-        How closely shards must agree: a wider limit takes far fewer rows and more noise.
+        How closely shards must agree: a larger limit needs far fewer rows and adds more noise.
     eta : float, optional
-        Noise, as a share of the matrix; by default the smallest with which so many shards release.
+        Noise as a share of the matrix; by default the smallest share at which this number of shards releases.
     noise : Noise, optional
 
     Returns
     -------
     Release
-        ``value`` is the matrix as a list of rows. ``parts``: eta, epsilon and delta, the noisy number of shards that
-        agreed.
+        ``value`` is the matrix as a list of rows. ``parts`` holds eta, epsilon, delta, and the noisy number of shards
+        that agreed.
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. See `ShardCovariance`, also for what is not covered. It takes millions of
-    rows: where a bound of the scale is known, a clipped Gaussian mechanism has far less noise.
+    Unit: one row. Relation: add or remove. See `ShardCovariance`, also for what is not covered. A release needs
+    millions of rows: where a bound on the scale is known, a clipped Gaussian mechanism has far less noise.
 
     Source
     ------
@@ -145,37 +146,42 @@ def estimate_average(
     regime: Regime = "best",
     noise: Noise | None = None,
 ) -> Release:
-    """(epsilon, delta)-DP mean of a public number of rows, of which one may be replaced: FriendlyCore's first version.
+    """Release the (epsilon, delta)-DP mean of a public number of rows, of which neighbors replace one.
+
+    This is FriendlyCore's first version.
 
     Parameters
     ----------
     points : array (n, d)
-        n is public. A row that is not finite or leaves `bounds` counts as the lowest corner of the bounds.
+        The rows; their number n is public. A row that is not finite or lies outside `bounds` counts as the lowest
+        corner of the bounds.
     radius : float
-        Public diameter: most pairs of rows lie within it.
+        Public diameter: most pairs of rows are at most this far apart.
     epsilon, delta : float
-        What the answer costs.
+        The loss of the answer.
     step : float
-        Width of the lattice that rows are rounded to.
+        Step of the lattice that rows are rounded to.
     bounds : (float, float)
         Public range of all coordinates.
     beta : float
-        Chance of no success on data with at most `outliers` outliers.
+        Probability that data with at most `outliers` outliers is refused.
     outliers : int
         Public guess of the number of outliers, below n/2.
     regime : str
-        ``high`` stability, with a success bit, for few outliers; ``moderate``, for many; ``best`` by predicted noise.
+        ``high`` stability, with a success bit, suits few outliers, and ``moderate`` suits many; ``best`` takes the one
+        with less predicted noise.
     noise : Noise, optional
 
     Returns
     -------
     Release
-        ``parts``: the success bit, the stability alpha, the regime, epsilon and delta. Without success a refusal
-        (``too_few``).
+        ``parts`` holds the success bit, the stability alpha, the regime, epsilon and delta. Without success the release
+        is a refusal (``too_few``).
 
     Privacy
     -------
-    Unit: one row. Relation: REPLACED, n public: not the relation of every other function here. See `EstimatedAverage`.
+    Unit: one row. Relation: one row is REPLACED, and n is public; no other function here uses this relation. See
+    `EstimatedAverage`.
 
     Source
     ------
@@ -203,7 +209,8 @@ def estimate_average(
 
 
 def _paying(total: DPLoss) -> PrivacyLoss:
-    """The largest zCDP loss that pays for no more than was asked for: rho has nine decimals."""
+    """Return the largest zCDP loss, with rho a multiple of 1e-9, that pays for at most what was asked for."""
+
     charged = zcdp_of_dp(total)
     if charged.rho_nano > 0 and not paid_by(charged).fits(total):
         charged = PrivacyLoss(charged.rho_nano - 1, charged.delta_femto)

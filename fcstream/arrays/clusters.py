@@ -27,24 +27,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PrivateCenters:
-    """Centers of an array's clusters, or a refusal; all of it may be published.
+    """Centers of an array's clusters, or a refusal; every attribute may be published.
 
     Attributes
     ----------
     status : str
         ``released`` or ``refused``.
     reason : str or None
-        ``no_match``: the shards' tuples do not agree. ``no_radius``: not even their scale. ``too_few`` records.
+        Why it was refused. ``no_match``: the shards' tuples do not agree. ``no_radius``: the shards' tuples do not even
+        agree on a scale. ``too_few``: there are too few records.
     centers, sigma : float64 (k, d) or None
-        In the rows' units, ascending, and the standard deviation of their noise.
+        The centers in the rows' units, ascending, and the standard deviation of their noise.
     counts : int64 (k,) or None
-        Noisy number of rows behind each.
+        Noisy number of rows in each cluster.
     tuples : int or None
-        Noisy number of shards that agreed; None also where a fallback answered.
+        Noisy number of shards that agreed; None also if the fallback answered.
     spent : PrivacyLoss
-        What was started; the rest of the budget was not touched.
+        The loss of the stages that were started; the rest of the budget was not spent.
     private : bool
-        False if drawn from a seeded source: never publish it then.
+        False if the noise came from a seeded source; such an answer must never be published.
     """
 
     status: str
@@ -77,57 +78,60 @@ def private_centers(
     fallback_share: float = 0.1,
     noise: Noise | None = None,
 ) -> PrivateCenters:
-    """Differentially private centers of k clusters that are well apart.
+    """Find differentially private centers of k clusters that are well apart.
 
     Parameters
     ----------
     points : array (n, d)
-        Rows that are not finite or lie outside the public ball are left out, each for itself.
+        Rows that are not finite or lie outside the public ball are left out one by one.
     k : int
     ball : float
         Radius of the public ball around `center` that rows lie in.
     rho, delta : float
-        What the answer costs at most; a refusal gives back what it did not start, see `PrivateCenters.spent`.
+        The largest loss of the answer; a refusal does not spend the loss of stages that it did not start, see
+        `PrivateCenters.spent`.
     size_hint : int
-        Public guess of n.
+        Public guess of the number of rows.
     step : float
-        Width of the lattice that rows are rounded to; small against the clusters.
+        Step of the lattice that rows are rounded to; much smaller than the clusters.
     center : sequence of float, optional
-        0 by default.
+        Center of the public ball; 0 by default.
     oracle : str or callable
         ``auto``, ``kmeans``, ``gaussians``, ``pca``, ``scipy``, or ``oracle(points (m, d), k, seed) -> (k, d)``, a pure
-        function that is asked for every shard.
+        function that is called once for every shard.
     radius : str or float
         How the distance of matched centers is bounded: ``histogram``, ``search``, or a public radius.
     radius_min : float, optional
-        Smallest distance between centers worth looking for; 1/1000 of the ball by default.
+        Smallest distance between centers that is looked for; 1/1000 of the ball by default.
     tuples : int, optional
-        Number of shards; by default the one that lets clusters lie closest together.
+        Number of shards; by default the number that lets clusters lie closest together.
     spread : float, optional
-        Public radius of a cluster; makes the last step's noise that much smaller.
+        Public radius of a cluster; the smaller it is, the smaller is the noise of the last step.
     method : str
-        ``friendly`` (Tsfadia et al. 2022), ``ktuples`` (Cohen et al. 2021), ``auto``: whichever asks for less
-        separation.
+        ``friendly`` (Tsfadia et al. 2022), ``ktuples`` (Cohen et al. 2021), or ``auto``, the one of both that needs
+        less separation.
     fallback : str, optional
-        ``lloyd``: answer with noisy Lloyd rounds from public centers where the shards do not agree.
+        With ``lloyd``, noisy Lloyd rounds from public centers answer if the shards do not agree.
     fallback_share : float
-        Of rho, kept for it.
+        Share of rho that is kept for the fallback.
     noise : Noise, optional
         Exact noise from the operating system by default.
 
     Raises
     ------
     ConfigError
-        A public parameter that cannot work; among them a budget or a size at which no number of shards could release.
+        A public parameter is out of range or does not fit the others, for example a budget or a size at which no number
+        of shards could release.
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. (rho, delta)-zCDP for every content. You do the bookkeeping. Not covered:
-    run time, errors about the array's shape, and oracles that keep something between calls.
+    Unit: one row. Relation: add or remove. (rho, delta)-zCDP whatever the rows hold. The losses of several calls add
+    up, and the caller must keep account of them. Not covered: run time, errors about the array's shape, and oracles
+    that keep something between calls.
 
     Complexity
     ----------
-    The oracle on n rows in t parts, t**2 / 2 comparisons of tuples, O(n k d).
+    The oracle runs on n rows in t shards; t**2 / 2 comparisons of tuples and O(n k d) operations come on top.
 
     Source
     ------
@@ -167,19 +171,19 @@ def private_centers(
 
 @dataclass(frozen=True)
 class PrivateMixture:
-    """Weights, means and covariances of an array's clusters, or a refusal; all of it may be published.
+    """Weights, means and covariances of an array's clusters, or a refusal; every attribute may be published.
 
     Attributes
     ----------
     status, reason, spent, private
-        As of `PrivateCenters`.
+        As in `PrivateCenters`.
     weights : float64 (k,) or None
     means, sigma : float64 (k, d) or None
-        In the rows' units, ascending, and the standard deviation of their noise.
+        The means in the rows' units, ascending, and the standard deviation of their noise.
     covariances : float64 (k, d, d) or None
         In the rows' units, positive semidefinite.
     counts : int64 (k,) or None
-        Noisy number of rows that each was learned from: of half of all.
+        Noisy number of rows that each cluster's mean and covariance were learned from, among half of all rows.
     tuples : int or None
         Noisy number of shards that agreed.
     """
@@ -211,24 +215,24 @@ def private_mixture(
     method: str = "auto",
     noise: Noise | None = None,
 ) -> PrivateMixture:
-    """Differentially private weights, means and covariances of k clusters that are well apart.
+    """Learn differentially private weights, means and covariances of k clusters that are well apart.
 
     Parameters
     ----------
     points, k, ball, rho, delta, size_hint, step, center, oracle, method, noise
-        As for `private_centers`. Half of the rows find the clusters, the other half is learned from.
+        As in `private_centers`. One half of the rows finds the clusters, the mixture is learned from the other half.
     spread : float
-        Public radius of a cluster around its center: rows farther out are clipped to it.
+        Public radius of a cluster around its center; rows farther from the center are clipped to this radius.
 
     Raises
     ------
     ConfigError
-        A public parameter that cannot work.
+        A public parameter is out of range, or does not fit the others.
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. (rho, delta)-zCDP: a row is in one half, and in one part of it. A refusal
-    costs what it started.
+    Unit: one row. Relation: add or remove. (rho, delta)-zCDP, since a row is in one half, and in one part of that half.
+    A refusal costs the loss of the stages that were started.
 
     Source
     ------
@@ -264,7 +268,8 @@ def _center(center: Sequence[float] | None, dimension: int) -> tuple[float, ...]
 
 
 def _view(rows: NDArray[np.float64], job: ClusterJob, lattice: Lattice) -> WindowView:
-    """The rows near the public ball, on the lattice."""
+    """Round the rows near the public ball to the lattice, and return their view."""
+
     for x in job.center:
         lattice.check_range(x - job.ball, x + job.ball, "ball")
     near = (np.abs(rows - job.center) <= job.ball).all(axis=1)  # also False for NaN

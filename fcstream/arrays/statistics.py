@@ -44,51 +44,53 @@ def private_mean(
     outliers: float = 0.0,
     noise: Noise | None = None,
 ) -> Release:
-    """Differentially private mean of an array's rows, with outliers left out.
+    """Release the differentially private mean of an array's rows, with outliers left out.
 
     Parameters
     ----------
     points : array (n, d)
-        Rows that are not finite or leave `bounds` are left out, each for itself.
+        Rows that are not finite or lie outside `bounds` are left out one by one.
     radius : float or "search"
-        Public diameter: most pairs of rows lie within it. With ``method="ball"``: radius of the public ball.
-        ``"search"`` finds it privately, between `radius_min` and `radius_max`.
+        Public diameter: most pairs of rows are at most this far apart. With ``method="ball"`` it is the radius of the
+        public ball. ``"search"`` finds the diameter privately, between `radius_min` and `radius_max`.
     rho, delta : float
-        What the answer costs (``ball`` has no delta: it is ignored).
+        The loss of the answer (``ball`` has no delta, so delta is ignored).
     size_hint : int
-        Public guess of n.
+        Public guess of the number of rows.
     step : float
-        Width of the lattice that rows are rounded to, in their units; small against `radius`.
+        Step of the lattice that rows are rounded to, in the rows' units; much smaller than `radius`.
     bounds : (float, float)
-        Public range of all coordinates. Nothing public is ever inferred from data.
+        Public range of all coordinates; it must not be computed from the data.
     method : str
         ``recentered`` (default), ``friendly`` (FC_Avg) or ``ball``.
     spread : float or "histogram"
-        Public typical distance of a row from the center; by default found privately. For ``recentered``.
+        Public typical distance of a row from the center, for ``recentered``; by default it is found privately.
     center : sequence of float, optional
         Public center, for ``ball``.
     radius_min, radius_max : float, optional
-        Public range of the diameter, for ``radius="search"``; it may span many powers of ten.
+        Public range in which ``radius="search"`` looks for the diameter; it may span many powers of ten.
     outliers : float
-        Public guess, in [0, 1/2), of the share of rows that are outliers, for ``recentered``: the mean does without
-        them whatever it is, but plans for as many.
+        Public guess, in [0, 1/2), of the share of rows that are outliers, for ``recentered``. It only serves planning:
+        outliers are left out of the mean even if the guess is wrong.
     noise : Noise, optional
         Exact noise from the operating system by default.
 
     Returns
     -------
     Release
-        ``value`` and ``sigma`` in the rows' units, or a refusal (``too_few`` rows; ``no_core``: enough, too far apart).
+        ``value`` and ``sigma`` in the rows' units, or a refusal: ``too_few`` rows, or ``no_core`` if there are enough
+        rows but they lie too far apart.
 
     Raises
     ------
     ConfigError
-        A public parameter that cannot work.
+        A public parameter is out of range, or does not fit the others.
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. (rho, delta)-zCDP for every content. You do the bookkeeping: several calls
-    add up (see `PrivacyFilter`). Not covered: run time, and errors about the array's shape.
+    Unit: one row. Relation: add or remove. (rho, delta)-zCDP whatever the rows hold. The losses of several calls add
+    up, and the caller must keep account of them (see `PrivacyFilter`). Not covered: run time, and errors about the
+    array's shape.
 
     Complexity
     ----------
@@ -135,29 +137,30 @@ def private_histogram(
     categories: Sequence[float] | None = None,
     noise: Noise | None = None,
 ) -> Release:
-    """Differentially private numbers of an array's values in declared bins, empty ones too.
+    """Release differentially private counts of an array's values in public bins, empty bins included.
 
     Parameters
     ----------
     values : array (n,)
-        Values that are not finite or leave `bounds` are left out, each for itself.
+        Values that are not finite or lie outside `bounds` are left out one by one.
     rho : float
-        What the answer costs; there is no delta.
+        The loss of the answer; there is no delta.
     step : float
-        Width of the lattice that values are rounded to.
+        Step of the lattice that values are rounded to.
     bounds : (float, float)
         Public range.
     edges : sequence of float
-        Where the range is cut; a value on an edge lies in the upper bin.
+        Where the range is divided into bins; a value on an edge lies in the upper bin.
     categories : sequence of float
-        Instead: values with a bin each; a last bin holds all others.
+        Values that have a bin each, instead of `edges`; a last bin counts all other values.
     noise : Noise, optional
         Exact noise from the operating system by default.
 
     Returns
     -------
     Release
-        ``value`` the noisy counts, ``sigma`` their noise, ``parts`` the edges of the bins or the categories.
+        ``value`` holds the noisy counts, ``sigma`` the standard deviation of their noise, and ``parts`` the edges of
+        the bins or the categories.
 
     Raises
     ------
@@ -165,7 +168,7 @@ def private_histogram(
 
     Privacy
     -------
-    Unit: one value. Relation: add or remove. Pure rho-zCDP for every content.
+    Unit: one value. Relation: add or remove. Pure rho-zCDP whatever the values are.
 
     Source
     ------
@@ -198,28 +201,28 @@ def private_quantiles(
     bounds: tuple[float, float],
     noise: Noise | None = None,
 ) -> Release:
-    """Differentially private quantiles of an array's values; nothing is known of them but a public range.
+    """Release differentially private quantiles of an array's values, of which only a public range must be known.
 
     Parameters
     ----------
     values : array (n,)
-        Values that are not finite or leave `bounds` are left out, each for itself.
+        Values that are not finite or lie outside `bounds` are left out one by one.
     quantiles : sequence of float
         Levels in (0, 1), ascending.
     rho : float
-        What the answer costs, all quantiles together; there is no delta.
+        The loss of the answer for all quantiles together; there is no delta.
     step : float
-        Width of the lattice that values are rounded to, and that quantiles lie on.
+        Step of the lattice that values are rounded to and that quantiles lie on.
     bounds : (float, float)
-        Public range; a hundred times too wide costs a few ranks of error.
+        Public range; a range that is a hundred times too wide adds a few ranks of error.
     noise : Noise, optional
         Exact noise from the operating system by default.
 
     Returns
     -------
     Release
-        ``value`` the quantiles, ascending, or a refusal (``too_few``); ``parts["rank_sigma"]`` by how many values their
-        ranks are off.
+        ``value`` holds the quantiles, ascending, unless the release is a refusal (``too_few``). ``parts["rank_sigma"]``
+        says by how many values their ranks are typically wrong.
 
     Raises
     ------
@@ -227,7 +230,7 @@ def private_quantiles(
 
     Privacy
     -------
-    Unit: one value. Relation: add or remove. Pure rho-zCDP for every content.
+    Unit: one value. Relation: add or remove. Pure rho-zCDP whatever the values are.
 
     Source
     ------
@@ -258,19 +261,19 @@ def private_variance(
     reach: float | str = "histogram",
     noise: Noise | None = None,
 ) -> Release:
-    """Differentially private variance of each column of an array around a private mean, outliers left out.
+    """Release the differentially private variance of each column of an array around a private mean, without outliers.
 
     Parameters
     ----------
     points, radius, rho, delta, size_hint, step, bounds, noise
         As in `private_mean`.
     reach : float or "histogram"
-        Public distance from the mean beyond which rows are left out; by default found privately.
+        Public distance from the mean beyond which rows are left out; by default it is found privately.
 
     Returns
     -------
     Release
-        ``value`` and ``sigma`` in squared units of the rows, ``parts`` the mean and its noise; or a refusal.
+        ``value`` and ``sigma`` in squared units of the rows, and the mean and its noise in ``parts``; or a refusal.
 
     Raises
     ------
@@ -278,7 +281,7 @@ def private_variance(
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. (rho, delta)-zCDP for every content.
+    Unit: one row. Relation: add or remove. (rho, delta)-zCDP whatever the rows hold.
 
     Source
     ------
@@ -321,28 +324,29 @@ def private_synthetic(
     kappa: float = 0.5,
     noise: Noise | None = None,
 ) -> Release:
-    """Differentially private synthetic rows for a table of Booleans and categories, given as codes.
+    """Release a differentially private mixture that draws synthetic rows of a table of Booleans and categories.
 
     Parameters
     ----------
     rows : int array (n, columns)
-        Codes 0, 1, ... of levels. Rows with a code that is not declared are left out, each for itself.
+        The table as codes 0, 1, ... of levels. Rows with a code beyond the column's levels are left out one by one.
     rho : float
-        What the answer costs; there is no delta. Or `epsilon`.
+        The loss of the answer; there is no delta. Give either `rho` or `epsilon`.
     epsilon : float
-        Instead: pure DP, with ``variant="pure"`` (then the default) or ``"paper"``.
+        The loss of the answer in pure DP, for ``variant="pure"`` (then the default) or ``"paper"``.
     levels : sequence of int
-        How many levels each column has; by default all are Boolean. Public, like everything but the rows.
+        The number of levels of each column; by default all columns are Boolean. Public, like every argument but `rows`.
     size_hint : int
         Public guess of n: needed for ``variant="pure"``, ``variant="paper"`` and ``projection="ones"``.
     variant : str
-        ``zcdp`` (default with `rho`), ``pure``, or ``paper``: Algorithm 4 as printed, for comparison.
+        ``zcdp`` (default with `rho`), ``pure``, or ``paper``, which is Algorithm 4 as printed, for comparison.
     size : int
-        Public number of rows to draw; by default the noisy n.
+        Public number of rows to draw; by default the noisy number of rows.
     projection : str
-        ``learned``: cells along directions that are found privately. ``ones``: by how many Booleans are true.
+        ``learned``: cells lie along directions that are found privately. ``ones``: a row's cell depends on how many of
+        its Booleans are true.
     kappa : float
-        Of ``variant="paper"``.
+        The parameter kappa of ``variant="paper"``.
     noise : Noise, optional
         Exact noise from the operating system by default.
 
@@ -357,8 +361,8 @@ def private_synthetic(
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. Pure rho-zCDP, or pure epsilon-DP, for every content. You do the
-    bookkeeping.
+    Unit: one row. Relation: add or remove. Pure rho-zCDP, or pure epsilon-DP, whatever the rows hold. The
+    losses of several calls add up, and the caller must keep account of them.
 
     Source
     ------
@@ -400,21 +404,22 @@ def private_marginals(
     levels: Sequence[int] | None = None,
     noise: Noise | None = None,
 ) -> Release:
-    """Differentially private contingency tables of all pairs (or triples) of columns of a table of codes.
+    """Release differentially private contingency tables of all pairs (or triples) of columns of a table of codes.
 
     Parameters
     ----------
     rows, levels, noise
         As in `private_synthetic`.
     rho : float
-        What the answer costs; there is no delta.
+        The loss of the answer; there is no delta.
     order : int
-        1, 2 or 3 columns in a table.
+        The number of columns of each contingency table: 1, 2 or 3.
 
     Returns
     -------
     Release
-        ``value`` one list for each table, the last column's levels fastest; ``parts["tables"]`` names their columns.
+        ``value`` holds one list of counts for each table, in which the last column's levels vary fastest;
+        ``parts["tables"]`` names the tables' columns.
 
     Raises
     ------
@@ -422,7 +427,7 @@ def private_marginals(
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. Pure rho-zCDP for every content.
+    Unit: one row. Relation: add or remove. Pure rho-zCDP whatever the rows hold.
 
     Source
     ------
@@ -441,7 +446,7 @@ def private_marginals(
 
 
 def _coded(rows: ArrayLike, levels: Sequence[int] | None) -> tuple[NDArray[np.float64], Grid]:
-    """Codes, and columns with so many levels; codes that are no whole numbers are out of every range."""
+    """Check a table of codes and make its grid; a code that is not a whole number becomes -1, which is out of range."""
     try:
         table = np.asarray(rows, np.float64)
     except (TypeError, ValueError):
@@ -461,7 +466,7 @@ def _coded(rows: ArrayLike, levels: Sequence[int] | None) -> tuple[NDArray[np.fl
 
 
 def _as_column(values: ArrayLike) -> ArrayLike:
-    """Values (n,) as rows (n, 1); anything else is left for the check."""
+    """Turn values (n,) into rows (n, 1)."""
     try:
         column = np.asarray(values, np.float64)
     except (TypeError, ValueError):
@@ -474,7 +479,7 @@ def _as_column(values: ArrayLike) -> ArrayLike:
 def _checked(
     points: ArrayLike, bounds: tuple[float, float], **numbers: float
 ) -> tuple[NDArray[np.float64], float, float]:
-    """Rows and bounds that can be worked with; rho and delta among the numbers are in range."""
+    """Return rows and bounds as numbers, after checking them and the range of rho and delta among `numbers`."""
     rows = _rows(points)
     try:
         low, high = map(float, bounds)
@@ -505,7 +510,7 @@ def _loss(rho: float, delta: float) -> PrivacyLoss:
 
 
 def _charge(loss: PrivacyLoss) -> Charge:
-    """A charge of a ledger that is forgotten with the answer."""
+    """Charge the loss to a ledger in memory, which exists only for this one answer."""
     ledger = open_ledger("memory:", Terms("array", "stream", loss, ""))
     charge = ledger.charge([Request(WindowKey(0, 0), loss, (STREAM_BLOCK,))])[0].charge
     assert charge is not None
@@ -519,7 +524,7 @@ def _grid(rows: NDArray[np.float64], low: float, high: float, step: float) -> Gr
 
 
 def _answer(options: Options, rows: NDArray[np.float64], grid: Grid, noise: Noise | None) -> Release:
-    """What a kind of release says of rows as they were one window of a stream; rows out of range are left out."""
+    """Release rows as if they were one window of a stream; rows out of range are left out."""
     try:
         mechanism: Mechanism = options.build(BuildContext(grid, unit="stream"))
     except ConfigError as error:
@@ -541,7 +546,8 @@ def _answer(options: Options, rows: NDArray[np.float64], grid: Grid, noise: Nois
 def _to_release(
     kind: str, outcome: Outcome, answer: ReleaseValues, spent: PrivacyLoss, capacity: PrivacyLoss, noise: Noise
 ) -> Release:
-    """What was answered about an array, and what it cost of what it could."""
+    """Make the release for an array, with the loss it spent and the capacity, the largest loss it could have spent."""
+
     return Release(
         stream="array",
         window_open_ms=0,
