@@ -1,4 +1,4 @@
-"""Friend counts under any predicate, kept while items arrive."""
+"""Friend counts under any predicate, kept up to date while items arrive."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     Arrays = tuple[NDArray[Any], ...]
 
 LANES = 64
-"""Items per tile: a kernel's answer about one item and one tile is a word of bits."""
+"""Number of items per tile: a kernel compares one item with one tile and returns a word of bits."""
 BATCH = 256
-"""Items compared at once."""
+"""Number of items that are compared at once."""
 _FIRST_TILES, _MAX_TILES = 4, 1024
 _EVERY_LANE = 2**62
 _LEAD_AT, _LEAD_AGAIN = 64, 8
 
 
 class Predicate(ABC):
-    """Whether two items are friends: a pure, symmetric function of the pair, for items that arrive as array rows."""
+    """Predicate of two items, the rows of arrays: a pure and symmetric function that says if they are friends."""
 
     __slots__ = ()
 
     @abstractmethod
     def _family(self) -> Family:
-        """What counts under this predicate: one object for each counter."""
+        """Make the object that stores and compares items under this predicate, one for each counter."""
 
     def __call__(self, x: object, y: object) -> bool:
-        """Decide one pair of items, by the kernel that counts.
+        """Decide whether two items are friends, by the same kernel that counts.
 
         Raises
         ------
         ConfigError
-            Items of another shape or type than the predicate's.
+            The items have another shape or type than the predicate takes.
         """
         first, second = np.asarray(x), np.asarray(y)
         if first.shape != second.shape:
@@ -50,44 +50,44 @@ class Predicate(ABC):
 
 
 class Family(ABC):
-    """How one kind of items is stored in lanes and compared. Internal."""
+    """Storage of one kind of items in lanes, and their comparison. Internal."""
 
-    led = False  # whether counting gets faster when `set_pivot` is told of a typical item
+    led = False  # whether counting gets faster after `set_pivot` with a typical item
 
     @abstractmethod
     def check(self, items: object) -> NDArray[Any]:
-        """Items (n, ...) as this family takes them, or a ConfigError that does not show them."""
+        """Convert items (n, ...) to the form that this family stores, or raise a ConfigError that shows no item."""
 
     @abstractmethod
     def rows(self, items: NDArray[Any]) -> Arrays:
-        """New items, ready to be compared and stored: arrays of equal length."""
+        """Prepare new items for comparison and storage: arrays of equal length."""
 
     @abstractmethod
     def allocate(self, tiles: int) -> Arrays:
-        """Arrays for that many tiles."""
+        """Allocate arrays for that many tiles."""
 
     @abstractmethod
     def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:
-        """Copy rows into the lanes first, first + 1, ..., as far as the arrays have them."""
+        """Copy rows into the lanes first, first + 1, ..., those that exist in the arrays."""
 
     @abstractmethod
     def compare(self, rows: Arrays, arrays: Arrays, used: int, first: int, masks: NDArray[np.uint64]) -> None:
-        """Fill masks (tiles, rows): bit j of masks[t, i] says whether row i and lane t * LANES + j are friends.
+        """Fill masks (tiles, rows) so that bit j of masks[t, i] says if row i and lane t * LANES + j are friends.
 
         Only lanes below min(used, first + i) matter.
         """
 
     def items(self, arrays: Arrays, used: int) -> NDArray[Any]:
-        """The first `used` items, for a family that is led."""
+        """Return the first `used` items, if the family is led."""
         raise NotImplementedError
 
     def set_pivot(self, item: NDArray[Any]) -> None:
-        """Take a typical item as the pivot; rows made before must be made and stored again."""
+        """Take a typical item as the pivot; rows that were made before must be made and stored again."""
         raise NotImplementedError
 
 
 class _LaneBlock:
-    """A run of tiles with fixed capacity, from lane `first` of its pane on."""
+    """Block of consecutive tiles with a fixed capacity, which begins at lane `first` of its pane."""
 
     __slots__ = ("arrays", "first", "lanes")
 
@@ -108,7 +108,7 @@ class _ItemPane:
         self.lead_at = _LEAD_AT
 
     def counts_with(self, pane: int) -> NDArray[np.int32]:
-        """Counts with one pane, a number per lane; made when first asked for."""
+        """Return the counts with one pane, one number per lane; they are allocated at first use."""
         found = self.counts.get(pane)
         if found is None or len(found) < self.lanes:
             grown = np.zeros(self.lanes, np.int32)
@@ -118,10 +118,10 @@ class _ItemPane:
         return found
 
     def insert(self, rows: Arrays, family: Family) -> int:
-        """Store rows behind the others; returns the first one's lane."""
+        """Store rows after the stored ones, and return the lane of the first of them."""
         first = self.size
         while self.lanes < first + len(rows[0]):
-            # Chunks double, so there are few; lanes that are not used yet are not touched and cost no memory.
+            # Chunks double in size, so there are few of them; lanes not yet used are not touched and cost no memory.
             tiles = min(max(_FIRST_TILES, self.lanes // LANES), _MAX_TILES)
             self.chunks.append(_LaneBlock(self.lanes, tiles, family))
             self.lanes += tiles * LANES
@@ -130,34 +130,36 @@ class _ItemPane:
         return first
 
     def refill(self, rows: Arrays, first: int, family: Family) -> None:
-        """Store rows in lanes that they have."""
+        """Store rows in lanes, from `first` on, that are assigned to them already."""
         for chunk in self.chunks:
             if chunk.first + chunk.lanes > first:
                 family.store(rows, first - chunk.first, chunk.arrays)
 
 
 class PredicateCounts:
-    """How many friends each item has, itself included, per pane, incrementally (specification 3.5).
+    """Exact friend counts under a predicate, kept pane by pane while items arrive (specification 3.5).
 
     Parameters
     ----------
     predicate : Predicate
     reach : int
-        Panes at a distance below `reach` share a window and are compared; 1 for tumbling windows.
+        Panes whose numbers differ by less than `reach` may share a window, so their items are compared; 1 for tumbling
+        windows.
 
     Raises
     ------
     ConfigError
-        Not a predicate, or a reach below 1.
+        `predicate` is not a predicate, or `reach` is below 1.
 
     Notes
     -----
-    A pair of items is compared once, however the items are batched and however many windows hold both. Its bit is a
-    function of the two items alone, so counts do not depend on order or batching. An item counts itself whatever the
-    predicate says of it and an equal one. The counts are exact and NOT private; their time depends on the items.
+    A pair of items is compared once, even if it arrives in two batches or many windows hold both items. Whether the two
+    are friends depends on these two items alone, so counts do not depend on order or batches. An item always counts as
+    its own friend, even if the predicate does not hold for it and an equal item. The counts are exact and NOT private;
+    the time that counting takes depends on the items.
 
-    A counter may be used by one thread at a time; different counters by different threads, in kernels that release the
-    GIL.
+    A counter may be used by one thread at a time. Different threads may use different counters at once, since the
+    kernels release the GIL.
 
     Complexity
     ----------
@@ -185,7 +187,7 @@ class PredicateCounts:
         return sorted(self._panes)
 
     def size(self, pane: int) -> int:
-        """Items in one pane."""
+        """Return the number of items in one pane."""
         return self._panes[pane].size if pane in self._panes else 0
 
     def add(self, pane: int, items: object) -> None:
@@ -195,13 +197,13 @@ class PredicateCounts:
         ----------
         pane : int
         items : array (m, ...)
-            Of the shape and type that the predicate names; copied, not changed.
+            Items of the shape and type that the predicate names; copied, not changed.
 
         Raises
         ------
         ConfigError
-            Items that the predicate does not take: nothing has changed then. Or the counter was torn by an earlier
-            error in the middle of an `add`.
+            The predicate does not take such items, and nothing has changed. Or an earlier error in the middle of an
+            `add` has broken the counter.
         """
         self._whole()
         checked = self._family.check(items)
@@ -217,7 +219,7 @@ class PredicateCounts:
             start = stop
 
     def counts(self, panes: Iterable[int]) -> NDArray[np.int64]:
-        """Friends of every item of a window, itself included.
+        """Return the friend count of every item of a window.
 
         Parameters
         ----------
@@ -227,12 +229,12 @@ class PredicateCounts:
         Returns
         -------
         int64 (n,)
-            In order of arrival, pane by pane ascending.
+            The counts in order of arrival, with panes ascending.
 
         Raises
         ------
         ConfigError
-            Panes too far apart to have been compared.
+            The panes are so far apart that they were not compared.
         """
         self._whole()
         asked = sorted(set(panes))
@@ -251,7 +253,7 @@ class PredicateCounts:
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def drop(self, pane: int) -> None:
-        """Forget a pane: its items, and what other panes counted in it. Dropping an absent pane does nothing."""
+        """Forget a pane: its items, and other panes' counts with it. Dropping an absent pane does nothing."""
         if self._panes.pop(pane, None) is None:
             return
         for other in self._in_reach(pane):
@@ -290,7 +292,8 @@ class PredicateCounts:
         return self._masks[: tiles * m].reshape(tiles, m)
 
     def _set_pivot(self, pane: int, held: _ItemPane) -> None:
-        """Take the item with most friends so far as the pivot, and store all items anew."""
+        """Take the item with the most friends so far as the pivot, and store all items again."""
+
         held.lead_at = _LEAD_AGAIN * held.size
         best = int(np.argmax(held.counts_with(pane)[: held.size]))
         chunk = next(chunk for chunk in reversed(held.chunks) if chunk.first <= best)

@@ -1,4 +1,4 @@
-"""Packed bits, compared by Hamming distance."""
+"""Predicate on bit strings, which are packed into words and compared by Hamming distance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _BitsFamily(Family):
-    """Words in lanes."""
+    """Storage of 64-bit words in lanes, and their comparison."""
 
     def __init__(self, bits: int, limit: int) -> None:
         self._words = -(-bits // 64)
@@ -53,27 +53,27 @@ class _BitsFamily(Family):
 
 @dataclass(frozen=True, slots=True)
 class HammingBits(Predicate):
-    """Hamming distance of two bit strings <= limit.
+    """Predicate that holds if the Hamming distance of two bit strings is at most `limit`.
 
     Parameters
     ----------
     bits : int
         Length of the strings, >= 1.
     limit : int
-        In [0, bits], inclusive.
+        Largest distance of friends, in [0, bits].
 
     Raises
     ------
     ConfigError
-        A parameter out of range.
+        A parameter is out of range.
 
     Notes
     -----
-    Items are uint64 (n, ceil(bits / 64)), see `pack_bits`; bits beyond the length must be 0.
+    Items are uint64 (n, ceil(bits / 64)), as `pack_bits` makes them; bits beyond the length must be 0.
 
     Complexity
     ----------
-    O(bits / 64) a pair.
+    O(bits / 64) per pair.
 
     Source
     ------
@@ -94,12 +94,13 @@ class HammingBits(Predicate):
 
 
 def pack_bits(bits: ArrayLike) -> NDArray[np.uint64]:
-    """Bit strings as words: bool (n, bits) -> uint64 (n, ceil(bits / 64)), bit j of a string in word j // 64.
+    """Pack bit strings into words: bool (n, bits) -> uint64 (n, ceil(bits / 64)), bit j of a string in word j // 64.
 
     Raises
     ------
     ConfigError
-        Not a two-dimensional array of bool.
+        The argument is not a two-dimensional array of bool.
+
 
     Examples
     --------

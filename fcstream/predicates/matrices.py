@@ -1,4 +1,4 @@
-"""Symmetric positive definite matrices, compared by their generalized eigenvalues."""
+"""Predicate on symmetric positive definite matrices, which are compared by their generalized eigenvalues."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from .base import Arrays
 
-_MARGIN = 2.0**-16  # of the limit
-_ALONE = 300_000_000  # multiplications, three times over, below which another thread does not pay
+_MARGIN = 2.0**-16  # as a part of the limit
+_ALONE = 300_000_000  # if d**3 times the number of pairs is smaller than this, another thread does not pay
 
 
 class _MatrixFamily(Family):
-    """Packed lower triangles in lanes; matrices that are not safely positive definite hold NaN."""
+    """Storage of packed lower triangles in lanes; a matrix that is not safely positive definite is stored as NaN."""
 
     def __init__(self, dimension: int, limit: float) -> None:
         self._d = dimension
@@ -76,47 +76,52 @@ class _MatrixFamily(Family):
 
 
 def least_eigenvalue(dimension: int, limit: float) -> float:
-    """Smallest eigenvalue of a correlation matrix for which `MatrixDistance` vouches.
+    """Return the smallest eigenvalue of a correlation matrix for which `MatrixDistance` is reliable.
 
-    Factoring h X - Y is wrong by at most d (d + 4) 2**-53 h in units of the diagonals, which must stay below the margin
-    limit * 2**-16 in units of X; doubled for the rounding of the test itself.
+    The error of factoring h X - Y is at most d (d + 4) 2**-53 h in units of the diagonals. It must stay below the
+    margin limit * 2**-16 in units of X. The result is doubled to cover the rounding of the test itself.
     """
     return dimension * (dimension + 4) * (1.0 + 1.0 / limit) * 2.0**-36
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixDistance(Predicate):
-    """matrixDist(X, Y) <= limit: with l the generalized eigenvalues of (X, Y), max(|l - 1|, |1/l - 1|) <= limit.
+    """Predicate that holds if matrixDist(X, Y) <= limit.
 
-    Equal to: all l in [1/(1 + limit), 1 + limit]; infinite unless both matrices are positive definite.
+    The distance is the largest max(|l - 1|, |1/l - 1|) over the generalized eigenvalues l of (X, Y). So friends are
+    matrices with all l in [1/(1 + limit), 1 + limit]. The distance is infinite unless both matrices are positive
+    definite.
 
     Parameters
     ----------
     dimension : int
-        Of the matrices, >= 1.
+        Number of rows of the matrices, >= 1.
     limit : float
-        In (0, 2**20].
+        Largest distance of friends, in (0, 2**20].
 
     Raises
     ------
     ConfigError
-        A parameter out of range, or one for which no matrix could be decided (see Notes).
+        A parameter is out of range, or so extreme that no pair of matrices could be decided (see Notes).
 
     Notes
     -----
     Items are float64 (n, dimension, dimension), finite, symmetric bit for bit.
 
-    KNOWN LIMIT: this is floating point. Two differences, (1 + t) X - Y and (1 + t) Y - X, are factored by one fixed
-    routine that treats X and Y alike, so a pair's bit does not depend on order, batch or machine. t = limit *
-    (1 - 2**-16): the margin is wider than the routine's rounding, so friends are truly within the limit; pairs between
-    t and the limit may be strangers. That holds for matrices whose correlation matrix has all eigenvalues above
-    dimension * (dimension + 4) * (1 + 1/limit) * 2**-36 (2e-8 for 10 dimensions and limit 0.1). All others, and
-    those whose diagonal leaves [2**-400, 2**400], count as not positive definite: friends of themselves only.
+    KNOWN LIMIT: the predicate is computed in floating point. Two differences, (1 + t) X - Y and (1 + t) Y - X, are
+    factored by one fixed routine that treats X and Y alike, so the result for a pair does not depend on order, batch or
+    machine. Here t = limit * (1 - 2**-16). This margin is wider than the routine's rounding error, so friends are
+    truly within the limit, while a pair whose distance is between t and the limit may not be friends. This holds for
+    matrices whose correlation matrix has all eigenvalues above
+    dimension * (dimension + 4) * (1 + 1/limit) * 2**-36 (2e-8 for 10 dimensions and limit 0.1). All other matrices, and
+    those with a diagonal element outside [2**-400, 2**400], count as not positive definite: such a matrix is its own
+    only friend.
 
     Complexity
     ----------
-    O(dimension**3) a pair, two factorizations without square roots; strangers mostly end at the first pivots. Large
-    batches are shared by threads (see `pool`).
+    O(dimension**3) per pair: two factorizations without square roots, which mostly stop at the first pivots if the two
+    are not friends. Threads share large batches (see `fcstream.counting.threads`).
+
 
     Source
     ------

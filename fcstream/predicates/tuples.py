@@ -1,4 +1,4 @@
-"""Tuples of lattice points: matched by nearest neighbors, compared number by number, or both."""
+"""Predicates on tuples of lattice points, which are matched by nearest neighbors, compared in order, or both."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from .base import Arrays
 
 _NO_RADIUS = float("inf")
-_ANY_DISTANCE = 2.0**200  # above every squared distance
+_ANY_DISTANCE = 2.0**200  # larger than every squared distance
 
 
 class _TupleFamily(Family):
-    """Tuples in lanes, numbered like a pivot tuple; gamma None compares number by number."""
+    """Storage of tuples in lanes, with points numbered like those of a pivot tuple.
+
+    If gamma is None, point j of one tuple is compared with point j of the other.
+    """
 
     led = True
 
@@ -115,38 +118,38 @@ def _check_radius(radius_squared: int, key: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class MatchTuples(Predicate):
-    """match_gamma: the points of two k-tuples pair off, each pair much closer than either point to the others.
+    """Predicate match_gamma: the points of two k-tuples form pairs that are much closer than points of different pairs.
 
-    X and Y are friends iff a permutation p exists with, for all i and all j != i,
-    ``|x_i - y_p(i)| < gamma * min(|x_i - y_p(j)|, |x_j - y_p(i)|)``. For gamma <= 1 it is the nearest-neighbor map.
+    X and Y are friends if and only if there is a permutation p such that, for all i and all j != i,
+    ``|x_i - y_p(i)| < gamma * min(|x_i - y_p(j)|, |x_j - y_p(i)|)``. For gamma <= 1 this p is the nearest-neighbor map.
 
     Parameters
     ----------
     k : int
-        Points in a tuple, >= 1; single points are all friends.
+        Number of points in a tuple, >= 1; if it is 1, all items are friends.
     dimension : int
-        Coordinates of a point, in [1, 2**16).
+        Number of coordinates of a point, in [1, 2**16).
     gamma : Fraction
         In (0, 1], with numerator**2 * dimension * (dimension + 8) < 2**32 and denominator < 2**26.
 
     Raises
     ------
     ConfigError
-        A parameter out of range.
+        A parameter is out of range.
 
     Notes
     -----
-    Items are float64 (n, k, dimension), lattice coordinates: integers up to 2**40 in size. Each inequality is decided
-    in exact integers, ``denominator**2 * D1 < numerator**2 * D2`` for squared distances, so equality is no match. The
-    order of the points of a tuple does not matter.
+    Items are float64 (n, k, dimension), lattice coordinates: integers whose absolute values are at most 2**40. Each
+    inequality is decided in exact integers, ``denominator**2 * D1 < numerator**2 * D2`` for squared distances D1 and
+    D2, so equality is no match. The order of the points of a tuple does not matter.
 
-    A tuple with two equal points has no nearest-neighbor map that is one to one: it matches no tuple, not even an equal
-    one, and counts itself only.
+    A tuple with two equal points has no nearest-neighbor map that is one to one, so it matches no tuple, not even an
+    equal one. Its friend count is 1, for itself.
 
     Complexity
     ----------
-    A pair costs O(1) if distances from a pivot tuple decide it, O(k * dimension) if distances of points with the same
-    nearest pivot point do (well separated friends), at most O(k**2 * dimension).
+    A pair costs O(1) if distances from a pivot tuple decide it, and O(k * dimension) if distances between points with
+    the same nearest pivot point decide it, as for well separated friends. It costs at most O(k**2 * dimension).
 
     Source
     ------
@@ -169,27 +172,28 @@ class MatchTuples(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class OrderedTuples(Predicate):
-    """dist_{r1..rk}: point j of one tuple is within radius r_j of point j of the other, for every j.
+    """Predicate dist_{r1..rk}: for every j, point j of one tuple is within radius r_j of point j of the other.
 
     Parameters
     ----------
     radii_squared : tuple of int
-        Squared radii in lattice steps, each in [1, 2**53), inclusive; as many as a tuple has points.
+        Squared radii in lattice steps, inclusive, each in [1, 2**53); as many as a tuple has points.
     dimension : int
-        Coordinates of a point, in [1, 2**16).
+        Number of coordinates of a point, in [1, 2**16).
 
     Raises
     ------
     ConfigError
-        A parameter out of range.
+        A parameter is out of range.
 
     Notes
     -----
-    Items are float64 (n, k, dimension), lattice coordinates: integers up to 2**40 in size; compared in exact integers.
+    Items are float64 (n, k, dimension), lattice coordinates: integers whose absolute values are at most 2**40. They are
+    compared in exact integers.
 
     Complexity
     ----------
-    A pair costs O(1) if distances from a pivot tuple decide it, at most O(k * dimension).
+    A pair costs O(1) if distances from a pivot tuple decide it, and at most O(k * dimension) otherwise.
 
     Source
     ------
@@ -211,30 +215,31 @@ class OrderedTuples(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class MatchWithin(Predicate):
-    """match_gamma, and every matched pair of points is within one radius.
+    """Predicate that holds if match_gamma holds and the two points of every matched pair are within one radius.
 
-    One core under it serves both steps of clustering: it is friendly for reordering and, once ordered, for dist_r in
-    every coordinate.
+    A core under this predicate serves both steps of clustering: it is friendly for reordering and, once its tuples are
+    in one order, friendly for dist_r in every coordinate.
 
     Parameters
     ----------
     k, dimension, gamma
-        As for `MatchTuples`; single points only have to be within the radius.
+        As in `MatchTuples`; with k = 1 two points are friends if they are within the radius.
     radius_squared : int
-        In lattice steps, in [1, 2**53), inclusive.
+        Squared radius in lattice steps, inclusive, in [1, 2**53).
 
     Raises
     ------
     ConfigError
-        A parameter out of range.
+        A parameter is out of range.
 
     Notes
     -----
-    Items, exactness and tuples with equal points: as for `MatchTuples`.
+    Items, exact arithmetic and tuples with equal points are as in `MatchTuples`.
 
     Complexity
     ----------
-    As for `MatchTuples`.
+    The same as of `MatchTuples`.
+
 
     Source
     ------

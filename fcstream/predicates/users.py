@@ -1,4 +1,4 @@
-"""A user's own predicate."""
+"""Predicate that the caller writes as a Python function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TYPES = (np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.uint64))
 
 @functools.lru_cache(maxsize=64)
 def _kernels(function: Callable[[Any, Any], bool]) -> tuple[Callable[..., None], Callable[..., int]]:
-    """The function's kernels: compiled once in a process, whatever the number of counters."""
+    """Compile a function's kernels, once in a process however many counters use it."""
     from .._kernels import users
 
     compare, check = users.kernels(function)  # type: ignore[no-untyped-call]
@@ -31,7 +31,7 @@ def _kernels(function: Callable[[Any, Any], bool]) -> tuple[Callable[..., None],
 
 
 class _UserFamily(Family):
-    """Items as they are, one after the other."""
+    """Storage of items, unchanged, one after the other."""
 
     def __init__(self, function: Callable[[Any, Any], bool]) -> None:
         self._compare, self._check = _kernels(function)
@@ -73,7 +73,7 @@ class _UserFamily(Family):
 
     @staticmethod
     def _run(kernel: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a kernel; its errors may quote items, so only their type is shown."""
+        """Call a kernel; an error in it may quote items, so only the error's type is shown."""
         try:
             return kernel(*arguments)
         except Exception as error:
@@ -86,7 +86,7 @@ class _UserFamily(Family):
 
 @dataclass(frozen=True, slots=True)
 class UserPredicate(Predicate):
-    """A predicate of your own: ``function(x, y) -> bool`` on two items, compiled by Numba.
+    """Predicate written by the caller: ``function(x, y) -> bool`` on two items, compiled by Numba.
 
     Parameters
     ----------
@@ -97,21 +97,22 @@ class UserPredicate(Predicate):
     Raises
     ------
     ConfigError
-        Not callable. When items are added: the function does not compile for them, raises, or is not reflexive or
-        symmetric on a sample of up to 16 items of the call.
+        The argument is not callable. Raised when items are added: the function does not compile for them, raises an
+        error, or is not reflexive or symmetric on a sample of up to 16 items of the call.
 
     Notes
     -----
     Items are float64, int64 or uint64 (n, ...); the first call fixes type and shape.
 
-    You vouch that the function is symmetric, reflexive and pure: privacy rests on it, and a sample proves nothing.
-    Floating point sums must not depend on anything but the two items (no `fastmath`).
+    The caller is responsible for a function that is symmetric, reflexive and pure: privacy depends on it, and the check
+    of a sample proves nothing. Floating-point sums must depend on nothing but the two items (no `fastmath`).
 
-    Compiled code around a function cannot be kept: every process that uses it compiles for about a second.
+    The compiled code cannot be cached: every process that uses the function compiles for about a second.
 
     Complexity
     ----------
-    One call a pair, inlined where LLVM likes; no vectors across pairs.
+    One call per pair, which LLVM may inline, without vector instructions across pairs.
+
 
     Source
     ------
