@@ -1,7 +1,7 @@
-"""Do few tuples agree? Tests that pick balls around one tuple which nearly all tuples have one point each in.
+"""Tests whether tuples agree: a test picks balls around one tuple such that nearly all tuples have a point in each.
 
-The tests of Cohen et al. 2021, rebuilt with constants that are proved. They need far fewer tuples than a core, and what
-follows them has far more noise: t times that of an average.
+These are the tests of Cohen et al. 2021, rebuilt with proved constants. They need far fewer tuples than a core, but the
+steps after them add far more noise: t times the noise of an average.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _POSITIONS = sorted({*range(1, 41), *(round(40 * 1.03**i) for i in range(100))})
 
 @dataclass(frozen=True, slots=True)
 class Balls:
-    """Balls around the k points of one tuple: private, for what follows a test only.
+    """Balls around the k points of one tuple; they are private, and only the step after a test may use them.
 
     Attributes
     ----------
     centers : float64 (k, d)
     radii_squared : float64 (k,)
-        In lattice steps.
+        Squared radii in lattice steps.
     members : bool (q,)
-        Which of the compared tuples they partition: one point in each ball.
+        Which of the compared tuples the balls partition: such a tuple has one point in each ball.
 
     Privacy
     -------
@@ -61,15 +61,15 @@ class Balls:
 
 @dataclass(frozen=True)
 class Geometry:
-    """Which balls a tuple has.
+    """Rule that gives a tuple its balls.
 
     Parameters
     ----------
     radius_squared : int or None
-        Of every ball, in lattice steps, public or released; None for own radii, 1/parted of the distance to the
-        nearest other point of the tuple.
+        Squared radius of every ball, in lattice steps, public or released. None gives every ball its own radius, the
+        distance to the nearest other point of the tuple, divided by `parted`.
     parted : int
-        Delta, at least 7.
+        Delta, at least 7: how many radii apart balls must be.
 
     Privacy
     -------
@@ -96,7 +96,7 @@ class Geometry:
             )
 
     def radii_squared(self, tuples: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of tuples (t, k, d): (t, k); 0 throughout for one without balls."""
+        """Return the squared radii (t, k) of the balls of tuples (t, k, d); a tuple without balls gets k zeros."""
         from ..._kernels import clusters
 
         alone = np.empty(tuples.shape[:2])
@@ -110,7 +110,10 @@ class Geometry:
     def members(
         self, chosen: NDArray[np.float64], tuples: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Radii (m, k) of chosen tuples (m, k, d), and which of tuples (q, k, d) each one's balls partition (m, q)."""
+        """Find which of the tuples (q, k, d) the balls of each chosen tuple (m, k, d) partition.
+
+        Returns the squared radii (m, k) of the balls, and a bool (m, q).
+        """
         from ..._kernels import clusters
 
         radii = self.radii_squared(chosen)
@@ -129,7 +132,7 @@ def _first(
     radii: NDArray[np.float64],
     inside: NDArray[np.bool_],
 ) -> Balls | None:
-    """Balls of the first passing tuple; None without one, or where the test failed."""
+    """Return the balls of the first tuple that passed; None if no tuple passed or if the test failed."""
     if not is_certain or not passed.any():
         return None
     i = int(np.argmax(passed))
@@ -138,20 +141,21 @@ def _first(
 
 @dataclass(frozen=True)
 class GaussianTest:
-    """The G form: tuples 1 to m (public positions) each propose their balls, the others say whether they agree.
+    """Test in the G form: each of tuples 1 to m (public positions) proposes its balls, and the other tuples, Q, agree
+    with a proposal or not.
 
     Parameters
     ----------
     loss : PrivacyLoss
         rho and delta of the test.
     tuples : int
-        t, public.
+        Number t of tuples, public.
     positions : int
-        m, the proposing tuples.
+        Number m of tuples that propose their balls.
     beta : float
-        Chance that tuples which all agree are refused.
+        Probability that tuples which all agree are refused.
     outlier_tuples : int or None
-        A smaller l than (|Q| - 2) / 2, for `averages`.
+        Value of l that is smaller than (|Q| - 2) / 2, for `averages`; None takes (|Q| - 2) / 2.
 
     Privacy
     -------
@@ -193,54 +197,60 @@ class GaussianTest:
 
     @cached_property
     def _deltas(self) -> tuple[float, float]:
-        """delta1, delta2."""
+        """Delta of the two parts of the test: delta1 and delta2."""
         half = (self.loss - BIT_DELTA * 2).delta / 2
         return half, half
 
     @cached_property
     def _rho_nano(self) -> int:
-        """rho1 = rho2: what loses its factor 1 / (1 - delta2) to the loss."""
+        """Return rho1 = rho2 (nano), such that rho1 / (1 - delta2) is within the loss."""
         return self.loss.rho_nano * (DELTA_UNIT - self.loss.delta_femto) // DELTA_UNIT
 
     @property
     def compared(self) -> int:
-        """Size of Q."""
+        """Size of Q, the number of tuples that are compared with each proposal."""
         return self.tuples - self.positions
 
     @property
     def max_outlier_tuples(self) -> int:
-        """l: tuples of Q that released balls may leave out, but for delta1."""
+        """Number l of tuples of Q that the balls which pass leave out at most, except with probability delta1."""
         return (self.compared - 2) // 2 if self.outlier_tuples is None else self.outlier_tuples
 
     @cached_property
     def sigmas(self) -> tuple[float, float]:
-        """Noise deviations of the counts and of their sum."""
+        """Noise deviation of the counts, and noise deviation of the sum over passing proposals."""
         rho = self._rho_nano / RHO_UNIT
         return math.sqrt(self.positions / (2 * rho)) * ROUND_UP, math.sqrt(1 / (2 * rho)) * ROUND_UP
 
     @cached_property
     def threshold(self) -> float:
-        """theta: as many outlier tuples pass, up to noise."""
+        """Threshold theta: a proposal passes with up to this many outlier tuples, apart from noise."""
         tail = tail_quantile(self._deltas[0] / self.positions)
         return (self.max_outlier_tuples - self.sigmas[0] * tail) * (1 - 1e-12) if self.max_outlier_tuples > 0 else -1.0
 
     @cached_property
     def level(self) -> float:
-        """nu: as many proposals must pass, up to noise."""
+        """Level nu: the test succeeds if at least this many proposals pass, apart from noise."""
         return (1 + self.sigmas[1] * tail_quantile(self._deltas[1])) * ROUND_UP
 
     @cached_property
     def needed(self) -> float:
-        """Proposals that must pass for the sum to do so but for half of beta."""
+        """Number of passing proposals with which the test fails with probability beta / 2 at most."""
         return self.level + self.sigmas[1] * tail_quantile(self.beta / 2)
 
     @cached_property
     def tolerated(self) -> float:
-        """Outlier tuples of Q at which each proposal still passes but for a share of beta; negative: too few tuples."""
+        """Number of outlier tuples in Q with which any of the m proposals fails with probability beta / 2 at most.
+
+        It is negative if there are too few tuples.
+        """
         return self.threshold - self.sigmas[0] * tail_quantile(self.beta / 2 / self.positions)
 
     def release(self, tuples: NDArray[np.float64], geometry: Geometry, noise: Noise, start: Start) -> Balls | None:
-        """Balls that nearly all of tuples (t, k, d) have one point each in, or None: the test failed."""
+        """Run the test, and return balls that nearly all of tuples (t, k, d) have one point each in.
+
+        The result is None if the test failed.
+        """
         if len(tuples) != self.tuples:  # with more, two neighbors' balls need not share a tuple
             raise ConfigError(f"must be {self.tuples}, got {len(tuples)}", "tuples")
         start(self.loss)
@@ -259,7 +269,7 @@ class GaussianTest:
 def plan_gaussian(
     loss: PrivacyLoss, tuples: int, outlier_tuples: float = 0.0, beta: float = BETA
 ) -> GaussianTest | None:
-    """The G form for t tuples of which a share `outlier_tuples` may match nothing; None if t is too few.
+    """Plan the G form for t tuples of which a share `outlier_tuples` may match nothing; None if t is too small.
 
     Privacy
     -------
@@ -275,7 +285,7 @@ def plan_gaussian(
             test = GaussianTest(loss, tuples, m, beta)
         except ConfigError:
             continue
-        # Three deviations more than the share of outlier tuples among the proposals, and among the others.
+        # Allow for three deviations more outlier tuples than their share, both among the proposals and in Q.
         spare = outlier_tuples * m + (3 * math.sqrt(outlier_tuples * m) if outlier_tuples else 0)
         room = (
             test.tolerated
@@ -292,7 +302,7 @@ def _room(test: GaussianTest, outlier_tuples: float) -> float:
 
 
 def fewest_gaussian(loss: PrivacyLoss, outlier_tuples: float = 0.0, beta: float = BETA) -> int:
-    """Fewest tuples of a G form.
+    """Find the smallest number of tuples with which a G form works.
 
     Privacy
     -------

@@ -1,4 +1,4 @@
-"""``kind = "centers"``: centers of a window's clusters, as a release; and what kinds about clusters have in common."""
+"""Releases of cluster centers, ``kind = "centers"``, and the base classes of all kinds about clusters."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ Made = TypeVar("Made", bound="ClusterRelease")
 
 
 class ClusterOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The keys of all kinds about clusters.
+    """Configuration keys that all kinds about clusters share.
 
-    `center` stands in the features' own (transformed) units, by default the middle of their ranges; `ball`, `radius`,
-    `radius_min` and `spread` are distances in scaled units, as of a mean's `radius`. Without `ball` it reaches the
-    corners of the ranges. The public ball is where records count and centers may lie.
+    Records count, and centers may lie, in a public ball around `center` with the radius `ball`. `center` is given in
+    the features' own (transformed) units; by default it is the middle of their ranges. `ball`, `radius`, `radius_min`
+    and `spread` are distances in scaled units, as is a mean's `radius`. Without `ball` the ball reaches the corners of
+    the ranges.
 
     Privacy
     -------
@@ -56,7 +57,10 @@ class ClusterOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=T
     always: ClassVar[tuple[str, ...]] = ("kind", "rho", "k", "delta")
 
     def job(self, setting: BuildContext, size_hint: int, **more: Any) -> ClusterJob:
-        """What the keys say, for the records that tuples are made of; `more` of `ClusterJob`."""
+        """Make the job that the keys describe, for `size_hint` records that tuples are made of.
+
+        `more` are further arguments of `ClusterJob`.
+        """
         if self.k < 1:
             raise ConfigError(f"must be at least 1, got {self.k}", "release.k")
         if isinstance(self.radius, str) and self.radius not in ("histogram", "search"):
@@ -82,7 +86,7 @@ class ClusterOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 def checked(release: Made) -> Made:
-    """A release that can work; what cannot is refused now, under its key.
+    """Return the release unchanged if it can work; otherwise raise a `ConfigError` that names the key at fault.
 
     Privacy
     -------
@@ -101,7 +105,7 @@ def checked(release: Made) -> Made:
 
 
 class CentersOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``kind = "centers"``: k centers, for clusters that are well apart; see `ClusterOptions`.
+    """Configuration of releases with ``kind = "centers"``: k centers of well separated clusters; see `ClusterOptions`.
 
     Privacy
     -------
@@ -124,13 +128,16 @@ class CentersOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw
 
 
 def _corners(grid: Grid) -> tuple[list[float], list[float]]:
-    """Of the public ranges, in scaled units."""
+    """Return the lower and the upper corner of the public ranges, in scaled units."""
     low = [float(feature.scaled(feature.minimum)) for feature in grid.features]
     return low, [float(feature.scaled(feature.maximum)) for feature in grid.features]
 
 
 def _middle(center: list[float] | None, grid: Grid) -> tuple[float, ...]:
-    """A public center in the features' own (transformed) units, or of their ranges -> scaled units."""
+    """Convert a public center in the features' own (transformed) units to scaled units.
+
+    None takes the middle of the features' ranges.
+    """
     low, high = _corners(grid)
     if center is None:
         return tuple((a + b) / 2 for a, b in zip(low, high, strict=True))
@@ -145,7 +152,7 @@ def _middle(center: list[float] | None, grid: Grid) -> tuple[float, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _built(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> ClusteringAlgorithm:
-    """Planning takes a while, and savings and plans ask again and again."""
+    """Make the algorithm of a job, and cache it: planning is slow, and savings and forecasts need it repeatedly."""
     return job.mechanism(loss, lattice)
 
 
@@ -156,10 +163,10 @@ def _chosen(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> PlanChoice:
 
 @dataclass(frozen=True)
 class ClusterRelease(MechanismBase):
-    """What kinds of releases about clusters have in common: value and sigma are k lists with a number per feature.
+    """Base class of releases about clusters; value and sigma are k lists with one number per feature.
 
-    Noise may carry a center out of the public ranges, and a count below 0: both are clipped, and ``clipped`` in
-    ``parts`` says of which centers.
+    Noise may move a center out of the public ranges, and a count below 0. Both are then clipped, and ``clipped`` in
+    ``parts`` says for which centers.
 
     Parameters
     ----------
@@ -182,12 +189,12 @@ class ClusterRelease(MechanismBase):
 
     @property
     def average(self) -> TupleAverage | BallCenters:
-        """What becomes of tuples."""
+        """Method that turns tuples into one tuple of centers."""
         raise NotImplementedError
 
     @property
     def choice(self) -> PlanChoice:
-        """How loss and records are divided, and why."""
+        """Division of loss and records, and the reason for it."""
         return _chosen(self.job, self.loss, self.lattice)
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
@@ -202,7 +209,7 @@ class ClusterRelease(MechanismBase):
             parts["counts"] = [max(0, count) for count in counts]
         rows = zip(values, inside, counts, strict=True)
         parts["clipped"] = [center != kept or count < 0 for center, kept, count in rows]
-        # What was not measured has no deviation: None, as it is null wherever the release is read again.
+        # A value that was not measured has no deviation. It gets None, because a stored release holds null there.
         known = [[x if math.isfinite(x) else None for x in width] for width in widths]
         return ReleaseValues(inside, known, features, transforms, parts)
 
@@ -234,7 +241,10 @@ class ClusterRelease(MechanismBase):
         return PlanNotes((line, disagreement), warnings, facts, case=ALL_AGREE, chance=chance)
 
     def with_loss(self: Any, loss: PrivacyLoss) -> Any:
-        """The same for another rho; what no plan can use, as a G form's tests take rho up to 4, stays saved."""
+        """Return the same release for another rho.
+
+        rho that no plan can use stays among the savings; a G form's tests, for instance, use a rho of 4 at most.
+        """
         changed = replace(self, loss=PrivacyLoss(loss.rho_nano, self.loss.delta_femto))
         try:
             _ = changed.average
@@ -252,10 +262,10 @@ class ClusterRelease(MechanismBase):
 
 @dataclass(frozen=True)
 class CentersRelease(ClusterRelease):
-    """Centers of a window's clusters.
+    """Release of the centers of a window's clusters.
 
     ``parts`` holds ``counts``, the noisy number of records of each center, and ``tuples``, the noisy number of shards
-    that agreed (null where that is not known, as for a fallback). Parameters are those of `ClusterRelease`.
+    that agreed (null if that number is not known, as for a fallback). Parameters are those of `ClusterRelease`.
 
     Privacy
     -------

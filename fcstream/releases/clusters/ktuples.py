@@ -1,9 +1,9 @@
-"""Centers of the balls that few tuples agree on: algorithms of Cohen et al. 2021, with constants that are proved.
+"""Centers of balls on which a small number of tuples agree: algorithms of Cohen et al. 2021, with proved constants.
 
-Left out on purpose: the paper's average by a Johnson-Lindenstrauss projection (4.3.2), because in these dimensions and
-with these numbers of tuples its constants ask for more tuples than the plain average in every coordinate, and the step
-over all records that follows removes that noise anyway; and the constants of its separation theorem (5.4), because they
-are worst-case figures for mixtures that no data set here comes near, where the planner predicts from n, k and d.
+Two parts of the paper are left out on purpose. Its average by a Johnson-Lindenstrauss projection (4.3.2) needs, in
+these dimensions and with these numbers of tuples, more tuples than the plain average in every coordinate, and the step
+over all records that follows removes that noise anyway. The constants of its separation theorem (5.4) are worst-case
+figures for mixtures that no data set here comes near; the planner predicts the separation from n, k and d instead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOG_BITS = 24
 
 
 def noisy_centers(balls: Balls, radius_squared: int, rho_nano: int, noise: Noise) -> Estimate:
-    """PrivatekNoisyCenters with one public radius: centers plus noise.
+    """Add noise to the balls' centers: PrivatekNoisyCenters with one public radius.
 
     Privacy
     -------
@@ -55,7 +55,7 @@ def noisy_centers(balls: Balls, radius_squared: int, rho_nano: int, noise: Noise
 
 
 def spread_of_logs(parted: int) -> float:
-    """kappa: by how much the logarithm of a ball's isolation differs between neighbors, rounded up.
+    """Return kappa, by how much the logarithm of a ball's isolation differs between neighbors at most, rounded up.
 
     Privacy
     -------
@@ -69,18 +69,20 @@ def spread_of_logs(parted: int) -> float:
 
 
 def _of_logs(k: int, parted: int, loss: PrivacyLoss) -> tuple[int, int]:
-    """Squared sensitivity of k logarithms in parts of their grid, and the rho (nano) of their noise.
+    """Return the squared sensitivity of k logarithms, in steps of their grid, and the rho (nano) of their noise.
 
-    What conditions on the noisy distances costs a factor 1 - delta of their rho, as in every first stage.
+    The later stage conditions on the noisy distances, which costs a factor 1 - delta of their rho, as in every first
+    stage.
     """
     steps = math.ceil(spread_of_logs(parted) * 2**_LOG_BITS) + 1  # a logarithm is rounded to the grid
     return steps * steps * k, loss.rho_nano // 2 * (DELTA_UNIT - loss.delta_femto) // DELTA_UNIT
 
 
 def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> Estimate | None:
-    """PrivatekNoisyCenters with every tuple's own radii: noisy distances, then noise in proportion.
+    """Add noise to the balls' centers in proportion to noisy distances: PrivatekNoisyCenters with each tuple's own
+    radii.
 
-    None where a noisy distance asks for more noise than there is: a rule on released values.
+    The result is None if a noisy distance asks for more noise than can be drawn, which is a rule on released values.
 
     Privacy
     -------
@@ -101,7 +103,7 @@ def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> E
     kappa, first, grid = spread_of_logs(parted), loss.rho_nano // 2, 2.0**-_LOG_BITS
     variance = gaussian_variance(*_of_logs(k, parted, loss))
     u = (math.sqrt(variance) * tail_quantile(loss.delta / k) + 2) * grid  # a discrete tail is that of one step less
-    # Equal points, and so a distance of 0, only where the test erred: it must answer all the same.
+    # A tuple with equal points, whose distance is 0, comes here only if the test erred; it must get a result as well.
     logs = np.rint(np.array([math.log(max(x, 1.0)) for x in alone[0]]) / 2 / grid).astype(np.int64)
     noisy = (logs + noise.discrete_gaussian(variance, k)) * grid
     with np.errstate(over="ignore"):
@@ -122,17 +124,17 @@ def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> E
 def averages(
     balls: Balls, tuples: NDArray[np.float64], radius_squared: int, outlier_tuples: int, rho_nano: int, noise: Noise
 ) -> Estimate:
-    """PrivatekAverages over ordered tuples: of those that the balls partition, the mean of the points in each ball.
+    """Average the points in each ball over the tuples that the balls partition: PrivatekAverages on ordered tuples.
 
     Parameters
     ----------
     balls : Balls
-        Of one public radius, 7 radii apart.
+        Balls of one public radius, 7 radii apart.
     tuples : float64 (q, k, d)
-        Those that were compared.
+        Tuples that the test compared.
     radius_squared : int
     outlier_tuples : int
-        l: how many of them the balls may leave out.
+        Number l of these tuples that the balls may leave out.
     rho_nano : int
     noise : Noise
 
@@ -170,7 +172,9 @@ def nearest_averages(
     rho_nano: int,
     noise: Noise,
 ) -> Estimate:
-    """PrivatekAverages as printed: all points cut by their nearest center. For reference: it needs about 10**6 tuples.
+    """Average all points by their nearest center: PrivatekAverages as printed.
+
+    This serves as a reference only, because it needs about 10**6 tuples.
 
     Privacy
     -------
@@ -204,25 +208,27 @@ def nearest_averages(
 
 @dataclass(frozen=True)
 class BallCenters:
-    """A G form test of the tuples, then its balls' noisy centers or averages.
+    """Mechanism that tests tuples with a G form, then releases noisy centers or averages of the balls that passed.
 
     Parameters
     ----------
     loss : PrivacyLoss
-        (rho, delta) of all of it.
+        (rho, delta) of all stages together.
     test : GaussianTest
     k, dimension : int
     radius_nano : int
-        rho (nano) for finding the radius; 0 with a public one or with own radii.
+        rho (nano) for finding the radius; 0 with a public radius or with each ball's own radius.
     rungs : tuple of int
-        Squared separations in lattice steps, a ladder; or the one public squared radius; or empty for own radii.
+        Squared separations in lattice steps, ascending; or the one public squared radius; or empty if each ball has
+        its own radius.
     parted : int
-        Delta, at least 7: distance of the balls in radii. The noise is in proportion to the radius.
+        Delta, at least 7: distance of the balls in radii. The noise is proportional to the radius.
     answer : str
-        ``centers``, ``averages``, or ``nearest`` (for reference).
+        Last stage: ``centers``, ``averages``, or ``nearest`` (for reference).
     origin : tuple of int
+        Center of the public ball; for ``nearest``.
     ball_squared : int
-        The public ball; for ``nearest``.
+        Squared radius of the public ball; for ``nearest``.
 
     Privacy
     -------
@@ -286,11 +292,14 @@ class BallCenters:
 
     @cached_property
     def last(self) -> PrivacyLoss:
-        """What the answer costs, which tuples that do not agree leave unspent."""
+        """Return the loss of the last stage, which is not spent if the tuples do not agree."""
         return self.loss - self.test.loss - PrivacyLoss(self.radius_nano)
 
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
-        """A reason to refuse, or the estimate with value and sigma (k, d); `start` is called before every stage."""
+        """Return a reason to refuse, or the estimate with value and sigma (k, d).
+
+        `start` is called before every stage.
+        """
         radius_squared: int | None = None
         if self.rungs:
             radius_squared = self._radius(tuples, noise, start)
@@ -303,14 +312,15 @@ class BallCenters:
         found = self._answer(balls, tuples, radius_squared, noise)
         if found is None:
             return "no_radius", None
-        # A set: the order is that of one tuple's points, and what follows may go by it where two centers tie.
+        # Centers are a set and must be sorted: they are in the order of one tuple's points, and a later step could
+        # depend on that order if two centers tie.
         order = np.lexsort((*found.sigma.T, *found.value.T[::-1]))
         return None, Estimate(found.value[order], found.sigma[order], found.count)
 
     def _answer(
         self, balls: Balls, tuples: NDArray[np.float64], radius_squared: int | None, noise: Noise
     ) -> Estimate | None:
-        """The last stage."""
+        """Run the last stage."""
         rho = self.last.rho_nano
         if radius_squared is None:
             return own_centers(balls, self.parted, self.last, noise)
@@ -323,7 +333,7 @@ class BallCenters:
         return nearest_averages(balls, compared, origin, self.ball_squared, outlier_tuples, rho, noise)
 
     def _radius(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> int | None:
-        """The public squared radius, or 1 / parted of a separation that nearly all tuples have."""
+        """Return the public squared radius, or find it as 1 / `parted` of a separation that nearly all tuples have."""
         if len(self.rungs) == 1:
             return self.rungs[0]
         start(PrivacyLoss(self.radius_nano))

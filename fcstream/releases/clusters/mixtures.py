@@ -1,4 +1,4 @@
-"""Mixtures: weights, means and covariances of clusters, from two halves of the records."""
+"""Mixtures of clusters: weights, means and covariances, found from two halves of the records."""
 
 from __future__ import annotations
 
@@ -37,23 +37,24 @@ _PRODUCT_BITS = 32  # of a clipped offset's squared length: a sum of 2**30 produ
 
 @dataclass(frozen=True, slots=True)
 class ClusterMixture:
-    """What is said of a window's mixture, in lattice steps. All of it counts as released.
+    """Mixture found for a window, or a refusal, in lattice steps; all of it counts as released.
 
     Attributes
     ----------
     reason : str or None
-        None if a mixture was released; ``no_radius`` or ``no_match`` where the tuples do not agree, ``too_few`` where
-        no part has enough records.
+        None if a mixture was released; ``no_radius`` or ``no_match`` if the tuples do not agree, ``too_few`` if no part
+        has enough records.
     counts : int64 (k,) or None
         Noisy number of the learning half's records in each part.
     means, sigma : float64 (k, d) or None
-        In ascending order, and their noise per coordinate. A part with too few records keeps its center.
+        Means in ascending order, and their noise per coordinate. A part with too few records keeps its center.
     covariances : float64 (k, d, d) or None
-        Noisy and positive semidefinite; of the records within the spread of their center. 0 for too few records.
+        Noisy, positive semidefinite covariances of the records within the spread of their center; 0 for a part with too
+        few records.
     covariance_sigma : float64 (k,) or None
-        Noise deviation of an entry of each.
+        Noise deviation of an entry of each covariance matrix.
     tuples : int or None
-        Noisy number of tuples that agreed; None where that is not known.
+        Noisy number of tuples that agreed; None if that number is not known.
 
     Privacy
     -------
@@ -74,7 +75,7 @@ class ClusterMixture:
 
     @property
     def weights(self) -> NDArray[np.float64] | None:
-        """Positive parts of the counts, normalized: float64 (k,)."""
+        """Weights of the clusters, float64 (k,): the positive parts of the counts, normalized."""
         if self.counts is None:
             return None
         positive = np.maximum(self.counts, 0).astype(np.float64)
@@ -82,7 +83,7 @@ class ClusterMixture:
         return weights
 
     def outcome(self) -> Outcome:
-        """As the engine takes it; covariances are still in lattice steps."""
+        """Return the outcome for the engine; its covariances are still in lattice steps."""
         if self.counts is None or self.weights is None or self.means is None or self.covariance_sigma is None:
             return Outcome(self.reason)
         total, parts = int(self.counts.sum()), {
@@ -97,7 +98,8 @@ class ClusterMixture:
 
 @dataclass(frozen=True, slots=True)
 class ComponentEstimate:
-    """What was learned of one part; all of it released. See `ClusterMixture`; sigma is None where too few records are.
+    """Estimate of one part of a mixture; all of it is released. sigma is None for too few records, see
+    `ClusterMixture`.
 
     Privacy
     -------
@@ -117,16 +119,16 @@ class ComponentEstimate:
 
 @dataclass(frozen=True)
 class ComponentLearner:
-    """Count, mean and second moments of one part, around a released center.
+    """Mechanism for the count, mean and second moments of one part, around a released center.
 
     Parameters
     ----------
     rho_nano : int
     dimension : int
     spread_squared : int
-        Public squared radius that records are clipped to.
+        Squared radius of the ball to which records are clipped, public.
     parts : int
-        Public: how many there are.
+        Number of parts, public.
 
     Privacy
     -------
@@ -148,30 +150,32 @@ class ComponentLearner:
 
     @cached_property
     def average(self) -> BallAverage:
-        """For count and mean."""
+        """Mechanism for the count and the mean."""
         return BallAverage.split(self.rho_nano // 3, self.dimension, self.parts)
 
     @property
     def _rest(self) -> int:
-        """rho (nano) of second moments."""
+        """Return the rho (nano) of the second moments."""
         return self.rho_nano - self.rho_nano // 3
 
     @property
     def _shift(self) -> int:
-        """Binary digits that a coordinate is short of for its products."""
+        """Return the number of binary digits that a coordinate drops before it is multiplied."""
         return max(0, math.ceil((self.spread_squared.bit_length() - _PRODUCT_BITS) / 2))
 
     @property
     def _ball(self) -> int:
-        """Squared length of a clipped offset without them."""
+        """Return the squared length of a clipped offset after these digits are dropped."""
         return -(-self.spread_squared >> 2 * self._shift)
 
     def release(
         self, view: WindowView, part: NDArray[np.bool_], points: NDArray[np.float64], center: NDArray[np.float64],
         noise: Noise, start: Start = _no_stages,
     ) -> ComponentEstimate:  # fmt: skip
-        """What the records of the part of a view say; `start` is called for three stages: count, sum, second
-        moments."""
+        """Estimate one part from its records in a view.
+
+        `start` is called for three stages: count, sum, second moments.
+        """
         from ..._kernels import clusters
 
         d = self.dimension
@@ -196,13 +200,13 @@ class ComponentLearner:
 
 @dataclass(frozen=True)
 class MixtureAlgorithm:
-    """PrivatekGMM: half of the records make the tuples, the other half is learned from.
+    """Algorithm PrivatekGMM: one half of the records makes the tuples, and the mixture is learned from the other half.
 
     Parameters
     ----------
     shards : Shards
     average : TupleAverage or BallCenters
-        What becomes of the first half's tuples.
+        Method that turns the first half's tuples into one tuple of centers.
     learner_nano : int
         rho (nano) of one part's learner.
     spread_squared : int
@@ -235,7 +239,7 @@ class MixtureAlgorithm:
 
     @classmethod
     def of(cls, job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> MixtureAlgorithm:
-        """Both halves with all of rho; `job` is about the first half."""
+        """Make the algorithm, in which both halves use all of rho; `job` describes the first half."""
         if job.spread is None:
             raise ConfigError("is required: records are clipped to that distance from their center", "spread")
         shards, average = replace(job, lloyd=False).parts(loss, lattice)
@@ -243,7 +247,7 @@ class MixtureAlgorithm:
 
     @property
     def loss(self) -> PrivacyLoss:
-        """What one release costs."""
+        """Loss of one release."""
         tuples = self.average.loss
         return PrivacyLoss(max(tuples.rho_nano, self.learner_nano), tuples.delta_femto)
 
@@ -252,7 +256,7 @@ class MixtureAlgorithm:
         return ComponentLearner(self.learner_nano, len(self.shards.origin), self.spread_squared, self.shards.k)
 
     def release(self, view: WindowView, noise: Noise, start: Start) -> ClusterMixture:
-        """The mixture of one window, or a refusal; `start` is called before every stage."""
+        """Find the mixture of one window, or refuse; `start` is called before every stage."""
         points = view.points()
         half = noise.uniform_integers(2, len(points)) == 1
         return self.from_tuples(self.shards.tuples_of(points[half], noise), half, view, noise, start)
@@ -260,7 +264,7 @@ class MixtureAlgorithm:
     def from_tuples(
         self, tuples: NDArray[np.float64], half: NDArray[np.bool_], view: WindowView, noise: Noise, start: Start
     ) -> ClusterMixture:
-        """What follows the oracles; `half` (n,) are the records that made the tuples."""
+        """Find the mixture from the oracles' tuples; `half` (n,) marks the records that made the tuples."""
         points = view.points()
         paid = learned = 0
 
@@ -290,7 +294,7 @@ class MixtureAlgorithm:
             return ClusterMixture("too_few")
         means = np.stack([part.mean for part in parts])
         order = np.lexsort(means.T[::-1])
-        # A center that no part could improve has the noise of the tuples' average.
+        # A center that its part could not improve has the noise of the tuples' average.
         sigma = np.stack([rough.sigma[j] if part.sigma is None else part.sigma for j, part in enumerate(parts)])
         return ClusterMixture(
             None,
@@ -303,13 +307,14 @@ class MixtureAlgorithm:
         )
 
     def forecast(self, size: int) -> Forecast:
-        """At `size` records in k clusters of equal size whose tuples all match; noise of a mean."""
+        """Forecast a window of `size` records in k equal clusters whose tuples all match; sigma is that of a mean."""
         records = max(1.0, size / 2 / self.shards.k)
         return Forecast(chance_of(self.average, size // 2), self.learner.average.sigma(self.spread_squared, records))
 
 
 class MixturesOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``kind = "mixtures"``: weights, means and covariances of k clusters that are well apart; see `ClusterOptions`.
+    """Configuration of releases with ``kind = "mixtures"``, a mixture of k well separated clusters; see
+    `ClusterOptions`.
 
     Privacy
     -------
@@ -331,18 +336,18 @@ class MixturesOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, k
 
 @functools.lru_cache(maxsize=64)
 def _built(job: ClusterJob, loss: PrivacyLoss, lattice: Lattice) -> MixtureAlgorithm:
-    """Planning takes a while, and savings and plans ask again and again."""
+    """Make the algorithm of a job, and cache it: planning is slow, and savings and forecasts need it repeatedly."""
     return MixtureAlgorithm.of(job, loss, lattice)
 
 
 @dataclass(frozen=True)
 class MixturesRelease(ClusterRelease):
-    """A mixture for a window: value and sigma are the means of k clusters and their noise.
+    """Release of a mixture; value and sigma are the means of k clusters and their noise.
 
     ``parts`` holds ``weights``; ``covariances``, k matrices in products of the features' units, with
     ``covariance_sigma``, the noise deviation of every entry; ``counts``, the noisy numbers of records they were learned
     from (half of all); ``tuples``, the noisy number of shards that agreed. Parameters are those of `ClusterRelease`;
-    `job` is about the half of the records that makes the tuples.
+    `job` describes the half of the records that makes the tuples.
 
     Privacy
     -------

@@ -1,7 +1,7 @@
-"""Non-private clustering of one shard: k centers of a few points, whatever happens.
+"""Oracles: non-private clustering of one shard, which finds k centers of a few points.
 
-An oracle is any function of one shard. What makes it safe is not what it computes but that it is asked for each shard
-alone, gets nothing but that shard's points and public numbers, and always answers with a tuple (see `total`).
+An oracle may be any function of one shard. It is safe, whatever it computes, because it is called for each shard alone,
+gets nothing but that shard's points and public numbers, and every shard ends up with a tuple (see `total`).
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ CHUNK = 128
 
 
 def has_sklearn() -> bool:
-    """Whether scikit-learn is installed; found without importing it."""
+    """Check whether scikit-learn is installed, without importing it."""
     return importlib.util.find_spec("sklearn") is not None
 
 
 def find(oracle: str | Oracle, k: int, dimension: int) -> Oracle:
-    """An oracle by its name, or the user's own.
+    """Find an oracle by its name, or return the user's own oracle.
 
     Parameters
     ----------
     oracle : str or callable
-        ``kmeans`` and ``gaussians`` are scikit-learn's; without it, ``kmeans`` is scipy's. ``pca`` clusters the
-        projection on the k - 1 widest directions. ``minibatch`` learns while records come, so that a window closes
-        sooner; its centers are less exact. ``auto`` is ``pca`` from 4 k dimensions on, else ``kmeans``.
+        ``kmeans`` and ``gaussians`` are scikit-learn's; if scikit-learn is not installed, ``kmeans`` is scipy's.
+        ``pca`` clusters the projection on the k - 1 widest directions. ``minibatch`` learns while records arrive, so
+        that a window closes sooner; its centers are less exact. ``auto`` is ``pca`` from 4 k dimensions on, else
+        ``kmeans``.
     k, dimension : int
 
     Raises
     ------
     ConfigError
-        A name that is not known, or one that needs scikit-learn where it is missing.
+        If the name is unknown, or needs scikit-learn, which is not installed.
 
     Privacy
     -------
@@ -79,7 +80,7 @@ def find(oracle: str | Oracle, k: int, dimension: int) -> Oracle:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Linear algebra and scikit-learn on one thread meanwhile: small shards are faster, and sums keep their order."""
+    """Limit linear algebra and scikit-learn to one thread: small shards are faster, and sums keep their order."""
     if importlib.util.find_spec("threadpoolctl") is None:
         yield
         return
@@ -90,7 +91,7 @@ def one_thread() -> Iterator[None]:
 
 
 def kmeans(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
-    """scikit-learn's k-means, best of ten starts.
+    """Cluster with scikit-learn's k-means, and return the best of ten starts.
 
     Privacy
     -------
@@ -107,7 +108,7 @@ def kmeans(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64
 
 
 def gaussians(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
-    """The means of scikit-learn's mixture of spherical Gaussians: for clusters that overlap.
+    """Cluster with scikit-learn's mixture of spherical Gaussians, and return its means; for clusters that overlap.
 
     Privacy
     -------
@@ -125,7 +126,7 @@ def gaussians(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.floa
 
 
 def scipy_kmeans(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
-    """scipy's k-means, best of ten starts, for machines without scikit-learn.
+    """Cluster with scipy's k-means, and return the best of ten starts; for machines without scikit-learn.
 
     Privacy
     -------
@@ -148,7 +149,9 @@ def scipy_kmeans(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.f
 
 
 def pca(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
-    """k-means of the points' projection on their k - 1 widest directions (2 at least); the centers are full means.
+    """Cluster the points' projection on their k - 1 widest directions (2 at least) with k-means.
+
+    The centers are the means of the unprojected points.
 
     Privacy
     -------
@@ -172,7 +175,7 @@ def pca(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
 
 
 class Learner(Protocol):
-    """What an incremental oracle keeps of one shard; scikit-learn's estimators with ``partial_fit`` are such."""
+    """Learner of one shard, kept by an incremental oracle, such as a scikit-learn estimator with ``partial_fit``."""
 
     cluster_centers_: NDArray[np.float64]
 
@@ -181,12 +184,12 @@ class Learner(Protocol):
 
 @dataclass(frozen=True)
 class Incremental:
-    """An oracle that learns each shard while its records come.
+    """Oracle that learns each shard while its records arrive.
 
     Parameters
     ----------
     make : callable
-        ``make(k, seed)``: a fresh `Learner` of one shard. It must share nothing with other learners.
+        ``make(k, seed)`` returns a fresh `Learner` of one shard, which must share nothing with other learners.
 
     Privacy
     -------
@@ -201,7 +204,10 @@ class Incremental:
     make: Callable[[int, int], Learner]
 
     def __call__(self, points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
-        """All of a shard at once, mixed by a fixed rule: a first chunk of sorted points would tell of one corner."""
+        """Learn a whole shard at once, with its points mixed by a fixed rule.
+
+        The points of a shard are sorted, so without mixing the first chunk would hold one corner of them only.
+        """
         mixed = points[np.argsort(np.arange(1, len(points) + 1) * 0.6180339887498949 % 1.0)]
         learner = self.make(k, seed)
         for start in range(0, len(mixed), CHUNK):
@@ -220,10 +226,10 @@ MINIBATCH = Incremental(_minibatch)
 
 
 def total(oracle: Oracle, points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64] | None:
-    """The oracle's k centers of one shard of sorted points, or None: it failed, or answered something else.
+    """Return the oracle's k centers of one shard of sorted points, or None if it failed or returned something else.
 
-    Fewer than k distinct points, an exception, a wrong shape and numbers that are not finite are all None, and
-    warnings are nobody's business: nothing about a shard's content gets out but its tuple.
+    Fewer than k distinct points, an exception, a wrong shape and numbers that are not finite all give None, and
+    warnings are suppressed: only the tuple may depend on a shard's content.
 
     Privacy
     -------
@@ -241,7 +247,9 @@ def total(oracle: Oracle, points: NDArray[np.float64], k: int, seed: int) -> NDA
 
 
 def quietly(call: Callable[..., object], *arguments: object) -> bool:
-    """Whether a call came back: what it raises or warns of would tell of the data.
+    """Call a function and return whether it came back without an exception.
+
+    Its exceptions and warnings are suppressed, because they could reveal the data.
 
     Privacy
     -------
@@ -261,7 +269,7 @@ def quietly(call: Callable[..., object], *arguments: object) -> bool:
 
 
 def checked_centers(answer: object, k: int, dimension: int) -> NDArray[np.float64] | None:
-    """k centers (k, d) as finite numbers, or None.
+    """Return k centers (k, d) as finite numbers, or None if the oracle returned something else.
 
     Privacy
     -------

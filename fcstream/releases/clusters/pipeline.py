@@ -1,4 +1,4 @@
-"""Centers of k clusters: shards, tuples that agree, and one noisy Lloyd step over all records."""
+"""Centers of k clusters, found from shards, from tuples that agree, and by one noisy Lloyd step over all records."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ MIN_PER_CENTER = 4
 def nearest_labels(
     view: WindowView, centers: NDArray[np.float64], origin: tuple[int, ...], ball_squared: int
 ) -> NDArray[np.int64]:
-    """Nearest center of each record, in the order of the view's points; -1 outside the public ball.
+    """Find the nearest center of each record, in the order of the view's points; -1 outside the public ball.
 
     Privacy
     -------
-    NOT private: for parts that are averaged with noise. A function of each record and of released centers.
+    NOT private: only for parts that are averaged with noise. A label is a function of its record and of released
+    centers.
 
     Source
     ------
@@ -58,20 +59,20 @@ def nearest_labels(
 
 @dataclass(frozen=True)
 class LloydStep:
-    """One noisy Lloyd step: every record goes to its nearest released center, every part is averaged.
+    """Mechanism of one noisy Lloyd step: it puts every record to its nearest released center and averages each part.
 
     Parameters
     ----------
     loss : PrivacyLoss
-        delta is used by ``friendly`` only.
+        Loss of the step; only ``friendly`` uses its delta.
     origin : tuple of int
         Center of the public ball, a lattice point.
     ball_squared : int
-        Its squared radius in lattice steps; records outside are dropped.
+        Squared radius of the public ball in lattice steps; records outside are dropped.
     spread_squared : int or None
         Public squared radius of a cluster: each part is then clipped to that ball around its released center.
     parts : int
-        Public: how many there are.
+        Number of parts, public.
     method : str
         ``ball`` (`BallAverage`) or ``friendly`` (`FriendlyAverage` with twice the ball's radius, as printed).
 
@@ -117,9 +118,10 @@ class LloydStep:
     def release(
         self, view: WindowView, centers: NDArray[np.float64], noise: Noise, start: Start
     ) -> tuple[Estimate, NDArray[np.int64]]:
-        """New centers with value and sigma (k, d), and the parts' noisy counts (k,); sigma nan where one was kept.
+        """Return new centers with value and sigma (k, d), and the parts' noisy counts (k,).
 
-        `start` is called for the counts, and for the sums if any part has enough records for one.
+        A part with too few records keeps its center, and its sigma is nan. `start` is called for the counts, and for
+        the sums if any part has enough records for a sum.
         """
         begin = in_parts(start)
         labels = nearest_labels(view, centers, self.origin, self.ball_squared)
@@ -144,7 +146,7 @@ class LloydStep:
 
 @dataclass(frozen=True)
 class LloydRounds:
-    """Noisy Lloyd steps from public centers: the fallback that needs no tuples, and is far less accurate.
+    """Mechanism of several noisy Lloyd steps from public centers, a fallback that needs no tuples and is less accurate.
 
     Parameters
     ----------
@@ -178,14 +180,14 @@ class LloydRounds:
         return [LloydStep(loss, self.origin, self.ball_squared, parts=self.k) for loss in losses]
 
     def first(self) -> NDArray[np.float64]:
-        """k public centers, spread over the ball by irrational turns."""
+        """Return k public centers, which irrational turns spread over the ball."""
         j, c = np.arange(1, self.k + 1)[:, None], np.arange(1, len(self.origin) + 1)[None, :]
         turned = np.sin(2 * math.pi * j * ((c * math.sqrt(2) + c * c * math.sqrt(3)) % 1.0) + c)
         length = math.sqrt(self.ball_squared) * ((j - 0.5) / self.k) ** (1 / len(self.origin))
         return np.asarray(np.rint(turned / np.sqrt((turned**2).sum(axis=1, keepdims=True)) * length) + self.origin)
 
     def release(self, view: WindowView, noise: Noise, start: Start) -> tuple[Estimate, NDArray[np.int64]]:
-        """As `LloydStep.release`."""
+        """Return what `LloydStep.release` returns, after the last round."""
         centers, answer = self.first(), None
         for step in self.steps:
             answer = step.release(view, centers, noise, start)
@@ -196,17 +198,17 @@ class LloydRounds:
 
 @dataclass(frozen=True, slots=True)
 class ClusterCenters:
-    """What is said of a window's clusters, in lattice steps. All of it counts as released.
+    """Centers found for a window's clusters, or a refusal, in lattice steps; all of it counts as released.
 
     Attributes
     ----------
     reason : str or None
-        None if centers were released; ``no_radius`` or ``no_match`` where the tuples do not agree, ``too_few`` where
-        no part has enough records.
+        None if centers were released; ``no_radius`` or ``no_match`` if the tuples do not agree, ``too_few`` if no part
+        has enough records.
     centers, sigma : float64 (k, d) or None
-        In ascending order, and their noise per coordinate.
+        Centers in ascending order, and their noise per coordinate.
     counts : int64 (k,) or None
-        Noisy number of records behind each.
+        Noisy number of records of each center.
     tuples : int or None
         Noisy number of tuples that agreed; None for a fallback.
 
@@ -229,14 +231,14 @@ class ClusterCenters:
     def of(
         cls, found: Estimate, sigma: NDArray[np.float64], counts: NDArray[np.int64], tuples: int | None
     ) -> ClusterCenters:
-        """The release of centers as a set, or a refusal where no part has enough records."""
+        """Make the release of centers as a set, or a refusal if no part has enough records."""
         if np.isnan(found.sigma).all():
             return cls("too_few")
         order = np.lexsort(found.value.T[::-1])
         return cls(None, found.value[order], sigma[order], counts[order], tuples)
 
     def outcome(self) -> Outcome:
-        """As the engine takes it."""
+        """Return the outcome for the engine."""
         if self.centers is None or self.sigma is None or self.counts is None:
             return Outcome(self.reason)
         total, parts = int(self.counts.sum()), {"counts": self.counts.tolist(), "tuples": self.tuples}
@@ -245,7 +247,7 @@ class ClusterCenters:
 
 @dataclass(frozen=True)
 class ClusteringAlgorithm:
-    """FC_Clustering: k centers of a window's records.
+    """Algorithm FC_Clustering, which finds k centers of a window's records.
 
     Parameters
     ----------
@@ -253,11 +255,12 @@ class ClusteringAlgorithm:
         (rho, delta) of one release.
     shards : Shards
     average : TupleAverage, TwoCores or BallCenters
-        What becomes of the tuples; what its loss leaves of rho goes to the Lloyd step, less `fallback_nano`.
+        Method that turns the tuples into one tuple of centers. The rho that its loss and `fallback_nano` leave goes to
+        the Lloyd step.
     lloyd : LloydStep
     fallback_nano : int
-        rho (nano) kept for `LloydRounds` in case the tuples do not match; it then also gets what the Lloyd step and the
-        average did not start. 0: the answer is a refusal then.
+        rho (nano) kept for `LloydRounds` in case the tuples do not match; `LloydRounds` then also gets the rho of the
+        stages of the Lloyd step and the average that were not started. With 0 the window is then refused.
 
     Privacy
     -------
@@ -293,15 +296,15 @@ class ClusteringAlgorithm:
 
     @property
     def false_release(self) -> float:
-        """Chance that centers of a window without records are released, at most: any part must have enough of them.
+        """Bound of the probability that a window without records gets centers.
 
-        A fallback's last round is held to the same.
+        Some part must seem to have enough records for that. The last round of a fallback has the same bound.
         """
         step = self.lloyd.ball.false_release if self.lloyd.method == "ball" else 0.0
         return max(step, float(FALSE_RELEASE)) if self.fallback_nano else step
 
     def find(self, view: WindowView | ShardView, noise: Noise, start: Start) -> ClusterCenters:
-        """The answer for one window; `start` is called before every stage."""
+        """Find the centers of one window, or refuse; `start` is called before every stage."""
         if isinstance(view, ShardView):
             if len(view.tuples) == self.shards.tuples:
                 return self.from_tuples(view.tuples, view.view, noise, start)
@@ -309,7 +312,7 @@ class ClusteringAlgorithm:
         return self.from_tuples(self.shards.tuples_of(view.points(), noise), view, noise, start)
 
     def from_tuples(self, tuples: NDArray[np.float64], view: WindowView, noise: Noise, start: Start) -> ClusterCenters:
-        """What follows the oracles; `start` is called before every stage."""
+        """Find the centers from the oracles' tuples, or refuse; `start` is called before every stage."""
         spent = [PrivacyLoss()]
 
         def counted(stage: PrivacyLoss) -> None:
@@ -319,7 +322,7 @@ class ClusteringAlgorithm:
         reason, rough = self.average.release(tuples, noise, counted)
         if rough is not None:
             found, counts = self.lloyd.release(view, rough.value, noise, counted)
-            # A center that no part could improve has the noise of the tuples' average.
+            # A center that its part could not improve has the noise of the tuples' average.
             sigma = np.where(np.isnan(found.sigma), rough.sigma, found.sigma)
             return ClusterCenters.of(found, sigma, counts, rough.count or None)
         if self.fallback_nano == 0:
@@ -329,13 +332,13 @@ class ClusteringAlgorithm:
         return ClusterCenters.of(found, found.sigma, counts, None)
 
     def forecast(self, size: int) -> Forecast:
-        """At `size` records in k clusters of equal size whose tuples all match."""
+        """Forecast a window of `size` records in k clusters of equal size whose tuples all match."""
         radius = self.lloyd.spread_squared or self.lloyd.ball_squared
         return Forecast(chance_of(self.average, size), self.lloyd.ball.sigma(radius, max(1.0, size / self.k)))
 
 
 def chance_of(average: TupleMethod, size: int) -> float:
-    """That tuples of `size` records in k clusters of equal size are released if they all match.
+    """Return the probability that tuples of `size` records in k equal clusters are released if they all match.
 
     Privacy
     -------
@@ -356,8 +359,9 @@ ALL_AGREE = " in k equal clusters that all shards find"
 
 
 def chance_by_agreement(average: TupleMethod, k: int) -> tuple[str, list[dict[str, float]]]:
-    """How often tuples are released, by the share of shards that find other centers than the rest: in words, and as
-    numbers. That share is the data's; no public number tells it.
+    """Describe, in words and as numbers, how often tuples are released, by the share of shards that find other centers.
+
+    That share depends on the data; no public number determines it.
 
     Privacy
     -------
@@ -384,7 +388,7 @@ def chance_by_agreement(average: TupleMethod, k: int) -> tuple[str, list[dict[st
 
 
 def _share_at(average: TupleAverage, chance: float) -> float:
-    """The share of shards that may differ so that tuples are still released with this probability."""
+    """Find the share of shards that may differ from the rest while tuples are still released with this probability."""
     low, high = 0.0, 1.0
     for _ in range(20):
         middle = (low + high) / 2

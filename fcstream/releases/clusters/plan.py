@@ -1,4 +1,4 @@
-"""How many shards, and which shares of the budget: chosen from public numbers before the first record."""
+"""Plans for clusters: the number of shards and the shares of rho, chosen from public numbers before any record."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """How a job's budget and records are divided; chosen from public numbers.
+    """Division of a job's loss and records, chosen from public numbers.
 
     Attributes
     ----------
     tuples : int
-        t.
+        Number t of tuples.
     radius_nano, core_nano, average_nano, lloyd_nano : int
         rho (nano) of the stages.
     outlier_tuples : float
         Share of tuples that may match nothing, so that 95% of windows still release.
     separation : float
-        Predicted smallest distance between centers, in deviations of a cluster, at which that many tuples match.
+        Predicted smallest distance between centers, in standard deviations of a cluster, at which that many tuples
+        match.
 
     Privacy
     -------
@@ -81,13 +82,13 @@ def plan_clusters(
     Parameters
     ----------
     loss : PrivacyLoss
-        Of the whole release.
+        Loss of the whole release.
     k, dimension, size_hint : int
-        Public.
+        Public numbers.
     make : callable
-        ``make(loss, tuples, radius_nano, core_nano)``: the tuples' average with these shares.
+        ``make(loss, tuples, radius_nano, core_nano)`` returns the tuples' average with these shares.
     tuples : int, optional
-        A fixed t.
+        Fixed number t of tuples.
     lloyd : bool
         Whether a Lloyd step over all records follows.
 
@@ -125,12 +126,15 @@ def plan_clusters(
 
 
 def _sizes(max_tuples: int) -> list[int]:
-    """Numbers of tuples worth trying, in steps of 4%."""
+    """Return the numbers of tuples to try, in steps of 4%."""
     return [t for t in sorted({round(20 * 1.04**i) for i in range(270)}) if t <= max_tuples]
 
 
 def _lloyd_share(rho: int, k: int, dimension: int, size_hint: int) -> int:
-    """A tenth of rho, up to three where the noise of a part would otherwise be above 1/1000 of the ball's radius."""
+    """Return the Lloyd step's share of rho: a tenth, or up to three tenths to keep a part's noise small.
+
+    The noise of a part should not be above 1/1000 of the ball's radius.
+    """
     for tenths in (0.10, 0.15, 0.2, 0.3):
         share = int(rho * tenths)
         if share > 0 and BallAverage.split(max(share, 2 * MIN_NANO), dimension).sigma(1, size_hint / k) <= 1e-3:
@@ -148,8 +152,8 @@ def _try(
     average_nano: int,
     lloyd_nano: int,
 ) -> ClusterPlan | None:
-    """The plan for one t and one share of the average, or None where it cannot work."""
-    # A bin of the histogram has noise of 1/15 of t; FindDiam wants a tenth of all.
+    """Make the plan for one t and one share of the average, or None if it cannot work."""
+    # A bin of the histogram gets a noise of 1/15 of t; FindDiam needs a tenth of rho.
     radius_nano = min(int(10**9 * (15 / t) ** 2), loss.rho_nano // 10)
     core_nano = loss.rho_nano - lloyd_nano - average_nano - radius_nano
     try:
@@ -174,7 +178,7 @@ def _try(
 
 
 def _typical_quantile(dimension: int, beta: float) -> float:
-    """Length that a standard Gaussian vector exceeds with probability about beta (Wilson and Hilferty)."""
+    """Return the length that a standard Gaussian vector exceeds with probability about beta (Wilson and Hilferty)."""
     low, high = -8.0, 8.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -185,14 +189,14 @@ def _typical_quantile(dimension: int, beta: float) -> float:
 
 @dataclass(frozen=True)
 class BallPlan:
-    """How a job is divided for a G form test and its noisy centers; the fields of `ClusterPlan` mean the same.
+    """Division of a job for a G form test and its noisy centers; fields are those of `ClusterPlan` unless listed here.
 
     Attributes
     ----------
     tuples, radius_nano, lloyd_nano : int
     test : GaussianTest
     parted : int
-        Delta: how many radii apart balls must be for the centers' noise to be small against their distance.
+        Delta: how many radii apart balls must be, so that the centers' noise is small against their distance.
     outlier_tuples, separation : float
 
     Privacy
@@ -214,7 +218,7 @@ class BallPlan:
 
 
 def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd: bool = True) -> BallPlan | None:
-    """The best division for a G form, or None: too few records for the tuples its test needs.
+    """Find the best division for a G form, or None if there are too few records for the tuples that its test needs.
 
     Parameters are those of `plan_clusters`.
 
@@ -243,7 +247,7 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
         parted = max(PARTED, math.ceil(2 * _BALL_FINENESS * math.sqrt(k * RHO_UNIT / (2 * answer))))
         if parted > 10**4:
             continue
-        # Radii lie between one and two rungs below 1 / parted of the distance.
+        # Radii lie between one and two rungs below 1 / `parted` of the distance.
         reach = (
             _typical_quantile(dimension, _BALL_OUTLIER_TUPLES / 2)
             * math.sqrt(2 * t * k / size_hint)
@@ -256,13 +260,13 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
 
 @dataclass(frozen=True)
 class PlanChoice:
-    """What a job takes, and why.
+    """Plan that was chosen for a job, and the reason for the choice.
 
     Attributes
     ----------
     plan : ClusterPlan or BallPlan
     why : str
-        One sentence for the user, of public numbers.
+        Reason for the user: one sentence, which contains public numbers only.
 
     Privacy
     -------
@@ -278,7 +282,7 @@ class PlanChoice:
 
 
 def _chosen(core: ClusterPlan | None, balls: BallPlan | None) -> PlanChoice:
-    """The one that stands clusters closer together, and why."""
+    """Choose the plan that works for clusters closer together, and give the reason."""
 
     def describe(plan: ClusterPlan | BallPlan) -> str:
         return f"{plan.tuples} tuples and clusters {plan.separation:.3g} of their deviations apart"
@@ -293,15 +297,15 @@ def _chosen(core: ClusterPlan | None, balls: BallPlan | None) -> PlanChoice:
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """What a user says of clusters; all of it public, in the coordinates' scaled units.
+    """Description of clusters that a user gives; all of it is public and in the coordinates' scaled units.
 
     Attributes
     ----------
     k : int
     center : tuple of float
-        Of the public ball that records lie in.
+        Center of the public ball in which records lie.
     ball : float
-        Its radius.
+        Radius of the public ball.
     size_hint : int
         Public guess of the number of records.
     oracle : str or callable
@@ -309,17 +313,19 @@ class ClusterJob:
     radius : str or float
         ``histogram`` (default; ``search`` for k = 1), ``search``, or a public radius within which matched points lie.
     radius_min : float or None
-        Smallest distance between centers worth looking for; 1/1000 of the ball by default.
+        Smallest distance between centers to look for; 1/1000 of the ball's radius by default.
     tuples : int or None
-        A fixed number of shards.
+        Fixed number of shards.
     spread : float or None
         Public radius of a cluster around its center.
     fallback : str or None
-        ``lloyd``: what gets `fallback_share` of rho where the tuples do not match. None: a refusal.
+        Algorithm that gets `fallback_share` of rho if the tuples do not match: ``lloyd``. With None the window is then
+        refused.
     fallback_share : float
     gamma : Fraction
     method : str
-        ``friendly`` (a core of tuples), ``ktuples`` (a G form), or ``auto``: whichever stands clusters closer together.
+        ``friendly`` (a core of tuples), ``ktuples`` (a G form), or ``auto``: whichever of the two works for clusters
+        closer together.
     lloyd : bool
         Whether a Lloyd step over all records follows, which takes a share of rho.
 
@@ -348,12 +354,12 @@ class ClusterJob:
     lloyd: bool = True
 
     def mechanism(self, loss: PrivacyLoss, lattice: Lattice) -> ClusteringAlgorithm:
-        """The release for this loss.
+        """Make the algorithm for this loss.
 
         Raises
         ------
         ConfigError
-            A value that cannot be used, or a job that could not release at any t.
+            If a value cannot be used, or if the job could not release at any t.
         """
         fallback = self.fallback_rho(loss)
         main = loss - PrivacyLoss(fallback)
@@ -364,7 +370,9 @@ class ClusterJob:
         return ClusteringAlgorithm(loss, shards, average, step, fallback)
 
     def parts(self, loss: PrivacyLoss, lattice: Lattice) -> tuple[Shards, TupleAverage | BallCenters]:
-        """How records become tuples, and these one tuple; what it leaves of this loss is the Lloyd step's.
+        """Make the two stages that turn records into tuples, and tuples into one tuple.
+
+        The part of the loss that they leave goes to the Lloyd step.
 
         Raises
         ------
@@ -384,7 +392,7 @@ class ClusterJob:
         return shards, self._average(lattice)(rest, plan.tuples, plan.radius_nano, plan.core_nano)
 
     def choose(self, loss: PrivacyLoss, lattice: Lattice) -> PlanChoice:
-        """How the loss and the records are divided, by the core or by the G form, and why."""
+        """Choose how the loss and the records are divided, for a core or for a G form, and give the reason."""
         if self.k < 1:
             raise ConfigError(f"must be at least 1, got {self.k}", "k")
         if self.method not in ("auto", "friendly", "ktuples"):
@@ -409,12 +417,12 @@ class ClusterJob:
     def _ball(self, lattice: Lattice) -> tuple[int, tuple[int, ...]]:
         if not self.center or not all(map(math.isfinite, self.center)):
             raise ConfigError("must list one finite number for each coordinate", "center")
-        # Half a step in every coordinate more, so that rounding takes no record out of the ball.
+        # The ball is wider by half a step in every coordinate, so that rounding takes no record out of it.
         reach = self.ball + lattice.step * math.sqrt(len(self.center)) / 2
         return lattice.radius_squared(reach, "ball"), tuple(int(x) for x in lattice.coordinates(self.center))
 
     def fallback_rho(self, loss: PrivacyLoss) -> int:
-        """rho (nano) kept for the fallback."""
+        """Return the rho (nano) kept for the fallback."""
         if self.fallback is None:
             return 0
         if self.fallback != "lloyd":
@@ -424,13 +432,13 @@ class ClusterJob:
         return max(1, int(loss.rho_nano * self.fallback_share))
 
     def _rungs(self, lattice: Lattice, ratio: float) -> tuple[int, ...]:
-        """Of the ladder from the smallest distance worth looking for to the ball's diameter."""
+        """Return the squared distances from the smallest one to look for to the ball's diameter, `ratio` apart."""
         smallest = max(1.0, (self.radius_min or self.ball / 1000) / lattice.step)
         largest = 2 * math.sqrt(self._ball(lattice)[0])
         return radius_grid(smallest, min(largest, math.sqrt(MAX_RADIUS_SQUARED)), ratio)
 
     def _average(self, lattice: Lattice) -> Callable[[PrivacyLoss, int, int, int], TupleAverage]:
-        """``make`` of `plan_clusters`."""
+        """Return the argument ``make`` of `plan_clusters`."""
         d = len(self.center)
         method = "search" if self.radius == "histogram" and self.k == 1 else self.radius
         if not isinstance(method, str):

@@ -1,7 +1,7 @@
-"""Records fall into t shards by independent coins, and every shard becomes a tuple of k centers.
+"""Shards: independent coins put records into t shards, and an oracle turns every shard into a tuple of k centers.
 
 With all coins given, adding, removing or replacing a record changes one shard, and so REPLACES one of t tuples, t
-public. That holds for every outcome of the coins, so they may be kept, shared between overlapping windows, or shown.
+public. That holds for every outcome of the coins, so coins may be kept, shared between overlapping windows, or shown.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ MAX_TUPLES = 2**20
 
 @dataclass(frozen=True)
 class Shards:
-    """How records become tuples; all of it public.
+    """Rule by which records become tuples; all of it is public.
 
     Parameters
     ----------
     tuples : int
-        t, in [2, 2**20].
+        Number t of tuples, in [2, 2**20].
     k : int
-        Centers of a tuple, >= 1.
+        Number of centers of a tuple, >= 1.
     oracle : callable
         See `oracles`.
     origin : tuple of int
         Center of the public ball, a lattice point.
     ball_squared : int
-        Its squared radius in lattice steps, below 2**53: records outside are dropped, centers clipped to it.
+        Squared radius of the ball in lattice steps, below 2**53: records outside are dropped, and centers are clipped
+        to the ball.
     step : float
         Lattice step: oracles see coordinates times `step`, relative to the origin.
 
@@ -78,11 +79,11 @@ class Shards:
             raise ConfigError("must lie within 2**39 lattice steps of 0", "center")
 
     def tuples_of(self, points: NDArray[np.float64], noise: Noise) -> NDArray[np.float64]:
-        """Tuples (t, k, d), lattice points of the public ball, of records (n, d) that get their coins now."""
+        """Draw the coins of records (n, d) and return their tuples (t, k, d), lattice points of the public ball."""
         return self.cluster(points, noise.uniform_integers(self.tuples, len(points)))
 
     def cluster(self, points: NDArray[np.float64], coins: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Tuples of records whose coins, int64 (n,) in [0, t), are given."""
+        """Return the tuples of records whose coins, int64 (n,) in [0, t), are given."""
         origin = np.array(self.origin, np.float64)
         out = np.tile(origin, (self.tuples, self.k, 1))
         order = np.argsort(coins, kind="stable")
@@ -96,12 +97,12 @@ class Shards:
         return out
 
     def steps_of(self, found: object) -> NDArray[np.float64] | None:
-        """The tuple of what an oracle answered, checked; None: the fixed one."""
+        """Check an oracle's result and convert it to a tuple; None stands for the fixed tuple."""
         checked = checked_centers(found, self.k, len(self.origin))
         return None if checked is None else self._on_ball(checked) + np.array(self.origin, np.float64)
 
     def inside(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Offsets of the points within the ball, in their order, in steps."""
+        """Return the offsets of the points within the ball from its center, in their order, in lattice steps."""
         from ..._kernels import clusters
 
         offsets = points - np.array(self.origin, np.float64)
@@ -110,7 +111,7 @@ class Shards:
         return offsets[inside]
 
     def _prepared(self, offsets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The shard's points within the ball, sorted, in the oracle's units."""
+        """Return the shard's points within the ball, sorted, in the oracle's units."""
         from ..._kernels import clusters
 
         inside = np.empty(len(offsets), np.bool_)
@@ -120,7 +121,7 @@ class Shards:
         return kept[np.argsort(rows, kind="stable")] * self.step
 
     def _on_ball(self, centers: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Lattice points of the ball nearest to an oracle's centers; an answer far out is clipped like any other."""
+        """Round an oracle's centers to lattice points of the ball; centers outside it are clipped, however far."""
         from ..._kernels import clusters
 
         inside = np.empty(self.k, np.bool_)
@@ -136,12 +137,12 @@ class Shards:
 
 @dataclass(frozen=True, slots=True)
 class ShardView:
-    """A closing window with its tuples ready.
+    """View of a closing window whose tuples are ready.
 
     Attributes
     ----------
     view : WindowView
-        Its points.
+        Points of the window.
     tuples : float64 (t, k, d)
 
     Privacy
@@ -158,7 +159,7 @@ class ShardView:
 
 
 class _ShardLearner:
-    """A learner of one shard, and its records that do not fill a chunk yet."""
+    """Learner of one shard, and the shard's records that do not fill a chunk yet."""
 
     def __init__(self, learner: Learner | None, width: int) -> None:
         self.learner = learner
@@ -171,15 +172,17 @@ class _ShardLearner:
             self.learn(CHUNK)
 
     def learn(self, count: int) -> None:
-        """Give the learner its next records; whatever it raises ends this shard's learning."""
+        """Give the learner its next records; any exception that it raises ends this shard's learning."""
         chunk, self.waiting = self.waiting[:count], self.waiting[count:]
         self.has_learned = True
         if self.learner is not None and not quietly(self.learner.partial_fit, chunk):
             self.learner = None
 
     def answer(self) -> object:
-        """What the learner says of all records; None where it failed, or where there are none: a window without a
-        record has no learners to ask."""
+        """Return the learner's centers of all records; None if it failed, or if the shard has no records.
+
+        A window without records has no learners.
+        """
         if len(self.waiting):
             self.learn(len(self.waiting))
         learner, found = self.learner if self.has_learned else None, list[object]()
@@ -189,14 +192,14 @@ class _ShardLearner:
 
 
 class ShardCounts:
-    """Keeps points, and the learners of their shards, while records come; tumbling windows.
+    """Counter that keeps points and the learners of their shards while records arrive; for tumbling windows.
 
     Parameters
     ----------
     shards : Shards
-        With an `Incremental` oracle.
+        Shards with an `Incremental` oracle.
     noise : Noise
-        Where coins come from.
+        Source of the coins.
 
     Privacy
     -------
@@ -215,11 +218,11 @@ class ShardCounts:
 
     @property
     def panes(self) -> list[int]:
-        """Panes that hold points, ascending."""
+        """Return the panes that hold points, ascending."""
         return self._points.panes
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
-        """Take lattice points (m, d) into a pane."""
+        """Add lattice points (m, d) to a pane."""
         self._points.add(pane, points)
         held, offsets = self._of(pane), self._shards.inside(points) * self._shards.step
         coins = self._noise.uniform_integers(self._shards.tuples, len(offsets))
@@ -228,12 +231,12 @@ class ShardCounts:
                 held[shard].take(offsets[coins == shard])
 
     def drop(self, pane: int) -> None:
-        """Forget a pane."""
+        """Drop a pane."""
         self._points.drop(pane)
         self._learners.pop(pane, None)
 
     def view(self, panes: Iterable[int]) -> ShardView:
-        """The window of one pane; its learners get what they still wait for."""
+        """Return the view of the window of one pane, after its learners got the records that they still wait for."""
         asked = sorted(set(panes))
         if len(asked) > 1:
             raise ConfigError("must be tumbling: a learner cannot forget a pane", "window")

@@ -1,7 +1,7 @@
-"""Tuples that agree become one tuple of averages: radius, core, common order, average.
+"""Averages of tuples that agree: find a radius, find a core, put its tuples in a common order, and average them.
 
-`TupleAverage` is the default: one core under the fused predicate. `OrderedAverage` and `TwoCores` are the paper's
-algorithms, step by step, with the accounting that holds; they need far more tuples.
+`TupleAverage` is the default, with one core under the fused predicate. `OrderedAverage` and `TwoCores` follow the
+paper's algorithms step by step, with correct accounting; they need far more tuples.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ MAX_NOISE = 0.4
 
 
 def radius_grid(smallest: float, largest: float, ratio: float) -> tuple[int, ...]:
-    """Squared radii in lattice steps: smallest, then each `ratio` times the one before, up to and past the largest.
+    """Return squared radii in lattice steps: the smallest, then each radius `ratio` times the one before, until one
+    passes the largest.
 
     Privacy
     -------
@@ -59,7 +60,7 @@ def radius_grid(smallest: float, largest: float, ratio: float) -> tuple[int, ...
 
 
 def friend_counts(predicate: Predicate, tuples: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Exact friend counts of tuples (t, k, d), itself included. NOT private.
+    """Count the friends of each of the tuples (t, k, d) exactly, itself included. NOT private.
 
     Privacy
     -------
@@ -75,12 +76,12 @@ def friend_counts(predicate: Predicate, tuples: NDArray[np.float64]) -> NDArray[
 
 
 def reorder(tuples: NDArray[np.float64], noise: Noise) -> NDArray[np.float64]:
-    """FriendlyReorder: number all tuples like the first one, then one random permutation for all.
+    """Number all tuples like the first one, then apply one random permutation to all of them: FriendlyReorder.
 
     Parameters
     ----------
     tuples : float64 (m, k, d)
-        Of a core under `MatchTuples` or `MatchWithin` with gamma <= 1/5.
+        Tuples of a core under `MatchTuples` or `MatchWithin` with gamma <= 1/5.
 
     Privacy
     -------
@@ -109,14 +110,16 @@ def _friendly_pairs(predicate: Predicate, tuples: NDArray[np.float64]) -> int:
 
 
 def noisy_mode(tuples: NDArray[np.float64], rungs: tuple[int, ...], rho_nano: int, noise: Noise) -> int | None:
-    """The rung b >= 1 with most tuples' separations in [rungs[b - 1], rungs[b]), by noisy counts; None: too few.
+    """Find, by noisy counts, the rung b >= 1 for which most tuples have a separation in [rungs[b - 1], rungs[b]).
+
+    The result is None if that rung holds too few tuples.
 
     Parameters
     ----------
     tuples : float64 (t, k, d)
-        Their separation is the smallest distance between two of their points.
+        Tuples; the separation of a tuple is the smallest distance between two of its points.
     rungs : tuple of int
-        Squared distances, ascending; b = len(rungs) stands for those above the last.
+        Squared distances, ascending; b = len(rungs) stands for separations above the last one.
     rho_nano : int
     noise : Noise
 
@@ -142,18 +145,18 @@ def noisy_mode(tuples: NDArray[np.float64], rungs: tuple[int, ...], rho_nano: in
 
 @dataclass(frozen=True)
 class TupleAverage:
-    """One core of tuples that match within a radius, in a common order, averaged.
+    """Mechanism that finds one core of tuples that match within a radius, orders them alike and averages them.
 
     Parameters
     ----------
     loss : PrivacyLoss
-        (rho, delta) of all of it.
+        (rho, delta) of all stages together.
     tuples, k, dimension : int
-        t, points in a tuple, coordinates; public.
+        Number t of tuples, number of points in a tuple, number of coordinates; public.
     radius_nano, core_nano : int
-        rho (nano) for finding the radius (0 with a public one) and for the core; the average takes the rest.
+        rho (nano) for finding the radius (0 with a public radius) and for the core; the average takes the rest.
     rungs : tuple of int
-        Squared distances in lattice steps: a ladder for the radius, or the one public squared radius.
+        Squared distances in lattice steps among which the radius is found, or the one public squared radius.
     method : str
         How the radius is found: ``histogram`` of every tuple's smallest distance between two points (on a ladder of
         ratio 1.25), ``search`` (FindDiam on the largest matched distance, on a ladder of ratio 1.5), ``public``.
@@ -213,22 +216,25 @@ class TupleAverage:
 
     @staticmethod
     def _above(radius_squared: int) -> int:
-        """The square of a radius two rungs up."""
+        """Return the square of the radius two rungs up."""
         return min(math.floor(radius_squared * SEARCH_RATIO**4), MAX_RADIUS_SQUARED)
 
     def average(self, radius_squared: int) -> FriendlyAverage:
-        """The average over the ordered core: points of k d coordinates within sqrt(k) r."""
+        """Return the average over the ordered core, whose tuples are points of k d coordinates within sqrt(k) r."""
         rho = self.loss.rho_nano - self.core_nano - self.radius_nano
         delta = self.loss.delta_femto - self.loss.delta_femto // 2
         return FriendlyAverage(PrivacyLoss(rho, delta), self.k * radius_squared, self.tuples)
 
     @property
     def last(self) -> PrivacyLoss:
-        """What the last stage costs, which tuples that do not agree leave unspent."""
+        """Return the loss of the last stage, which is not spent if the tuples do not agree."""
         return self.average(self.rungs[-1]).second
 
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
-        """A reason to refuse, or the estimate with value and sigma (k, d); `start` is called before every stage."""
+        """Return a reason to refuse, or the estimate with value and sigma (k, d).
+
+        `start` is called before every stage.
+        """
         radius_squared = self._radius(tuples, noise, start)
         if radius_squared is None:
             return "no_radius", None
@@ -241,13 +247,18 @@ class TupleAverage:
 
     @cached_property
     def least_count(self) -> int:
-        """n-hat of the core at or below which the average's noise, a seventh of the smallest distance, is of no use."""
+        """Least count: with an n-hat of the core up to this one, the average is useless.
+
+        Its noise would then be a seventh of the smallest distance, or more.
+        """
         rho2 = self.average(self.rungs[-1]).rho2
         return math.ceil(2 / MAX_NOISE * math.sqrt(self.k / (2 * rho2)))
 
     def forecast(self, outlier_tuples: float, usable: float = 0.0) -> tuple[float, float]:
-        """Chance that n-hat of the core passes `usable`, and its mean; a share `outlier_tuples` of tuples matches
-        nothing."""
+        """Forecast the probability that the core's n-hat passes `usable`, and the mean of n-hat.
+
+        A share `outlier_tuples` of the tuples is assumed to match nothing.
+        """
         t, good = self.tuples, self.tuples * (1 - outlier_tuples)
         threshold, sigma = self.core.bar
         keep = normal_above((threshold - (good - t / 2)) / sigma)
@@ -256,7 +267,7 @@ class TupleAverage:
         return normal_above((usable - mean) / math.sqrt(variance)), mean
 
     def _radius(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> int | None:
-        """Squared radius of the predicate; public, or released."""
+        """Return the squared radius of the predicate, public or released."""
         if self.method == "public":
             return self.rungs[0]
         if self.method == "search":
@@ -266,13 +277,14 @@ class TupleAverage:
                 noise,
                 start,
             )
-            # Two rungs up: FindDiam lets go a part of the pairs that the core cannot spare.
+            # The radius is two rungs up, because FindDiam leaves out a part of the pairs that the core needs.
             return self._above(self.rungs[rung])
         start(PrivacyLoss(self.radius_nano))
         b = noisy_mode(tuples, self.rungs, self.radius_nano, noise)
         if b is None:
             return None
-        # A match is closer than gamma / (1 - gamma) of the separation; one rung more for tuples above the mode.
+        # Matched points are closer than gamma / (1 - gamma) of the separation; the radius is one rung larger for tuples
+        # above the mode.
         reach = self.gamma / (1 - self.gamma)
         top = self.rungs[min(b + 1, len(self.rungs) - 1)]
         return max(1, min(math.floor(reach * reach * top), MAX_RADIUS_SQUARED))
@@ -281,7 +293,7 @@ class TupleAverage:
 def _averaged(
     average: FriendlyAverage, ordered: NDArray[np.float64], noise: Noise, start: Start, least: int = 0
 ) -> tuple[str | None, Estimate | None]:
-    """The average of ordered tuples (m, k, d), as (k, d)."""
+    """Average ordered tuples (m, k, d), and return the estimate as (k, d)."""
     m, k, d = ordered.shape
     found = average.divide(
         lambda: column_totals(ordered.astype(np.int64).reshape(m, k * d), MAX_COORDINATE), m, k * d, noise, start, least
@@ -293,14 +305,16 @@ def _averaged(
 
 @dataclass(frozen=True)
 class OrderedAverage:
-    """FC_AvgOrdTup: a radius for every coordinate, a core of ordered tuples, its average. Slow; for reference.
+    """Mechanism FC_AvgOrdTup: it finds a radius for every coordinate and a core of ordered tuples, then averages it.
+
+    It is slow and serves as a reference.
 
     Parameters
     ----------
     loss : PrivacyLoss
     k, dimension : int
     rungs : tuple of int
-        Squared radii, a ladder of ratio 1.5.
+        Squared radii whose roots have the ratio 1.5.
 
     Privacy
     -------
@@ -330,11 +344,11 @@ class OrderedAverage:
 
     @property
     def _rest(self) -> PrivacyLoss:
-        """What the average costs."""
+        """Return the loss of the average."""
         return self.loss - self._core.loss - PrivacyLoss(self.k * self._search.rho_nano)
 
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
-        """A reason to refuse, or the estimate, for tuples (m, k, d) in a common order."""
+        """Return a reason to refuse, or the estimate, for tuples (m, k, d) in a common order."""
         search, radii = self._search, []
         for j in range(self.k):
             column = np.ascontiguousarray(tuples[:, j : j + 1])
@@ -352,7 +366,7 @@ class OrderedAverage:
     def _average(
         self, loss: PrivacyLoss, radii: list[int], ordered: NDArray[np.float64], noise: Noise, start: Start
     ) -> tuple[str | None, Estimate | None]:
-        """FriendlyOrdTupAvg: sigma_j = (2 r_j / n-hat) sqrt(k / (2 rho2)), one n-hat for all."""
+        """Average ordered tuples with FriendlyOrdTupAvg: sigma_j = (2 r_j / n-hat) sqrt(k / (2 rho2)), one n-hat."""
         m, d = len(ordered), self.dimension
         each = [FriendlyAverage(loss, self.k * r2) for r2 in radii]
         n_hat = each[0].find_size(m, noise, start)
@@ -367,7 +381,8 @@ class OrderedAverage:
 
 @dataclass(frozen=True)
 class TwoCores:
-    """FC_kTupleClustering: a core of tuples that match, a common order, then `OrderedAverage`. For reference.
+    """Mechanism FC_kTupleClustering: it finds a core of matching tuples and orders them for `OrderedAverage`. For
+    reference.
 
     Parameters
     ----------
@@ -397,7 +412,7 @@ class TwoCores:
 
     @property
     def _half(self) -> PrivacyLoss:
-        """For the core."""
+        """Return the loss of the core."""
         return PrivacyLoss(self.loss.rho_nano // 2, self.loss.delta_femto // 2)
 
     @property
@@ -405,7 +420,7 @@ class TwoCores:
         return OrderedAverage(self.loss - self._half, self.k, self.dimension, self.rungs)
 
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
-        """A reason to refuse, or the estimate."""
+        """Return a reason to refuse, or the estimate."""
         half = self._half
         core = ReplacedFilter(half, self.tuples)
         start(half)
