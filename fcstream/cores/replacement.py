@@ -1,7 +1,7 @@
-"""Core filters for items that one record REPLACES, as it replaces one shard's tuple: no item is added or removed.
+"""Core filters for items of which one record REPLACES one, as it replaces the tuple of one shard.
 
-The filters of `filters` are for items that are added or removed: a friend count less half the size then moves by 1/2.
-A replaced item moves it by up to 1, so that the true cost of those filters would be four times the rho they claim.
+The filters of `fcstream.cores.filters` are for items that are added or removed: a friend count less half the size then
+moves by 1/2. A replaced item moves it by up to 1, so the true loss of those filters would be four times their rho.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def tail_quantile(probability: float) -> float:
 
 @dataclass(frozen=True)
 class ReplacedFilter:
-    """Keep each of t items, t public, whose noisy friend count passes a threshold.
+    """Core filter that keeps each of t items, for a public t, whose noisy friend count passes a threshold.
 
     Parameters
     ----------
     loss : PrivacyLoss
         (rho, delta) of the filter; delta of at least 2e-15.
     size : int
-        t, public, >= 2: empty shards count too.
+        t, public, >= 2; the items of empty shards count too.
 
     Privacy
     -------
@@ -88,19 +88,19 @@ class ReplacedFilter:
 
     @cached_property
     def bar(self) -> tuple[float, float]:
-        """Threshold on count - t/2, and noise deviation; both rounded up, deviation at least 1."""
+        """Threshold on count - t/2, and standard deviation of the noise; both rounded up, the deviation at least 1."""
         sigma = max(math.sqrt((self.size - 1) / (2 * self.loss.rho)) * ROUND_UP, 1.0)
         tail = (self.loss - BIT_DELTA).delta / self.size
         return (0.5 + sigma * tail_quantile(tail)) * ROUND_UP, sigma
 
     @property
     def margin(self) -> float:
-        """Return by how many noise deviations an item that is a friend of all passes the threshold."""
+        """Number of noise deviations by which an item that is a friend of all items passes the threshold."""
         threshold, sigma = self.bar
         return (self.size / 2 - threshold) / sigma
 
     def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
-        """Draw a core from the friend counts of all t items, itself included."""
+        """Draw a core from the friend counts of all t items; each item counts as its own friend."""
         if len(counts) != self.size:
             raise ConfigError(f"must be the counts of {self.size} items, got {len(counts)}", "counts")
         threshold, sigma = self.bar
@@ -109,7 +109,9 @@ class ReplacedFilter:
 
 @dataclass(frozen=True)
 class ReplacedSizeFilter(ZCDPFilter):
-    """`ZCDPFilter` for a private number of items one of which is replaced, added or removed: a core of a core.
+    """Core filter like `ZCDPFilter` for a private number of items, of which one may be replaced, added or removed.
+
+    It selects a core from a core.
 
     Parameters
     ----------
@@ -128,6 +130,7 @@ class ReplacedSizeFilter(ZCDPFilter):
     """
 
     def bar(self, n_hat: float) -> tuple[float, float]:
-        """Threshold on count - n/2, and noise deviation, at a released size."""
+        """Return the threshold on count - n/2 and the noise deviation, at a released size."""
+
         sigma = max(math.sqrt(n_hat / (2 * self.size.rho2)) * ROUND_UP, 1.0)
         return (sigma * math.sqrt(2 * math.log(2 * n_hat / self.delta)) + 0.5) * ROUND_UP, sigma

@@ -1,8 +1,8 @@
-"""Core selection from sampled pairs: what `ZCDPFilter` does, at a cost far below all pairs of a window.
+"""Core filters that read sampled pairs: they select a core like `ZCDPFilter`, but far fewer pairs are compared.
 
-Each record is compared with a random part of the others, and the threshold pays for the sampling. `SparseZCDPFilter`
-needs sampled neighbors that may become known (pair coins or blocks), `HiddenCoinFilter` needs secret ones and far
-fewer. `smallest_rate` and `choose` plan with public numbers.
+Each record is compared with a random part of the other records, and a higher threshold pays for the sampling.
+`SparseZCDPFilter` allows that the sampled pairs become known (pair coins or blocks). `HiddenCoinFilter` needs secret
+coins, and far fewer pairs. `smallest_rate` and `choose` plan with public numbers.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Kind = Literal["exact", "blocks", "hidden"]
 RATE_PARTS = 2**32
 """Planned rates are multiples of one part: a coin is 32 random bits."""
 WORTHWHILE = 2.0
-"""A sampled filter must be cheaper than exact counts by this factor: it clears its bar less easily."""
+"""Factor by which a sampled filter must be faster than exact counts, since points pass its threshold less easily."""
 _POINTS_PER_BLOCK = 32
 
 
 @dataclass(frozen=True)
 class _Sampled(ThresholdFilter, ABC):
-    """What both filters share: a noisy size, then bits of noisy sums over sampled partners."""
+    """Base of both filters: a noisy size comes first, then keep bits from noisy sums over sampled partners."""
 
     loss: PrivacyLoss
     rate: Fraction
@@ -57,15 +57,15 @@ class _Sampled(ThresholdFilter, ABC):
 
     @cached_property
     def _coin_variance(self) -> float:
-        # from the exact rate: 1 - q of a rounded q near 1 would be off by more than ROUND_UP
+        # computed from the exact rate: for a rounded rate near 1, the error of 1 - rate would exceed ROUND_UP
         return float(self.rate * (1 - self.rate))
 
     @abstractmethod
     def bar(self, n_hat: float) -> tuple[float, float]:
-        """Threshold on z and noise deviation at a released size; both rounded up, deviation at least 1."""
+        """Return the threshold on z and the noise deviation at a released size: rounded up, deviation at least 1."""
 
     def margin(self, n: int) -> float:
-        """By how many deviations a point befriended by all n clears the bar, at the typical n-hat.
+        """Return by how many deviations a point that is a friend of all n passes the threshold, at the typical n-hat.
 
         The deviation is that of the noise and of the number of sampled partners together.
         """
@@ -74,25 +74,25 @@ class _Sampled(ThresholdFilter, ABC):
         return (mean - threshold) / math.sqrt(sigma**2 + variance)
 
     def friend_of_all(self, n: int) -> tuple[float, float]:
-        """Mean and variance of z of a point befriended by all n, itself included."""
+        """Return the mean and the variance of z for a point that is a friend of all n points, itself included."""
         others = max(n - 1, 0)
         return (1 + others * self._rate) / 2, others * self._coin_variance / 4
 
     def read(self, view: FriendCountView) -> NDArray[np.int64]:
-        """A window's scores, which must have been sampled with this filter's rate."""
+        """Read a window's scores, which must have been sampled with this filter's rate."""
         wanted = (self.sampled_by, self.rate)
         if view.scores is None or view.sampling != wanted:
             raise ConfigError(f"must hold scores sampled by {wanted}, got {view.sampling}", "view")
         return view.scores
 
     def keep(self, counts: NDArray[np.int64], n_hat: int, noise: Noise) -> Core:
-        """Keep bits.
+        """Draw the keep bit of every point.
 
         Parameters
         ----------
         counts : int64 (n,)
-            2 z = 1 + 2 * (sampled partners that are friends) - (sampled partners) of every point, itself no partner;
-            so in [2 - n, n].
+            2 z = 1 + 2 * (sampled partners that are friends) - (sampled partners) of every point. A point is not its
+            own partner, so the values are in [2 - n, n].
         n_hat : int
         noise : Noise
         """
@@ -105,25 +105,25 @@ class _Sampled(ThresholdFilter, ABC):
         return Core(bits, n_hat - self.offset)
 
     def _plain_sigma(self, n_hat: float) -> float:
-        """sqrt(K / (8 rho2)), K a bound of how many bits one record's pairs reach; rounded up, at least 1."""
+        """Compute sqrt(K / (8 rho2)), where K bounds how many bits one record's pairs reach; rounded up, at least 1."""
         log, variance = math.log(4 / self.delta), n_hat * self._coin_variance
         most = min(n_hat, n_hat * self._rate + log / 3 + math.sqrt(log * log / 9 + 2 * log * variance))
         return max(math.sqrt(most / (8 * self.size.rho2)) * ROUND_UP, 1.0)
 
     def _log_tail(self, n_hat: float) -> float:
-        """L2: a bad point may pass with probability exp(-L2) = delta / (2 n-hat)."""
+        """Compute L2, where a bad point may pass with probability exp(-L2) = delta / (2 n-hat)."""
         return math.log(2 * n_hat / self.delta)
 
     def _tight_threshold(self, n_hat: float, sigma: float) -> float:
-        """1/2 + [sigma**2 lambda**2 / 2 + v (cosh(lambda/2) - 1) + L2] / lambda, rounded up.
+        """Compute 1/2 + [sigma**2 lambda**2 / 2 + v (cosh(lambda/2) - 1) + L2] / lambda, rounded up.
 
-        Any lambda > 0 is valid. It starts where the minimum is for small lambda (from above, as cosh grows faster
-        than its parabola) and takes a few Newton steps down to it.
+        Any lambda > 0 is valid, so the best one is searched. The search starts at the minimum of the approximation for
+        small lambda, which is too large because cosh grows faster than its parabola, and takes a few Newton steps down.
         """
         variance, log = n_hat * self._coin_variance, self._log_tail(n_hat)
 
         def exponent(x: float) -> float:
-            # 2 sinh(x/4)**2 = cosh(x/2) - 1 without its cancellation
+            # 2 sinh(x/4)**2 equals cosh(x/2) - 1, which would lose digits by cancellation
             return sigma**2 * x * x / 2 + 2 * variance * math.sinh(x / 4) ** 2
 
         x = math.sqrt(2 * log / (sigma**2 + variance / 4))
@@ -136,7 +136,9 @@ class _Sampled(ThresholdFilter, ABC):
 
 @dataclass(frozen=True)
 class SparseZCDPFilter(_Sampled):
-    """Keep each point whose noisy friend sum over sampled partners passes a threshold made of a noisy size.
+    """Core filter that keeps each point whose noisy friend sum over sampled partners passes a threshold.
+
+    The threshold is computed from a noisy size.
 
     Every unordered pair of records is sampled with probability `rate`, so that the sampled partners of any one record
     are independent coins: one coin per pair, or blocks (every record draws one of B blocks by an independent uniform
@@ -151,18 +153,18 @@ class SparseZCDPFilter(_Sampled):
     first_share : int
         Percent of rho that goes to the noisy size.
     parameter_sets : int, optional
-        Given if other releases use the same coins: the size of the fixed finite set that everything chosen from
-        earlier releases ranges over, which may be the radius alone: who takes part may not be; 1 if nothing is. By
-        default coins are fresh and used once.
+        Give it if other releases use the same coins: the size of the fixed finite set from which earlier releases
+        choose the radius; 1 if nothing is chosen from earlier releases. Only the radius may be chosen so, never who
+        takes part. By default coins are fresh and used once.
 
     Privacy
     -------
     Unit: one point. Relation: add or remove. Followed by an f-friendly (rho', delta')-zCDP algorithm on the core the
     whole costs (rho + rho', delta + delta'), even if all coins become known. Sensitivity: size 1, and 1/2 for each
     sampled partner of the point. The noisy size n-hat counts as released. 1e-15 of delta pays for the finite
-    precision of the keep bits (n < 2**40, sigma >= 1). Coins must not depend on data, a fixed number of partners
-    will not do, and without `parameter_sets` the radius must not come from the same coins. Not covered: the core
-    itself, block sizes, run time.
+    precision of the keep bits (n < 2**40, sigma >= 1). Coins must not depend on data, and a fixed number of partners
+    per point is not enough. Without `parameter_sets` the radius must not come from the same coins. Not covered: the
+    core itself, block sizes, run time.
 
     Complexity
     ----------
@@ -192,10 +194,11 @@ class SparseZCDPFilter(_Sampled):
 
 @dataclass(frozen=True)
 class HiddenCoinFilter(_Sampled):
-    """Keep each point whose noisy friend sum over secretly sampled partners passes a threshold made of a noisy size.
+    """Core filter that keeps each point whose noisy friend sum over secretly sampled partners passes a threshold.
 
-    Every ORDERED pair (i uses j) has an independent coin of its own. Only i's keep bit depends on it, which leaves
-    the amplification by sampling whole; so the noise is far smaller than in `SparseZCDPFilter`.
+    The threshold is computed from a noisy size. Every ORDERED pair (i uses j) has an independent coin of its own. Only
+    the keep bit of i depends on that coin, so amplification by sampling applies in full, and the noise is far smaller
+    than in `SparseZCDPFilter`.
 
     Parameters
     ----------
@@ -210,8 +213,8 @@ class HiddenCoinFilter(_Sampled):
     -------
     Unit: one point. Relation: add or remove. Followed by an f-friendly (rho', delta')-zCDP algorithm on the core the
     whole costs (rho + rho', delta + delta'), provided that the coins stay secret, never shown or logged, and serve
-    one release of one window. Blocks will not do: one block decides all coins of a record. The noisy size n-hat
-    counts as released. 1e-15 of delta pays for the finite precision of the keep bits (n < 2**40, sigma >= 1). Not
+    one release of one window. Blocks must not be used, since one block decides all coins of a record. The noisy size
+    n-hat counts as released. 1e-15 of delta pays for the finite precision of the keep bits (n < 2**40, sigma >= 1). Not
     covered: the core itself, run time.
 
     Complexity
@@ -231,8 +234,10 @@ class HiddenCoinFilter(_Sampled):
         return self._tight_threshold(n_hat, sigma), sigma
 
     def _amplified_sigma(self, n_hat: float, max_sigma: float) -> float:
-        """Smallest sigma in [1, max_sigma] with n-hat q**2 exp(2a(X+a)) / (8 sigma**2) <= rho2, or `max_sigma`; rounded
-        up."""
+        """Find the smallest sigma in [1, max_sigma] with n-hat q**2 exp(2a(X+a)) / (8 sigma**2) <= rho2, rounded up.
+
+        If there is none, it is `max_sigma`.
+        """
         root = math.sqrt(2 * self._log_tail(n_hat))
 
         def enough(sigma: float) -> bool:
@@ -253,7 +258,7 @@ class HiddenCoinFilter(_Sampled):
 
 @dataclass(frozen=True, slots=True)
 class PairSampling:
-    """How the pairs of a window are to be compared; a function of public numbers.
+    """Plan of which pairs of a window are compared; a function of public numbers.
 
     Attributes
     ----------
@@ -262,8 +267,8 @@ class PairSampling:
     rate : Fraction
         Share of pairs that is compared; 1 if exact, `partners` / `blocks` for blocks.
     blocks, partners : int
-        How many blocks there are, and with how many of them each is compared, itself included; 0 unless ``blocks``.
-        `partners` is odd, for offsets 0, +-1 .. +-k around a circle, or all blocks.
+        The number of blocks, and the number of blocks that each block is compared with, itself included; 0 unless the
+        kind is ``blocks``. `partners` is odd, for offsets 0, +-1 .. +-k around a circle, or equal to `blocks`.
     seconds : float
         Expected time to compare the pairs.
     """
@@ -275,23 +280,23 @@ class PairSampling:
     seconds: float
 
     def filter(self, loss: PrivacyLoss) -> ZCDPFilter | SparseZCDPFilter | HiddenCoinFilter:
-        """The core filter that goes with it."""
+        """Make the core filter for this plan."""
         if self.kind == "exact":
             return ZCDPFilter(loss)
         return SparseZCDPFilter(loss, self.rate) if self.kind == "blocks" else HiddenCoinFilter(loss, self.rate)
 
 
 EXACT = PairSampling("exact", Fraction(1), 0, 0, 0.0)
-"""All pairs."""
+"""The plan that compares all pairs."""
 
 
 def smallest_rate(kind: Kind, size: int, loss: PrivacyLoss, margin: float = 3.0) -> Fraction | None:
-    """Smallest sampling rate with which a point befriended by all `size` clears the bar by `margin` deviations.
+    """Find the smallest rate at which a friend of all `size` points passes the threshold by `margin` deviations.
 
     Parameters
     ----------
     kind : str
-        ``blocks`` or ``hidden``; coins are used once.
+        ``blocks`` or ``hidden``; each coin is used once.
     size : int
         Public guess of the number of points.
     loss : PrivacyLoss
@@ -332,14 +337,14 @@ def smallest_rate(kind: Kind, size: int, loss: PrivacyLoss, margin: float = 3.0)
 def choose(
     size: int, dimension: int, loss: PrivacyLoss, costs: Mapping[str, float], tumbling: bool = True
 ) -> PairSampling:
-    """The cheapest way to count friends that still finds a core, in favor of exact counts.
+    """Choose the fastest plan of comparing pairs that still finds a core; exact counts are preferred.
 
     Parameters
     ----------
     size : int
         Public guess of the number of points.
     dimension : int
-        Of the points: the one that `costs` were measured at.
+        Dimension of the points, at which `costs` were measured.
     loss : PrivacyLoss
         (rho, delta) of the filter.
     costs : mapping of str to float
@@ -383,7 +388,7 @@ def choose(
 
 
 def design_pairs(kind: Kind, size: int, loss: PrivacyLoss) -> PairSampling | None:
-    """How pairs of a kind are to be sampled: with the smallest rate that finds a core (see `smallest_rate`).
+    """Plan how pairs of a kind are sampled, with the smallest rate that finds a core (see `smallest_rate`).
 
     Parameters
     ----------
@@ -397,7 +402,8 @@ def design_pairs(kind: Kind, size: int, loss: PrivacyLoss) -> PairSampling | Non
     Returns
     -------
     Choice or None
-        Without `seconds`; None if no rate suffices. Blocks hold 32 to 63 points on average.
+        The plan, with `seconds` 0; None if no rate suffices. Blocks hold 32 to 63 points on average.
+
 
     Privacy
     -------
