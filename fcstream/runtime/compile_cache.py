@@ -13,13 +13,15 @@ VARIABLE = "NUMBA_CACHE_DIR"
 
 
 def check_cache(folder: str) -> None:
-    """Refuse a folder that others can put compiled code into: it would run with this user's rights, and see the data.
+    """Refuse a cache folder into which other users can put compiled code.
+
+    Such code would run with this user's rights and see the data.
 
     Parameters
     ----------
     folder : str
-        What `NUMBA_CACHE_DIR` names, or an empty text. If it is not there it is made, for this user alone: in a folder
-        like /tmp somebody else could make it first.
+        The folder that `NUMBA_CACHE_DIR` names, or an empty text. A folder that does not exist is made at once, for
+        this user alone: in a shared folder such as /tmp another user could otherwise make it first.
 
     Raises
     ------
@@ -30,7 +32,7 @@ def check_cache(folder: str) -> None:
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError:
-        return  # nothing can be kept there, so nothing can be found there
+        return  # no compiled code can be stored in such a folder, so none can be loaded from it
     reason = _why_unsafe(folder)
     if reason is not None:
         raise ConfigError(
@@ -76,8 +78,7 @@ _watchers: list[Callable[[], object]] = []
 
 @contextmanager
 def watching_compilation(callback: Callable[[], object]) -> Iterator[None]:
-    """Call `callback` whenever a function begins to be compiled that the cache does not hold; on the compiling
-    thread."""
+    """Call `callback`, on the compiling thread, whenever a function that is not in the cache begins to be compiled."""
     _watchers.append(callback)
     try:
         yield
@@ -86,6 +87,7 @@ def watching_compilation(callback: Callable[[], object]) -> Iterator[None]:
 
 
 def compilation_begins() -> None:
-    """For the kernels: a function is about to be compiled."""
+    """Report that a function is about to be compiled; kernels call this."""
+
     for tell in list(_watchers):
         tell()

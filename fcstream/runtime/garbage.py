@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class _GarbageCollector:
-    """The process's, with those who want it to leave them alone."""
+    """Garbage collector of the process, with the number of blocks of code that asked for less collection."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,12 +37,13 @@ _COLLECTOR = _GarbageCollector()
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """What exists now is not searched for garbage until the end, and garbage is looked for seldom.
+    """Exempt all present objects from garbage collection inside the block, and collect garbage rarely.
 
-    A compiler's graph of objects is large and stays, and so do devices behind a gateway; messages and answers are
-    objects for a moment, and next to none of them lie in cycles. The search would take a quarter of the time that small
-    messages need. May overlap.
+    The compiler's objects are many and stay, and so do the devices behind a gateway. Messages and replies live for a
+    moment, and hardly any of them are in reference cycles. The collector would take a quarter of the time that small
+    messages need. Several such blocks may overlap.
     """
+
     _COLLECTOR.spare()
     try:
         yield

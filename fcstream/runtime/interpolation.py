@@ -8,7 +8,7 @@ import urllib.parse
 
 from ..errors import ConfigError
 
-# A name holds no sign that parts a URL, so that a forgotten brace does not take a password for a name.
+# A name has no character that separates parts of a URL: else, after a forgotten brace, a password would be read as one.
 PLACEHOLDER = re.compile(r"\$\{(file:)?([^}@?&=#:$]+)\}")
 
 
@@ -38,7 +38,8 @@ def _value(found: re.Match[str], key: str) -> str:
 
 
 def is_url(key: str) -> bool:
-    """Whether what should be a path is a URL, or the rest of one, whose login no message may show.
+    """Return whether a text that should be a path is a URL, or the end of one; no message may show the login in it.
+
 
     ``///data/x.csv`` is a path, unless it has an ``@``.
     """
