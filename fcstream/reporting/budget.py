@@ -1,11 +1,12 @@
 """Reports on the budget in a ledger: guarantee, spent loss and realized loss, their history and a forecast.
-Of an engine, of a device that holds its own budget, or of the analyst who asks devices.
 
-``guarantee`` is the filter's cap: valid for ever, whatever is asked. ``spent`` are the sums so far; as an epsilon they
-bound nothing while the stream goes on, because when one looks may depend on what was released.
-``realized_loss_bound`` is an odometer's: an epsilon that the loss really suffered exceeds, at any time, with at most a
-given probability. See `PrivacyOdometer`. All of it is computed from public integers of the journal; how many users
-there are is data, and is not reported.
+The ledger may belong to an engine, to devices that hold their own budgets, or to the analyst who asks devices.
+
+``guarantee`` is the privacy filter's capacity, which holds for ever, whatever is asked. ``spent`` is the sum of the
+losses so far; converted to an epsilon it bounds nothing while the stream goes on, because the time at which one looks
+may depend on what was released. ``realized_loss_bound`` comes from an odometer: it is an epsilon that the realized loss
+exceeds, at any time, with at most a given probability. See `PrivacyOdometer`. All numbers are computed from public
+integers of the ledger. The number of users is data, and is not reported.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..ledgers.base import DEVICE_BLOCK, TOTAL_BLOCK, LedgerReader, Row, Terms
 from ..ledgers.history import BudgetForecast, History, SpendingPoint, blocks_of, integers, release_of, units, utc
 
 SLICES = 10
-"""Most lines of a printed curve of spent losses."""
+"""Largest number of lines of a printed curve of spent losses."""
 _BAR = 30
 _WHOM = {
     "event": "every pane (slice of time) has a filter of its own; here the most charged one",
@@ -52,16 +53,16 @@ It reads events.json, as ``fcstream budget export --format dp-accounting`` write
 
 @dataclass(frozen=True, slots=True)
 class FilterReport:
-    """The three readings of one filter.
+    """Report on one privacy filter: its guarantee, its spent loss and the bound of the realized loss.
 
     Attributes
     ----------
     block : str
         ``event`` (the most charged pane), ``stream``, ``user``, ``device`` (the most charged one) or ``total``.
     capacity, spent : PrivacyLoss or DPLoss
-        Of devices per unit of distance, and epsilons are reported at distance 1.
+        The losses of devices are per unit of distance, and their epsilons are reported at distance 1.
     saved : PrivacyLoss or DPLoss
-        What windows reserved and gave back.
+        The loss that windows reserved and gave back.
     delta : float
         The delta at which epsilons are reported.
     failure : float
@@ -69,7 +70,7 @@ class FilterReport:
     odometer : str
         ``mixture`` or ``ladder``.
     curve : tuple of SpendingPoint
-        What had been spent at the close of each charged window; empty for panes.
+        The loss that had been spent at the close of each charged window; empty for panes.
     outlook : BudgetForecast
     """
 
@@ -102,10 +103,10 @@ class FilterReport:
         return max((part / most if most else math.inf) if part else 0.0 for part, most in parts)
 
     def realized_loss_bound(self, spent: Any = None) -> float:
-        """By an odometer tuned for the cap's rho, which is public and was fixed before the first window.
+        """Compute the bound by an odometer tuned for the capacity's rho, which was public before the first window.
 
-        The cap's delta is taken out of the probability, not what is spent of it: so the bound holds at all times at
-        once, also while deltas are still to come. Pure losses cannot pass their sum, with any probability.
+        The capacity's whole delta is subtracted from the probability, not only the delta spent so far. So the bound
+        holds at all times at once, also while more deltas will be spent. Pure losses never exceed their sum.
         """
         spent = self.spent if spent is None else spent
         if isinstance(spent, DPLoss):
@@ -190,7 +191,7 @@ class Report:
     refused : int
         Windows that were never charged, because the budget had no room.
     queries : tuple of dict
-        Of an analyst: what is on record of every query that was answered; see `fcstream.local.analyst.series`.
+        For an analyst: the record of every query that was answered; see `fcstream.local.analyst.series`.
     """
 
     terms: Terms[Any]
@@ -216,14 +217,14 @@ class Report:
         delta : float, optional
             The delta at which epsilons are reported; by default 1e-6 or twice the largest delta of a cap.
         failure : float, optional
-            Of the odometer; by default `delta`.
+            The failure probability of the odometer's bound; by default `delta`.
         odometer : str
             ``mixture`` or ``ladder``.
 
         Raises
         ------
         ConfigError
-            A probability outside (0, 1), or an unknown odometer.
+            A probability is outside (0, 1), or the odometer is unknown.
         """
         terms, rows = reader.terms, reader.rows()
         history = History(rows, terms.capacity)
@@ -369,10 +370,10 @@ def _probability(value: float | None, default: float, key: str) -> float:
 
 
 def journal_document(reader: LedgerReader, report: Report) -> dict[str, Any]:
-    """Terms, readings and journal of a ledger, for programs; to be written by `to_json`.
+    """Collect a ledger's terms, report and rows for programs, to be written by `to_json`.
 
-    The bodies of charges, and the blocks of refunds, are left out: for the unit ``user`` they are digests of the users'
-    budgets, and whether one changes says whether somebody was there.
+    The bodies of charges and the blocks of refunds are left out: for the unit ``user`` they are digests of the users'
+    budgets, and a digest that changes reveals that a user was present.
     """
     terms = reader.terms
     rows = []
@@ -400,14 +401,15 @@ def journal_document(reader: LedgerReader, report: Report) -> dict[str, Any]:
 
 
 def events_document(reader: LedgerReader, delta: float | None = None, block: str | None = None) -> dict[str, Any]:
-    """What the most charged block, or a named one, was charged, for Google's accountant: see `DP_ACCOUNTING`.
+    """List the charges of the most charged block, or of a named one, for Google's accountant: see `DP_ACCOUNTING`.
 
-    One event per window, refunds taken off. `epsilon` is ours at `delta`, from the sums of these events.
+    There is one event per window, less refunds. `epsilon` is computed here, at `delta`, from the sum of these events.
 
     Raises
     ------
     ConfigError
-        A block that was never charged; devices, whose losses per unit of distance that accountant does not know.
+        The block was never charged, or the ledger is of devices, whose losses per unit of distance that accountant does
+        not know.
     """
     terms = reader.terms
     _check_plain(terms)
@@ -429,7 +431,7 @@ def events_document(reader: LedgerReader, delta: float | None = None, block: str
 
 
 def to_json(document: dict[str, Any]) -> str:
-    """A document with one line for each key and for each item of a list."""
+    """Format a document with one line for each key and for each item of a list."""
     parts = []
     for key, value in document.items():
         body = json.dumps(value)
@@ -456,7 +458,8 @@ def max_of_losses(losses: Iterable[Any], nothing: Any) -> Any:
 
 
 def amount(loss: Any) -> float:
-    """rho, or a pure epsilon."""
+    """Return a loss's rho, or its epsilon if it is a pure loss."""
+
     return float(loss.epsilon if isinstance(loss, DPLoss) else loss.rho)
 
 
