@@ -1,4 +1,4 @@
-"""What all releases of synthetic rows have in common."""
+"""Base class of all releases of synthetic rows, and reading the rows of such a release."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ USELESS = 0.05
 
 
 class TableMechanism(MechanismBase):
-    """What all releases of synthetic rows have in common: what is kept of records, and what is published.
+    """Base class of all releases of synthetic rows, with their counter and the form in which they are published.
 
     Privacy
     -------
@@ -52,7 +52,7 @@ class TableMechanism(MechanismBase):
     def published(
         self, mixture: TableMixture, counts: NDArray[Any], count: int, noise: Noise, track: Track | None
     ) -> Outcome:
-        """A mixture as it is published, with a seed for its rows, which tells nothing."""
+        """Return the outcome that publishes a mixture, with a random seed for its rows; the seed reveals nothing."""
         weights, points = mixture.rounded()
         parts = {
             "unit": UNIT,
@@ -65,7 +65,7 @@ class TableMechanism(MechanismBase):
 
 
 def epsilon_nano(loss: PrivacyLoss) -> int:
-    """The largest epsilon whose pure DP costs no more than this rho, in 1e-9.
+    """Return the largest epsilon, in 1e-9, whose pure DP costs no more than this rho.
 
     Privacy
     -------
@@ -79,7 +79,7 @@ def epsilon_nano(loss: PrivacyLoss) -> int:
 
 
 def usefulness(error: float) -> tuple[str, ...]:
-    """What an error of two-way marginals should make one think of.
+    """Return advice for the user on the predicted error of two-way marginals.
 
     Privacy
     -------
@@ -95,14 +95,14 @@ def usefulness(error: float) -> tuple[str, ...]:
 
 
 def synthetic_codes(release: Release) -> tuple[list[dict[str, Any]], NDArray[np.int64]]:
-    """The columns of a synthetic release and its rows as codes of their levels: (m, columns).
+    """Return the columns of a synthetic release, and its rows as codes of their levels: (m, columns).
 
-    Always the same for the same release, wherever it is asked.
+    The same release gives the same rows on every machine.
 
     Raises
     ------
     ConfigError
-        No synthetic release, or a refusal.
+        If the release is not a synthetic one, or is a refusal.
 
     Privacy
     -------
@@ -124,14 +124,14 @@ def synthetic_codes(release: Release) -> tuple[list[dict[str, Any]], NDArray[np.
 
 
 def synthetic_rows(release: Release) -> dict[str, list[Any]]:
-    """The rows of a synthetic release, column by column, with the levels as they were declared.
+    """Return the rows of a synthetic release, column by column, with the levels as they were declared.
 
-    Booleans are true or false, categories texts, numbers in bins the middle of their bin.
+    Booleans become true or false, categories become texts, and numbers in bins become the middle of their bin.
 
     Raises
     ------
     ConfigError
-        No synthetic release, or a refusal.
+        If the release is not a synthetic one, or is a refusal.
 
     Privacy
     -------

@@ -1,4 +1,4 @@
-"""Noisy contingency tables of all pairs or triples of columns, made consistent with each other."""
+"""Marginals: noisy contingency tables of all sets of one, two or three columns, made consistent with each other."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_ORDER = 3
 
 
 class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``kind = "marginals"``: contingency tables of all sets of `order` columns, with noise.
+    """Configuration of releases with ``kind = "marginals"``: noisy contingency tables of all sets of `order` columns.
 
     Privacy
     -------
@@ -79,7 +79,9 @@ class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
 @dataclass(frozen=True)
 class Marginals(MechanismBase):
-    """A discrete Gaussian on every cell of every table; then all tables are made to agree, which lessens the noise.
+    """Mechanism that adds discrete Gaussian noise to every cell of every table, then makes all tables agree.
+
+    Making the tables agree also reduces the noise.
 
     Parameters
     ----------
@@ -87,7 +89,7 @@ class Marginals(MechanismBase):
         Only its rho is used; the charge has no delta.
     codes : Codes
     order : int
-        1, 2 or 3 columns in a table; tables of fewer columns are sums of them.
+        Number of columns in a table: 1, 2 or 3. Tables of fewer columns are sums of these tables.
 
     Privacy
     -------
@@ -128,7 +130,7 @@ class Marginals(MechanismBase):
         return [math.prod(self.tables.sizes[a] for a in one) for one in self.tables.sets]
 
     def forecast(self, size: int) -> Forecast:
-        """The deviation is that of one cell, in records, without what agreement takes from it."""
+        """Forecast a window; sigma is that of one cell, in records, before agreement reduces it."""
         return Forecast(1.0, math.sqrt(self.variance))
 
     def to_user_units(self, outcome: Outcome, grid: Grid) -> ReleaseValues:
@@ -167,7 +169,7 @@ class Marginals(MechanismBase):
 
 
 def agree(noisy: NDArray[np.float64], tables: ContingencyTables) -> NDArray[np.float64]:
-    """The least squares fit of tables, end to end, that are marginals of one and the same function of all columns.
+    """Fit tables by least squares so that all of them are marginals of one function of all columns; end to end.
 
     Privacy
     -------
@@ -218,12 +220,12 @@ _Said = tuple["NDArray[np.int64]", "NDArray[np.float64]", float]
 
 
 def _names(columns: NDArray[np.int64], attributes: int) -> NDArray[np.int64]:
-    """One number for each set of columns (g, kept)."""
+    """Return one number for each set of columns (g, kept), which identifies the set."""
     return np.asarray(columns @ (attributes + 1) ** np.arange(columns.shape[1]), np.int64)
 
 
 def _weighed(parts: list[_Said]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """What all tables together say of each set of columns, ascending by name."""
+    """Combine the estimates of all tables for each set of columns, ascending by the set's number."""
     names, index = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
     totals, trust = np.zeros((len(names), parts[0][1].shape[1])), np.zeros(len(names))
     np.add.at(totals, index.ravel(), np.concatenate([part[1] for part in parts]))
@@ -232,7 +234,7 @@ def _weighed(parts: list[_Said]) -> tuple[NDArray[np.int64], NDArray[np.float64]
 
 
 def _centered(stack: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Tables (g, ...) without what their sums along any column tell."""
+    """Center tables (g, ...), so that their sums along any column are 0."""
     for axis in range(1, stack.ndim):
         stack = stack - stack.mean(axis=axis, keepdims=True)
     return stack

@@ -1,4 +1,4 @@
-"""Weighted points in a public convex set that stand for a window's records."""
+"""Points with weights, in a public convex set, that represent a window's records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ USELESS = 0.1
 
 
 class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``kind = "points"``: weighted points in a public box, ball or simplex.
+    """Configuration of releases with ``kind = "points"``: weighted points in a public box, ball or simplex.
 
     Privacy
     -------
@@ -97,7 +97,9 @@ class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @dataclass(frozen=True)
 class Points(MechanismBase):
-    """Noisy moments, cells of the ball along the leading directions, a noisy count and sum in every cell.
+    """Mechanism that releases weighted points: it adds noise to moments, then to a count and a sum in every cell.
+
+    The cells divide the public ball along the leading directions of the noisy moments.
 
     Parameters
     ----------
@@ -128,7 +130,7 @@ class Points(MechanismBase):
 
     @cached_property
     def shares(self) -> tuple[int, int, int]:
-        """rho (nano) of the mean, of second moments and of cells."""
+        """Shares of rho (nano): of the mean, of the second moments and of the cells."""
         mean, pairs = (int(self.loss.rho_nano * share) for share in SHARES)
         return mean, pairs, self.loss.rho_nano - mean - pairs
 
@@ -138,7 +140,7 @@ class Points(MechanismBase):
 
     @cached_property
     def variances(self) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-        """Of the noise of the mean's sum, of second moments, and of counts and sums of cells."""
+        """Noise variances: of the mean's sum, of the second moments, and of the counts and the sums of cells."""
         return (
             gaussian_variance(2 * REACH**2, self.shares[0]),
             gaussian_variance(REACH**4, self.shares[1]),
@@ -148,7 +150,8 @@ class Points(MechanismBase):
 
     @cached_property
     def least_count(self) -> int:
-        """Smaller noisy numbers of records stop a release: two cells would be off by `USELESS` of the radius."""
+        """Least count: with a smaller noisy size a window is refused, as two cells would be off by `USELESS` of the
+        radius."""
         gate = math.ceil(Fraction(least_gaussian(self.variances[0]), REACH) + Fraction(1, 2))
         return max(gate, math.ceil(math.sqrt(2 * self.variances[3]) / REACH / USELESS))
 
@@ -187,7 +190,7 @@ class Points(MechanismBase):
     def _averages(
         self, view: RegionView, cells: BallCells, mean: NDArray[np.float64], noise: Noise
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-        """Points in the set, in lattice steps, their weights, and the noisy counts of all cells."""
+        """Return points in the set, in lattice steps, their weights, and the noisy counts of all cells."""
         counts, sums = cells.sums(view.rows)
         counts = counts + noise.discrete_gaussian(self.variances[2], len(counts))
         sums = sums + noise.discrete_gaussian(self.variances[3], sums.size).reshape(sums.shape)
@@ -199,7 +202,7 @@ class Points(MechanismBase):
         return self.region.nearest(places)[kept], weights[kept] / weights[kept].sum(), counts
 
     def forecast(self, size: int) -> Forecast:
-        """The deviation is the noise of the mean of all, in lattice steps."""
+        """Forecast a window; sigma is the noise of the mean of all records, in lattice steps."""
         spread = math.sqrt(self.variances[0]) / REACH
         sigma = math.sqrt(self.variances[3]) / max(size, 1) * self.region.unit
         return Forecast(normal_above((self.least_count - 0.5 - size) / spread), sigma)

@@ -1,4 +1,4 @@
-"""Synthetic records: noisy second moments, public cells along their directions, noisy averages in every cell."""
+"""Synthetic rows from noisy second moments, public cells along their directions, and noisy averages in every cell."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ _Scales = tuple[Fraction, Fraction, Fraction, Fraction]
 
 
 class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``kind = "synthetic"``: a mixture that rows are drawn from, whose low-dimensional marginals are near the data's.
+    """Configuration of releases with ``kind = "synthetic"``: a mixture from which synthetic rows are drawn.
+
+    The low-dimensional marginals of the mixture are near those of the data.
 
     Privacy
     -------
@@ -96,7 +98,9 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
 @dataclass(frozen=True)
 class Synthetic(TableMechanism):
-    """Noisy moments, cells along the leading directions of the noisy covariance, a noisy sum and count in every cell.
+    """Mechanism for synthetic rows: it adds noise to moments, then to a sum and a count in every cell.
+
+    The cells lie along the leading directions of the noisy covariance.
 
     Parameters
     ----------
@@ -104,15 +108,16 @@ class Synthetic(TableMechanism):
         Only its rho is used; the charge has no delta.
     codes : Codes
     projection : str
-        ``learned``: cells from this window's noisy moments (one more pass over its records). ``previous``: from the
-        last release's, so that cells are counted as records come. ``ones``: by how many Booleans are true.
+        Source of the cells. ``learned`` makes them from this window's noisy moments (one more pass over its records).
+        ``previous`` makes them from the last release's moments, so that cells are counted as records arrive. ``ones``
+        divides records by how many Booleans are true.
     size_hint : int or None
     rows : int or None
         Public number of rows; None takes the noisy number of records.
     is_pure : bool
-        Discrete Laplace instead of discrete Gaussian noise.
+        Whether noise is discrete Laplace instead of discrete Gaussian.
     cells : Cells or None
-        Of an earlier release.
+        Cells of an earlier release.
 
     Privacy
     -------
@@ -151,23 +156,26 @@ class Synthetic(TableMechanism):
 
     @cached_property
     def shares(self) -> tuple[int, int, int]:
-        """rho (nano) of means, of second moments and of cells."""
+        """Shares of rho (nano): of the means, of the second moments and of the cells."""
         means, pairs = (int(self.loss.rho_nano * share) for share in SHARES)
         return means, pairs, self.loss.rho_nano - means - pairs
 
     @cached_property
     def epsilon(self) -> Fraction:
-        """Of pure DP at this rho."""
+        """Epsilon of pure DP that this rho pays for."""
         return Fraction(epsilon_nano(self.loss), NANO)
 
     @cached_property
     def average(self) -> BallAverage:
-        """In every cell."""
+        """Mechanism of the average in every cell."""
         return BallAverage.split(self.shares[2], self.codes.bits)
 
     @cached_property
     def scales(self) -> _Scales:
-        """Of the noise of means, second moments, counts and sums of cells: variances, or if pure scales of Laplace."""
+        """Noise of the means, the second moments, and the counts and the sums of cells.
+
+        The numbers are variances, or scales of Laplace noise with `is_pure`.
+        """
         codes = self.codes
         if self.is_pure:
             parts = [self.epsilon * share for share in PURE_SHARES]
@@ -184,7 +192,7 @@ class Synthetic(TableMechanism):
 
     @cached_property
     def variances(self) -> tuple[float, float, float, float]:
-        """The same as variances."""
+        """Noise variances: of the means, the second moments, and the counts and the sums of cells."""
         means, pairs, counts, sums = (float(2 * x * x if self.is_pure else x) for x in self.scales)
         return means, pairs, counts, sums
 
@@ -195,7 +203,7 @@ class Synthetic(TableMechanism):
 
     @property
     def cell_sigma(self) -> float:
-        """Noise of how often a bit is set in a cell."""
+        """Noise deviation of how often a bit is set in a cell."""
         return math.sqrt(self.variances[3] + self.variances[2]) / 2
 
     @property
@@ -216,12 +224,12 @@ class Synthetic(TableMechanism):
         return by_number(self.codes, self.cell_sigma / (self.size_hint or 1), LIMIT)
 
     def pair_noise(self, size: float) -> float:
-        """Noise of a two-way marginal from second moments alone."""
+        """Return the noise of a two-way marginal from second moments alone."""
         return math.sqrt(self.variances[1] + 3 * self.variances[0]) / (4 * max(size, 1.0))
 
     @cached_property
     def least_count(self) -> int:
-        """Smaller noisy numbers of records stop a release: its marginals would be off by `USELESS`."""
+        """Least count: with a smaller noisy size a window is refused, as its marginals would be off by `USELESS`."""
         gate = least_laplace(self.scales[0]) if self.is_pure else least_gaussian(self.scales[0])
         return max(gate, math.ceil(_LOSS * self.pair_noise(1) / USELESS))
 
@@ -245,7 +253,7 @@ class Synthetic(TableMechanism):
         self._complete(products, sums, count)
         mean = sums / count
         found = None if self.projection == "ones" else self._directions(products, mean, count)
-        # Public ones are those that were counted, whatever rho this window has.
+        # Public cells come first: they are the cells that were counted, whatever rho this window has.
         cells = view.public or self.cells or found or self._by_number
         charge.start(PrivacyLoss(cells_nano))
         counts, set_ = self._noisy_cells(view, cells, noise)
@@ -258,7 +266,7 @@ class Synthetic(TableMechanism):
     def _noisy_products(
         self, moments: NDArray[np.int64], ones: NDArray[np.int64], size: int, noise: Noise
     ) -> NDArray[np.int64]:
-        """Sums of u_i u_j over records, of different columns, plus noise; 0 elsewhere."""
+        """Return the noisy sums of u_i u_j over records for entries of different columns, and 0 elsewhere."""
         shifts, p = self.codes.shifts, self.codes.bits
         half = 2 * shifts[:, None] * ones[None, :]
         exact = 4 * moments - half - half.T + size * np.outer(shifts, shifts)
@@ -268,7 +276,7 @@ class Synthetic(TableMechanism):
         return np.asarray(np.where(self.codes.apart, exact + drawn + drawn.T, 0))
 
     def _complete(self, products: NDArray[np.int64], sums: NDArray[np.int64], count: int) -> None:
-        """Products within a column are known from the means: fills them in."""
+        """Fill in the products within a column, which are known from the means."""
         for one, block in zip(self.codes.attributes, self.codes.blocks, strict=True):
             own = sums[block]
             if one.is_centered:
@@ -278,7 +286,7 @@ class Synthetic(TableMechanism):
                 products[block, block] = np.diag(2 * own)
 
     def _directions(self, products: NDArray[np.int64], mean: NDArray[np.float64], count: int) -> Cells:
-        """Cells along the leading eigenvectors of the noisy covariance."""
+        """Make cells along the leading eigenvectors of the noisy covariance."""
         vectors = np.linalg.eigh(products / count - np.outer(mean, mean))[1]
         leading = vectors[:, ::-1][:, :MAX_AXES].T
         return along(self.codes, leading, mean, self.cell_sigma / count, LIMIT)
@@ -286,7 +294,7 @@ class Synthetic(TableMechanism):
     def _noisy_cells(
         self, view: TableView, cells: Cells, noise: Noise
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Noisy numbers of records of all cells, and how often each bit is set in them."""
+        """Return the noisy numbers of records of all cells, and how often each bit is set in each cell."""
         counts, ones = view.cells(cells)
         sums = 2 * ones - counts[:, None] * self.codes.shifts
         counts = counts + self._drawn(noise, 2, len(counts))
@@ -310,12 +318,12 @@ class Synthetic(TableMechanism):
         moments = ReleasedMoments(
             means, pairs, np.full(codes.bits, mean_sigma), np.full((codes.bits,) * 2, self.pair_noise(count))
         )
-        # Pure noise of pairs is several times that of cells: more parts would only follow the noise.
+        # Pure DP's noise of pairs is several times that of cells: more components would only fit the noise.
         components = 0 if self.is_pure else min(COMPONENTS, MAX_WORK // codes.bits**2)
         return first.fitted(codes, moments, count, ones[kept], self.cell_sigma, components)
 
     def forecast(self, size: int) -> Forecast:
-        """The deviation is the root-mean-square error of two-way marginals that noise makes, as a part of records."""
+        """Forecast a window; sigma is the root-mean-square error of two-way marginals by noise, a share of records."""
         chance = normal_above((self.least_count - 0.5 - size) / math.sqrt(self.variances[0]))
         return Forecast(chance, _LOSS * self.pair_noise(size))
 
@@ -343,7 +351,7 @@ class Synthetic(TableMechanism):
 
 
 def _written(cells: Cells) -> Track:
-    """Cells as what the next window goes on from: directions one after another, then the center."""
+    """Write cells as the track for the next window: the directions one after another, then the center."""
     flat = [x for direction in cells.directions for x in direction]
     return Track([*flat, *cells.center], float(cells.width), float(len(cells.directions)), float(cells.odd))
 

@@ -1,4 +1,4 @@
-"""Synthetic records by the paper's algorithm as printed: private directions, damped microaggregation."""
+"""Synthetic rows by the paper's algorithm as printed, with private directions and damped microaggregation."""
 
 from __future__ import annotations
 
@@ -36,17 +36,19 @@ PARTS = 6
 
 @dataclass(frozen=True)
 class PaperSynthetic(TableMechanism):
-    """Damped microaggregation as printed; useless below some ten million records, and here to be compared with.
+    """Mechanism of damped microaggregation as printed.
+
+    It is useless below some ten million records and serves for comparison only.
 
     Parameters
     ----------
     loss : PrivacyLoss
-        What is charged for epsilon.
+        Loss that is charged for epsilon.
     codes : Codes
     size_hint : int
-        The paper's n: a public number. The number of records is never used.
+        The paper's n, a public number. The number of records is never used.
     kappa : float
-        In (0, 1): how fine the cells are.
+        Fineness of the cells, in (0, 1).
     rows : int or None
 
     Privacy
@@ -80,18 +82,18 @@ class PaperSynthetic(TableMechanism):
 
     @cached_property
     def axes(self) -> int:
-        """t; 0 is one cell."""
+        """Number t of directions; 0 makes one cell."""
         t = math.floor(self.kappa * math.log(max(self.size_hint, 3)) / math.log(7 / self.alpha))
         return min(t, self.codes.bits - 1)
 
     @cached_property
     def damping(self) -> int:
-        """b, rounded up to whole records."""
+        """Damping b, rounded up to whole records."""
         return math.ceil(math.sqrt(self.codes.bits * self.size_hint ** (1 - self.kappa) / float(self.epsilon)))
 
     @cached_property
     def scales(self) -> tuple[Fraction, Fraction]:
-        """Of the noise of weights and of damped means, these in parts of 1 / (64 b)."""
+        """Noise scales: of the weights, and of the damped means in steps of 1 / (64 b)."""
         return sampleable(6 / self.epsilon), sampleable(12 * self.codes.bits * _GRAIN / self.epsilon)
 
     def __post_init__(self) -> None:
@@ -120,7 +122,7 @@ class PaperSynthetic(TableMechanism):
         return self.published(TableMixture(kept[kept > 0], points[kept > 0]), weights, n, noise, None)
 
     def forecast(self, size: int) -> Forecast:
-        """The deviation is the noise of one coordinate of a damped mean, which clipping to [0, 1] hides."""
+        """Forecast a window; sigma is the noise of one coordinate of a damped mean, before clipping to [0, 1]."""
         return Forecast(1.0, math.sqrt(2) * 12 * self.codes.bits / (self.damping * float(self.epsilon)))
 
     def predicted_sigmas(self, size: int, grid: Grid) -> dict[str, float]:
@@ -134,7 +136,7 @@ class PaperSynthetic(TableMechanism):
 
 
 def _parts(ones: NDArray[np.int64], sizes: NDArray[np.int64], grain: int) -> NDArray[np.int64]:
-    """ones / sizes, at most 1, in parts of 1 / grain, rounded down."""
+    """Return ones / sizes, at most 1, in steps of 1 / grain, rounded down."""
     if int(sizes.max()) <= WIDE // grain:
         return np.asarray(ones * grain // sizes)
     return np.asarray(ones.astype(object) * grain // sizes, np.int64)
@@ -143,7 +145,7 @@ def _parts(ones: NDArray[np.int64], sizes: NDArray[np.int64], grain: int) -> NDA
 def nearest(
     bits: NDArray[np.int64], directions: list[tuple[int, ...]], cover: NDArray[np.int64], alpha: float
 ) -> NDArray[np.int64]:
-    """Which point of the covering is nearest to each record (n, p) / sqrt(p), the first of equally near ones.
+    """Find the point of the covering that is nearest to each record (n, p) / sqrt(p), the first of equally near points.
 
     Privacy
     -------
