@@ -1,4 +1,4 @@
-"""Pictures of places: the path of a mean of two features, centers, and weighted points."""
+"""Pictures of points in space: the path of a mean of two features, centers, and weighted points."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NAMES = {"centers": "centers", "mixtures": "means of components", "points": "we
 
 
 def plot_places(series: ReleaseSeries, path: str) -> None:
-    """Centers, means of components or weighted points: in the plane for two features, else one panel per feature."""
+    """Draw centers, means of components or weighted points: two features in the plane, others in a panel each."""
     labels = axis_labels(series)
     if len(labels) == 2:
         with picture(path, 8.5, 7.4, "--out") as figure:
@@ -61,7 +61,7 @@ def plot_places(series: ReleaseSeries, path: str) -> None:
 
 
 def draw_path(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[str]) -> None:
-    """Where a mean of two features went, with ellipses of its noise; later windows are brighter."""
+    """Draw the path of a mean of two features with ellipses of its noise; later windows are brighter."""
     released = series.released
     points = np.array([release.value for release in released], float)
     when = [_middle(release) for release in released]
@@ -82,7 +82,7 @@ def draw_path(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[st
 
 
 def _plane(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[str]) -> None:
-    """Size for the number of records or the weight, color for the time, ellipses for the noise."""
+    """Draw points in the plane: size shows the number of records or the weight, color the time, ellipses the noise."""
     x, y, when, sizes = [], [], [], []
     for release in series.released:
         for point, size in zip(release.value or [], _sizes(release), strict=True):
@@ -116,7 +116,7 @@ def _plane(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[str])
 
 
 def _over_time(axes: Axes, series: ReleaseSeries, k: int) -> None:
-    """One feature of all places."""
+    """Draw one feature of all points over time."""
     at, values, errors, sizes = [], [], [], []
     for release, x in zip(series.releases, middles(series), strict=True):
         sigmas = release.sigma or [None] * len(release.value or [])
@@ -134,7 +134,7 @@ def _over_time(axes: Axes, series: ReleaseSeries, k: int) -> None:
 
 
 def _sizes(release: Release) -> list[float]:
-    """Areas for the places of a release, by the share of the records at each."""
+    """Return the areas of a release's markers, by the share of the records at each."""
     if release.value is None:
         return []
     parts = release.parts or {}
@@ -148,12 +148,12 @@ def _middle(release: Release) -> float:
 
 
 def _noise(sigma: list[Any]) -> NDArray[np.float64]:
-    """The covariance matrix of noise with these deviations."""
+    """Return the covariance matrix of noise with these deviations."""
     return np.diag([deviation(one) ** 2 for one in sigma])
 
 
 def _ellipse(axes: Axes, center: list[Any], covariance: NDArray[np.float64], color: Any, line: str = "-") -> None:
-    """Where a Gaussian of this covariance (2, 2) mostly lies; nothing for a flat one."""
+    """Draw the ellipse in which a Gaussian of this covariance (2, 2) mostly lies; nothing if the ellipse is flat."""
     from matplotlib.patches import Ellipse
 
     squares, vectors = np.linalg.eigh(covariance)

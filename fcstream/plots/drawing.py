@@ -1,4 +1,4 @@
-"""What all pictures of releases share: colors, curves with their noise, refusals, labels, and the frame around."""
+"""Drawing functions that all pictures of releases share: colors, curves with noise, refusals, labels and frames."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..releases.base import Release
     from ..reporting.series import ReleaseSeries
 
-# Okabe and Ito's colors, which most kinds of color blindness leave apart.
+# Okabe and Ito's colors, which people with most kinds of color blindness can distinguish.
 VALUE, TRUTH, COUNT, REFUSED = "#0072B2", "#D55E00", "#009E73", "#555555"
 EXHAUSTED, LEFT_OUT = "#E69F00", "users without budget left out"
 DASHES = (0, (4, 2))
@@ -41,7 +41,7 @@ MAX_MARKERS = 150
 
 
 def draw_curve(axes: Axes, series: ReleaseSeries, values: list[float], sigmas: list[float]) -> None:
-    """Values over time with a band of their noise; a refused window leaves a gap."""
+    """Draw values over time with a band of their noise; a refused window leaves a gap."""
     x, y = middles(series), np.array(values)
     width = WIDTHS * np.array(sigmas)
     style = {"color": VALUE, "alpha": 0.25, "linewidth": 0, "label": NOISE_BAND}
@@ -59,7 +59,7 @@ def draw_curve(axes: Axes, series: ReleaseSeries, values: list[float], sigmas: l
 def draw_band(
     axes: Axes, series: ReleaseSeries, low: NDArray[np.float64], high: NDArray[np.float64], style: dict[str, Any]
 ) -> None:
-    """Between two curves; a window that stands alone gets a bar of its own width."""
+    """Draw a band between two curves; a window without released neighbors gets a bar of its own width."""
     x = middles(series)
     axes.fill_between(x, low, high, **style)
     good = np.isfinite(low)
@@ -83,7 +83,7 @@ def draw_counts(axes: Axes, series: ReleaseSeries) -> None:
 def draw_truth(
     axes: Axes, series: ReleaseSeries, points: list[tuple[int, float]], label: str | None = "truth", joined: bool = True
 ) -> None:
-    """True values of the windows that are shown."""
+    """Draw the true values of the windows that are shown."""
     middle = dict(zip((r.window_open_ms for r in series.releases), middles(series), strict=True))
     found = [(middle[at], value) for at, value in points if at in middle]
     if found:
@@ -93,12 +93,15 @@ def draw_truth(
 
 
 def whom(series: ReleaseSeries) -> str:
-    """What is counted: users, where they and not their records take part."""
+    """Return the name of the units that are counted: users if the releases count users, else records."""
     return "users" if any(release.participation is not None for release in series.releases) else "records"
 
 
 def shade_exhausted(axes: Axes, series: ReleaseSeries, ground: bool) -> None:
-    """Shade what was released without users whose budget was used up, to the end; on a filled `ground`, its border."""
+    """Shade all windows from the first one on that leaves out users with an exhausted budget.
+
+    On a filled `ground`, draw only a line where the shading would begin.
+    """
     first = next((r for r in series.releases if r.participation == "exhausted"), None)
     if first is None:
         return
@@ -110,8 +113,8 @@ def shade_exhausted(axes: Axes, series: ReleaseSeries, ground: bool) -> None:
 
 
 def shade_refusals(axes: Axes, series: ReleaseSeries, ground: bool = False) -> None:
-    """Shade refused windows, neighbors in one, and mark the reason of each at the bottom; also those with users left
-    out."""
+    """Shade refused windows, adjacent ones together, and mark each reason at the bottom; also shade windows in which
+    users were left out."""
     shade_exhausted(axes, series, ground)
     refused = [release for release in series.releases if release.reason is not None]
     spans: list[list[float]] = []
@@ -145,7 +148,7 @@ def shade_refusals(axes: Axes, series: ReleaseSeries, ground: bool = False) -> N
 
 
 def time_bar(figure: Figure, axes: Axes, dots: Any, released: list[Release]) -> None:
-    """What the colors of times mean; nothing for one window."""
+    """Draw the color bar that explains the colors of times; nothing for one window."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     if len({release.window_open_ms for release in released}) > 1:
@@ -165,7 +168,7 @@ def finish(
     what: str = "features",
     pad: bool = True,
 ) -> None:
-    """Axes of time, one legend for all panels, and what the picture is about."""
+    """Draw the time axes, one legend for all panels, and the title of the picture."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     for axes in panels:
@@ -210,12 +213,12 @@ def finish(
 
 
 def middles(series: ReleaseSeries) -> NDArray[np.float64]:
-    """Middle of each window, in days since 1970."""
+    """Return the middle of each window, in days since 1970."""
     return np.array([(r.window_open_ms + r.window_close_ms) / 2 / DAY_MS for r in series.releases])
 
 
 def axis_labels(series: ReleaseSeries) -> list[str]:
-    """What axes of values are called: the feature, in the units it is published in."""
+    """Return the labels of value axes: each feature, in the units in which it is published."""
     first = series.first
     if first.features is None:
         width = max((len(r.value or []) for r in series.releases), default=1) or 1
@@ -226,7 +229,7 @@ def axis_labels(series: ReleaseSeries) -> list[str]:
 
 
 def deviation(sigma: Any) -> float:
-    """A standard deviation; 0 where none is told (JSON has null for what is not a number)."""
+    """Return a standard deviation, or 0 if the release has none (JSON holds null for nan)."""
     return float(sigma) if sigma is not None and math.isfinite(sigma) else 0.0
 
 
@@ -235,7 +238,7 @@ def dot(x: NDArray[np.float64], wanted: bool = True) -> str | None:
 
 
 def ground(axes: Axes, labels: list[str], title: str) -> None:
-    """What all pictures of a plane have: names of both axes, a grid, some room."""
+    """Prepare a picture of a plane: names of both axes, a grid, and a margin."""
     axes.set(xlabel=labels[0], ylabel=labels[1])
     axes.set_title(title, loc="left")
     axes.grid(color="#E6E6E6", linewidth=0.6)

@@ -1,4 +1,4 @@
-"""Draws covariance matrices: variances over time, ellipses of two features, correlations of more features."""
+"""Pictures of covariance matrices: variances over time, ellipses of two features, correlations of more features."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAX_NUMBERS = 8  # features of a heat map that tells its numbers
 
 
 def plot_matrices(series: ReleaseSeries, path: str) -> None:
-    """Variances (and the covariance of two features) over time, and beside them what the matrices look like."""
+    """Draw variances (and the covariance of two features) over time, and beside them ellipses or correlations."""
     labels = axis_labels(series)
     shown = range(min(len(labels), MAX_FEATURES))
     entries = [(i, i) for i in shown] if len(labels) != 2 else [(0, 0), (0, 1), (1, 1)]
@@ -64,7 +64,7 @@ def plot_matrices(series: ReleaseSeries, path: str) -> None:
 
 
 def _ellipses(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[str]) -> None:
-    """Of some windows, the later the brighter; of the last one also its noise and its truth."""
+    """Draw the ellipses of some windows, later ones brighter; for the last window also its noise and its truth."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
@@ -89,14 +89,14 @@ def _ellipses(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[st
 
 
 def _boundary(matrix: list[Any]) -> NDArray[np.float64]:
-    """Points (2, m) of the ellipse of one standard deviation; what is negative by noise counts as 0."""
+    """Return points (2, m) of the ellipse of one standard deviation; negative eigenvalues count as 0."""
     values, vectors = np.linalg.eigh(np.array(matrix, float))
     found: NDArray[np.float64] = (vectors * np.sqrt(np.maximum(values, 0.0))) @ _CIRCLE
     return found
 
 
 def _correlations(figure: Figure, slot: Any, series: ReleaseSeries, labels: list[str]) -> None:
-    """Of the last released window, and under them the true ones where they are told."""
+    """Draw the correlations of the last released window, and under them the true correlations if they are given."""
     last = series.released[-1]
     titled = [("correlations, last released window", last.value or [])]
     if last.window_open_ms in series.truth:
@@ -118,7 +118,7 @@ def _correlations(figure: Figure, slot: Any, series: ReleaseSeries, labels: list
 
 
 def _correlation(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Within [-1, 1]; nan beside a feature without variance."""
+    """Convert a covariance matrix to correlations within [-1, 1]; nan for a feature without variance."""
     scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         found: NDArray[np.float64] = np.clip(matrix / np.outer(scale, scale), -1.0, 1.0)

@@ -1,4 +1,4 @@
-"""Draws releases over time, with their uncertainty, refusals and, if given, the true values."""
+"""Pictures of releases over time, with their uncertainty, refusals and, if given, the true values."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ MAX_ROWS = 60
 
 
 def plot_releases(series: ReleaseSeries, path: str) -> None:
-    """Draw a series of releases; what is drawn depends on their kind.
+    """Draw a series of releases; the picture depends on their kind.
 
-    Means, counts and variances: a line per feature with a band of two standard deviations of its noise; for two
-    features also the path of the mean with the ellipses of its noise. Quantiles: a fan. Histograms and marginals: a
-    heat map. Centers, mixtures and points: their places, of mixtures with the components' own width. Covariances:
-    variances, and ellipses of two features or correlations of more. Refused windows are shaded, with a mark for each
-    reason.
+    Means, counts and variances get a line per feature with a band of two standard deviations of its noise; for two
+    features there is also the path of the mean with the ellipses of its noise. Quantiles get a fan, histograms and
+    marginals a heat map. Centers, mixtures and points are drawn at their coordinates, mixtures with the width of their
+    components. Covariances get lines of the variances, and ellipses of two features or correlations of more. Refused
+    windows are shaded, with a mark for each reason.
 
     Parameters
     ----------
     series : ReleaseSeries
     path : str
-        Ends in ``.svg`` or ``.png``.
+        File to write, which ends in ``.svg`` or ``.png``.
 
     Raises
     ------
     ConfigError
-        Another suffix, matplotlib is not installed, or releases of a shape that has no picture.
+        If the file has another suffix, matplotlib is not installed, or the releases have a shape without a picture.
     FcstreamError
-        The file cannot be written.
+        If the file cannot be written.
     """
     first, released = series.first, series.released
     draw, rank = _PICTURES.get(first.kind, (_lines, 1))
@@ -70,7 +70,7 @@ def plot_releases(series: ReleaseSeries, path: str) -> None:
     except FcstreamError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        # What `check_drawable` lets through and no picture can be made of: somebody else's documents.
+        # `check_drawable` accepts some documents that cannot be drawn; fcstream has not written them.
         raise ConfigError("must be releases of fcstream, unchanged: these cannot be drawn", "RELEASES") from None
 
 
@@ -78,7 +78,7 @@ def plot_releases(series: ReleaseSeries, path: str) -> None:
 
 
 def _lines(series: ReleaseSeries, path: str) -> None:
-    """A panel per feature, one for the number of records, and the path of a mean of two features."""
+    """Draw a panel per feature, a panel for the number of records, and the path of a mean of two features."""
     first = series.first
     labels = axis_labels(series)
     shown = labels[:MAX_FEATURES]
@@ -105,7 +105,7 @@ def _lines(series: ReleaseSeries, path: str) -> None:
 
 
 def _fan(series: ReleaseSeries, path: str) -> None:
-    """Quantiles: the middle one as a line, pairs around it as bands."""
+    """Draw quantiles: the middle one as a line, and the pairs around it as bands."""
     first = series.first
     levels = list((first.parts or {}).get("quantiles", []))
     with picture(path, 11, 6.2, "--out") as figure:
@@ -118,7 +118,7 @@ def _fan(series: ReleaseSeries, path: str) -> None:
             label = f"quantiles {levels[k]:g} to {levels[-1 - k]:g}"
             style = {"color": VALUE, "alpha": 0.14 + 0.2 * k / max(1, pairs), "linewidth": 0, "label": label}
             draw_band(axes, series, low, high, style)
-        # Each level of its own, so that a fan of one is seen too.
+        # Draw a line for each level, so that a fan of one level is visible too.
         for k in range(len(levels)):
             middle = len(levels) % 2 == 1 and k == pairs
             style = {"linewidth": 1.8 if middle else 0.7, "label": f"quantile {levels[k]:g}" if middle else None}
@@ -133,7 +133,7 @@ def _fan(series: ReleaseSeries, path: str) -> None:
 
 
 def _heat(series: ReleaseSeries, path: str) -> None:
-    """One row per bin or cell, one column per window, color for the noisy number of records; the truth below."""
+    """Draw a heat map of noisy numbers of records: a row per bin or cell, a column per window; the truth below."""
     released = series.released
     parts = released[0].parts or {}
     names = _row_names(parts, len(_rows(released[0].value)))
@@ -183,7 +183,7 @@ def _rank(value: Any) -> int:
 
 
 def _rows(value: Any) -> list[float]:
-    """Numbers of bins, or of all cells of tables end to end."""
+    """Return the numbers of bins, or of all cells of tables end to end."""
     return [x for table in value for x in (table if isinstance(table, list) else [table])]
 
 
