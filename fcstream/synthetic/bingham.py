@@ -1,7 +1,7 @@
 """Private directions by the exponential mechanism on the sphere, drawn by rejection without an approximation.
 
-Known limit: proposals are floating-point functions of the data's eigenvectors, so which doubles can come out depends
-on data too. The default release has no such draw: it adds exact noise to integer moments instead.
+Known limit: proposals are floating-point functions of the data's eigenvectors, so the set of doubles that can be drawn
+depends on data too. The default release draws no such direction: it adds exact noise to integer moments instead.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _STEPS = 60
 
 
 def envelope(gaps: NDArray[np.float64]) -> float:
-    """b with sum of 1 / (b + 2 gaps[i]) = 1, in (0, q].
+    """Find the b in (0, q] with sum of 1 / (b + 2 gaps[i]) = 1.
 
     Privacy
     -------
-    The rejection is right for every b in that range, so a rounded one does no harm.
+    Rejection is correct for every b in that range, so rounding b does no harm.
 
     Source
     ------
@@ -38,11 +38,13 @@ def envelope(gaps: NDArray[np.float64]) -> float:
 
 
 def log_acceptance(x: NDArray[np.float64], gaps: NDArray[np.float64], b: float) -> NDArray[np.float64]:
-    """Of unit vectors (k, q) in eigencoordinates, k of them: at most 0 for every b in (0, q].
+    """Compute the log acceptance probability (k,) of unit vectors (k, q) in eigencoordinates.
+
+    It is at most 0 for every b in (0, q].
 
     Privacy
     -------
-    In floating point: see the module.
+    Computed in floating point: see the module.
 
     Source
     ------
@@ -56,7 +58,7 @@ def log_acceptance(x: NDArray[np.float64], gaps: NDArray[np.float64], b: float) 
 
 
 def pvec(matrix: NDArray[np.float64], noise: Noise, draws: int = 1) -> NDArray[np.float64]:
-    """Independent unit vectors (draws, q) with density proportional to exp(<matrix x, x>) on the sphere.
+    """Draw independent unit vectors (draws, q) with density proportional to exp(<matrix x, x>) on the sphere.
 
     Parameters
     ----------
@@ -67,12 +69,12 @@ def pvec(matrix: NDArray[np.float64], noise: Noise, draws: int = 1) -> NDArray[n
 
     Privacy
     -------
-    Of two matrices that differ by E, one draw tells at most (largest - smallest eigenvalue of E): bounded range, so its
-    square / 8 in zCDP. Floating point: see the module.
+    For two matrices that differ by E, one draw has a range bounded by r = (largest - smallest eigenvalue of E), so it
+    is r**2 / 8-zCDP. Computed in floating point: see the module.
 
     Complexity
     ----------
-    One eigendecomposition; at least sqrt(2 / (e q)) of the proposals are taken.
+    One eigendecomposition; a share of at least sqrt(2 / (e q)) of the proposals is accepted.
 
     Source
     ------
@@ -93,11 +95,12 @@ def pvec(matrix: NDArray[np.float64], noise: Noise, draws: int = 1) -> NDArray[n
 
 
 def proj(matrix: NDArray[np.float64], axes: int, noise: Noise) -> NDArray[np.float64]:
-    """Orthonormal directions (axes, p), each drawn by `pvec` in the complement of those before.
+    """Draw orthonormal directions (axes, p), each by `pvec` in the complement of the earlier ones.
 
     Privacy
     -------
-    `axes` times what one `pvec` tells.
+    The loss is `axes` times that of one `pvec`.
+
 
     Source
     ------

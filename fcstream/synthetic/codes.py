@@ -1,4 +1,4 @@
-"""Records of public levels: Booleans, categories and numbers in declared bins, as bits."""
+"""Codes of table records as bits: Booleans, categories, and numbers in public bins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_BITS = 2048
 MAX_LEVELS = 1024
 CENTERED = 4
-"""One-hot blocks of up to so many bits are counted as -1 and 1, larger ones as 0 and 2: what is shorter."""
+"""Largest one-hot block whose bits count as -1 and 1; in larger blocks they count as 0 and 2, which is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Attribute:
     cuts : tuple of int
         Lattice coordinates at which the next level begins, ascending.
     levels : tuple
-        What is written for each level: one more than cuts. Of a number in bins: the middle of each.
+        The value that is written for each level, one more than `cuts`; for a number in bins, the middle of each bin.
     edges : tuple of float
-        Of a number in bins: where they begin and end. Empty otherwise.
+        For a number in bins, where the bins begin and end; empty otherwise.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Attribute:
 
     @property
     def bits(self) -> int:
-        """A Boolean is one bit, others are a one-hot block."""
+        """Number of bits: one for a Boolean, else one for each level."""
         return 1 if self.size == 2 else self.size
 
     @property
@@ -61,21 +61,21 @@ class Attribute:
 
     @property
     def norm_squared(self) -> int:
-        """Of the block's numbers u (-1 and 1, or 0 and 2): the same for every level."""
+        """Squared l2 norm of the block's numbers u (-1 and 1, or 0 and 2), the same for every level."""
         return self.bits if self.is_centered else 4
 
     @property
     def norm(self) -> int:
-        """Sum of their absolute values."""
+        """l1 norm of the block's numbers u."""
         return self.bits if self.is_centered else 2
 
 
 @dataclass(frozen=True)
 class Codes:
-    """The columns of a table, Booleans first, and the bits that stand for them (specification 9.1).
+    """Columns of a table, Booleans first, and the bits that encode them (specification 9.1).
 
-    A record is a vector u of p numbers: 2 bit - shift, with shift 1 for Booleans and small one-hot blocks, 0 for large
-    ones. Its norms are the same for every record, which is what sensitivities rest on.
+    A record is a vector u of p numbers 2 bit - shift, where the shift is 1 for Booleans and small one-hot blocks and 0
+    for large blocks. The norms of u are the same for every record, and sensitivities rest on that.
     """
 
     attributes: tuple[Attribute, ...]
@@ -91,7 +91,7 @@ class Codes:
 
     @classmethod
     def of(cls, grid: Grid, columns: Sequence[str] | None, edges: Mapping[str, Sequence[float]]) -> Codes:
-        """Of features that are Boolean, have levels, or are cut at edges; None stands for all of them.
+        """Make codes for features that are Boolean, have levels, or are cut at edges; with None, for all features.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class Codes:
 
     @classmethod
     def ordered(cls, attributes: Sequence[Attribute]) -> Codes:
-        """With Booleans first, as packed records have them."""
+        """Make codes with Booleans first, as in packed records."""
         return cls(tuple(sorted(attributes, key=lambda one: one.size > 2)))
 
     @cached_property
@@ -118,7 +118,7 @@ class Codes:
 
     @cached_property
     def bits(self) -> int:
-        """p."""
+        """Number of bits p."""
         return sum(one.bits for one in self.attributes)
 
     @cached_property
@@ -133,12 +133,12 @@ class Codes:
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
-        """Whose each bit is (p,)."""
+        """Index of the attribute that each bit belongs to (p,)."""
         return np.repeat(np.arange(len(self.attributes)), [one.bits for one in self.attributes])
 
     @cached_property
     def shifts(self) -> NDArray[np.int64]:
-        """u = 2 bit - shift (p,)."""
+        """Shift of each bit (p,), in u = 2 bit - shift."""
         return np.repeat([int(one.is_centered) for one in self.attributes], [one.bits for one in self.attributes])
 
     @cached_property
@@ -164,18 +164,18 @@ class Codes:
 
     @cached_property
     def apart(self) -> NDArray[np.bool_]:
-        """Which pairs of bits (p, p) belong to different attributes."""
+        """Mask (p, p) of the pairs of bits that belong to different attributes."""
         return np.asarray(self.owners[:, None] != self.owners[None, :])
 
     @cached_property
     def tables(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        """Columns, cuts and where each attribute's cuts start, for the packing kernel."""
+        """Arrays for the packing kernel: columns, cuts, and where each attribute's cuts start."""
         starts = np.cumsum([0, *(len(one.cuts) for one in self.attributes)])
         cuts = np.array([cut for one in self.attributes for cut in one.cuts], np.float64)
         return np.array([one.index for one in self.attributes], np.int64), cuts, starts.astype(np.int64)
 
     def encoded(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Bits (n, p) of levels (n, attributes)."""
+        """Convert levels (n, attributes) to bits (n, p)."""
         bits = np.zeros((len(codes), self.bits), np.int64)
         for k, (one, block) in enumerate(zip(self.attributes, self.blocks, strict=True)):
             if one.size == 2:
@@ -185,7 +185,7 @@ class Codes:
         return bits
 
     def described(self) -> list[dict[str, Any]]:
-        """The columns in the order of the features, for a release."""
+        """Describe the columns, in the order of the features, for a release."""
         columns = []
         for one in sorted(self.attributes, key=lambda one: one.index):
             columns.append({"name": one.name, "levels": list(one.levels)})
@@ -195,7 +195,8 @@ class Codes:
 
     @classmethod
     def read(cls, columns: Sequence[Mapping[str, Any]]) -> Codes:
-        """The inverse of `described`, without cuts."""
+        """Read codes, without cuts, from what `described` returned."""
+
         found = [
             Attribute(column["name"], k, (), tuple(column["levels"]), tuple(column.get("edges", ())))
             for k, column in enumerate(columns)

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Anonymized:
-    """What `anonymize` made.
+    """Result of `anonymize`.
 
     Attributes
     ----------
     rows : int64 (m, p)
         Synthetic records.
     points : float64 (k, p)
-        The mean of each group, exactly.
+        The exact mean of each group.
     sizes : int64 (k,)
-        How many records each group has.
+        The number of records in each group.
     promise : str
-        What may be said of it, and what not.
+        What the result guarantees, and what it does not.
     """
 
     rows: NDArray[np.int64]
@@ -39,7 +39,7 @@ class Anonymized:
 
 
 def anonymize(table: ArrayLike, groups: int, *, rows: int | None = None, noise: Noise | None = None) -> Anonymized:
-    """Boolean records replaced by rows drawn from the means of groups of at least n / k records.
+    """Replace Boolean records by rows drawn from the means of groups of at least floor(n / k) records.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def anonymize(table: ArrayLike, groups: int, *, rows: int | None = None, noise: 
     rows : int, optional
         m; by default n.
     noise : Noise, optional
-        Where the draws come from.
+        The source of the draws.
 
     Raises
     ------
@@ -58,9 +58,10 @@ def anonymize(table: ArrayLike, groups: int, *, rows: int | None = None, noise: 
     Notes
     -----
     NOT differentially private, and no release of the engine: no ledger is charged, because no budget could pay for it.
-    Group means are exact. Whoever knows all records of a group but one learns that one; two such tables of nearly the
-    same records may give away where they differ; a group whose records agree in a column tells that column. What it
-    does say: every mean is one of at least floor(n / k) records. Use `fcstream.private_synthetic` for a guarantee.
+    Group means are exact. Whoever knows all records of a group but one learns that one. Two such tables of nearly the
+    same records may reveal where they differ. A group whose records agree in a column reveals that column. The only
+    guarantee is that every mean is taken over at least floor(n / k) records. Use `fcstream.private_synthetic` for
+    differential privacy.
 
     Source
     ------
@@ -88,7 +89,7 @@ def anonymize(table: ArrayLike, groups: int, *, rows: int | None = None, noise: 
 
 
 def _cells(scaled: NDArray[np.float64], groups: int) -> NDArray[np.int64]:
-    """The cell of each record: the nearest point of a covering of the leading directions' unit ball."""
+    """Find the cell of each record: the nearest point of a covering of the leading directions' unit ball."""
     root = math.isqrt(groups)
     if groups < 100:
         return np.zeros(len(scaled), np.int64)
@@ -103,7 +104,8 @@ def _cells(scaled: NDArray[np.float64], groups: int) -> NDArray[np.int64]:
 
 
 def _groups(cells: NDArray[np.int64], size: int, groups: int) -> list[NDArray[np.int64]]:
-    """Cells divided into groups of `size`, what is left over merged and divided likewise; the last takes the rest."""
+    """Divide cells into groups of `size`, then merge and divide the records left over; the last group gets the rest."""
+
     found, left = [], []
     for cell in np.unique(cells):
         members = np.flatnonzero(cells == cell)
