@@ -355,7 +355,7 @@ def choose(
 
     Returns
     -------
-    Choice
+    PairSampling
         A sampled kind only if it is at least twice as fast as exact counts.
 
     Privacy
