@@ -1,6 +1,6 @@
 """What a stream costs on a cluster, on paper: from one machine to 1,000 workers and 1e9 records a day.
 
-    python bench/scale.py             # the tables of scale.md, from the constants below
+    python bench/scale.py             # the tables of docs/benchmarks/scale.md, from the constants below
     python bench/scale.py --measure   # measure the constants on this machine (one core, some ten seconds)
 
 The model is sums and products: what each record, pair, window and commit costs, and who pays it. It knows no queues, no

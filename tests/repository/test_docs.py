@@ -43,7 +43,7 @@ def test_there_are_examples():
 
 
 def test_embedded_example(capsys):
-    runpy.run_path(str(REPOSITORY / "examples" / "embedded.py"), run_name="__main__")
+    runpy.run_path(str(REPOSITORY / "examples" / "gallery" / "embedded.py"), run_name="__main__")
     out = capsys.readouterr().out
     assert out.count(" C, noise ") >= 3
 

@@ -1,6 +1,8 @@
-"""The engine inside another process: push readings as they come, publish what comes back.
+"""
+An engine inside another process
+================================
 
-    python examples/embedded.py
+Push readings as they come, and publish what comes back.
 
 Windows of ten seconds on the wall clock of a broker (here: a loop that pretends to be one). The ledger is in memory, so
 that the example leaves nothing behind; use "sqlite:PATH" for anything real.
