@@ -24,6 +24,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -150,6 +152,20 @@ def _utc(time_ms: int) -> str:
 def extra_missing(extra: str) -> str:
     """Return the command that installs an extra of this package, from the place where the package came from."""
     return f"{shlex.quote(sys.executable)} -m pip install {shlex.quote(f'{_origin()}[{extra}]')}"
+
+
+def missing_package(package: str, extra: str, key: str) -> ConfigError:
+    """Return the error for a setting that needs a package which is not installed."""
+    return ConfigError(f"needs the package {package}: {extra_missing(extra)}", key)
+
+
+@contextmanager
+def needs_package(package: str, extra: str, key: str) -> Iterator[None]:
+    """Turn a failed import in the block into the error that names the extra which brings the package."""
+    try:
+        yield
+    except ImportError:
+        raise missing_package(package, extra, key) from None
 
 
 def _origin() -> str:

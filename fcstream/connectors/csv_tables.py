@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..errors import ConfigError, SinkError, extra_missing
+from ..errors import SinkError, needs_package
 from ..releases.base import Release
 from ..releases.tables.documents import synthetic_rows
 from ..runtime.disk import sync_folder, write_all
@@ -122,11 +122,9 @@ def _jsonl(rows: dict[str, list[Any]]) -> bytes:
 
 
 def _arrow() -> Any:
-    try:
+    with needs_package("pyarrow", "arrow", "sink.url"):
         import pyarrow
         import pyarrow.parquet
-    except ImportError:
-        raise ConfigError(f"needs the package pyarrow: {extra_missing('arrow')}", "sink.url") from None
     return pyarrow
 
 

@@ -7,7 +7,7 @@ import re
 import urllib.parse
 from dataclasses import dataclass, field
 
-from ..errors import ConfigError, extra_missing
+from ..errors import ConfigError
 from ..runtime.interpolation import PLACEHOLDER, interpolate, is_url
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
@@ -203,11 +203,6 @@ def _without_placeholders(text: str) -> str:
 def _with_placeholders(text: str, original: str) -> str:
     given = PLACEHOLDER.findall(original)
     return _KEPT.sub(lambda found: "${" + "".join(given[int(found[1])]) + "}", text)
-
-
-def missing_library(module: str, extra: str, key: str) -> ConfigError:
-    """The error for a client library that is not installed."""
-    return ConfigError(f"needs the package {module}: {extra_missing(extra)}", key)
 
 
 def scheme_of(url: str) -> str:

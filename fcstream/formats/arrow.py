@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ConfigError, extra_missing
+from ..errors import needs_package
 from .batch import (
     Batch,
     Rejection,
@@ -46,10 +46,8 @@ class ArrowBlocks:
     """
 
     def __init__(self, schema: Schema, most_rows: int) -> None:
-        try:
+        with needs_package("pyarrow", "arrow", "source.format"):
             import pyarrow
-        except ImportError:
-            raise ConfigError(f"needs the package pyarrow: {extra_missing('arrow')}", "source.format") from None
         self._arrow = pyarrow
         self._schema = schema
         self._most_rows = most_rows

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ConfigError, SourceError, extra_missing
+from ..errors import ConfigError, SourceError, extra_missing, needs_package
 from .text_files import read_lines
 
 if TYPE_CHECKING:
@@ -159,11 +159,9 @@ def _read_csv(path: str, text: Iterable[str]) -> dict[str, list[Any]]:
 
 
 def _read_parquet(path: str) -> dict[str, list[Any]]:
-    try:
+    with needs_package("pyarrow", "arrow", "score"):
         import pyarrow
         import pyarrow.parquet
-    except ImportError:
-        raise ConfigError(f"needs the package pyarrow: {extra_missing('arrow')}", "score") from None
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             if file.metadata.num_rows > MAX_LINES:

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import AddressTaken, ConfigError, SourceError, extra_missing
+from ..errors import AddressTaken, ConfigError, SourceError, needs_package
 
 LOG = logging.getLogger("fcstream.runtime")
 _LOOK_EVERY_S = 0.2
@@ -347,11 +347,9 @@ class Server:
     """
 
     def __init__(self, app: App, host: str, port: int, limits: Limits, *, setting: str, extra: str) -> None:
-        try:
+        with needs_package("uvicorn", extra, setting):
             import uvicorn
             from uvicorn.protocols.http.h11_impl import H11Protocol
-        except ImportError:
-            raise ConfigError(f"needs the package uvicorn: {extra_missing(extra)}", setting) from None
         self._crowd = _ConnectionPool(limits)
         self._socket = _listen(host, port, setting)
         self.port: int = self._socket.getsockname()[1]

@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from ..connectors.urls import missing_library
-from ..errors import ConfigError
+from ..errors import ConfigError, needs_package
 
 LOG = logging.getLogger("fcstream.service")
 WINDOWS = "fcstream.windows"
@@ -119,10 +118,8 @@ def client_is_missing() -> str | None:
 
 
 def _structlog() -> Any:
-    try:
+    with needs_package("structlog", "service", "service.log"):
         import structlog
-    except ImportError:
-        raise missing_library("structlog", "service", "service.log") from None
     return structlog
 
 

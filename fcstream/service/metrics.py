@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
 from ..config import ServiceSection
-from ..connectors.urls import missing_library
-from ..errors import FcstreamError
+from ..errors import FcstreamError, needs_package
 from ..ledgers.base import TOTAL_BLOCK
 from .alarms import USUAL
 from .supervisor import STATES
@@ -113,12 +112,10 @@ def client_is_missing() -> str | None:
 
 
 def _client() -> Any:
-    try:
+    with needs_package("prometheus_client", "service", "service.listen"):
         import prometheus_client
         import prometheus_client.core
         import prometheus_client.exposition
-    except ImportError:
-        raise missing_library("prometheus_client", "service", "service.listen") from None
     return prometheus_client
 
 

@@ -8,8 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..connectors.urls import missing_library
-from ..errors import ConfigError
+from ..errors import ConfigError, missing_package, needs_package
 from ..runtime.http_server import Limits, Server
 from .metrics import client_is_missing, exposition
 
@@ -115,18 +114,16 @@ def server_is_missing() -> str | None:
     """What to say where the server cannot be opened for want of a package; None if it can."""
     for module in ("starlette", "uvicorn"):
         if importlib.util.find_spec(module) is None:
-            return str(missing_library(module, "service", "service.listen"))
+            return str(missing_package(module, "service", "service.listen"))
     return None
 
 
 def _app(watched: Sequence[StreamStatus]) -> Any:
-    try:
+    with needs_package("starlette", "service", "service.listen"):
         from starlette.applications import Starlette
         from starlette.requests import Request
         from starlette.responses import Response
         from starlette.routing import Route
-    except ImportError:
-        raise missing_library("starlette", "service", "service.listen") from None
 
     async def tell(request: Request) -> Response:  # on the loop: however many ask, the service waits for one of them
         code, kind, body = answer(watched, request.url.path, request.headers.get("Accept", ""))

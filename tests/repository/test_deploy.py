@@ -131,7 +131,7 @@ def test_messages_that_name_an_extra_give_a_command_that_installs_it(origin, tmp
     named = {
         name
         for path in Path(fcstream.__file__).parent.rglob("*.py")
-        for name in re.findall(r"extra_missing\('(\w+)'\)", path.read_text())
+        for name in re.findall(r"(?:extra_missing\('|needs_package\(\"[\w-]+\", \")(\w+)", path.read_text())
     }
     assert named <= set(extras["optional-dependencies"])
     assert len(named) > 5

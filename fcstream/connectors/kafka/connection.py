@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import ConfigError, FcstreamError
+from ...errors import ConfigError, FcstreamError, needs_package
 from ...runtime.waiting import is_over, note_failure
 from ..retry import with_patience
 from ..tls import TRUST
-from ..urls import Address, missing_library
+from ..urls import Address
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -44,11 +44,9 @@ class KafkaConnection:
     """
 
     def __init__(self, address: Address, name: str, patience_s: float, error: type[FcstreamError]) -> None:
-        try:
+        with needs_package("confluent-kafka", "kafka", address.key):
             import confluent_kafka
             import confluent_kafka.admin
-        except ImportError:
-            raise missing_library("confluent-kafka", "kafka", address.key) from None
         self.kafka: Any = confluent_kafka
         self.location = address.masked
         self.patience_s = address.take_number("patience", patience_s)

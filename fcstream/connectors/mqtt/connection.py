@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import ConfigError, FcstreamError
+from ...errors import ConfigError, FcstreamError, needs_package
 from ...runtime.undo import on_error
 from ..base import ReceivedMessage
 from ..retry import close_quietly, with_patience
 from ..tls import tls_context, tls_failure
-from ..urls import missing_library
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -54,10 +53,8 @@ class MqttSession:
         session: Mapping[str, int] = MappingProxyType({}),
         kind: type[MqttConnection] | None = None,
     ) -> None:
-        try:
+        with needs_package("paho-mqtt", "mqtt", address.key):
             import paho.mqtt.client  # noqa: F401
-        except ImportError:
-            raise missing_library("paho-mqtt", "mqtt", address.key) from None
         self.connection: MqttConnection | None = None
         self._kind = kind or MqttConnection
         self._address, self._error, self._prepare = address, error, prepare

@@ -13,12 +13,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ...errors import ConfigError, FcstreamError
+from ...errors import ConfigError, FcstreamError, needs_package
 from ...runtime.undo import on_error
 from ..client_loop import ClientLoop, abort
 from ..retry import with_patience
 from ..tls import tls_context, tls_failure
-from ..urls import missing_library
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -52,10 +51,8 @@ class NatsConnection:
     """A connection in a thread of its own, which is made again when it was lost, and whose errors tell no secrets."""
 
     def __init__(self, address: Address, patience_s: float, error: type[FcstreamError]) -> None:
-        try:
+        with needs_package("nats-py", "nats", address.key):
             import nats.aio.client  # noqa: F401
-        except ImportError:
-            raise missing_library("nats-py", "nats", address.key) from None
         self._error = error
         self._where = address.masked
         self._patience_s = address.take_number("patience", patience_s)
@@ -337,10 +334,8 @@ def _options(address: Address) -> tuple[bool, dict[str, Any]]:
     ]
     options |= {"user": address.user, "password": address.password, "token": address.take("token", "") or None}
     if creds := address.take("creds", ""):
-        try:
+        with needs_package("nkeys", "nats", address.key):
             import nkeys  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: F401
-        except ImportError:
-            raise missing_library("nkeys", "nats", address.key) from None
         if not os.access(creds, os.R_OK):
             raise ConfigError(f"names the file {creds}, which cannot be read", address.key)
         options |= _credentials(creds)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ...errors import ConfigError, SinkError
+from ...errors import ConfigError, SinkError, needs_package
 from ...releases.base import Release
 from ...runtime import libpq
 from ...runtime.undo import on_error
 from ..retry import close_quietly, deadline, with_patience
-from ..urls import Address, missing_library
+from ..urls import Address
 
 if TYPE_CHECKING:
     import psycopg
@@ -77,10 +77,8 @@ class PostgresSink:
     """
 
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
-        try:
+        with needs_package("psycopg", "postgresql", address.key):
             import psycopg
-        except ImportError:
-            raise missing_library("psycopg", "postgresql", address.key) from None
         self._client = psycopg
         self._location, self._key = address.masked, address.key
         self._patience_s = address.take_number("patience", patience_s)

@@ -16,11 +16,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import FcstreamError
+from ...errors import FcstreamError, needs_package
 from ...runtime.undo import on_error
 from ..retry import close_quietly, with_patience
 from ..tls import tls_context, tls_failure
-from ..urls import missing_library
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -219,11 +218,9 @@ class AmqpConnection:
         error: type[FcstreamError],
         prepare: Callable[[AmqpChannel], None],
     ) -> None:
-        try:
+        with needs_package("pika", "rabbitmq", address.key):
             import pika
             import pika.adapters.utils.connection_workflow
-        except ImportError:
-            raise missing_library("pika", "rabbitmq", address.key) from None
         self.channel: AmqpChannel | None = None
         """None if the connection was lost."""
         self._where, self._error, self._prepare = address.masked, error, prepare

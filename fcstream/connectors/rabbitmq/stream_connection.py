@@ -10,13 +10,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import ConfigError, FcstreamError
+from ...errors import ConfigError, FcstreamError, needs_package
 from ...runtime.undo import on_error
 from ..client_loop import ClientLoop, abort
 from ..libraries import unsupported_version
 from ..retry import with_patience
 from ..tls import tls_context, tls_failure
-from ..urls import missing_library
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -46,10 +45,8 @@ class RabbitConnection:
         stream: str,
         prepare: Callable[[Any], Coroutine[Any, Any, None]],
     ) -> None:
-        try:
+        with needs_package("rstream", "rabbitmq", address.key):
             import rstream  # noqa: F401
-        except ImportError:
-            raise missing_library("rstream", "rabbitmq", address.key) from None
         if not _has_what_is_used():
             raise unsupported_version("rstream", address.key)
         self.lost = True

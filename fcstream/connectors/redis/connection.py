@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import ConfigError, FcstreamError
+from ...errors import ConfigError, FcstreamError, needs_package
 from ..retry import close_quietly, with_patience
 from ..tls import tls_context, tls_failure
-from ..urls import missing_library
 
 if TYPE_CHECKING:
     import ssl
@@ -27,12 +26,10 @@ class RedisConnection:
     """A client that comes back after its connection was lost, and whose errors tell no secrets."""
 
     def __init__(self, address: Address, patience_s: float, error: type[FcstreamError]) -> None:
-        try:
+        with needs_package("redis", "redis", address.key):
             import redis
             from redis.backoff import NoBackoff
             from redis.retry import Retry
-        except ImportError:
-            raise missing_library("redis", "redis", address.key) from None
         self._error = error
         self._where = address.masked
         self._patience_s = address.take_number("patience", patience_s)

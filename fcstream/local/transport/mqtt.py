@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Any
 
 from ...connectors.tls import tls_context, tls_failure
-from ...connectors.urls import Address, missing_library, parse
-from ...errors import ConfigError, SourceError
+from ...connectors.urls import Address, parse
+from ...errors import ConfigError, SourceError, needs_package
 from .gateway import LARGEST, LARGEST_REPLY, Gateway
 
 LOG = logging.getLogger("fcstream.local")
@@ -30,12 +30,10 @@ class _MqttClient:
     """A client that subscribes anew after each reconnect; the broker sends it no message above `max_bytes`."""
 
     def __init__(self, address: Address, topic: str, max_bytes: int, on_message: Callable[[Any], None]) -> None:
-        try:
+        with needs_package("paho-mqtt", "mqtt", address.key):
             from paho.mqtt import client as paho
             from paho.mqtt.packettypes import PacketTypes
             from paho.mqtt.properties import Properties
-        except ImportError:
-            raise missing_library("paho-mqtt", "mqtt", address.key) from None
         self._topic, self._ready, self._refused = topic, threading.Event(), ""
         self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, f"fcstream-{uuid.uuid4()}", protocol=paho.MQTTv5)
         self.client.max_inflight_messages_set(1000)

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
-from ...connectors.urls import mask, missing_library
-from ...errors import ConfigError
+from ...connectors.urls import mask
+from ...errors import ConfigError, needs_package
 from ...runtime.http_server import Limits, Server
 from .gateway import LARGEST, LARGEST_REPLY, Gateway
 
@@ -35,14 +35,12 @@ def app(gateway: Gateway) -> Any:
     Replies are those of `Gateway`. Status codes are functions of the message: 200 with a reply or a refusal, 413 for
     one that is too long. 500 means that the journal cannot be written; then no reply leaves any more.
     """
-    try:
+    with needs_package("starlette", "local", "devices.listen"):
         from starlette.applications import Starlette
         from starlette.concurrency import run_in_threadpool
         from starlette.requests import Request
         from starlette.responses import PlainTextResponse, Response
         from starlette.routing import Route
-    except ImportError:
-        raise missing_library("starlette", "local", "devices.listen") from None
     alone = asyncio.Lock()  # a decoded message takes much memory, so one at a time
 
     async def ask(request: Request) -> Response:
