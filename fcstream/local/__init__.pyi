@@ -1,0 +1,32 @@
+"""Public names, and where they are: `__init__.py` imports each when it is first used."""
+
+from .analyst.series import Account as Account
+from .analyst.series import Series as Series
+from .device.budget import LocalBudget as LocalBudget
+from .device.components import Component as Component
+from .device.device import LocalFilter as LocalFilter
+from .device.device import answer_all as answer_all
+from .device.journal import FileJournal as FileJournal
+from .functions import Box as Box
+from .functions import Distance as Distance
+from .functions import Mismatches as Mismatches
+from .functions import Named as Named
+from .functions import Outside as Outside
+from .functions import Point as Point
+from .functions import Share as Share
+from .functions import turned as turned
+from .protocol import Ask as Ask
+from .queries.base import Answer as Answer
+from .queries.base import Plan as Plan
+from .queries.counting import RangeCount as RangeCount
+from .queries.density import KernelDensity as KernelDensity
+from .queries.elimination import Rounds as Rounds
+from .queries.neighbors import Nearest as Nearest
+from .queries.threshold import ShareBelow as ShareBelow
+from .simulation import Fleet as Fleet
+from .simulation import Simulation as Simulation
+from .spaces import Discrete as Discrete
+from .spaces import Euclidean as Euclidean
+from .spaces import GreatCircle as GreatCircle
+from .spaces import Hamming as Hamming
+from .spaces import Records as Records
