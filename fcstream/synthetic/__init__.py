@@ -1,8 +1,8 @@
 """Tables of made-up records: the arithmetic behind ``kind = "synthetic"``, and k-anonymity.
 
-Here belong the public levels of columns, exact counts of them, public cells, mixtures and the rows drawn of them.
-What is private about it, and what it costs, is in `fcstream.releases.tables`; `anonymize` is NOT private in that
-sense.
+Here belong the public levels of columns, exact counts of them, public cells, mixtures, and the rows drawn from
+mixtures. Which of it is private, and what that costs, is decided in `fcstream.releases.tables`. `anonymize` is NOT
+differentially private.
 """
 
 from .microaggregation import Anonymized as Anonymized

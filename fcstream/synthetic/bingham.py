@@ -1,7 +1,7 @@
-"""Private directions by the exponential mechanism on the sphere, drawn by rejection without an approximation.
+"""Private directions by the exponential mechanism on the sphere, drawn exactly by rejection.
 
 Known limit: proposals are floating-point functions of the data's eigenvectors, so the set of doubles that can be drawn
-depends on data too. The default release draws no such direction: it adds exact noise to integer moments instead.
+depends on the data. The default release draws no such direction: it adds exact noise to integer moments instead.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def log_acceptance(x: NDArray[np.float64], gaps: NDArray[np.float64], b: float) 
 
     Privacy
     -------
-    Computed in floating point: see the module.
+    The probability is computed in floating point; the known limit in the module's docstring applies.
 
     Source
     ------
@@ -69,8 +69,9 @@ def pvec(matrix: NDArray[np.float64], noise: Noise, draws: int = 1) -> NDArray[n
 
     Privacy
     -------
-    For two matrices that differ by E, one draw has a range bounded by r = (largest - smallest eigenvalue of E), so it
-    is r**2 / 8-zCDP. Computed in floating point: see the module.
+    Protects against replacing the matrix by one that differs by E. One draw costs r**2 / 8-zCDP, where r is the largest
+    less the smallest eigenvalue of E, because that bounds the range of its privacy loss. The draw is computed in
+    floating point; the known limit in the module's docstring applies.
 
     Complexity
     ----------
@@ -99,8 +100,7 @@ def proj(matrix: NDArray[np.float64], axes: int, noise: Noise) -> NDArray[np.flo
 
     Privacy
     -------
-    The loss is `axes` times that of one `pvec`.
-
+    The loss is `axes` times the loss of one `pvec`, by composition (proof 9.3).
 
     Source
     ------

@@ -1,7 +1,7 @@
-"""Public cells: where a record lies along a few integer directions, cut at a public width.
+"""Public cells of a table's space: boxes of one public width along a few integer directions.
 
-Everything here is a function of public or released numbers; which cell a record lies in is an integer function of that
-record and them, so no other record can move it.
+Cells are computed from public or released numbers alone. A record's cell is an integer function of these numbers and of
+that record, so no other record can change it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 _MAX_COVER = 50_000
 FINE = 2**20
-"""Directions of length 1 are rounded to multiples of 1 / FINE."""
+"""A direction of length 1 is rounded to integers, multiples of 1 / FINE."""
 MAX_AXES = 4
 WIDTHS = (2.0, 2.1, 2.2, 2.3, 2.4, 2.5)
-"""Of a cell, where u = -1 or 1; wider ones for tables that are large in norm, see `width_factors`."""
+"""Cell widths that are tried, in units of u; `along` multiplies them for tables whose u has a large norm."""
 MAX_CELLS = 256
 MAX_WORK = 2**24
-"""For the number of cells times the squared number of bits: what fitting a mixture takes."""
+"""Upper bound of the number of cells times the squared number of bits, which is the work of fitting a mixture."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Cells:
     ----------
     codes : Codes
     directions : tuple of tuples of int
-        One for each axis, (p,) each.
+        One integer vector (p,) for each axis.
     center : tuple of int
-        Where, along each axis, the boundary between two cells lies (or the middle of one, if `odd`).
+        For each axis, the position of a boundary between two cells, or of a cell's middle if `odd`.
     width : int
     odd : bool
-        The center is the middle of a cell.
+        Whether `center` is the middle of a cell.
     """
 
     codes: Codes
@@ -54,23 +54,23 @@ class Cells:
 
     @cached_property
     def _along(self) -> NDArray[np.int64]:
-        """(p, axes)"""
+        """Directions as columns (p, axes)."""
         return np.array(self.directions, np.int64).T.reshape(self.codes.bits, len(self.directions))
 
     @cached_property
     def _base(self) -> NDArray[np.int64]:
-        """Place of the record without bits: (axes,)."""
+        """Position (axes,), along the axes, of a record none of whose bits is set."""
         shift = self.width // 2 if self.odd else 0
         return -(self.codes.shifts @ self._along) - np.array(self.center, np.int64) + shift
 
     @cached_property
     def _ranges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Least and largest place of any record along each axis."""
+        """Smallest and largest position of any record along each axis."""
         low, high = self._support(np.eye(len(self.directions), dtype=np.int64))
         return low, high
 
     def _support(self, probes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Least and largest value of probes (k, axes) times the place of a record, over all possible records."""
+        """Find the smallest and largest product of probes (k, axes) with the position of any possible record."""
         weights = 2 * (self._along @ probes.T)  # (p, k)
         base = probes @ self._base
         booleans = weights[: self.codes.booleans]
@@ -82,6 +82,7 @@ class Cells:
 
     @cached_property
     def lowest(self) -> NDArray[np.int64]:
+        """Number of the first cell along each axis (axes,)."""
         return self._ranges[0] // self.width
 
     @cached_property
@@ -90,12 +91,12 @@ class Cells:
 
     @cached_property
     def boxes(self) -> int:
-        """An upper bound of the number of cells, quickly."""
+        """Upper bound of the number of cells that is quick to compute."""
         return math.prod(self._shape)
 
     @cached_property
     def _reachable(self) -> NDArray[np.bool_]:
-        """Which boxes some record might lie in: those that no probe separates from all records."""
+        """Mask of the boxes in which a record might lie: those that no probe separates from all possible records."""
         corners = np.stack(np.meshgrid(*(np.arange(k) for k in self._shape), indexing="ij"), axis=-1)
         corners = (corners.reshape(-1, len(self._shape)) + self.lowest) * self.width
         probes = np.array(list(itertools.product(*([range(-2, 3)] * len(self._shape)))), np.int64)
@@ -109,12 +110,12 @@ class Cells:
 
     @cached_property
     def number(self) -> int:
-        """s: all of them are released, empty ones too."""
+        """Number of cells s. All of them are released, empty ones too."""
         return int(self._reachable.sum())
 
     @cached_property
     def arrays(self) -> tuple[NDArray[np.int64], ...]:
-        """What the counting kernel takes."""
+        """Arrays for the counting kernel."""
         booleans = self.codes.booleans
         axes, bytes_ = len(self.directions), -(-booleans // 8)
         twice = 2 * self._along
@@ -122,7 +123,7 @@ class Cells:
         padded = np.zeros((8 * bytes_, axes), np.int64)
         padded[:booleans] = twice[:booleans]
         bytewise = np.einsum("vb,kbt->kvt", bits, padded.reshape(bytes_, 8, axes)).astype(np.int64)
-        lookup = np.cumsum(self._reachable) - 1  # a box that is no cell cannot be met; it would be the one before
+        lookup = np.cumsum(self._reachable) - 1  # a box that is no cell holds no record, so its entry does not matter
         strides = np.cumprod((*self._shape[1:], 1)[::-1])[::-1].astype(np.int64).copy()
         return (
             np.ascontiguousarray(bytewise),
@@ -136,7 +137,7 @@ class Cells:
 
 
 def rounded(direction: NDArray[np.float64]) -> tuple[int, ...]:
-    """A direction of length 1 as integers, the first that is not 0 positive."""
+    """Round a direction of length 1 to integers, with the sign for which the first entry other than 0 is positive."""
     whole = np.rint(direction * FINE).astype(np.int64)
     first = whole[np.flatnonzero(whole)[:1]]
     return tuple((whole * (-1 if len(first) and first[0] < 0 else 1)).tolist())
@@ -149,7 +150,9 @@ def along(
     noise: float,
     limit: float,
 ) -> Cells:
-    """The most cells along leading directions whose noise stays small.
+    """Find the largest number of cells along the leading directions for which the noise stays within a limit.
+
+    If no choice of directions and width stays within it, the result has the fewest cells of those that were tried.
 
     Parameters
     ----------
@@ -184,9 +187,9 @@ def along(
 
 
 def by_number(codes: Codes, noise: float, limit: float) -> Cells:
-    """Cells by how many bits are set, for Booleans alone: a public direction."""
+    """Divide tables of Booleans alone by how many bits are set, which is a public direction."""
     direction = ((1,) * codes.bits,)
-    center = (codes.bits % 2,)  # the sum of u is as even as p
+    center = (codes.bits % 2,)  # the sum of u is even if and only if p is
     for step in range(1, codes.bits + 2):
         found = Cells(codes, direction, center, 2 * step)
         if math.sqrt(found.number) * noise <= limit:
@@ -195,11 +198,13 @@ def by_number(codes: Codes, noise: float, limit: float) -> Cells:
 
 
 def covering(axes: int, alpha: float) -> NDArray[np.int64]:
-    """The points of the lattice (alpha / sqrt(t)) Z^t in the unit ball, in its steps: (s, t); an alpha-covering of it.
+    """List the points (s, t) of the lattice (alpha / sqrt(t)) Z^t in the unit ball, which cover it to within alpha.
+
+    They are given in steps of the lattice.
 
     Privacy
     -------
-    Public numbers only.
+    Computed from public numbers only.
 
     Source
     ------

@@ -196,7 +196,6 @@ class Codes:
     @classmethod
     def read(cls, columns: Sequence[Mapping[str, Any]]) -> Codes:
         """Read codes, without cuts, from what `described` returned."""
-
         found = [
             Attribute(column["name"], k, (), tuple(column["levels"]), tuple(column.get("edges", ())))
             for k, column in enumerate(columns)

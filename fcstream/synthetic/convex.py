@@ -1,4 +1,4 @@
-"""Points of a public convex set as small integers: exact moments, public cells of a ball, projections onto the set."""
+"""Points of a public convex set as small integers: exact moments, public cells of a ball, projection onto the set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 REACH = 2**14
-"""The ball's radius in small integers."""
+"""Radius of the ball around the set, in small integers."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class ConvexSet:
     Parameters
     ----------
     kind : str
-        ``box``, ``ball`` or ``simplex`` (coordinates not negative, sum `total`).
+        ``box``, ``ball`` or ``simplex`` (no coordinate is negative, and their sum is `total`).
     center : tuple of int
     radius : int
-        Of the ball around the center that holds the set; records beyond are drawn onto it.
+        Radius of the ball around `center` that holds the set. Records outside the ball are moved onto it.
     low, high : tuple of float
-        Of a box.
+        Corners of a box.
     total : float
-        Of a simplex.
+        Sum of the coordinates of a simplex.
     """
 
     kind: str
@@ -47,14 +47,15 @@ class ConvexSet:
 
     @property
     def unit(self) -> float:
-        """One small integer, in lattice steps."""
+        """Length of one small integer in lattice steps."""
         return self.radius / REACH
 
     def small(self, points: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Offsets from the center as small integers (n, d) of norm at most `REACH`, record by record.
+        """Round the offsets of points from the center to small integers (n, d) of norm at most `REACH`.
 
-        Squares are added column by column: a sum along rows may take another order, and so round otherwise, with other
-        numbers of records or another layout in memory.
+        Each row depends on its own record only. Squares are added column by column, because a sum along rows may be
+        taken in another order, and so be rounded differently, with other numbers of records or another layout in
+        memory.
         """
         offsets = (points - np.array(self.center, np.float64)) / self.unit
         squares = np.zeros(len(points))
@@ -62,12 +63,13 @@ class ConvexSet:
             squares += column * column
         offsets *= np.minimum(1.0, REACH / np.maximum(np.sqrt(squares), 1.0))[:, None]
         found = np.trunc(offsets).astype(np.int64)
-        while (outside := (found * found).sum(axis=1) > REACH**2).any():  # rounding left the ball, seldom
+        # seldom: rounding moved the point out of the ball
+        while (outside := (found * found).sum(axis=1) > REACH**2).any():
             found[outside] -= np.sign(found[outside])
         return found
 
     def nearest(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Metric projection of points (s, d), in lattice steps, onto the set."""
+        """Project points (s, d), in lattice steps, onto the set: each becomes the nearest point of the set."""
         if self.kind == "box":
             return np.clip(points, self.low, self.high)
         if self.kind == "simplex":
@@ -84,7 +86,7 @@ class _RegionPane:
 
 
 class RegionCounts:
-    """Small integers of each pane and their exact second moments."""
+    """Records of each pane as small integers, and their exact second moments."""
 
     def __init__(self, region: ConvexSet) -> None:
         self._region = region
@@ -112,7 +114,7 @@ class RegionCounts:
 
 
 class RegionView:
-    """A window: private, all of it."""
+    """View of a window's records and second moments; private."""
 
     def __init__(self, panes: Sequence[_RegionPane], dimension: int) -> None:
         rows = [np.empty((0, dimension), np.int16), *(part for pane in panes for part in pane.parts)]
@@ -132,13 +134,13 @@ class BallCells:
     width: int
 
     def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which box each record lies in, along each axis: integers only."""
+        """Find the box (n, axes) in which each record lies, by integer arithmetic."""
         found: NDArray[np.int64] = (rows @ np.array(self.directions, np.int64).T - np.array(self.center)) // self.width
         return found
 
     def boxes(self) -> NDArray[np.int64]:
-        """All boxes that some record may lie in (s, axes)."""
-        # Rounded directions are a little longer than 1, or a little askew.
+        """List all boxes (s, axes) in which a record may lie."""
+        # Rounded directions may be a little longer than 1 and not quite orthogonal.
         reach = math.ceil(REACH * FINE * (1 + len(self.directions[0]) * len(self.directions) / FINE)) + 1
         sides = [range((-reach - c) // self.width, (reach - c) // self.width + 1) for c in self.center]
         every = np.array(list(itertools.product(*sides)), np.int64)
@@ -147,7 +149,7 @@ class BallCells:
         return np.asarray(every[(gap * gap).sum(axis=1) <= float(reach) ** 2])
 
     def sums(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Records in each box (s,) and their sums (s, d)."""
+        """Compute the number of records in each box (s,) and the sum of its records (s, d)."""
         boxes = self.boxes()
         lowest = boxes.min(axis=0)
         shape = tuple((boxes.max(axis=0) - lowest + 1).tolist())
@@ -162,7 +164,12 @@ class BallCells:
 def ball_cells(
     directions: NDArray[np.float64], center: NDArray[np.float64], noise: float, limit: float, axes: int
 ) -> BallCells:
-    """The most cells along leading directions whose noise (of a sum, in parts of radius and records) is small."""
+    """Find the largest number of cells along the leading directions for which the noise stays within a limit.
+
+    `noise` is that of a cell's sum, as a share of the radius times the number of records; `limit` bounds it times the
+    root of the number of cells. If no choice stays within it, the result is the last that was tried: one axis, cut
+    once.
+    """
     found = None
     for t in range(min(axes, len(directions)), 0, -1):
         whole = np.rint(directions[:t] * FINE).astype(np.int64)

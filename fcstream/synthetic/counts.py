@@ -1,4 +1,4 @@
-"""What a window of public levels is kept as: exact second moments, packed records, cells, contingency tables."""
+"""Counters of table records: exact second moments, packed records, cells, and contingency tables."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MIN_BLOCK, _MAX_BLOCK = 64, 65_536
 
 
 class _Blocks:
-    """Packed records in blocks that grow, so that records which come one by one are few blocks when a window closes."""
+    """Packed records in growing blocks, so that a window whose records come one by one is still kept in few blocks."""
 
     def __init__(self, words: int, levels: int) -> None:
         self._shape = words, levels
         self._blocks: list[tuple[NDArray[np.uint64], NDArray[np.uint16]]] = []
-        self._used = 0  # of the last block
+        self._used = 0  # rows used of the last block
         self.size = 0
 
     def take(self, words: NDArray[np.uint64], levels: NDArray[np.uint16]) -> None:
@@ -46,7 +46,7 @@ class _Blocks:
             self._used, self.size, done = self._used + more, self.size + more, done + more
 
     def since(self, first: int) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint16]]]:
-        """The records from this one on."""
+        """Yield the records from number `first` on."""
         for k, (words, levels) in enumerate(self._blocks):
             held = self._used if k == len(self._blocks) - 1 else len(words)
             if first < held:
@@ -56,7 +56,7 @@ class _Blocks:
 
 @dataclass(slots=True)
 class _TablePane:
-    """Records of one pane. `cells` were counted of the first `counted` of them, for the cells of that name."""
+    """Records of one pane; `counts` and `ones` hold the counts in `cells` of its first `counted` records."""
 
     moments: NDArray[np.int64]
     records: _Blocks
@@ -68,20 +68,21 @@ class _TablePane:
 
 
 class TableCounts:
-    """Counts and second moments per pane as records come, and the records in some bits each.
+    """Counter of table records: second moments of each pane, updated as records come, and the packed records
+    themselves.
 
     Parameters
     ----------
     codes : Codes
     cells : Cells, optional
-        Public cells that are counted as records come; no records are kept then.
+        Public cells in which records are counted as they come. Records are not kept then.
     keeps : bool
-        False keeps no records either: second moments alone.
+        Whether records are kept if there are no public cells; with False only second moments are.
 
     Notes
     -----
-    `prepare` names cells to count as records come, because a later release is likely to ask for them. That changes how
-    fast an answer is there, never the answer.
+    `prepare` names further cells in which records are counted as they come, because a later release is likely to need
+    them. It makes that release faster and changes none of its numbers.
     """
 
     def __init__(self, codes: Codes, cells: Cells | None = None, keeps: bool = True) -> None:
@@ -124,11 +125,11 @@ class TableCounts:
         return TableView(self, [self._held[pane] for pane in panes if pane in self._held])
 
     def prepare(self, cells: Cells) -> None:
-        """From now on count these cells too as records come."""
+        """Count later records in these cells too as they come."""
         self._ahead = cells
 
     def _up_to_date(self, held: _TablePane, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Counts of a pane's cells."""
+        """Return the counts of all records of a pane in some cells."""
         if self.public is not None:
             return self._count(held, self.public, ())
         if held.cells != cells:
@@ -140,7 +141,7 @@ class TableCounts:
     def _count(
         self, held: _TablePane, cells: Cells, parts: Iterable[tuple[NDArray[np.uint64], NDArray[np.uint16]]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Counts of a pane's cells, with some more records."""
+        """Add records to the counts of a pane in some cells, and return these counts."""
         from .._kernels import synthetic as kernels
 
         if held.cells != cells or held.counts is None or held.ones is None:
@@ -154,7 +155,7 @@ class TableCounts:
 
 
 class TableView:
-    """A window: private, all of it."""
+    """View of a window's table records; private."""
 
     def __init__(self, counter: TableCounts, panes: Sequence[_TablePane]) -> None:
         self._counter = counter
@@ -167,11 +168,11 @@ class TableView:
 
     @property
     def public(self) -> Cells | None:
-        """The cells that were counted as records came, if there are such."""
+        """The cells in which records were counted as they came, if there are any."""
         return self._counter.public
 
     def moments(self) -> NDArray[np.int64]:
-        """In how many records both of two bits are set: (p, p), symmetric."""
+        """Count, for every two bits, the records in which both are set: symmetric (p, p)."""
         total = np.zeros((self._counter.codes.bits,) * 2, np.int64)
         for pane in self._panes:
             total += pane.moments
@@ -179,7 +180,10 @@ class TableView:
         return upper + upper.T + np.diag(np.diag(total))
 
     def cells(self, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Records in each cell (s,), and how often each bit is set in it (s, p). Public cells, if any, are meant."""
+        """Count the records in each cell (s,), and how often each bit is set in it (s, p).
+
+        Where the counter has public cells, `cells` must be these.
+        """
         counts, ones = np.zeros(cells.number, np.int64), np.zeros((cells.number, self._counter.codes.bits), np.int64)
         for pane in self._panes:
             more, set_ = self._counter._up_to_date(pane, cells)
@@ -188,7 +192,7 @@ class TableView:
         return counts, ones
 
     def bits(self) -> NDArray[np.int64]:
-        """All records as bits (n, p): a pass over the window."""
+        """Unpack all records of the window into bits (n, p)."""
         from .._kernels import synthetic as kernels
 
         codes = self._counter.codes
@@ -200,15 +204,17 @@ class TableView:
         return np.concatenate(found)
 
     def prepare(self, cells: Cells) -> None:
-        """See `TableCounts`."""
+        """Count later records in these cells too as they come, see `TableCounts.prepare`."""
         self._counter.prepare(cells)
 
 
 @dataclass(frozen=True)
 class ContingencyTables:
-    """Contingency tables of all sets of `order` attributes, laid end to end.
+    """Contingency tables of all sets of `order` attributes, one after the other in one array.
 
-    Privacy: a record is counted once in every table, so l2 sensitivity is the root of their number.
+    Privacy
+    -------
+    A record adds one to one cell of every table, so the l2 sensitivity is the root of the number of tables.
     """
 
     sizes: tuple[int, ...]
@@ -220,12 +226,12 @@ class ContingencyTables:
 
     @property
     def number(self) -> int:
-        """Of tables, without making a list of them."""
+        """Number of tables, computed without listing them."""
         return math.comb(len(self.sizes), self.order)
 
     @property
     def cells(self) -> int:
-        """Of all tables together: the elementary symmetric polynomial of the sizes, likewise."""
+        """Number of cells of all tables, without listing them: the elementary symmetric polynomial of the sizes."""
         sums = [1] + [0] * self.order
         for size in self.sizes:
             for k in range(self.order, 0, -1):
@@ -233,7 +239,7 @@ class ContingencyTables:
         return sums[self.order]
 
     def layout(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Members, strides and starts, for the counting kernel."""
+        """Return members, strides and starts of the tables, for the counting kernel."""
         members = np.array(self.sets, np.int64).reshape(-1, self.order)
         sizes = np.array(self.sizes, np.int64)[members]
         after = np.concatenate([sizes[:, 1:], np.ones((len(members), 1), np.int64)], axis=1)
@@ -243,9 +249,9 @@ class ContingencyTables:
 
 
 class PairPanes:
-    """Two-way contingency tables per pane, from second moments; no record is kept.
+    """Counter of two-way contingency tables, computed from second moments; records are not kept.
 
-    Many times faster than `TablePanes` for many columns: 64 Booleans are looked at together.
+    For many columns it is many times faster than `TablePanes`, because it compares 64 Booleans at a time.
     """
 
     def __init__(self, codes: Codes, tables: ContingencyTables) -> None:
@@ -265,7 +271,7 @@ class PairPanes:
         return self._moments.panes
 
     def view(self, panes: Iterable[int]) -> NDArray[np.int64]:
-        """All tables: private."""
+        """Return all tables of a window; private."""
         window = self._moments.view(panes)
         moments = window.moments()
         ones = np.diag(moments)
@@ -275,14 +281,17 @@ class PairPanes:
         return np.concatenate([both[blocks[a], blocks[b]].ravel() for a, b in self._tables.sets])
 
     def _by_level(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows for everybody and each bit (1 + p, k) -> rows for each level: who lacks a bit is false."""
+        """Turn rows for all records and for each bit (1 + p, k) into rows for each level.
+
+        A Boolean is false for the records that lack its bit.
+        """
         found: NDArray[np.int64] = counts[self._bits]
         found[self._absent] = counts[0] - found[self._absent]
         return found
 
 
 class TablePanes:
-    """Contingency tables of any order per pane; no record is kept."""
+    """Counter of contingency tables of any order; records are not kept."""
 
     def __init__(self, codes: Codes, tables: ContingencyTables) -> None:
         self._codes, self._tables = codes, tables
@@ -310,7 +319,7 @@ class TablePanes:
         self._held.pop(pane, None)
 
     def view(self, panes: Iterable[int]) -> NDArray[np.int64]:
-        """All tables: private."""
+        """Return all tables of a window; private."""
         total = np.zeros(self._cells, np.int64)
         for pane in panes:
             if pane in self._held:

@@ -105,7 +105,6 @@ def _cells(scaled: NDArray[np.float64], groups: int) -> NDArray[np.int64]:
 
 def _groups(cells: NDArray[np.int64], size: int, groups: int) -> list[NDArray[np.int64]]:
     """Divide cells into groups of `size`, then merge and divide the records left over; the last group gets the rest."""
-
     found, left = [], []
     for cell in np.unique(cells):
         members = np.flatnonzero(cells == cell)

@@ -1,4 +1,4 @@
-"""From noisy counts to a mixture of products, and from a mixture to rows: all of it post-processing of releases."""
+"""From noisy counts to a mixture of products, and from a mixture to rows: post-processing of releases throughout."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from .codes import Codes
 
 SPREAD = 0.1
-"""Of a bit's probability between cells: how far a noisy cell is drawn to the mean of all."""
+"""Assumed variance of a bit's probability between cells: the smaller, the further noisy cells move to their mean."""
 _SMALL = 2**18
-"""Multiplications that OpenBLAS does on one thread."""
+"""Number of multiplications up to which OpenBLAS stays on one thread."""
 _STEPS, _RATE = 400, 0.02
 _APART, _MIN_SPREAD = 1.6, 0.01
-"""How far parts of a cell are put apart, in standard deviations of a bit; and the least variance of one."""
+"""How far parts of a cell are moved apart, in standard deviations of a bit, and the smallest variance of a bit."""
 UNIT = 10_000
-"""Probabilities are published in parts of this."""
+"""Probabilities are published as multiples of 1 / UNIT."""
 
 
 def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    """a @ b in parts that are too small for the threads of a linear algebra library.
+    """Compute a @ b in parts that are too small for the threads of a linear algebra library.
 
-    Hundreds of products, each shared out among threads that wait for each other, take seconds on a busy machine instead
-    of hundredths.
+    Hundreds of products, each shared among threads that wait for each other, take seconds on a busy machine instead of
+    hundredths of a second.
     """
     columns = max(1, _SMALL // (8 * len(b)))
     rows = max(8, _SMALL // b.size)
@@ -42,9 +42,10 @@ def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
 
 
 def to_simplex(weights: NDArray[np.float64], total: float = 1.0) -> NDArray[np.float64]:
-    """The nearest point (l2), along the last axis, whose entries are not negative and sum to `total`.
+    """Find the nearest point (l2), along the last axis, whose entries are not negative and sum to `total`.
 
-    Sorting finds by how much all entries must fall; small noisy entries become 0.
+    All entries fall by the same amount, which sorting finds; entries that would be negative, such as small noisy ones,
+    become 0.
     """
     falling = -np.sort(-weights, axis=-1)
     sums = np.cumsum(falling, axis=-1) - total
@@ -55,14 +56,14 @@ def to_simplex(weights: NDArray[np.float64], total: float = 1.0) -> NDArray[np.f
 
 
 def to_simplex_l1(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A nearest point in l1: negative entries to 0, then normalized; the paper's choice."""
+    """Find a nearest probability vector in l1, as the paper does: negative entries become 0, the rest is normalized."""
     kept = np.maximum(weights, 0.0)
     total = kept.sum()
     return np.full(len(weights), 1 / len(weights)) if total <= 0 else kept / total
 
 
 def consistent(codes: Codes, points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probabilities (s, p) that are ones: in [0, 1], and every one-hot block sums to 1."""
+    """Make points (s, p) valid probabilities of bits: each in [0, 1], and those of every one-hot block with sum 1."""
     found = np.clip(points, 0.0, 1.0)
     for block in codes.blocks[codes.booleans :]:
         found[:, block] = to_simplex(points[:, block])
@@ -71,15 +72,15 @@ def consistent(codes: Codes, points: NDArray[np.float64]) -> NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ReleasedMoments:
-    """Released means and second moments of bits, as parts of all records, and their noise deviations.
+    """Released means and second moments of bits, as shares of all records, and the standard deviations of their noise.
 
     Attributes
     ----------
     means : float64 (p,)
     pairs : float64 (p, p)
-        Only pairs of bits of different attributes are looked at.
+        Only entries for two bits of different attributes are used.
     mean_sigma, pair_sigma : float64
-        Of entries: (p,) and (p, p).
+        Standard deviations of the entries: (p,) and (p, p).
     """
 
     means: NDArray[np.float64]
@@ -90,14 +91,14 @@ class ReleasedMoments:
 
 @dataclass(frozen=True)
 class TableMixture:
-    """Cells with weights, in each of which attributes are independent (specification 9.2).
+    """Weights of cells and, for each cell, a product of independent attributes (specification 9.2).
 
     Attributes
     ----------
     weights : float64 (s,)
-        Positive, sum 1.
+        Positive, with sum 1.
     points : float64 (s, p)
-        Probability of each bit.
+        Probability of each bit in each cell.
     """
 
     weights: NDArray[np.float64]
@@ -112,9 +113,10 @@ class TableMixture:
         sigma: float,
         mean: NDArray[np.float64] | None,
     ) -> TableMixture:
-        """From noisy records of each cell (s,) and in how many of them each bit is set (s, p), noise sigma.
+        """Make a mixture of noisy counts: the records of each cell (s,) and how often each bit is set there (s, p).
 
-        A cell is drawn to the mean of all the more, the noisier it is; cells whose weight falls to 0 vanish.
+        `sigma` is the noise of both. The noisier a cell, the further its probabilities are moved to the mean of all
+        cells. Cells whose weight becomes 0 are left out.
         """
         total = max(float(counts.sum()), 1.0)
         weights = to_simplex(counts / total)
@@ -135,7 +137,7 @@ class TableMixture:
         sigma: float,
         components: int = 0,
     ) -> TableMixture:
-        """Nearer to released second moments, without leaving what the cells said by more than their noise.
+        """Fit the mixture to released second moments, while it stays within the noise of the cells' own counts.
 
         Parameters
         ----------
@@ -144,21 +146,24 @@ class TableMixture:
         count : float
             Released number of records.
         ones : float64 (s, p)
-            Noisy counts of the bits of these cells.
+            Noisy counts of the bits in these cells.
         sigma : float
-            Their noise.
+            Noise of `ones`.
         components : int
-            Heavy cells are parted until there are so many: few cells cannot tell all pairs of columns.
+            Heavy cells are divided until there are so many parts, because few cells cannot reproduce all pairs of
+            columns.
 
         Notes
         -----
-        Minimizes squared residuals of cells, means and pairs, each in its own noise, by gradient steps of adaptive size
-        (Adam), projected onto probabilities.
+        Minimizes the squared residuals of cells, means and pairs, each in units of its own noise, by gradient steps of
+        adaptive size (Adam) that are projected onto probabilities.
         """
         owners, parted, points = self._parted(codes, components)
         short = np.float32  # far finer than the noise, and twice as fast
-        pair_weight = np.where(codes.apart, 1 / (2 * moments.pair_sigma**2), 0.0).astype(short)  # each stands twice
-        # Noise of very many pairs, which nothing below 0 can answer, would pull the means along.
+        # each pair has two entries
+        pair_weight = np.where(codes.apart, 1 / (2 * moments.pair_sigma**2), 0.0).astype(short)
+        # Means get more weight where there are very many pairs, whose noise would move them: probabilities cannot fall
+        # below 0 to match it.
         trust = max(1.0, codes.bits / 100)
         mean_weight, means = (trust / moments.mean_sigma**2).astype(short), moments.means.astype(short)
         pairs, seen, cell_weight = (
@@ -185,7 +190,10 @@ class TableMixture:
     def _parted(
         self, codes: Codes, components: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Whose each part is (ascending), weights and points, so many in all; parts of one cell lie apart."""
+        """Divide heavy cells until there are `components` parts, and move the parts of one cell apart.
+
+        Returns the cell of each part, ascending, and the parts' weights and points.
+        """
         parts = np.ones(len(self.weights), np.int64)
         while parts.sum() < components:
             parts[np.argmax(self.weights / parts)] += 1
@@ -196,16 +204,16 @@ class TableMixture:
         return owners, (self.weights / parts)[owners], consistent(codes, points + shift)
 
     def rounded(self) -> tuple[list[float], list[list[int]]]:
-        """As published: weights, and probabilities in parts of `UNIT`."""
+        """Round to what is published: weights, and probabilities in units of 1 / `UNIT`."""
         return [round(w, 9) for w in self.weights.tolist()], np.rint(self.points * UNIT).astype(int).tolist()
 
 
 def draw(codes: Codes, mixture: TableMixture, rows: int, seed: int) -> NDArray[np.int64]:
-    """Rows (m, attributes) of levels: a function of the mixture and a seed, the same wherever it is computed.
+    """Draw rows (m, attributes) of levels; they depend on the mixture and the seed alone, on every machine.
 
-    Cells are drawn in proportion to their weights (systematically, each as often as it should, up to one), levels
-    within a cell likewise attribute by attribute, in independent orders. Every row's law is that of the mixture, and
-    levels add up with less scatter than if each were drawn alone.
+    Cells are drawn systematically in proportion to their weights: each as often as expected, up to one. Levels are
+    drawn within each cell in the same way, attribute by attribute, in independent orders. Every row has the law of the
+    mixture, and sums of levels vary less than if each row were drawn alone.
 
     Source
     ------
@@ -222,7 +230,7 @@ def draw(codes: Codes, mixture: TableMixture, rows: int, seed: int) -> NDArray[n
     starts = np.repeat(ends - sizes, sizes)
     out = np.empty((rows, len(codes.attributes)), np.int64)
     for a, (one, block) in enumerate(zip(codes.attributes, codes.blocks, strict=True)):
-        order = np.argsort(cells + _uniform(entropy, rows), kind="stable")  # a shuffle of every cell
+        order = np.argsort(cells + _uniform(entropy, rows), kind="stable")  # shuffles the rows of every cell
         ranks = np.empty(rows, np.int64)
         ranks[order] = np.arange(rows)
         places = (ranks - starts + _uniform(entropy, len(sizes))[cells]) / sizes[cells]
@@ -237,5 +245,5 @@ def draw(codes: Codes, mixture: TableMixture, rows: int, seed: int) -> NDArray[n
 
 
 def _uniform(entropy: SeededEntropy, size: int) -> NDArray[np.float64]:
-    """In [0, 1), from the first 53 bits of a word each."""
+    """Draw numbers in [0, 1), each from the first 53 bits of a word."""
     return (entropy.words(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
