@@ -64,7 +64,7 @@ class Participation:
         if was_answered and not is_charged and self.state == FULL:
             self.state = EXHAUSTED
             LOG.warning(
-                "stream %r: the budget of somebody with a record in every window has no room for the window that opens "
+                "stream %r: the budget of a user present in every window has no room for the window that opens "
                 "at %s: from here on releases leave out whoever has used up theirs (`participation` = 'exhausted')",
                 self._stream,
                 utc(result.window.open_ms),
@@ -110,9 +110,7 @@ def exhaustion_warning(job: Job) -> str | None:
     else:
         first = schedule.first_open(time.time_ns() // 1_000_000 - job.backlog_ms)
         at += f" (it opens at {utc(schedule.window(first + lasting).open_ms)} if the first run is now)"
-    whose = (
-        "the stream's budget" if job.terms.unit == "stream" else "the budget of somebody with a record in every window"
-    )
+    whose = "the stream's budget" if job.terms.unit == "stream" else "the budget of a user present in every window"
     return (
         f"{whose} lasts {many}: {_consequence(job, at)}; raise `budget.rho`, lower `release.rho`, or use longer windows"
     )

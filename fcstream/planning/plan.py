@@ -181,11 +181,11 @@ class StreamPlan:
         if self.unit == "event":
             return [
                 f"one record costs at most {self.per_record} of its budget, however long the stream runs",
-                f"somebody with a record in every window: {daily}, epsilon {_short(self.epsilon_year)} "
+                f"a participant with a record in every window: {daily}, epsilon {_short(self.epsilon_year)} "
                 "(the unit 'event' does not cap that)",
             ]
         lasting = self.lasting_windows or 0
-        whose = "the stream's budget" if self.unit == "stream" else "the budget of a user who is always there"
+        whose = "the stream's budget" if self.unit == "stream" else "the budget of a user present in every window"
         return [
             f"{whose} lasts {lasting} window{'' if lasting == 1 else 's'} ({_short(lasting / day)} days)",
             f"without that cap: {daily}, epsilon {_short(self.epsilon_year)}",

@@ -25,7 +25,7 @@ _SPENT, _BOUND, _CAP = "#3b6ea5", "#c2703d", "#444444"
 _WHOSE = {
     "event": "each pane",
     "stream": "the stream",
-    "user": "somebody with a record in every window",
+    "user": "a user present in every window",
     "device": "the most charged device",
     TOTAL_BLOCK: "all windows together",
 }

@@ -29,7 +29,7 @@ _BAR = 30
 _WHOM = {
     "event": "every pane (slice of time) has a filter of its own; here the most charged one",
     "stream": "one filter for the whole stream",
-    "user": "every user has a filter; here that of somebody with a record in every window",
+    "user": "every user has a filter; here that of a user present in every window",
     "device": "every device has a filter of its own, for losses per unit of distance; here the most charged one",
     TOTAL_BLOCK: "the total, on top: one filter on the plain sum over all windows",
 }
@@ -126,16 +126,17 @@ class FilterReport:
             at = "at distance 1" if is_pure else f"{at} and distance 1"
         cap, bound = _short(self.guarantee), _short(self.realized_loss_bound())
         had, part = _short(self.epsilon(self.spent)), _percent(self.share(self.spent))
-        above = "" if self.realized_loss_bound() <= self.guarantee else "; no guarantee, so it may lie above it"
-        chance = f"with probability at most {self.failure:g} ({self.odometer} odometer){above}"
+        chance = f"with probability at most {self.failure:g} ({self.odometer} odometer)"
+        if self.realized_loss_bound() > self.guarantee:
+            chance += "; not a guarantee, so it may be larger than the guarantee"
         lines = [
             f"guarantee            {self.capacity}, epsilon {cap} {at}: for ever, whatever is asked",
-            f"spent                {self.spent}, {part} of the cap; no guarantee: epsilon {had} {at} only had the end "
-            "been fixed in advance",
+            f"spent                {self.spent}, {part} of the cap; no guarantee: epsilon {had} {at} only if "
+            "the end was fixed in advance",
             f"realized_loss_bound  epsilon {bound}: the realized loss {'never' if is_pure else 'ever'} exceeds it"
             + ("" if is_pure else f" {chance}"),
             f"remaining            {self.remaining}",
-            *([f"saved                {self.saved}: reserved and given back"] if self.saved.parts != (0, 0) else []),
+            *([f"saved                {self.saved}: reserved and refunded"] if self.saved.parts != (0, 0) else []),
             f"runs out             {self.outlook}",
         ]
         if self.curve:
@@ -241,7 +242,8 @@ class Report:
             capacity = terms.cap(kind)
             if not spent.fits(capacity):
                 raise LedgerDamaged(
-                    f"the ledger of stream {terms.stream!r} spent {spent} of {capacity} on {kind}: a filter was passed"
+                    f"the ledger of stream {terms.stream!r} spent {spent} on {kind}, which is more than the capacity "
+                    f"{capacity}: it was edited or damaged, so restore a copy or run 'fcstream budget verify'"
                 )
             outlook = history.outlook(block, capacity - spent)
             if kind == "device":
@@ -291,16 +293,17 @@ class Report:
         refused = "" if is_device else f"; {self.refused} refused for lack of budget"
         lines.append(f"{what + 's':<20} {_counts(self.windows)}{refused}")
         if self.answers:
-            lines.append(f"answers              {_counts(self.answers)}")
+            name = "replies" if is_device else "releases"
+            lines.append(f"{name:<20} {_counts(self.answers)}")
         if self.queries:
-            lines.append("queries              asked, missing, rounds, saved (quartiles over devices), error bound")
+            lines.append("queries              devices asked, missing, rounds, saved (quartiles), error bound")
         for query in self.queries[-SLICES:]:
             saved, bound = query["saving"], query["bound"]
             quartiles = ", ".join(map(_percent, saved["quartiles"]))
             lines.append(
                 f"  {query['query']} {query['method']} of {query['component']}: {query['asked']}, {query['missing']}, "
                 f"{query['rounds']} of {query['of_rounds']}, {_percent(saved['mean'])} ({quartiles}), "
-                f"{'none told' if bound is None else f'{bound:.4g}'}"
+                f"{'no bound' if bound is None else f'{bound:.4g}'}"
             )
         return lines
 

@@ -58,29 +58,29 @@ def check_drawable(releases: Sequence[Release]) -> None:
 
 
 def _fault(release: Release) -> str | None:
-    """Tell what is wrong with one document by itself."""
+    """Find what is wrong with one document by itself; None if nothing is."""
     if not -_LATEST_MS <= release.window_open_ms < release.window_close_ms <= _LATEST_MS:
         return "must close after it opens, between the years 1 and 9999"
     if not release.guarantee.keys() >= {"rho", "delta"}:
-        return "must tell its guarantee"
+        return "must state its guarantee"
     if (release.reason is None) != (release.value is not None):
         return "must hold either a value or the reason of a refusal"
     if not all(map(_is_small, _numbers_of(release))):
-        return "holds a number that is no finite one"
+        return "holds a number that is not finite"
     features = release.features
     if features is not None and (not features or len(release.transform or features) != len(features)):
         return "must have a transform for each feature"
     if release.value is None:
         return "must hold no sigma without a value" if release.sigma is not None else None
     if release.kind in _RANKS and not _has_rank(release.value, _RANKS[release.kind]):
-        return f"must hold a value as the kind {release.kind!r} has it"
+        return f"must hold a value of the shape of the kind {release.kind!r}"
     if release.sigma is not None and not _is_like(release.sigma, release.value):
         return "must hold a sigma for each number of its value"
     return _misfit(release) or _parts_fault(release)
 
 
 def _misfit(release: Release) -> str | None:
-    """Tell whether the values do not match the named features."""
+    """Find whether the values do not match the named features; None if they do."""
     assert release.value is not None
     width = len(release.features or ())
     if release.kind in (*_PLACES, "covariance"):
@@ -95,23 +95,23 @@ def _parts_fault(release: Release) -> str | None:
     try:
         parts = msgspec.convert(release.parts or {}, _PictureParts, strict=False)
     except msgspec.ValidationError:
-        return "tells `parts` of another kind"
+        return "has `parts` of another kind"
     assert release.value is not None
     sizes = len(release.value)
     if release.kind == "quantiles" and len(parts.quantiles) != sizes:
-        return "must tell which quantiles they are"
+        return "must state which quantiles they are"
     if release.kind in _PLACES and any(
         found is not None and len(found) != sizes
         for found in (parts.weights, parts.weights or parts.counts, parts.covariances)
     ):
-        return "must tell as many weights as places"
+        return "must have one weight, count and covariance for each center"
     if release.kind == "mixtures" and parts.covariances is not None:
         width = len(release.features or ())
         if any(shape(matrix) != shape([[0.0] * width] * width) for matrix in parts.covariances):
-            return "must tell covariances of its features"
+            return "must have covariances of its own features"
     names = {column.name for column in parts.columns if column.levels or column.edges}
     if any(name not in names for table in parts.tables for name in table):
-        return "must tell the levels of every column"
+        return "must name the levels of every column"
     return None
 
 
@@ -143,14 +143,14 @@ def _is_small(number: Any) -> bool:
 
 
 def _has_rank(value: Any, rank: int) -> bool:
-    """Tell whether a value is a list of (lists of) numbers, none of them empty."""
+    """Check that a value is a list, nested `rank` deep, of numbers, and that no list is empty."""
     if rank == 0:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     return isinstance(value, list) and bool(value) and all(_has_rank(item, rank - 1) for item in value)
 
 
 def _is_like(sigma: Any, value: Any) -> bool:
-    """Tell whether one value is nested like the other, with a number or null for each number."""
+    """Check that one value is nested like the other, with a number or null for each number."""
     if isinstance(value, list):
         return isinstance(sigma, list) and len(sigma) == len(value) and all(map(_is_like, sigma, value))
     return sigma is None or (isinstance(sigma, (int, float)) and not isinstance(sigma, bool))

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 MAX_LEVELS = 1024
 MAX_LINES = 10_000_000
-"""Of a file that is compared."""
+"""Largest number of rows of a file that is compared."""
 MAX_TABLES = 2000
-"""Most sets of three columns that are compared; if there are more, evenly spaced ones are chosen."""
+"""Largest number of three-way tables that are compared; if there are more, evenly spaced ones are chosen."""
 MAX_ROWS = 20_000
-"""For a classifier to learn from."""
+"""Largest number of rows from which a classifier learns."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Score:
         lines = [
             f"{self.synthetic_rows:,} synthetic rows against {self.real_rows:,} real ones, {len(self.columns)} columns",
             f"marginals, root-mean-square error: {', '.join(errors)}",
-            f"one-way total variation distance: mean {np.mean(list(self.distances.values())):.4f}, worst "
+            f"one-way total variation distance: mean {np.mean(list(self.distances.values())):.4f}, largest "
             f"{self.distances[largest]:.4f} ({largest})",
         ]
         if self.accuracy is not None:
@@ -85,7 +85,7 @@ class Score:
                 f"{self.real_accuracy:.3f} from real ones, {self.guess_accuracy:.3f} by the most frequent level"
             )
         if self.left_out:
-            lines.append(f"left out, as one file alone has them: {', '.join(self.left_out)}")
+            lines.append(f"left out, because only one file has them: {', '.join(self.left_out)}")
         return [*lines, "these figures are exact, so not private: they are for the owner of the data"]
 
 
@@ -168,11 +168,11 @@ def _read_parquet(path: str) -> dict[str, list[Any]]:
                 raise SourceError(f"{path} is longer than {MAX_LINES:,} rows: give a part of it")
             return dict(file.read().to_pydict())
     except pyarrow.ArrowException:
-        raise SourceError(f"{path} is no Parquet file") from None
+        raise SourceError(f"{path} is not a Parquet file") from None
 
 
 def _described(path: str) -> list[dict[str, Any]] | None:
-    """Read the columns of the release that lies beside synthetic rows."""
+    """Read the columns from the release that lies beside synthetic rows; None if there is none."""
     beside = path.removesuffix(".gz").rpartition(".")[0] + ".json"
     try:
         with open(beside, encoding="utf-8") as file:
@@ -200,8 +200,8 @@ def _aligned(
         levels = {level: code for code, level in enumerate(sorted(set(both[0]) | set(both[1])))}
         if len(levels) > MAX_LEVELS:
             raise ConfigError(
-                f"has {len(levels)} levels, at most {MAX_LEVELS} can be compared: put the release beside the rows, "
-                "which tells the bins, or cut the numbers of both files before",
+                f"has {len(levels)} levels, but at most {MAX_LEVELS} can be compared: put the release, which holds the "
+                "bins, beside the synthetic rows, or divide the numbers of both files into bins first",
                 f"column {column['name']!r}",
             )
         sizes.append(len(levels))

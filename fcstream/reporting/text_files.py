@@ -10,7 +10,7 @@ from typing import IO, Any
 from ..errors import SourceError
 
 LONGEST_LINE = 16 * 2**20
-"""Most bytes of a line; no document of ours is as long."""
+"""Largest number of bytes of a line; fcstream writes no line that long."""
 
 
 def read_lines(path: str, max_bytes: int | None = None) -> Iterator[bytes]:
@@ -20,7 +20,7 @@ def read_lines(path: str, max_bytes: int | None = None) -> Iterator[bytes]:
     ----------
     path : str
     max_bytes : int, optional
-        How many lines there may be.
+        Largest number of lines.
 
     Raises
     ------
@@ -44,7 +44,10 @@ def bounded_lines(file: IO[bytes], name: str, max_bytes: int | None = None) -> I
     while line := file.readline(LONGEST_LINE + 1):
         number += 1
         if len(line) > LONGEST_LINE:
-            raise SourceError(f"line {number} of {name} is longer than {LONGEST_LINE:,} bytes: no document of ours is")
+            raise SourceError(
+                f"line {number} of {name} is longer than {LONGEST_LINE:,} bytes: fcstream writes no such line, so give "
+                "a file that it wrote"
+            )
         if max_bytes is not None and number > max_bytes:
             raise SourceError(f"{name} is longer than {max_bytes:,} lines: give a part of it")
         yield line

@@ -141,7 +141,7 @@ def check_users(ledger, paid, groups, first):
     """Replay every user's filter: whoever had a record and room for the whole charge has paid what it cost."""
     reserved = [max(first, cost) for cost in paid]  # what was offered where nothing of it came back; else `first`
     wanted, capacity = [], ledger.terms.capacity.rho_nano
-    for group in ["*", *sorted(set("".join(groups)))]:  # *: somebody with a record in every window
+    for group in ["*", *sorted(set("".join(groups)))]:  # *: a user present in every window
         spent = 0
         for k, present in enumerate(groups):
             if paid[k] and (group == "*" or group in present) and spent + reserved[k] <= capacity:

@@ -250,7 +250,7 @@ def test_budget_show_in_full(folder):
     assert call("run", "c.toml").exit_code == 0
     before = (folder / "ledger.db").read_bytes()
     text = call("budget", "show", "ledger.db").output
-    for word in ("guarantee ", "spent ", "realized_loss_bound ", "remaining ", "runs out ", "burn-down ", "answers "):
+    for word in ("guarantee ", "spent ", "realized_loss_bound ", "remaining ", "runs out ", "burn-down ", "releases "):
         assert f"\n{word}" in text
     assert "at 2016-03-15 00:40:00 UTC, after 2 more windows" in text
     assert "2016-03-15 00:20:00 UTC  0.5" in text

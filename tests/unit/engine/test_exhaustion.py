@@ -213,6 +213,6 @@ ledger.url = "sqlite:l.db"
     )
     done = CliRunner().invoke(main, ["run", "c.toml"])
     assert done.exit_code == code, done.stderr
-    assert "warning: the budget of somebody with a record in every window lasts 2 windows of 6" in done.stderr
+    assert "warning: the budget of a user present in every window lasts 2 windows of 6" in done.stderr
     if code == 0:
         assert "4 windows left out whoever has used up their budget" in done.stderr

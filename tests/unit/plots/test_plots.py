@@ -220,7 +220,7 @@ def test_what_has_no_picture(tmp_path):
     table = read_series(lines_of(release(0, [[1.0, 0.0], [0.0, 1.0]], kind="synthetic")))
     with pytest.raises(ConfigError, match="'synthetic' have no picture"):
         plot_releases(table, str(tmp_path / "x.png"))
-    with pytest.raises(ConfigError, match="must hold a value as the kind 'centers' has it"):
+    with pytest.raises(ConfigError, match="must hold a value of the shape of the kind 'centers'"):
         read_series(lines_of(release(0, [1.0, 0.0], kind="centers")))
     with pytest.raises(ConfigError, match=r"--out: must end in \.svg or \.png"):
         plot_releases(read_series(lines_of(release(0, [1.0]))), "x.pdf")

@@ -182,7 +182,7 @@ def test_users_are_not_reported(look):
         assert tell(few) == tell(many)
     report = Report.of(many)
     assert report.unit.spent == LOSS * 34 - REFUND
-    assert "somebody with a record in every window" in report.lines()[0]
+    assert "a user present in every window" in report.lines()[0]
 
 
 @pytest.mark.parametrize("refunds", [(), range(0, 400, 2), range(400)], ids=["none", "half", "all"])

@@ -110,7 +110,7 @@ def test_columns_of_one_file_alone_are_named(tmp_path):
     found = score(real, write_csv(tmp_path / "made.csv", rows(50, 2)), learn=False)
     assert found.columns == ("on", "state")
     assert found.left_out == ("hot", "warm")
-    assert "left out, as one file alone has them: hot, warm" in found.lines()
+    assert "left out, because only one file has them: hot, warm" in found.lines()
 
 
 def test_numbers_are_compared_in_the_release_s_bins(tmp_path):
