@@ -5,8 +5,8 @@ another file, because a cached kernel does not notice that another file has chan
 its arguments, belongs to the package that needs it.
 
 Compiled code is kept where Numba keeps it: beside these files, in the user's cache folder, or in NUMBA_CACHE_DIR.
-Where none of them can be written, it goes to a private folder that ends with the process, and a warning says so. A
-folder that others can write to is refused: their code would run here.
+Where none of them can be written, it goes to a private folder that is deleted when the process ends, and a warning says
+so. A folder that others can write to is refused, because this process would run whatever code they put there.
 """
 
 import atexit
@@ -23,7 +23,7 @@ check_cache(config.CACHE_DIR)
 
 
 class _Compilation(event.Listener):
-    """Hears of functions that the cache does not hold."""
+    """Reports the compilation of functions that the cache does not hold."""
 
     def on_start(self, event: event.Event) -> None:
         compilation_begins()

@@ -1,7 +1,7 @@
 """Hamming distances of packed bits: exclusive or, population count, 64 items per tile.
 
-The block is LLVM vector code: a few rows against a few vectors of lanes, all sums in registers. Machines without a
-vector population count get the table look-up that LLVM makes of it.
+The inner block is LLVM vector code: it compares a few rows with a few vectors of lanes and keeps all sums in registers.
+On machines without a vector population count LLVM replaces it by a table look-up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VECTORS = 4 if llvm.get_host_cpu_features().get("avx512f", False) else 1
 
 
 def _block(rows: int):  # type: ignore[no-untyped-def]
-    """An intrinsic that compares `rows` consecutive rows with one tile.
+    """Make an intrinsic that compares `rows` consecutive rows with one tile.
 
     Arguments: items (m, words) uint64 C, first row, tiles (t, words, LANES) uint64 C, tile, limit,
     masks (t, m) uint64: bit j of masks[tile, row] becomes distance(row, lane j) <= limit.
@@ -104,7 +104,8 @@ _compare_row = _block(1)
 def compare(items, tiles, used, first, limit, masks):
     """Fill masks (tiles, m) uint64 for items (m, words) against the first `used` lanes.
 
-    Row i needs the lanes below first + i only; tiles that lie beyond are left as they are. limit is an int64 >= 0.
+    Row i is compared with the lanes below first + i only; masks of tiles beyond these are left unchanged. limit is an
+    int64 >= 0.
     """
     m = len(items)
     for t in range((used + LANES - 1) // LANES):

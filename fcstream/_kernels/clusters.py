@@ -1,7 +1,7 @@
-"""Tuples and clusters of lattice points: separations, numbering, balls, and who is nearest to whom.
+"""Tuples and clusters of lattice points: separations, numbering, balls, and nearest centers.
 
-Every answer is a pure function of the one tuple, pair or point it is about: plain loops in a fixed order, no fast math,
-so what stands beside it in an array cannot change a bit. Coordinates are integers held as float64; squared distances
+Each result depends on the one tuple, pair or point that it is about, and on nothing beside it in an array, to the last
+bit: loops are plain, in a fixed order, without fast math. Coordinates are integers held as float64; squared distances
 are exact below 2**53 and monotone above.
 """
 
@@ -24,7 +24,7 @@ def _squared(a, b):
 
 @njit(cache=True, nogil=True)
 def within(offsets, ball2, out):
-    """Which offsets (n, d) have a squared length of at most ball2: out (n,) bool."""
+    """Fill out (n,) bool: which offsets (n, d) have a squared length of at most ball2."""
     for i in range(len(offsets)):
         total = 0.0
         for c in range(offsets.shape[1]):
@@ -34,7 +34,7 @@ def within(offsets, ball2, out):
 
 @njit(cache=True, nogil=True)
 def separations(tuples, out):
-    """Smallest squared distance between two points of each tuple (t, k, d): out (t,), infinite for k = 1."""
+    """Fill out (t,) with the smallest squared distance between points of each tuple (t, k, d), infinite for k = 1."""
     for i in range(len(tuples)):
         out[i] = np.inf
         for a in range(tuples.shape[1]):
@@ -44,7 +44,7 @@ def separations(tuples, out):
 
 @njit(cache=True, nogil=True)
 def isolations(tuples, out):
-    """Squared distance of every point of a tuple (t, k, d) from the nearest other one: out (t, k)."""
+    """Fill out (t, k) with the squared distance of every point of a tuple (t, k, d) from the nearest other one."""
     for i in range(len(tuples)):
         for a in range(tuples.shape[1]):
             out[i, a] = np.inf
@@ -56,7 +56,7 @@ def isolations(tuples, out):
 
 @njit(cache=True, nogil=True)
 def nearest(point, centers):
-    """Index of the nearest center (k, d), the first of equals."""
+    """Return the index of the nearest center (k, d); of several equally near ones, the first."""
     best, index = np.inf, 0
     for j in range(len(centers)):
         found = _squared(point, centers[j])
@@ -67,9 +67,9 @@ def nearest(point, centers):
 
 @njit(cache=True, nogil=True)
 def number(pivot, tuples, out):
-    """Number the points of tuples (t, k, d) like those of lead (k, d), each by its nearest: out (t, k, d).
+    """Order the points of tuples (t, k, d) as those of pivot (k, d), each by its nearest pivot point: out (t, k, d).
 
-    A tuple of which two points are nearest to one stays as it is: nothing may be promised of it, and nothing fails.
+    A tuple in which two points are nearest to the same pivot point is copied unchanged.
     """
     k = len(pivot)
     place = np.empty(k, np.int64)
@@ -85,7 +85,7 @@ def number(pivot, tuples, out):
 
 @njit(cache=True, nogil=True)
 def partitioned(centers, radii2, tuples, out):
-    """Which tuples (t, k, d) have exactly one point in each ball around centers (k, d): out (t,) bool."""
+    """Fill out (t,) bool: which tuples (t, k, d) have exactly one point in each ball around centers (k, d)."""
     k = len(centers)
     for i in range(len(tuples)):
         out[i] = True
@@ -100,7 +100,8 @@ def partitioned(centers, radii2, tuples, out):
 
 @njit(cache=True, nogil=True)
 def label(tiles, lanes_used, mask, origin, ball2, centers, labels):
-    """Nearest center (k, d) of the masked lanes within a ball around origin (d,); -1 for all others.
+    """Fill labels with the nearest center (k, d) of each masked lane within a ball around origin (d,), -1 for all
+    others.
 
     tiles (tiles, d, LANES), mask and labels (lanes_used,).
     """
@@ -131,7 +132,7 @@ def label(tiles, lanes_used, mask, origin, ball2, centers, labels):
 
 @njit(cache=True, nogil=True)
 def cut(tuples, centers, out):
-    """Nearest center (k, d) of every point of tuples (t, k, d), the first of equals: out (t, k)."""
+    """Fill out (t, k) with the nearest center (k, d) of every point of tuples (t, k, d), as `nearest` chooses it."""
     for i in range(len(tuples)):
         for j in range(tuples.shape[1]):
             out[i, j] = nearest(tuples[i, j], centers)
@@ -139,7 +140,7 @@ def cut(tuples, centers, out):
 
 @njit(cache=True, nogil=True)
 def clip(offsets, ball2, shift, out):
-    """Offsets (n, d) clipped to a ball, over 2**shift, truncated toward 0: out (n, d) int64.
+    """Clip offsets (n, d) to a ball, divide them by 2**shift and truncate toward 0: out (n, d) int64.
 
     Checked in integers: the squared length of a row times 4**shift is at most ball2, below 2**53.
     """

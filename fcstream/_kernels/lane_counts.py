@@ -1,8 +1,8 @@
-"""Items in lanes, and the masks of who is whose friend.
+"""Items in lanes, and how the friends that masks show are counted.
 
-Items of any kind lie in tiles (tiles, width, LANES), one item per lane, lanes filled in order of arrival. Every family
-of predicates answers with one word per (tile, new item): bit j says whether lane j is its friend. Which of these bits
-count, and for whom, is decided here, once for all families.
+Items of any kind lie in tiles (tiles, width, LANES), one item per lane; lanes are filled in order of arrival. A family
+of predicates compares a tile with a new item and gives one word, in which bit j says whether lane j is a friend. Which
+of these bits count, and for which items, is decided here for all families.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ LANES = 64
 
 @intrinsic
 def _add_tile(typing_context, masks, tile, first, used, row_counts, lane_counts):
-    """Add the bits of one tile to both sides: the loop over rows keeps the counts of all 64 lanes in registers.
+    """Add the bits of one tile to the counts of rows and of lanes.
 
-    Arguments: masks (tiles, m) uint64, tile, first, used, row_counts (m,) int32, lane_counts (tiles * LANES,) int32.
+    The loop over rows keeps the counts of all 64 lanes in registers. Arguments: masks (tiles, m) uint64, tile, first,
+    used, row_counts (m,) int32, lane_counts (tiles * LANES,) int32.
     """
     signature = types.void(masks, tile, first, used, row_counts, lane_counts)
 
@@ -72,10 +73,11 @@ def _add_tile(typing_context, masks, tile, first, used, row_counts, lane_counts)
 
 @njit(cache=True, nogil=True)
 def add_bits(masks, tiles, first, used, row_counts, lane_counts):
-    """Add the hits of new rows against a run of lanes to both sides.
+    """Add the friends that masks show, of new rows and a run of lanes, to the counts of both.
 
-    masks (tiles, m) uint64; row i is compared with the lanes below min(used, first + i), so rows that lie in this run
-    from lane `first` on meet each other once. row_counts (m,) and lane_counts (tiles * LANES,) int32 are changed.
+    masks (tiles, m) uint64. Row i is compared with the lanes below min(used, first + i), so that rows which lie in this
+    run from lane `first` on are counted once for each pair. row_counts (m,) and lane_counts (tiles * LANES,) int32 are
+    changed.
     """
     for t in range(tiles):
         _add_tile(masks, t, first, used, row_counts, lane_counts)
@@ -83,7 +85,7 @@ def add_bits(masks, tiles, first, used, row_counts, lane_counts):
 
 @njit(cache=True, nogil=True)
 def store(rows, first, tiles):
-    """Copy rows (m, width) into the lanes first, first + 1, ... of tiles, those that it has."""
+    """Copy rows (m, width) into the lanes first, first + 1, ... of tiles, as far as tiles has them."""
     for i in range(max(0, -first), min(len(rows), len(tiles) * LANES - first)):
         t, lane = divmod(first + i, LANES)
         for k in range(rows.shape[1]):

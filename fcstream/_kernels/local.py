@@ -1,4 +1,4 @@
-"""Devices by the million: exact noise with a deviation of its own for every device, and distances on the grid."""
+"""Noise and distances for millions of devices: exact noise with a deviation for each device, and lattice distances."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ _NO, _YES, _UNSURE = 0, 1, 2
 
 @njit(cache=True, nogil=True)
 def gaussians(words, first, numerator, denominators, table, out):
-    """Discrete Gaussians out[first:], draw i with variance numerator / denominators[i // per]; out int64 (n * per,).
+    """Draw discrete Gaussians out[first:], draw i with variance numerator / denominators[i // per]; out int64 (n *
+    per,).
 
-    The bins of `fcstream.local.noise.gaussian_bin_draw`, from the same words. Returns (how many are done, first word of
-    the unfinished draw, status). words uint64; denominators int64 (n,); table int64, 2**31 times the law of the bins,
-    summed up and rounded down. An integer below 2**56 is compared exactly, a larger numerator with a margin.
+    Draws the same numbers from the same words as `fcstream.local.noise.gaussian_bin_draw`. words uint64; denominators
+    int64 (n,); table int64: the cumulative law of the bins times 2**31, rounded down. Integers below 2**56 are compared
+    exactly, larger numerators with a margin. Returns (number of finished draws, first word of the unfinished draw,
+    status).
     """
     used = len(words)
     per = len(out) // len(denominators)
@@ -92,11 +94,12 @@ def gaussians(words, first, numerator, denominators, table, out):
 
 @njit(cache=True, nogil=True)
 def table_gaussians(quarters, first, which, starts, lookup, fine, out):
-    """Discrete Gaussians out[first:] by inversion, row i // per from table which[i // per]; out int64 (n * per,).
+    """Draw discrete Gaussians out[first:] by inversion, row i // per from table which[i // per]; out int64 (n * per,).
 
-    The draws of `fcstream.local.noise.gaussian_table_draw`, from the same quarters of words, uint16. Table t has its
-    ends to 63 binary digits, uint64, in starts[t]:starts[t + 1] of `fine`, and 2**15 entries of `lookup`: what the
-    first 15 digits tell. Returns (how many are done, first quarter of the unfinished draw, status). Integers only.
+    Draws the same numbers as `fcstream.local.noise.gaussian_table_draw` from the same quarters of words, uint16. Of
+    table t, `fine` holds the cumulative probabilities to 63 binary digits, uint64, in starts[t]:starts[t + 1], and
+    `lookup` 2**15 entries, one for each value of the first 15 digits. Returns (number of finished draws, first quarter
+    of the unfinished draw, status). All arithmetic is on integers.
     """
     used = len(quarters)
     per = len(out) // len(which)
@@ -137,7 +140,7 @@ def table_gaussians(quarters, first, which, starts, lookup, fine, out):
 
 @njit(cache=True, nogil=True)
 def _root(square):
-    """Integer square root of an int64 below 2**62."""
+    """Compute the integer square root of an int64 below 2**62."""
     root = np.int64(math.sqrt(np.float64(square)))
     while root * root > square:
         root -= 1
@@ -148,7 +151,7 @@ def _root(square):
 
 @njit(cache=True, nogil=True)
 def distances(points, to, fineness, out):
-    """floor(fineness |x - to|) for rows of int64 points (n, d); out int64 (n,). The caller bounds the squares."""
+    """Compute floor(fineness |x - to|) for rows of int64 points (n, d): out (n,) int64. The caller bounds squares."""
     for i in range(points.shape[0]):
         total = np.int64(0)
         for k in range(points.shape[1]):
@@ -159,7 +162,9 @@ def distances(points, to, fineness, out):
 
 @njit(cache=True, nogil=True)
 def box_distances(points, center2, half2, fineness, out):
-    """floor(fineness phi) of the signed distance to a box in half steps; int64, out (n,). The caller bounds squares."""
+    """Compute floor(fineness phi) of the signed distance to a box in half steps: out int64 (n,). The caller bounds
+    squares.
+    """
     for i in range(points.shape[0]):
         total = np.int64(0)
         most = np.int64(-(1 << 62))
@@ -176,7 +181,7 @@ def box_distances(points, center2, half2, fineness, out):
 
 @njit(cache=True, nogil=True)
 def add_answers(sums, rows, weights, values):
-    """sums[rows[i]] += weights[i] values[i]; sums float64 (n, k), values int64 (m, k)."""
+    """Add replies to sums: sums[rows[i]] += weights[i] values[i]; sums float64 (n, k), values int64 (m, k)."""
     for i in range(len(rows)):
         weight = np.float64(weights[i])
         for k in range(values.shape[1]):

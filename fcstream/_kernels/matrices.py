@@ -1,9 +1,9 @@
 """Distance of positive definite matrices, decided by factoring two differences, 64 matrices at once.
 
-With h = 1 + limit: all generalized eigenvalues of (X, Y) lie in [1 / h, h] iff h X - Y and h Y - X are positive
-semidefinite. Both are factored as L D L^T and every pivot must be positive. The two sides go through the same
-operations in the same order, each rounded in one way (multiply, subtract, fused multiply-add, divide; no fast math), so
-the bit of a pair does not depend on which comes first, on its lane, its batch or the machine.
+With h = 1 + limit: all generalized eigenvalues of (X, Y) lie in [1 / h, h] if and only if h X - Y and h Y - X are
+positive semidefinite. Both are factored as L D L^T and every pivot must be positive. Both differences go through the
+same operations in the same order, each rounded in one way (multiply, subtract, fused multiply-add, divide; no fast
+math), so the result for a pair does not depend on which comes first, on its lane, its batch or the machine.
 
 Matrices are packed, entry (i, k), k <= i, at i * (i + 1) / 2 + k; tiles have shape (tiles, d * (d + 1) / 2, LANES).
 """
@@ -25,7 +25,7 @@ _LARGEST = 2.0**400  # entries beyond could overflow or vanish in a product
 
 
 def _definite(swapped: bool):  # type: ignore[no-untyped-def]
-    """An intrinsic that factors h * row - lane (or h * lane - row if swapped) for one group of lanes.
+    """Make an intrinsic that factors h * row - lane (or h * lane - row if swapped) for one group of lanes.
 
     Arguments: rows (m, size), scaled = h * rows, row, tiles (t, size, LANES), tile, first lane, d, h, a (size, _GROUP),
     inverse (d, _GROUP), all float64 C; a and inverse are overwritten. Returns one bit per lane of the group: all pivots
@@ -132,7 +132,8 @@ _lane_above = _definite(True)
 def compare(rows, scaled, tiles, used, first, d, h, masks):
     """Fill masks (tiles, m) uint64 for packed matrices (m, d (d + 1) / 2) against the first `used` lanes.
 
-    Row i needs the lanes below first + i only; tiles that lie beyond are left as they are. scaled = h * rows.
+    Row i is compared with the lanes below first + i only; masks of tiles beyond these are left unchanged. scaled = h *
+    rows.
     """
     a, inverse = np.empty((rows.shape[1], _GROUP), np.float64), np.empty((d, _GROUP), np.float64)
     for t in range((used + LANES - 1) // LANES):
@@ -148,10 +149,10 @@ def compare(rows, scaled, tiles, used, first, d, h, masks):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def mark_unsound(rows, d, least):
-    """Fill with NaN, which is nobody's friend, the packed matrices that are not safely positive definite.
+    """Overwrite packed matrices that are not safely positive definite with NaN, so that they have no friends.
 
-    Safe: the diagonal is in [2**-400, 2**400], and the correlation matrix minus `least` times the identity factors with
-    positive pivots. A function of each matrix alone.
+    A matrix is safe if its diagonal is in [2**-400, 2**400] and its correlation matrix minus `least` times the identity
+    factors with positive pivots. Each matrix is judged by itself.
     """
     a = np.empty((d, d), np.float64)
     for n in range(len(rows)):

@@ -1,7 +1,7 @@
-"""Means and scatter matrices of shards, one point after the other.
+"""Means and scatter matrices of shards, updated one point after the other.
 
-What a shard holds after some points depends on its own points and their order alone, to the last bit: not on other
-shards' points, nor on how points were batched. No fast math, and one rounding per operation.
+A shard's numbers depend on its own points and their order alone, to the last bit: not on other shards' points, nor on
+how points were batched. There is no fast math, and each operation rounds once.
 """
 
 from __future__ import annotations

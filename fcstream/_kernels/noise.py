@@ -1,9 +1,9 @@
-"""Exact samplers fed by words of entropy: the compiled twins of the samplers in `fcstream.noise`.
+"""Exact samplers fed by words of entropy: the compiled counterparts of the samplers in `fcstream.noise`.
 
-Every real comparison is decided by a double with a rigorous margin. Where 64 bits of the uniform number cannot
-decide (probability below 2**-38) the kernel stops and the caller decides that draw with exact arithmetic from the
-same words, so the law of the output is exact. A kernel that runs out of words also stops; the caller goes on from
-the first word of the unfinished draw, so no draw is ever started again.
+Every comparison of real numbers is decided by a double with a rigorous margin. Where 64 bits of the uniform number
+cannot decide (probability below 2**-38) the kernel stops, and the caller decides that draw with exact arithmetic from
+the same words, so the law of the output is exact. A kernel also stops when it runs out of words; the caller then
+continues from the first word of the unfinished draw, so no word is used for two draws.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from numba import njit
 
 DONE, STARVED, UNDECIDED = 0, 1, 2
 _NO, _YES, _UNSURE = 0, 1, 2
-_LARGEST = 128  # such a draw is left to exact arithmetic: below it, integers stay below 2**63
+_LARGEST = 128  # larger draws are left to exact arithmetic; up to here integers stay below 2**63
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _below_exp(word, gamma):
-    """Is the uniform number that starts with `word` below exp(-gamma)?  gamma carries a relative error < 2**-44."""
+    """Decide whether the uniform number that starts with `word` is below exp(-gamma): _YES, _NO or _UNSURE.
+
+    gamma may have a relative error below 2**-44.
+    """
     bound = math.exp(-gamma) * 18446744073709551616.0
     margin = bound * (1.0 + gamma) * 9.094947017729282e-13 + 2.0  # 2**-40 (1 + gamma) of the bound, and two units
     w = np.float64(word)
@@ -33,7 +36,7 @@ def _below_exp(word, gamma):
 
 @njit(cache=True, nogil=True)
 def _mask_for(bound):
-    """Smallest 2**b - 1 that is at least bound - 1."""
+    """Find the smallest 2**b - 1 that is at least bound - 1."""
     mask = np.uint64(bound - 1)
     mask |= mask >> np.uint64(1)
     mask |= mask >> np.uint64(2)
@@ -46,7 +49,7 @@ def _mask_for(bound):
 
 @njit(cache=True, nogil=True)
 def _geometric(words, p, scale, mask):
-    """One draw x >= 0 with P(x) proportional to exp(-x / scale) from words[p:]; returns (status, x, next p)."""
+    """Draw x >= 0 with P(x) proportional to exp(-x / scale) from words[p:]; returns (status, x, next p)."""
     used = len(words)
     while True:
         while True:
@@ -81,7 +84,7 @@ def _geometric(words, p, scale, mask):
 def discrete_laplace(words, first, numerator, denominator, out):
     """Draw out[first:] with P(y) proportional to exp(-|y| * denominator / numerator).
 
-    Returns (how many are done, first word of the unfinished draw, status). words uint64, out int64.
+    Returns (number of finished draws, first word of the unfinished draw, status). words uint64, out int64.
     """
     mask = _mask_for(numerator)
     p = 0
@@ -106,8 +109,8 @@ def discrete_laplace(words, first, numerator, denominator, out):
 def lattice_laplace(words, first, numerator, denominator, rate, out):
     """Draw rows out[first:] with P(z) proportional to exp(-rate |z|); out int64 (n, d), d >= 2.
 
-    The draws of `fcstream.local.noise.lattice_laplace_draw`, from the same words: proposals of scale numerator /
-    denominator. Returns (how many are done, first word of the unfinished draw, status).
+    Draws the same numbers from the same words as `fcstream.local.noise.lattice_laplace_draw`, with proposals of scale
+    numerator / denominator. Returns (number of finished draws, first word of the unfinished draw, status).
     """
     mask = _mask_for(numerator)
     per_step = np.float64(denominator) / np.float64(numerator)
@@ -137,7 +140,7 @@ def lattice_laplace(words, first, numerator, denominator, rate, out):
             if p >= len(words):
                 return i, start, STARVED
             away = rate * math.sqrt(np.float64(square))
-            if away > 500.0:  # the difference would not be right to 2**-42
+            if away > 500.0:  # the difference would not be accurate to 2**-42
                 return i, start, UNDECIDED
             result = _below_exp(words[p], max(0.0, away - plain * per_step))
             p += 1
@@ -152,7 +155,7 @@ def lattice_laplace(words, first, numerator, denominator, rate, out):
 def discrete_gaussian(words, first, scale, variance, out):
     """Draw out[first:] with P(y) proportional to exp(-y**2 / (2 variance)); scale = floor(sqrt(variance)) + 1.
 
-    Returns (how many are done, first word of the unfinished draw, status). words uint64, out int64.
+    Returns (number of finished draws, first word of the unfinished draw, status). words uint64, out int64.
     """
     mask = _mask_for(scale)
     shift = variance / scale
@@ -186,7 +189,7 @@ def discrete_gaussian(words, first, scale, variance, out):
 def bernoulli(words, first, numerators, denominator, out):
     """Draw out[first:], True with probability numerators[i] / denominator exactly.
 
-    Returns (how many are done, first word of the unfinished draw, status). numerators int64, out bool.
+    Returns (number of finished draws, first word of the unfinished draw, status). numerators int64, out bool.
     """
     used = len(words)
     mask = _mask_for(denominator)
@@ -210,8 +213,12 @@ def bernoulli(words, first, numerators, denominator, out):
 
 @njit(cache=True, nogil=True)
 def _tail_limits(count, size, threshold, inverse, cutoff):
-    """What 16 random bits w say about one count: below the first limit the uniform number lies in the smaller normal
-    tail, from the second on it does not, between them they do not decide; and whether that tail means keep."""
+    """Find what 16 random bits decide about one count, in the smaller normal tail beside the threshold.
+
+    Returns two limits and a keep bit. Below the first limit the uniform number lies in that tail, from the second on it
+    does not, and between them 16 bits do not decide. The keep bit says whether lying in the tail means to keep the
+    point.
+    """
     x = (threshold - (count - 0.5 * size)) * inverse
     if abs(x) > cutoff:
         return np.int32(0), np.int32(0), np.uint8(x >= 0)
@@ -223,19 +230,20 @@ def _tail_limits(count, size, threshold, inverse, cutoff):
 
 @njit(cache=True, nogil=True)
 def threshold_bits(words, counts, size, threshold, sigma, cutoff, out):
-    """Keep bits of counts[i] - size / 2 + N(0, sigma**2) >= threshold, from 16 random bits a point.
+    """Draw the keep bits of counts[i] - size / 2 + N(0, sigma**2) >= threshold, from 16 random bits for each point.
 
-    words uint16 (n,), counts int64 (n,), out uint8 (n,): 0 drop, 1 keep, 2 left to the caller (16 bits do not decide).
-    Beyond `cutoff` standard deviations from the threshold randomness does not matter. Returns how many are left.
+    words uint16 (n,), counts int64 (n,), out uint8 (n,): 0 drop, 1 keep, 2 undecided by 16 bits and left to the caller.
+    Beyond `cutoff` standard deviations from the threshold the random bits are not used. Returns the number of undecided
+    points.
     """
     n = len(counts)
     inverse = 1.0 / sigma
     middle = threshold + 0.5 * size
     low = max(np.int64(0), np.int64(math.floor(middle - cutoff * sigma)) - 1)
     high = max(low, min(np.int64(size), np.int64(math.ceil(middle + cutoff * sigma)) + 1))
-    # A coarse table of the counts near the threshold decides most points without a tail of their own. Cells are
-    # 2**shift counts wide; the outermost stand for all beyond. Inside a cell the smaller tail is monotone, so the
-    # limits at its two ends bound those within, unless the threshold lies in it.
+    # A coarse table of the counts near the threshold decides most points without computing their tails. Cells are
+    # 2**shift counts wide; the outermost ones also cover all counts beyond. In a cell the smaller tail is monotone, so
+    # the limits at its two ends bound those between, unless the threshold lies in it.
     wanted = min(2048, max(16, n // 4))
     shift = 0
     while ((high - low) >> shift) >= wanted:
@@ -267,19 +275,19 @@ def threshold_bits(words, counts, size, threshold, sigma, cutoff, out):
 
 @njit(cache=True, nogil=True)
 def skips(words, log_stay, out):
-    """Failures before a success of coins with ln(1 - rate) = log_stay, one per word; -1 where 64 bits do not decide.
+    """Count the failures before a success of a coin with ln(1 - rate) = log_stay, one number for each word.
 
-    A word w stands for a uniform number in (w, w + 1) / 2**64; the number of failures is the whole part of its
-    logarithm over log_stay. out (n,) int64.
+    A word w stands for a uniform number in (w, w + 1) / 2**64; the number of failures is the integer part of its
+    logarithm divided by log_stay. out (n,) int64 is -1 where 64 bits do not decide.
     """
     unit = 2.0**-64
     for i in range(len(words)):
-        word = np.float64(words[i])  # off by less than 2048 of 2**64, relatively less than 2**-52
+        word = np.float64(words[i])  # the error is below 2048 of 2**64, relatively below 2**-52
         if words[i] < np.uint64(1 << 20):
             out[i] = -1
             continue
         value = math.log(word * unit) / log_stay
-        # rounding of the word, of the logarithm, of log_stay and of the quotient; and what the word leaves open
+        # covers the rounding of word, logarithm, log_stay and quotient, and the bits after the first 64
         slack = (1e-15 * (1.0 + value * abs(log_stay)) + 2.0 / word) / abs(log_stay) + 1e-15 * value
         low, high = math.floor(value - slack), math.floor(value + slack)
         out[i] = np.int64(high) if low == high and high < 2.0**62 else -1

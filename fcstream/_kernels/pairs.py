@@ -3,14 +3,14 @@
 A tile array has shape (tiles, d, LANES): one point per lane, coordinates are integers held as float64, unused lanes
 hold +inf. All coordinate differences and the squared radius are below 2**53, so a sum of squares is exact up to
 2**53 and monotone above it, whatever the order and with or without fused multiply-add: ``sum <= radius2`` is the
-exact integer predicate. That is the only reason why contraction is allowed here.
+exact integer predicate. Contraction is allowed here for this reason only.
 
-The inner blocks are written as LLVM vector code: a few rows against a few vectors of lanes with all sums in registers.
+The inner blocks are LLVM vector code: a few rows against a few vectors of lanes with all sums in registers.
 Loops that LLVM vectorizes by itself keep their sums in memory and are two to four times slower.
 
 Where the processor has 8-bit dot products (VNNI), a block is screened first: coordinates rounded to 8 bits decide all
-pairs that are not close to the radius, in exact integers, and only vectors of lanes with an undecided pair are looked
-at again. Which path decides a pair changes no bit.
+pairs that are not close to the radius, in exact integers, and only vectors of lanes with an undecided pair are compared
+again exactly. The counts are the same on every path.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numba.extending import intrinsic
 
 
 def _target_features() -> set[str]:
-    """Features of the processor that Numba compiles for."""
+    """Return the features of the processor for which Numba compiles."""
     if config.CPU_NAME is None and config.CPU_FEATURES is None:
         found = {name for name, present in llvm.get_host_cpu_features().items() if present}
     else:
@@ -36,7 +36,7 @@ def _target_features() -> set[str]:
 
 LANES = 32
 SCREEN_ROWS = 8
-"""Rows of a screened block; arrays of rows have this many neutral rows behind the last one of each class."""
+"""Number of rows of a screened block; arrays of rows have as many neutral rows behind the last one of each class."""
 _FEATURES = _target_features()
 SCREENS = {"avx512f", "avx512bw", "avx512vnni"} <= _FEATURES
 """Whether this processor screens pairs with 8-bit dot products."""
@@ -46,13 +46,13 @@ _ROWS, _VECTORS = (6, 4) if "avx512f" in _FEATURES else (4, 1)
 _CELLS_PER_OCTAVE = 128
 _OCTAVES = 16
 CELLS = _CELLS_PER_OCTAVE * _OCTAVES
-"""Cells of a table of ranks."""
+"""Number of cells of a table of ranks."""
 _SLACK = 1e-9
-_PROBE = 16  # where screening does not pay, every 16th tile is screened, to notice when it does again
+_PROBE = 16  # where screening does not pay, every 16th tile is screened, to notice when it pays again
 
 
 def _splat(builder, value, vector):  # type: ignore[no-untyped-def]
-    """A vector whose lanes all hold `value`."""
+    """Make a vector whose lanes all hold `value`."""
     i32 = ir.IntType(32)
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, i32(0))
     return builder.shuffle_vector(
@@ -77,9 +77,10 @@ def _add_to(builder, base, offset, value):  # type: ignore[no-untyped-def]
 
 
 def _sum_loop(builder, row_at, tile_at, dimension, start, vectors, step):  # type: ignore[no-untyped-def]
-    """In registers: step(sums, row value, lanes) over all coordinates, for some rows and vectors of lanes from `start`.
+    """Apply step(sums, row value, lanes) over all coordinates, for some rows and some vectors of lanes from `start` on.
 
-    `step` has the vector types: see `_squares` and `_products`. Returns sums[row][vector].
+    The sums are kept in registers; `step` also has the vector types, see `_Squares` and `_Products`. Returns
+    sums[row][vector].
     """
     i64 = ir.IntType(64)
     before = builder.block
@@ -112,7 +113,7 @@ def _sum_loop(builder, row_at, tile_at, dimension, start, vectors, step):  # typ
 
 
 class _Squares:
-    """sum + (lane - x)**2 in float64."""
+    """Adds (lane - x)**2 to a sum in float64."""
 
     vector, align = ir.VectorType(ir.DoubleType(), _WIDTH), 8
 
@@ -125,7 +126,7 @@ class _Squares:
 
 
 class _Products:
-    """sum + four 8-bit products, unsigned rows with signed lanes, in int32."""
+    """Adds four 8-bit products, of unsigned rows with signed lanes, to a sum in int32."""
 
     vector, align = ir.VectorType(ir.IntType(32), 16), 4
 
@@ -141,7 +142,7 @@ class _Products:
             kind = ir.FunctionType(self.vector, [self.vector, quarters, quarters])
             dot = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.vpdpbusd.512")
             return builder.call(dot, [total, builder.bitcast(x, quarters), builder.bitcast(lane, quarters)])
-        # The same numbers on any processor; too slow to be worth it, but tests can take this path everywhere.
+        # The same numbers on any processor. It is too slow to be used, but lets tests take this path everywhere.
         for shift in range(0, 32, 8):
             unsigned = builder.and_(builder.lshr(x, self._all(shift)), self._all(255))
             signed = builder.ashr(builder.shl(lane, self._all(24 - shift)), self._all(24))
@@ -157,14 +158,14 @@ def _arrays(context, builder, signature, arguments, *which):  # type: ignore[no-
 
 
 def _rows_at(builder, array, first, rows):  # type: ignore[no-untyped-def]
-    """Pointers to consecutive rows of a two-dimensional array, and its width."""
+    """Return pointers to consecutive rows of a two-dimensional array, and the array's width."""
     i64 = ir.IntType(64)
     width = cgutils.unpack_tuple(builder, array.shape)[1]
     return [builder.gep(array.data, [builder.mul(builder.add(first, i64(r)), width)]) for r in range(rows)], width
 
 
 def _tally(builder, masks, row_counts, first_row, lane_counts, lane):  # type: ignore[no-untyped-def]
-    """Add hits masks[row][vector] to the counts of rows and, from `lane` on, of lanes."""
+    """Add the friends in masks[row][vector] to the counts of rows and, from `lane` on, of lanes."""
     i32, i64 = ir.IntType(32), ir.IntType(64)
     width = masks[0][0].type.count
     hits = ir.VectorType(i32, width)
@@ -182,10 +183,11 @@ def _tally(builder, masks, row_counts, first_row, lane_counts, lane):  # type: i
 
 
 def _counting_block(rows: int, vectors: int, lanes: int):  # type: ignore[no-untyped-def]
-    """An intrinsic that counts `rows` consecutive rows against `lanes` lanes of one tile.
+    """Make an intrinsic that counts the friends among `rows` consecutive rows and `lanes` lanes of one tile.
 
     Arguments: points (m, d) float64 C, first row, tiles (t, d, LANES) float64 C, tile, first lane, squared radius,
-    row_counts (m,) int32, lane_counts (n * LANES,) int32, which LANES of these. Adds hits to both counts.
+    row_counts (m,) int32, lane_counts (n * LANES,) int32, and which LANES of lane_counts to use. Both counts are
+    changed.
     """
 
     @intrinsic
@@ -214,7 +216,7 @@ def _counting_block(rows: int, vectors: int, lanes: int):  # type: ignore[no-unt
 
 @intrinsic
 def _sums_block(typing_context, points, row, tiles, tile, sums):
-    """Squared distances of _ROWS consecutive rows from all lanes of one tile, into sums (_ROWS, LANES)."""
+    """Compute the squared distances of _ROWS consecutive rows from all lanes of one tile: sums (_ROWS, LANES)."""
     signature = types.void(points, row, tiles, tile, sums)
 
     def codegen(context, builder, signature, arguments):
@@ -234,11 +236,13 @@ def _sums_block(typing_context, points, row, tiles, tile, sums):
 
 @intrinsic
 def _screen_block(typing_context, codes, row, tile_codes, tile, starts, bars, row_counts, lane_counts, target):
-    """Count the pairs of SCREEN_ROWS rows with one tile that 8 bits decide; returns which vectors of lanes they do not.
+    """Count the friends among SCREEN_ROWS rows and one tile that 8 bits decide; returns the vectors of lanes they do
+    not.
 
     codes (m, words) int32, four unsigned bytes each; tile_codes (t, words, LANES) int32, four signed bytes each; starts
-    (t, LANES) int32. A product sum of at least bars[0, row] is a friend, one below bars[1, row] a stranger (int32).
-    Bit g of the result: lanes g * 8 ... g * 8 + 7 hold an undecided pair, and none of their pairs has been counted.
+    (t, LANES) int32. A pair is a friend if its product sum is at least bars[0, row], and not a friend if it is below
+    bars[1, row] (int32). Bit g of the result is set if lanes g * 8 ... g * 8 + 7 hold an undecided pair; none of the
+    pairs of these lanes has been counted then.
     """
     signature = types.int64(codes, row, tile_codes, tile, starts, bars, row_counts, lane_counts, target)
 
@@ -262,7 +266,7 @@ def _screen_block(typing_context, codes, row, tile_codes, tile, starts, bars, ro
         result = cgutils.alloca_once_value(builder, i64(0))
         some = [functools.reduce(builder.or_, [row[v] for row in maybes]) for v in range(2)]
         some = builder.bitcast(builder.or_(*some), ir.IntType(16))
-        # Most blocks are far inside or far outside the radius: nothing, or everything, is added at once.
+        # Most blocks lie far inside or far outside the radius, so that all of their pairs are friends or none is.
         with builder.if_then(builder.icmp_unsigned("!=", some, ir.IntType(16)(0))):
             every = [functools.reduce(builder.and_, [row[v] for row in friends]) for v in range(2)]
             every = builder.bitcast(builder.and_(*every), ir.IntType(16))
@@ -301,14 +305,14 @@ def _add_all(builder, row_counts, first_row, lane_counts):  # type: ignore[no-un
 
 
 def _part(builder, mask, half):  # type: ignore[no-untyped-def]
-    """Whether one half of a 16-lane mask has a bit."""
+    """Return whether one half of a 16-lane mask has a bit set."""
     pick = ir.Constant(ir.VectorType(ir.IntType(32), 8), list(range(8 * half, 8 * half + 8)))
     part = builder.shuffle_vector(mask, ir.Constant(mask.type, ir.Undefined), pick)
     return builder.icmp_unsigned("!=", builder.bitcast(part, ir.IntType(8)), ir.IntType(8)(0))
 
 
 def _spread(builder, halves):  # type: ignore[no-untyped-def]
-    """A 16-lane mask of the halves that are NOT set."""
+    """Make a 16-lane mask of the halves that are NOT set."""
     eight = ir.VectorType(ir.IntType(1), 8)
     ends = [_splat(builder, builder.not_(half), eight) for half in halves]
     return builder.shuffle_vector(*ends, ir.Constant(ir.VectorType(ir.IntType(32), 16), list(range(16))))
@@ -316,7 +320,7 @@ def _spread(builder, halves):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _bits(typing_context, value):
-    """The bits of a float64; ascending with the value from 0 on."""
+    """Return the bits of a float64 as an integer, which ascends with the value from 0 on."""
 
     def codegen(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], ir.IntType(64))
@@ -331,7 +335,7 @@ _count_part = _counting_block(SCREEN_ROWS, 1, _WIDTH)
 
 @njit(cache=True, nogil=True)
 def _count_exactly(rows, start, stop, tiles, tile, radius2, row_counts, lane_counts, target):
-    """Rows start..stop, no other, against one tile; adds hits to row_counts and to LANES of lane_counts."""
+    """Compare rows start..stop, and no others, with one tile; adds friends to row_counts and LANES of lane_counts."""
     i = start
     while i + _ROWS <= stop:
         _count_rows(rows, i, tiles, tile, 0, radius2, row_counts, lane_counts, target)
@@ -343,9 +347,10 @@ def _count_exactly(rows, start, stop, tiles, tile, radius2, row_counts, lane_cou
 
 @njit(cache=True, nogil=True)
 def _screen(rows, start, stop, tiles, tile, radius2, row_counts, lane_counts, target):
-    """Rows start..stop and up to 7 strangers behind them against one tile, screened; returns undecided vectors.
+    """Screen rows start..stop, and up to 7 rows behind them, against one tile; returns the number of undecided vectors.
 
-    rows: (points, codes, bars) and tiles: (points, codes, starts) as of `sweep`.
+    The rows behind must have no friend in the tile. rows: (points, codes, bars) and tiles: (points, codes, starts) as
+    of `sweep`.
     """
     points, codes, bars = rows
     tile_points, tile_codes, starts = tiles
@@ -366,7 +371,10 @@ def _screen(rows, start, stop, tiles, tile, radius2, row_counts, lane_counts, ta
 
 @njit(cache=True, nogil=True)
 def _cell(distance, unit):
-    """Cell of a distance: ascending, relative width 1/128 from unit = bits of the shortest distance told apart."""
+    """Find the cell of a distance. Cells ascend and have a relative width of 1/128.
+
+    `unit` are the leading bits of the shortest distance that is told apart from 0, see `unit_of`.
+    """
     if distance <= 0.0:
         return 0
     return min(max((_bits(distance) >> 45) - unit, 0), CELLS - 1)
@@ -374,7 +382,7 @@ def _cell(distance, unit):
 
 @njit(cache=True, nogil=True)
 def unit_of(radius):
-    """The `unit` of `_cell` for a radius: 1/64 of it is the shortest distance told apart."""
+    """Compute the `unit` of `_cell` for a radius: 1/64 of the radius is the shortest distance told apart from 0."""
     return _bits(radius / 64.0) >> 45
 
 
@@ -382,8 +390,8 @@ def unit_of(radius):
 def sort_rows(distances, wide, radius, gap, order, positions, ranks, classes):
     """Sort rows by cell of distance, those not marked in wide (m,) bool first: row order[i] stands at positions[i].
 
-    ranks (2, CELLS + 1) int64: the position from which on a class's rows lie in a cell or behind it; classes (2, 2):
-    see `sweep`. Classes are `gap` positions apart.
+    ranks (2, CELLS + 1) int64: for each class and cell, the position from which on rows lie in that cell or a later
+    one; classes (2, 2): see `sweep`. Classes are `gap` positions apart.
     """
     m = len(distances)
     unit = unit_of(radius)
@@ -414,9 +422,9 @@ def sort_rows(distances, wide, radius, gap, order, positions, ranks, classes):
 
 @njit(cache=True, nogil=True)
 def _decide_pairs(rows, start, stop, hard, tiles, tile, screened, radius2, row_counts, lane_counts, target, state):
-    """Rows start..stop against one tile, by products or exactly. Rows behind are not looked at if `hard`.
+    """Compare rows start..stop with one tile, by 8-bit products or exactly.
 
-    rows, tiles: see `_screen`.
+    With `hard`, rows behind these may have friends in the tile, and are not read. rows, tiles: see `_screen`.
     """
     points, tile_points = rows[0], tiles[0]
     end = stop
@@ -441,7 +449,7 @@ def _decide_pairs(rows, start, stop, hard, tiles, tile, screened, radius2, row_c
 
 @njit(cache=True, nogil=True)
 def _mask_lanes(tiles, starts, tile, kept, hidden, hidden_starts):
-    """Copy a tile without its lanes from `kept` on."""
+    """Copy a tile into hidden with +inf in its lanes from `kept` on."""
     for k in range(tiles.shape[1]):
         for j in range(kept):
             hidden[0, k, j] = tiles[tile, k, j]
@@ -454,35 +462,36 @@ def _mask_lanes(tiles, starts, tile, kept, hidden, hidden_starts):
 
 @njit(cache=True, nogil=True)
 def sweep(rows, tiles, limits, counts):
-    """Compare a batch of rows with tiles; every pair is decided, by distances from a pivot, by 8 bits or exactly.
+    """Compare a batch of rows with tiles; each pair is decided by distances from a pivot, by 8 bits, or exactly.
 
     rows: (points, codes, bars, classes, ranks). points (m, d) float64, sorted by cell of distance from the pivot within
-    each class; class 0 rows have codes (m, words) int32 and bars (2, m) int32 (see `_screen_block`), class 1 rows need
-    none. classes (2, 2) int64: first and last row; behind the last follow SCREEN_ROWS neutral ones. ranks
-    (2, CELLS + 1): see `sort_rows`.
-    tiles: (points, codes, starts, spans, shape, self_rows), the first three as of `_screen_block`. spans (t, 2) float64
-    least and largest distance of a tile's points from the pivot; shape (t, 2) int32: used lanes and class; self_rows
-    (t, 2) int32: the rows that are stored in the tile's last lanes themselves, first and last (or first = -1). Two rows
-    of the batch meet once, the later with the lane of the earlier, except in one tile, where both count as rows.
-    limits float64: (radius, its square, more than 0 to screen).
-    counts: (row_counts, row_sure, lane_counts, certain_counts, state). Adds hits to row_counts (m,) int32 and
-    lane_counts (t * LANES,) int32. Of certain friends, rows from a first to a last add the used lanes at
-    row_sure[first], take them away at row_sure[last] (m + 1,), and are added to certain_counts (t,) int32 for all
-    lanes. state (4,) int64: vectors screened, vectors undecided, pairs asked, pairs.
+    each class. Rows of class 0 have codes (m, words) int32 and bars (2, m) int32 (see `_screen_block`), those of class
+    1 need none. classes (2, 2) int64: first and last row; behind the last follow SCREEN_ROWS neutral ones. ranks (2,
+    CELLS + 1): see `sort_rows`. tiles: (points, codes, starts, spans, shape, self_rows), the first three as of
+    `_screen_block`. spans (t, 2) float64: least and largest distance of a tile's points from the pivot; shape (t, 2)
+    int32: used lanes and class; self_rows (t, 2) int32: first and last of the batch's rows that are themselves stored
+    in the tile's last lanes (first = -1 for none). Two rows of the batch are compared once, the later with the lane of
+    the earlier, except within one tile, where both count as rows. limits float64: (radius, its square, more than 0 to
+    screen). counts: (row_counts, row_sure, lane_counts, certain_counts, state). Friends are added to row_counts (m,)
+    int32 and lane_counts (t * LANES,) int32. Friends that the distances from the pivot make certain are counted for
+    whole runs: for rows from a first to a last, the used lanes are added at row_sure[first] and subtracted at
+    row_sure[last] (m + 1,), and the number of rows is added to certain_counts (t,) int32 for all lanes. state (4,)
+    int64: vectors screened, vectors left undecided, pairs compared, pairs.
     """
     points, codes, bars, classes, ranks = rows
     tile_points, tile_codes, starts, spans, shape, self_rows = tiles
     row_counts, row_sure, lane_counts, certain_counts, state = counts
     near, far, radius2 = limits[0] * (1.0 - _SLACK), limits[0] * (1.0 + _SLACK), limits[1]
     unit = unit_of(limits[0])
-    # Share of undecided vectors from which screening costs more than it saves: measured, a screened pair costs 0.11 of
-    # an exact one and as much as ten of its coordinates.
+    # Share of undecided vectors above which screening costs more than it saves. By measurement a screened pair costs
+    # 0.11 of an exact comparison, and as much as ten of its coordinates.
     hopeless = max(0.02, 0.85 - 10.0 / points.shape[1])
     scratch = np.zeros(LANES, np.int32)
     hidden, hidden_starts = np.empty((1, points.shape[1], LANES)), np.empty((1, LANES), np.int32)
     for t in range(len(shape)):
         low, high = spans[t, 0] * (1.0 - _SLACK), spans[t, 1] * (1.0 + _SLACK)
-        # rows in cells before these are: friends of all lanes; strangers; those from the last on are strangers again
+        # Rows in cells before cells[0] are friends of all lanes. Those before cells[1], and those from `beyond` on,
+        # have no friend among them.
         cells = _cell((near - high) * (1.0 - _SLACK), unit), _cell((low - far) * (1.0 - _SLACK), unit)
         beyond = _cell((high + far) * (1.0 + _SLACK), unit) + 1
         used = shape[t, 0]
@@ -499,7 +508,8 @@ def sweep(rows, tiles, limits, counts):
                 mine, later = self_rows[t, 0], self_rows[t, 1]
                 kept = used - (later - mine)
                 end = min(stop, mine)
-                if kept > 0 and start < end:  # earlier rows meet the tile's old lanes; its new ones meet them as rows
+                # earlier rows are compared with the tile's older lanes; its new lanes are compared with them as rows
+                if kept > 0 and start < end:
                     state[3] += (end - start) * kept
                     friends = min(surely, end)
                     if friends > start:
@@ -540,7 +550,7 @@ def sweep(rows, tiles, limits, counts):
 
 @njit(cache=True, nogil=True)
 def _extremes(sums, rows, used):
-    """Least and largest of the sums of some rows with the used lanes."""
+    """Return the least and the largest of the sums of some rows with the used lanes."""
     low, high = np.inf, 0.0
     for r in range(rows):
         line = sums[r]
@@ -613,7 +623,8 @@ def sweep_ladder(rows, stop, tiles, shape, self_rows, radii2, row_rungs, lane_ru
         while i < stop:
             end = min(i + _ROWS, later if i < later else stop)
             _sums_block(rows, i, tiles, t, sums)
-            if i < later:  # the tile's own rows count as rows; for its older lanes they count as any other
+            # the tile's own rows count as rows among themselves, and as any other row for its older lanes
+            if i < later:
                 unused[:] = 0
                 _add_rungs(sums, i, end, used, radii2, row_rungs, unused, found, lanes)
                 for rung in range(len(radii2)):
@@ -626,7 +637,7 @@ def sweep_ladder(rows, stop, tiles, shape, self_rows, radii2, row_rungs, lane_ru
 
 @njit(cache=True, nogil=True)
 def sweep_blocks(rows, row_starts, reach, tiles, tile_blocks, radius2, row_counts, lane_counts):
-    """Compare rows with the tiles whose block is at most `reach` blocks away on a circle; adds hits to both sides.
+    """Compare rows with the tiles at most `reach` blocks away on a circle of blocks; adds friends to both counts.
 
     rows (m, d) float64 sorted by block, those of block b in row_starts[b] : row_starts[b + 1]; tile_blocks (t,) int32;
     row_counts (m,) int32; lane_counts (t * LANES,) int32.
@@ -648,7 +659,8 @@ def sweep_blocks(rows, row_starts, reach, tiles, tile_blocks, radius2, row_count
 
 @njit(cache=True, nogil=True)
 def sweep_fresh(rows, m, row_blocks, row_starts, reach, radius2, row_counts):
-    """Compare m rows sorted by block with each other, by the same rule; adds hits, each with itself too, to row_counts.
+    """Compare m rows sorted by block with each other, by the rule of `sweep_blocks`; adds friends, each row itself
+    included.
 
     Behind the last row follow _ROWS neutral ones.
     """
@@ -661,7 +673,7 @@ def sweep_fresh(rows, m, row_blocks, row_starts, reach, radius2, row_counts):
             for j in range(LANES):
                 tile[0, k, j] = rows[base + j, k] if j < used else np.inf
         low, high = row_blocks[base] - reach, row_blocks[base + used - 1] + reach + 1
-        for part in range(3):  # the blocks in reach, and what lies around the circle
+        for part in range(3):  # the blocks in reach, and those across the circle's start on either side
             first, last = max(low, 0), min(high, blocks)
             if part == 1:
                 first, last = max(low + blocks, high), blocks

@@ -1,4 +1,4 @@
-"""Pairs chosen by coins: bookkeeping of blocks, and secret coins for ordered pairs."""
+"""Pairs chosen by coins: blocks of rows, and secret coins for ordered pairs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LANES = 32
 
 @njit(cache=True, nogil=True)
 def sort_by_block(row_blocks, order, row_starts):
-    """order (m,) int64 of rows by block, stable; row_starts (blocks + 1,) int64 where each block's rows begin."""
+    """Sort rows by block, stably: fill order (m,) int64 and row_starts (blocks + 1,) int64, each block's first row."""
     row_starts[:] = 0
     for i in range(len(row_blocks)):
         row_starts[row_blocks[i] + 1] += 1
@@ -23,7 +23,7 @@ def sort_by_block(row_blocks, order, row_starts):
 
 @njit(cache=True, nogil=True)
 def assign_slots(row_starts, open_tile, next_tile, used, tile_blocks, slots):
-    """Give every row of a sorted batch a lane in a tile of its block: slots (m,) = tile * LANES + lane."""
+    """Give every row of a batch sorted by block a lane in a tile of its block: slots (m,) = tile * LANES + lane."""
     for b in range(len(row_starts) - 1):
         for i in range(row_starts[b], row_starts[b + 1]):
             t = open_tile[b]
@@ -40,7 +40,7 @@ def assign_slots(row_starts, open_tile, next_tile, used, tile_blocks, slots):
 
 @njit(cache=True, nogil=True)
 def store(rows, slots, first_tile, tiles):
-    """Copy the rows whose slots lie in a tile array, which starts at tile `first_tile`."""
+    """Copy the rows whose slots lie in a tile array that starts at tile `first_tile`."""
     for i in range(len(slots)):
         t = slots[i] // LANES - first_tile
         if 0 <= t < len(tiles):
@@ -51,7 +51,7 @@ def store(rows, slots, first_tile, tiles):
 
 @njit(cache=True, nogil=True)
 def sampled_partners(block_sizes, reach, out):
-    """How many points lie in the blocks at most `reach` away from each on a circle, itself included: out (blocks,)."""
+    """Count the points in the blocks at most `reach` away from each on a circle, itself included: out (blocks,)."""
     blocks = len(block_sizes)
     if 2 * reach + 1 >= blocks:
         out[:] = block_sizes.sum()
@@ -66,7 +66,7 @@ def sampled_partners(block_sizes, reach, out):
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _distance(x, y):
-    """Squared distance of lattice points, exact up to 2**53 and monotone above."""
+    """Compute the squared distance of lattice points, exact up to 2**53 and monotone above."""
     total = 0.0
     for k in range(len(x)):
         diff = x[k] - y[k]
@@ -76,12 +76,13 @@ def _distance(x, y):
 
 @njit(cache=True, nogil=True)
 def use_coins(points, row, stop, at, gaps, radius2, scores):
-    """Look at the ordered pairs that coins chose: scores[i] += +1 for a friend, -1 for a stranger that i uses.
+    """Compare the ordered pairs that coins chose: scores[i] changes by +1 for a friend whom row i uses, by -1 for
+    another row.
 
-    points (n, d) float64. Row i has 2 i pairs with the rows before it: at even places i uses row place // 2, at odd
-    ones that row uses i. gaps (g,) int64: pairs not chosen before each one chosen, read on from place `at` of row
-    `row`. Returns (row, at) to go on from; row == stop when the gaps reach beyond. What is left of the last one does
-    not matter then: coins have no memory.
+    points (n, d) float64. Row i has 2 i pairs with the rows before it, numbered from 0: in an even pair i uses row
+    number // 2, in an odd one that row uses i. gaps (g,) int64: how many pairs are skipped before each chosen one,
+    starting at pair `at` of row `row`. Returns (row, at), where the next call continues; row == stop when the gaps
+    reach beyond the last row. The rest of the last gap can be dropped then, because coins have no memory.
     """
     for g in range(len(gaps)):
         at += gaps[g]

@@ -1,8 +1,8 @@
 """Sums, norms and histograms over tiles of lattice points (see `pairs` for the layout).
 
-Coordinates are integers below 2**40 in size, so sums over one tile of 32 lanes are exact in float64 in any order; that
-is why reassociation is allowed. Tile sums go on in int64: callers add up no more of them than `totals.rows_within`
-allows.
+Coordinates are integers below 2**40 in size, so sums over one tile of 32 lanes are exact in float64 in any order, which
+is why reassociation is allowed. Sums of tiles are added in int64; callers add up no more of them than
+`totals.rows_within` allows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LANES = 32
 
 @njit(cache=True, nogil=True)
 def _tile_weights(t, lanes_used, mask, weight):
-    """1.0 for the masked lanes of tile t, else 0.0; returns how many are masked."""
+    """Fill weight with 1.0 for the masked lanes of tile t, else 0.0; returns how many lanes are masked."""
     wanted = 0
     for j in range(LANES):
         g = t * LANES + j
@@ -46,7 +46,7 @@ def masked_sum(tiles, lanes_used, mask, out):
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _tile_norms(tile, center, norms):
-    """Squared distance of every lane of one tile from center, exact up to 2**53 and monotone above."""
+    """Compute the squared distance of every lane of one tile from center, exact up to 2**53 and monotone above."""
     for j in range(LANES):
         norms[j] = 0.0
     for k in range(tile.shape[0]):
@@ -80,13 +80,16 @@ def masked_histogram(tiles, lanes_used, mask, center, bounds, out):
 
 @njit(cache=True, nogil=True)
 def _factor(norm, radius_squared):
-    """By how much an offset shrinks; just short of the ball, so that rounding seldom leaves it."""
+    """Compute the factor by which an offset shrinks onto the ball, slightly less, so that rounding seldom leaves the
+    ball.
+    """
     return 1.0 if norm <= radius_squared else math.sqrt(radius_squared / norm) * (1.0 - 4e-15)
 
 
 @njit(cache=True, nogil=True)
 def _clip_tile(tile, center, factor, weight, clipped, checks):
-    """Clipped offsets of all lanes, truncated toward the center (0 for lanes not wanted), and their squared norms.
+    """Clip the offsets of all lanes and truncate them toward the center (0 for unwanted lanes); computes their squared
+    norms.
 
     No fast math. Every offset is below 2**27 in size and the squared norms are exact up to 2**53 and monotone above.
     """
@@ -105,7 +108,7 @@ def _clip_tile(tile, center, factor, weight, clipped, checks):
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})
 def _add_rows(clipped, out):
-    """Add each coordinate's sum over the lanes to out; exact, the terms are integers below 2**27."""
+    """Add each coordinate's sum over the lanes to out; exact, because the terms are integers below 2**27."""
     for k in range(clipped.shape[0]):
         row = clipped[k]
         total = 0.0
@@ -116,7 +119,7 @@ def _add_rows(clipped, out):
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})
 def _add_offsets(tile, center, weight, out):
-    """Add the offsets of the wanted lanes, none of which is clipped; exact, the terms are integers below 2**42."""
+    """Add the offsets of the wanted lanes, none of them clipped; exact, because the terms are integers below 2**42."""
     for k in range(tile.shape[0]):
         c = center[k]
         lane = tile[k]
@@ -159,7 +162,7 @@ def clipped_sum(tiles, lanes_used, mask, center, radius_squared, out):
             _clip_tile(tile, center, factor, weight, clipped, checks)
             outside = False
             for j in range(LANES):
-                if checks[j] > radius_squared:  # seldom: rounding left the ball, shrink that lane once more
+                if checks[j] > radius_squared:  # seldom: rounding left the ball, so that lane shrinks once more
                     factor[j] *= 1.0 - 1e-15
                     outside = True
         _add_rows(clipped, out)
@@ -168,7 +171,8 @@ def clipped_sum(tiles, lanes_used, mask, center, radius_squared, out):
 
 @njit(cache=True, nogil=True)
 def inside_sum(tiles, lanes_used, mask, center, radius_squared, out):
-    """Add the offsets from center of the masked lanes within the ball to out (d,) int64; returns how many they are.
+    """Add the offsets from center of the masked lanes within the ball to out (d,) int64; returns the number of these
+    lanes.
 
     center (d,) float64 integers, radius_squared below 2**53, so that a lane within the ball has an exact norm.
     """
@@ -195,7 +199,7 @@ def inside_sum(tiles, lanes_used, mask, center, radius_squared, out):
 def inside_squares(tiles, lanes_used, mask, center, radius_squared, shift, out):
     """Add the squared offsets, each divided by 2**shift and rounded down, of the masked lanes within the ball.
 
-    center (d,) float64 integers, radius_squared below 2**53; out (d,) int64. Returns how many lanes they are.
+    center (d,) float64 integers, radius_squared below 2**53; out (d,) int64. Returns the number of these lanes.
     """
     norms = np.empty(LANES, np.float64)
     weight = np.empty(LANES, np.float64)

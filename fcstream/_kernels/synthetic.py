@@ -14,12 +14,12 @@ from numba.extending import intrinsic
 
 WORD = 64
 PLANES = 6
-"""Binary digits of counts of a cell that are kept by whole words before they are added up."""
+"""Number of binary digits in which the counts of a cell are kept, one word for 64 counts, before they are added up."""
 
 
 @intrinsic
 def _ones(typing_context, word):
-    """How many bits of a word are set."""
+    """Count the bits of a word that are set."""
 
     def codegen(context, builder, signature, arguments):
         i64 = ir.IntType(64)
@@ -31,7 +31,7 @@ def _ones(typing_context, word):
 
 @njit(cache=True, nogil=True)
 def _code(value, cuts, first, last):
-    """How many of cuts[first:last], ascending, are at most a value."""
+    """Count how many of cuts[first:last], ascending, are at most a value."""
     if last - first == 1:
         return np.int64(value >= cuts[first])
     low, high = first, last
@@ -46,7 +46,7 @@ def _code(value, cuts, first, last):
 
 @njit(cache=True, nogil=True)
 def pack(points, columns, cuts, starts, booleans, words, levels):
-    """Lattice points (m, d) -> words (m, W) uint64, zeros before, and levels (m, C) uint16.
+    """Pack lattice points (m, d) into words (m, W) uint64, all zero before, and levels (m, C) uint16.
 
     Attribute a reads column columns[a] and is cut at cuts[starts[a]:starts[a + 1]]; the first `booleans` attributes
     have one cut each.
@@ -60,7 +60,7 @@ def pack(points, columns, cuts, starts, booleans, words, levels):
         for w in range(words.shape[1]):
             word, count = np.uint64(0), min(WORD, booleans - w * WORD)
             edge = edges[w * WORD : w * WORD + count]
-            if adjoin:  # one after another in memory, which is faster
+            if adjoin:  # columns that adjoin in memory are faster
                 part = row[columns[w * WORD] : columns[w * WORD] + count]
                 for j in range(count):
                     word |= np.uint64(part[j] >= edge[j]) << np.uint64(j)
@@ -75,7 +75,7 @@ def pack(points, columns, cuts, starts, booleans, words, levels):
 
 @njit(cache=True, nogil=True)
 def _transpose(block):
-    """64 words of 64 bits, rows for columns, in place: halves are exchanged, then halves of halves."""
+    """Transpose 64 words of 64 bits in place: exchange halves, then halves of halves, and so on."""
     size, mask = 32, np.uint64(0xFFFFFFFF)
     while size:
         shift = np.uint64(size)
@@ -91,7 +91,7 @@ def _transpose(block):
 
 @njit(cache=True, nogil=True)
 def _columns_of(words, first, count, booleans, columns):
-    """Bits of `count` <= 64 rows from `first` on, by column: columns (booleans,) uint64."""
+    """Collect the bits of `count` <= 64 rows from `first` on by column: columns (booleans,) uint64."""
     block = np.empty(WORD, np.uint64)
     for w in range(words.shape[1]):
         for r in range(WORD):
@@ -103,7 +103,7 @@ def _columns_of(words, first, count, booleans, columns):
 
 @njit(cache=True, nogil=True)
 def add_pairs(words, levels, offsets, booleans, moments):
-    """Add to moments (p, p), above and on the diagonal, in how many records both of two bits are set.
+    """Add to moments (p, p), above and on the diagonal, the number of records in which both of two bits are set.
 
     offsets (C,) is the first bit of each category.
     """
@@ -137,7 +137,9 @@ def add_pairs(words, levels, offsets, booleans, moments):
 
 @njit(cache=True, nogil=True)
 def _pour(planes, row):
-    """Add bit-sliced counts, planes (W, PLANES) uint64, to how often each bit is set, row (p,); empties the planes."""
+    """Add bit-sliced counts, planes (W, PLANES) uint64, to how often each bit is set, row (p,), and set the planes to
+    0.
+    """
     for w in range(len(planes)):
         for k in range(PLANES):
             plane = planes[w, k]
@@ -153,11 +155,12 @@ def add_cells(
 ):
     """Find the cell of every record, and add to counts (s,) and to how often each bit is set, ones (s, p).
 
-    The place of a record along axis t is (base[t] + its entries of bytewise (bytes, 256, t) and levelwise (p, t)),
-    divided by width and rounded down, less lowest[t]; lookup says which cell that is. Integers only, record by record.
+    A record's position along axis t is base[t] plus its entries of bytewise (bytes, 256, t) and levelwise (p, t).
+    Divided by width, rounded down and less lowest[t], it gives an index; lookup holds the cell for each index. Integers
+    only, and each record by itself.
 
-    Booleans are counted by whole words: plane k of a cell holds digit k of all 64 counts, and a word is added to all
-    of them at once, by its carries.
+    Booleans are counted by whole words: plane k of a cell holds digit k of 64 counts, and a word is added to all of
+    them at once with its carries.
     """
     axes, categories, parts = len(base), levels.shape[1], words.shape[1]
     place = np.empty(axes, np.int64)
@@ -198,7 +201,7 @@ def add_cells(
 
 @njit(cache=True, nogil=True)
 def unpack(words, levels, booleans, codes):
-    """Codes (m, attributes) int64 of packed records, Booleans first."""
+    """Unpack records to codes (m, attributes) int64, Booleans first."""
     for r in range(len(words)):
         for j in range(booleans):
             codes[r, j] = np.int64((words[r, j // WORD] >> np.uint64(j % WORD)) & np.uint64(1))
@@ -210,7 +213,7 @@ def unpack(words, levels, booleans, codes):
 def add_tables(codes, members, strides, starts, tables):
     """Add records to contingency tables laid end to end in tables (cells,) int64.
 
-    Table k counts attributes members[k] (order,) with strides[k] (order,), from place starts[k] on. codes (m, A) int64.
+    Table k counts attributes members[k] (order,) with strides[k] (order,), from entry starts[k] on. codes (m, A) int64.
     """
     order = members.shape[1]
     for r in range(len(codes)):

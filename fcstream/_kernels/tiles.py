@@ -1,4 +1,4 @@
-"""Putting rows of lattice points into tiles and taking them out again (see `pairs` for the layout)."""
+"""Storage of lattice points in tiles (see `pairs` for the layout): rows are put in, and taken out again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ TOP = 127.0  # largest code
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def distances_from(rows, pivot, out):
-    """Distance of every row (m, d) from pivot; rounding is far below the slack that its readers allow."""
+    """Compute the distance of every row (m, d) from pivot; its rounding error is far below the slack that its readers
+    allow.
+    """
     for i in range(len(rows)):
         row = rows[i]
         total = 0.0
@@ -25,8 +27,8 @@ def distances_from(rows, pivot, out):
 def encode(rows, pivot, scale, codes, errors, wide):
     """Round each row's offset from the pivot to multiples of scale, as signed bytes codes (m, 4 * words) int8.
 
-    errors (m,): distance between a row and what its code stands for, with room for rounding; rows out of range are
-    marked in wide (m,) bool and have no use for code or error.
+    errors (m,): the distance between a row and the point that its code stands for, including a margin for rounding.
+    Rows out of range are marked in wide (m,) bool; their codes and errors are not used.
     """
     inverse = 1.0 / scale
     room = scale * np.sqrt(np.float64(len(pivot))) * 1e-12
@@ -38,7 +40,7 @@ def encode(rows, pivot, scale, codes, errors, wide):
             offset = row[k] - pivot[k]
             scaled = offset * inverse
             beyond += abs(scaled) > TOP + 0.5
-            # truncation of a positive number rounds to nearest; the bound keeps the cast defined
+            # truncating the positive number rounds to nearest; the bound keeps the cast defined
             near = np.int32(min(max(scaled, -TOP), TOP) + 128.5) - 128
             rest = offset - scale * near
             error += rest * rest
@@ -59,17 +61,17 @@ def arrange(rows, distances, order, positions, out, out_distances):
 
 @njit(cache=True, nogil=True)
 def note_arrivals(order, positions, slots, before, arrivals):
-    """Row order[i] stands at positions[i] and came as number before + order[i]: keep that by lane."""
+    """Record each lane's arrival number: row order[i] stands at positions[i] and came as number before + order[i]."""
     for i in range(len(order)):
         arrivals[slots[positions[i]]] = before + order[i]
 
 
 @njit(cache=True, nogil=True)
 def arrange_codes(codes, order, positions, count, low, high, out, bars, starts):
-    """The first `count` codes of an order as rows for screening: unsigned bytes out (m, 4 * words) and bars (2, m).
+    """Prepare the first `count` codes of an order for screening: unsigned bytes out (m, 4 * words) and bars (2, m).
 
-    A squared code distance of at most `low` is a friend, one above `high` a stranger. starts (m,) int32: where the
-    product sums of such a row begin when it has become a lane. Rows that are not written keep their bars.
+    Points whose squared code distance is at most `low` are friends, those above `high` are not. starts (m,) int32:
+    where the product sums of such a row begin once it is a lane. Bars of rows that are not written stay as they are.
     """
     for i in range(count):
         source, target = codes[order[i]], out[positions[i]]
@@ -80,18 +82,18 @@ def arrange_codes(codes, order, positions, count, low, high, out, bars, starts):
             total += value
             target[k] = np.uint8(value + 128)
         starts[positions[i]] = -128 * total - ((norm + 1) >> 1)
-        # product sum p, lane start -(norm of the lane + 1) // 2: the squared distance is norm - 2 p or 1 less
+        # with product sum p and lane start -(norm of the lane + 1) // 2, the squared distance is norm - 2 p or 1 less
         bars[0, positions[i]] = (norm - low + 1) >> 1
         bars[1, positions[i]] = (norm - 1 - high) >> 1
 
 
 @njit(cache=True, nogil=True)
 def assign_slots(distances, classes, edges, open_tile, next_tile, shape, spans, self_rows, slots):
-    """Give every row a lane: slots (m,) int64 = tile * LANES + lane. Rows are about sorted by distance within a class.
+    """Give every row a lane: slots (m,) int64 = tile * LANES + lane. Rows are nearly sorted by distance within a class.
 
-    Row i of class c goes to the tile that bucket b fills, about the first with distances[i] <= edges[b]:
-    open_tile (2, buckets) int64, -1 for none. Updates shape, spans and self_rows (see `pairs.sweep`);
-    self_rows must be -1 where no row has gone yet. Returns the next free tile; `tiles_needed` says how many there must
+    Row i of class c goes to the open tile of the first bucket b with distances[i] <= edges[b], or of a later one;
+    open_tile (2, buckets) int64 is -1 for none. Updates shape, spans and self_rows (see `pairs.sweep`); self_rows must
+    be -1 for tiles without rows of this batch. Returns the next free tile; `tiles_needed` computes how many there must
     be.
     """
     for c in range(2):
@@ -121,9 +123,9 @@ def assign_slots(distances, classes, edges, open_tile, next_tile, shape, spans, 
 
 @njit(cache=True, nogil=True)
 def store(rows, slots, shape, self_rows, first_tile, tiles):
-    """Copy rows to their lanes in a tile array that starts at tile first_tile; own says which rows a tile gets.
+    """Copy rows to their lanes in a tile array that starts at tile first_tile; self_rows holds the rows of each tile.
 
-    A tile that is new gets +inf in its free lanes.
+    A new tile gets +inf in its free lanes.
     """
     d = rows.shape[1]
     for t in range(len(self_rows)):
@@ -159,7 +161,7 @@ def store_codes(words, row_starts, slots, shape, self_rows, first_tile, tile_cod
         lane = slots[first] - (first_tile + t) * LANES
         if lane == 0:
             for j in range(LANES):
-                starts[t, j] = -1000000000  # no product sum of a free lane is a friend's
+                starts[t, j] = -1000000000  # so low that a free lane is no row's friend
             tile_codes[t, :, :] = 0
         for k in range(0, width, 16):
             for i in range(last - first):
@@ -171,7 +173,7 @@ def store_codes(words, row_starts, slots, shape, self_rows, first_tile, tile_cod
 
 @njit(cache=True, nogil=True)
 def open_lanes(slots, certain_counts, counts):
-    """Let the counts of new lanes make up for what their tiles have been surely given so far."""
+    """Subtract from the counts of new lanes the certain counts that their tiles were given before."""
     for i in range(len(slots)):
         if slots[i] >= 0:
             counts[slots[i]] = -certain_counts[slots[i] // LANES]
@@ -179,7 +181,7 @@ def open_lanes(slots, certain_counts, counts):
 
 @njit(cache=True, nogil=True)
 def settle(slots, row_counts, row_certain, counts):
-    """Add what a batch's rows found to their lanes."""
+    """Add the counts of a batch's rows to the counts of their lanes."""
     surely = 0
     for i in range(len(slots)):
         surely += row_certain[i]
@@ -189,7 +191,7 @@ def settle(slots, row_counts, row_certain, counts):
 
 @njit(cache=True, nogil=True)
 def used_lanes(shape, lanes):
-    """The lanes (n,) int64 that hold points, ascending; returns how many."""
+    """List the lanes (n,) int64 that hold points, ascending; returns how many."""
     at = 0
     for t in range(len(shape)):
         for j in range(shape[t, 0]):
@@ -209,7 +211,7 @@ def load(tiles, lanes, rows):
 
 @njit(cache=True, nogil=True)
 def totals(shape, counts, certain_counts, out):
-    """Add counts (t * LANES,) and sure (t,) of the used lanes to out (n,) int64, in the order of the lanes."""
+    """Add counts (t * LANES,) and certain_counts (t,) of the used lanes to out (n,) int64, in the lanes' order."""
     at = 0
     for t in range(len(shape)):
         for j in range(shape[t, 0]):

@@ -1,12 +1,12 @@
-"""The match of two tuples of lattice points, decided in full for 64 tuples at once.
+"""Match of two tuples of lattice points, decided in full for 64 tuples at once.
 
-Tuples lie in tiles as in `tuples`. match(X, Y): every point, of either tuple, has a nearest point in the other one; it
-is so much nearer than the second nearest that p * D1 < q * D2 for the squared distances (gamma**2 = q / p); and the
-choices are mutual. That is the definition with a permutation, for gamma <= 1.
+Tuples lie in tiles as in `tuples`. match(X, Y) holds if every point, of either tuple, has a nearest point in the other
+one; if that point is so much nearer than the second nearest that p * D1 < q * D2 for the squared distances (gamma**2 =
+q / p); and if the choices are mutual. For gamma <= 1 this is the same as the definition with a permutation.
 
 Coordinates are at most 2**40 in size: differences are exact, a float64 sum of d squares has a relative error of at most
-d * 2**-53 and none below 2**53. An inequality that this leaves open is decided in integers modulo 2**64: its sides are
-then known to differ by less than 2**63.
+d * 2**-53 and none below 2**53. Inequalities that this error leaves open are decided in integers modulo 2**64, because
+their sides are then known to differ by less than 2**63.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from numba.extending import intrinsic
 
 LANES = 64
 _WIDTH = 8  # float64 in a vector; on narrower machines LLVM splits it
-# Vectors of lanes held at once, by the number of registers (AVX-512 or AVX2): against one point, and against some
-# points; two more numbers are kept for each sum.
+# Number of vectors of lanes held at once, by the number of registers (AVX-512 or AVX2): against one point, and against
+# several points. Two more numbers are kept for each sum.
 _WIDE = llvm.get_host_cpu_features().get("avx512f", False)
 _ALONE = 8 if _WIDE else 2
 _POINTS, _TOGETHER = (4, 2) if _WIDE else (2, 1)
@@ -28,7 +28,7 @@ _COLUMNS = 4 if _WIDE else 1
 
 
 def _splat(builder, value):  # type: ignore[no-untyped-def]
-    """A vector whose lanes all hold `value`."""
+    """Make a vector whose lanes all hold `value`."""
     vector, i32 = ir.VectorType(ir.DoubleType(), _WIDTH), ir.IntType(32)
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, i32(0))
     return builder.shuffle_vector(
@@ -37,18 +37,18 @@ def _splat(builder, value):  # type: ignore[no-untyped-def]
 
 
 def _vector_at(builder, address, offset):  # type: ignore[no-untyped-def]
-    """Pointer to the vector that starts `offset` numbers after an address."""
+    """Return a pointer to the vector that starts `offset` numbers after an address."""
     return builder.bitcast(builder.gep(address, [offset]), ir.VectorType(ir.DoubleType(), _WIDTH).as_pointer())
 
 
 def _add_bits(builder, word, bits, shift):  # type: ignore[no-untyped-def]
-    """A word with the bits of a vector put in from bit `shift` on."""
+    """Put the bits of a vector into a word from bit `shift` on."""
     i64 = ir.IntType(64)
     return builder.or_(word, builder.shl(builder.zext(builder.bitcast(bits, ir.IntType(_WIDTH)), i64), shift))
 
 
 def _sum_loop(builder, points_at, tile_at, dimension, vectors):  # type: ignore[no-untyped-def]
-    """Squared distances of some points from some vectors of lanes: sums[point][vector], kept in registers."""
+    """Compute squared distances of some points from some vectors of lanes: sums[point][vector], kept in registers."""
     i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
     before = builder.block
     loop, after = builder.append_basic_block("coordinates"), builder.append_basic_block("summed")
@@ -81,7 +81,7 @@ def _sum_loop(builder, points_at, tile_at, dimension, vectors):  # type: ignore[
 
 
 def _judge(builder, low, high, arguments):  # type: ignore[no-untyped-def]
-    """Two bit vectors: p * low < q * high fails; is not sure.
+    """Return two bit vectors: where p * low < q * high fails, and where that is in doubt.
 
     Below 2**52 both sides are exact, above they are compared with a slack.
     """
@@ -99,14 +99,14 @@ def _minimum(builder, a, b):  # type: ignore[no-untyped-def]
 
 
 def _two_smallest(builder, value, low, high):  # type: ignore[no-untyped-def]
-    """The two smallest of low <= high and a further value."""
+    """Return the two smallest of low <= high and a further value."""
     smaller = builder.fcmp_ordered("<", value, low)
     between = builder.select(smaller, low, value)
     return builder.select(smaller, value, low), _minimum(builder, between, high), smaller
 
 
 def _nearest_points(points: int, vectors: int):  # type: ignore[no-untyped-def]
-    """An intrinsic for `points` consecutive points of one tuple against all points of some lanes' tuples.
+    """Make an intrinsic that compares `points` consecutive points of one tuple with all points of some lanes' tuples.
 
     Arguments: tuples (m, k * d) float64, row, i, k, d, tiles, tile, first lane, distances (k * k, LANES),
     nearest (k, LANES), p, q, eps, radius2. Fills distances[(i + n) * k + j] and nearest[i + n], the smallest of them;
@@ -178,7 +178,8 @@ def _nearest_points(points: int, vectors: int):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _nearest_partners(typing_context, distances, nearest, j, k, start, p, q, eps):
-    """The same for point j of the tuples in _COLUMNS vectors of lanes, from distances and nearest filled before.
+    """Test point j of the tuples in _COLUMNS vectors of lanes, from distances and nearest as `_nearest_points` filled
+    them.
 
     Returns three words: the lanes where p * smallest < q * second smallest fails, or is in doubt, and those where the
     point nearest to j has a nearer partner.
@@ -234,7 +235,9 @@ _nearest_together = _nearest_points(_POINTS, _TOGETHER)
 
 @njit(cache=True, nogil=True)
 def _less(a, a_rest, p, b, b_rest, q, eps):
-    """p * a < q * b for exact integers a, b: floats with a relative error, and the values modulo 2**64."""
+    """Return whether p * a < q * b for integers a, b: given as floats with a relative error, and as values modulo
+    2**64.
+    """
     left, right = np.float64(p) * a, np.float64(q) * b
     if left * (1.0 + eps) < right:
         return True
@@ -245,7 +248,7 @@ def _less(a, a_rest, p, b, b_rest, q, eps):
 
 @njit(cache=True, nogil=True)
 def _match_exactly(x, tile, lane, k, p, q, eps):
-    """The match of a flat tuple and one lane, in exact integers. p = denominator**2, q = numerator**2, uint64."""
+    """Decide the match of a flat tuple and one lane in exact integers. p = denominator**2, q = numerator**2, uint64."""
     d = len(x) // k
     value = np.empty((k, k), np.float64)
     rest = np.zeros((k, k), np.uint64)
@@ -274,20 +277,21 @@ def _match_exactly(x, tile, lane, k, p, q, eps):
 
 @njit(cache=True, nogil=True)
 def _some(word, start, vectors):
-    """Whether any of some vectors' lanes is wanted."""
+    """Return whether any lane of some vectors is wanted."""
     return (word >> np.uint64(start)) << np.uint64(LANES - vectors * _WIDTH) != 0
 
 
 @njit(cache=True, nogil=True)
 def _match_lanes(tuples, row, tiles, tile, k, wanted, p, q, eps, radius2, distances, nearest):
-    """Which of the wanted lanes of a tile match a row, and which floats cannot tell: two words of bits.
+    """Find which of the wanted lanes of a tile match a row, and which floats cannot decide: two words of bits.
 
     A match needs: every point, of either tuple, has one partner that is near enough, and the choices are mutual.
     distances (k * k, LANES) and nearest (k, LANES) are overwritten.
     """
     d = tuples.shape[1] // k
     doubts, lonely = np.uint64(0), np.uint64(0)
-    for i in range(k if k <= _POINTS else 1):  # the first point alone: most strangers end there
+    # first the first point alone, which decides most tuples that do not match
+    for i in range(k if k <= _POINTS else 1):
         for start in range(0, LANES, _ALONE * _WIDTH):
             if _some(wanted, start, _ALONE):
                 fails, doubt = _nearest_alone(
@@ -297,7 +301,7 @@ def _match_lanes(tuples, row, tiles, tile, k, wanted, p, q, eps, radius2, distan
     for start in range(0, LANES, _TOGETHER * _WIDTH):
         i = 1 if k > _POINTS else k
         while i < k and _some(wanted, start, _TOGETHER):
-            i = min(i, k - _POINTS)  # the last ones overlap the ones before
+            i = min(i, k - _POINTS)  # the last group may overlap the one before
             fails, doubt = _nearest_together(
                 tuples, row, i, k, d, tiles, tile, start, distances, nearest, p, q, eps, radius2
             )
@@ -314,10 +318,11 @@ def _match_lanes(tuples, row, tiles, tile, k, wanted, p, q, eps, radius2, distan
 
 @njit(cache=True, nogil=True)
 def match(tuples, tiles, used, first, k, p, q, eps, radius2, undecided, masks):
-    """Add the undecided friends to masks, both (tiles, m) uint64, for tuples (m, k * d) and the first `used` lanes.
+    """Add the friends among undecided pairs to masks, both (tiles, m) uint64, for tuples (m, k * d) and the first
+    `used` lanes.
 
-    Row i needs the lanes below first + i only. Friends match with gamma**2 = q / p (uint64), all pairs within radius2;
-    eps is the relative slack for sums in float64.
+    Row i is compared with the lanes below first + i only. Friends match with gamma**2 = q / p (uint64), all pairs
+    within radius2; eps is the relative slack for sums in float64.
     """
     m = len(tuples)
     distances, nearest = np.empty((k * k, LANES), np.float64), np.empty((k, LANES), np.float64)

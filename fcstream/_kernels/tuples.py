@@ -1,17 +1,17 @@
-"""Tuples of lattice points in lanes: which pairs are sure friends by distances between points of the same number.
+"""Tuples of lattice points in lanes: which pairs are certain friends by distances between points of the same number.
 
 A tile array has shape (tiles, k * d, LANES): one tuple per lane, coordinate c of its point j in row j * d + c,
 integers held as float64. Coordinates are at most 2**40 in size, so differences are exact; a sum of squares is exact up
 to 2**53 and monotone above it, in any order and with or without fused multiply-add.
 
-Two steps, the second for the pairs that the first leaves open:
+Pairs are decided in two steps, the second for those that the first leaves open:
 
-1. distances from a pivot tuple and the triangle inequality: sure friends, sure strangers, no coordinate is read;
-2. distances between points of the same number. Points are numbered by their nearest pivot point, so that close tuples
-   are numbered alike. For ordered tuples that is the predicate; for a match it shows sure friends, and what it leaves
-   open is decided in `tuple_matching`.
+1. by distances from a pivot tuple and the triangle inequality, without reading a coordinate: friends and others;
+2. by distances between points of the same number. Points are numbered by their nearest pivot point, so that close
+   tuples are numbered alike. For ordered tuples that is the predicate. For a match it finds certain friends, and
+   `tuple_matching` decides the pairs that are still open.
 
-Pivot and numbering are a matter of speed: both steps keep a slack far above rounding, so no bit depends on them.
+Pivot and numbering change only the speed: both steps keep a slack far above rounding, so no result depends on them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from numba.extending import intrinsic
 LANES = 64
 _WIDTH = 8  # float64 in a vector; on narrower machines LLVM splits it
 _ROWS = 4
-# Vectors of lanes held at once, by the number of registers: 4 x 4 sums fill AVX-512, 4 x 1 AVX2.
+# Number of vectors of lanes held at once, by the number of registers: 4 x 4 sums fill AVX-512, 4 x 1 AVX2.
 _VECTORS = 4 if llvm.get_host_cpu_features().get("avx512f", False) else 1
 _SLACK = 1e-9  # relative; rounding stays below 1e-11 for d < 2**16
 UPPER, LOWER, OUTER, ROOM = 0, 1, 2, 3  # columns of bounds, see `number`
 
 
 def _splat(builder, value):  # type: ignore[no-untyped-def]
-    """A vector whose lanes all hold `value`."""
+    """Make a vector whose lanes all hold `value`."""
     vector, i32 = ir.VectorType(ir.DoubleType(), _WIDTH), ir.IntType(32)
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, i32(0))
     return builder.shuffle_vector(
@@ -44,18 +44,20 @@ def _splat(builder, value):  # type: ignore[no-untyped-def]
 
 
 def _vector_at(builder, address, offset):  # type: ignore[no-untyped-def]
-    """Pointer to the vector that starts `offset` numbers after an address."""
+    """Return a pointer to the vector that starts `offset` numbers after an address."""
     return builder.bitcast(builder.gep(address, [offset]), ir.VectorType(ir.DoubleType(), _WIDTH).as_pointer())
 
 
 def _add_bits(builder, word, bits, shift):  # type: ignore[no-untyped-def]
-    """A word with the bits of a vector put in from bit `shift` on."""
+    """Put the bits of a vector into a word from bit `shift` on."""
     i64 = ir.IntType(64)
     return builder.or_(word, builder.shl(builder.zext(builder.bitcast(bits, ir.IntType(_WIDTH)), i64), shift))
 
 
 def _sum_loop(builder, points_at, tile_at, dimension):  # type: ignore[no-untyped-def]
-    """Squared distances of some points from _VECTORS vectors of lanes: sums[point][vector], kept in registers."""
+    """Compute the squared distances of some points from _VECTORS vectors of lanes: sums[point][vector], kept in
+    registers.
+    """
     i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
     before = builder.block
     loop, after = builder.append_basic_block("coordinates"), builder.append_basic_block("summed")
@@ -88,7 +90,7 @@ def _sum_loop(builder, points_at, tile_at, dimension):  # type: ignore[no-untype
 
 
 def _within(rows: int):  # type: ignore[no-untyped-def]
-    """An intrinsic that compares point j of some tuples with point j of a tile's tuples.
+    """Make an intrinsic that compares point j of some tuples with point j of a tile's tuples.
 
     Arguments: tuples (m, k * d) float64, chosen (n,) int64 and a position in it: the rows are chosen[at], ...; j, d,
     tiles, tile, limits (m, k) float64, close (m,) uint64. Lanes beyond limits[row, j] are taken out of close[row].
@@ -131,7 +133,9 @@ def _within(rows: int):  # type: ignore[no-untyped-def]
 
 
 def _lanes_that_are(comparison: str):  # type: ignore[no-untyped-def]
-    """An intrinsic that gives one bit per lane: table[which, lane] < (or >) value, for table (rows, LANES) float64."""
+    """Make an intrinsic that gives one bit per lane: table[which, lane] < (or >) value, for table (rows, LANES)
+    float64.
+    """
 
     @intrinsic
     def lanes_that_are(typing_context, table, which, value):
@@ -161,7 +165,7 @@ _lanes_above = _lanes_that_are(">")
 
 @njit(cache=True, nogil=True)
 def _squared_distance(x, i, y, j, d):
-    """Of the points i and j of two flat tuples."""
+    """Compute the squared distance of the points i and j of two flat tuples."""
     a, b = x[i * d : (i + 1) * d], y[j * d : (j + 1) * d]
     total = 0.0
     for c in range(d):
@@ -172,11 +176,12 @@ def _squared_distance(x, i, y, j, d):
 
 @njit(cache=True, nogil=True)
 def _reaches(x, gamma, radius2, near, far):
-    """How far point i of a flat tuple may be from its partner: surely matched below near[i], surely not above far[i].
+    """Bound how far point i of a flat tuple may be from its partner in another.
 
-    With s the distance of x_i from the tuple's nearest other point and a_i that of its partner: a_i < s * gamma /
-    (1 + gamma) for all i makes a match (each stranger is at least s - a away), and in a match a_i < s * gamma /
-    (1 - gamma) (each stranger is at most s + a away).
+    Nearer than near[i], for all i, the tuples certainly match; with one farther than far[i] they certainly do not. Let
+    s be the distance of x_i from the tuple's nearest other point, and a_i that of its partner. If a_i < s * gamma / (1
+    + gamma) for all i, there is a match, because every other point is at least s - a away. In a match a_i < s * gamma /
+    (1 - gamma), because every other point is at most s + a away.
     """
     k = len(near)
     radius = math.sqrt(radius2)
@@ -193,7 +198,7 @@ def _reaches(x, gamma, radius2, near, far):
 
 @njit(cache=True, nogil=True)
 def _numbers(x, pivot, scale, ordered, numbers, away):
-    """Number of the pivot point nearest to each point, in that point's unit, and how near: away (k,).
+    """Find the number of the pivot point nearest to each point, and its distance in that pivot point's unit: away (k,).
 
     scale (k,) is 1 / unit**2. Returns whether all numbers differ; those of equal points do not.
     """
@@ -216,7 +221,7 @@ def number(tuples, pivot, radii2, gamma, radius2, bounds, limits):
 
     gamma > 0 for a match (then every matched pair must be within radius2, may be inf, and points are moved), 0 for
     ordered tuples (point j within radii2[j], nothing is moved). Fills bounds (m, 4) and limits (m, k): two tuples are
-    friends if UPPER of one < ROOM of the other, strangers if LOWER of one > OUTER of the other, and friends if all
+    friends if UPPER of one < ROOM of the other, not friends if LOWER of one > OUTER of the other, and friends if all
     points of the same number are within the limits of one (ordered: exactly then).
     """
     k, width = len(radii2), tuples.shape[1]
@@ -250,7 +255,7 @@ def number(tuples, pivot, radii2, gamma, radius2, bounds, limits):
 
 @njit(cache=True, nogil=True)
 def _by_pivot(bounds, row, tile_bounds, tile, lanes):
-    """Sure friends among the first `lanes` of a tile, and its undecided lanes: two words of bits."""
+    """Find certain friends among the first `lanes` of a tile, and its undecided lanes: two words of bits."""
     table = tile_bounds[tile]
     friends = _lanes_below(table, UPPER, bounds[row, ROOM])
     strangers = _lanes_above(table, LOWER, bounds[row, OUTER]) | _lanes_below(table, OUTER, bounds[row, LOWER])
@@ -260,7 +265,7 @@ def _by_pivot(bounds, row, tile_bounds, tile, lanes):
 
 @njit(cache=True, nogil=True)
 def _by_number(tuples, limits, tiles, tile, asked, count, close):
-    """Take out of close (m,) the lanes that have a point beyond the limit of the asked rows' point of that number."""
+    """Remove from close (m,) the lanes with a point beyond the limit of the same point of the rows in `asked`."""
     k = limits.shape[1]
     d = tuples.shape[1] // k
     at = 0
@@ -282,9 +287,9 @@ def _by_number(tuples, limits, tiles, tile, asked, count, close):
 def compare(tuples, bounds, limits, tiles, tile_bounds, used, first, masks, undecided):
     """Fill masks and undecided, both (tiles, m) uint64, for numbered tuples (m, k * d) against the first `used` lanes.
 
-    Row i needs the lanes below first + i only; tiles that lie beyond are left as they are. bounds (m, 4) and limits
-    (m, k): see `number`; tile_bounds (tiles, 4, LANES) are those of the lanes. A bit of masks is a sure friend, one of
-    undecided an open pair; for ordered tuples an open pair is no friend.
+    Row i is compared with the lanes below first + i only; entries of tiles beyond these are left unchanged. bounds (m,
+    4) and limits (m, k): see `number`; tile_bounds (tiles, 4, LANES) are those of the lanes. A bit of masks is a
+    certain friend, one of undecided an open pair; for ordered tuples an open pair is not a friend.
     """
     m = len(tuples)
     close, asked = np.empty(m, np.uint64), np.empty(m, np.int64)

@@ -1,7 +1,7 @@
-"""Kernels around a user's own compiled predicate.
+"""Kernels built around a user's own compiled predicate.
 
-A function that is passed to a kernel misses the cache in every new process, so these kernels are built around it and
-compiled anew in each.
+A kernel that takes a function as an argument is not found in the cache by the next process. So these kernels are built
+around the function, and compiled anew in each process.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ LANES = 64
 
 
 def kernels(function):  # type: ignore[no-untyped-def]
-    """compare(rows, items, used, first, masks) and check(rows, sample) around a function of two items.
+    """Build compare(rows, items, used, first, masks) and check(rows, sample) around a function of two items.
 
     compare fills masks (tiles, m) uint64 for rows (m, ...) against the first `used` items: bit j of masks[t, i] is
-    function(rows[i], items[t * LANES + j]); row i needs the items below first + i only. check gives 1 for a sampled
-    item that is not its own friend, 2 for a pair whose order matters, else 0.
+    function(rows[i], items[t * LANES + j]); row i is compared with the items below first + i only. check returns 1 for
+    a sampled item that is not its own friend, 2 for a pair whose order matters, else 0.
     """
     friends = function if isinstance(function, CPUDispatcher) else njit(nogil=True)(function)
 
