@@ -5,8 +5,9 @@ and what they share (URLs, TLS, retries, the spool, dead letters). What is insid
 `fcstream.formats`; when to read and when to stop is decided in `fcstream.service`, and the engine never imports this.
 
 A connector of another package is found by its scheme through the entry points ``fcstream.sources``,
-``fcstream.queues`` (brokers that forget what was acknowledged) and ``fcstream.sinks``: a class that is made with an
-address, sources also with the consumer's name; and ``fcstream.probes``, a `probes.Probe` for ``fcstream doctor``.
+``fcstream.queues`` (brokers that forget what was acknowledged), ``fcstream.sinks`` and ``fcstream.probes``. The first
+three name a class that is made with an address, and for sources also with the consumer's name; the last one names a
+`probes.Probe` for ``fcstream doctor``.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ if TYPE_CHECKING:
 
 
 def is_file(url: str) -> bool:
-    """Whether a source URL names files, which end."""
+    """Return whether a source URL names files, which end."""
     return url.partition(":")[0] in FILE_SOURCES
 
 
 def is_live(url: str) -> bool:
-    """Whether a source URL names a broker, which never ends."""
+    """Return whether a source URL names a broker, which never ends."""
     return not is_file(url) and is_known(url.partition(":")[0], "source", "queue")
 
 
 def is_queue(url: str) -> bool:
-    """Whether a source URL names a broker that forgets what was acknowledged, so that a spool is needed."""
+    """Return whether a source URL names a broker that forgets what was acknowledged, so that a spool is needed."""
     return is_known(url.partition(":")[0], "queue")
 
 
 def open_live(url: str, name: str) -> LiveSource | AckSource:
-    """A live source by URL; `name` is how the broker knows this consumer. An `AckSource` needs a spool before it.
+    """Open a live source by URL; the broker knows this consumer as `name`. An `AckSource` needs a spool in front of it.
 
     Raises
     ------
@@ -60,7 +61,7 @@ def open_live(url: str, name: str) -> LiveSource | AckSource:
 
 
 def open_ranges(url: str, name: str) -> ReplayableSource:
-    """A live source by URL, for somebody who keeps the positions himself.
+    """Open a live source by URL, for a caller that keeps the positions itself.
 
     Raises
     ------
@@ -86,7 +87,7 @@ def open_ranges(url: str, name: str) -> ReplayableSource:
 
 
 def open_source(url: str, schema: Schema) -> Source:
-    """A source by URL: ``jsonl:PATH`` or ``csv:PATH``, also ``.gz``; ``-`` is standard input.
+    """Open a source by URL: ``jsonl:PATH`` or ``csv:PATH``, also ``.gz``; ``-`` is standard input.
 
     Raises
     ------
@@ -99,12 +100,12 @@ def open_source(url: str, schema: Schema) -> Source:
 
 
 def check_file(url: str) -> tuple[str, str]:
-    """The format and the path of a source that ends.
+    """Return the format and the path of a source that ends.
 
     Raises
     ------
     ConfigError
-        Another scheme, or a path that is a URL.
+        The scheme is another one, or the path is a URL.
     """
     scheme, _, path = url.partition(":")
     if scheme not in FILE_SOURCES or not path or is_url(path):
@@ -118,8 +119,10 @@ def check_file(url: str) -> tuple[str, str]:
 
 
 def open_sink(url: str) -> Sink:
-    """A sink by URL: ``jsonl:PATH``; ``-`` is standard output; ``csv-tables:FOLDER``, ``jsonl-tables:FOLDER`` or
-    ``parquet-tables:FOLDER`` for synthetic rows; or a broker's, a database's or a web server's.
+    """Open a sink by URL: a file, a folder of tables, a broker, a database or a web server.
+
+    Files are ``jsonl:PATH``, where ``-`` is standard output. Folders, for synthetic rows, are ``csv-tables:FOLDER``,
+    ``jsonl-tables:FOLDER`` and ``parquet-tables:FOLDER``.
 
     Raises
     ------
@@ -139,12 +142,12 @@ def open_sink(url: str) -> Sink:
 
 
 def check_sink(url: str) -> Any:
-    """A sink's connector by its scheme, None for files and folders; nothing is opened.
+    """Find a sink's connector by its scheme, without opening anything; None for files and folders.
 
     Raises
     ------
     ConfigError
-        There is none, or the path of a file is a URL.
+        There is no such connector, or the path of a file is a URL.
     """
     scheme, _, path = url.partition(":")
     if scheme in (*FILE_SINKS, *TABLE_SINKS):
@@ -163,7 +166,10 @@ def check_sink(url: str) -> Any:
 
 
 def open_dead_letter(url: str, max_bytes: int | None = None) -> DeadLetters | QueuedDeadLetters:
-    """Where rejections go, by URL: ``jsonl:PATH`` (with ``PATH.1`` at most `max_bytes`), or a broker's as for sinks.
+    """Open a sink for rejections by URL: ``jsonl:PATH`` (at most `max_bytes` with ``PATH.1``), or a broker's as for
+    sinks.
+
+    It must not be used for anything else.
 
     It must be one of its own.
 
@@ -183,12 +189,12 @@ def open_dead_letter(url: str, max_bytes: int | None = None) -> DeadLetters | Qu
 
 
 def check_dead_letter(url: str) -> Any:
-    """A connector of dead letters by its scheme, None for a file; nothing is opened.
+    """Find a connector for dead letters by its scheme, without opening anything; None for a file.
 
     Raises
     ------
     ConfigError
-        There is none, or the path of the file is a URL.
+        There is no such connector, or the path of the file is a URL.
     """
     scheme, _, path = url.partition(":")
     if scheme == "jsonl" and is_url(path):
@@ -203,5 +209,5 @@ def check_dead_letter(url: str) -> Any:
 
 
 def _can(connector: Any, capability: Any) -> bool:
-    """Whether a connector is a class with the methods of a protocol."""
+    """Return whether a connector is a class with the methods of a protocol."""
     return isinstance(connector, type) and issubclass(connector, capability)

@@ -1,8 +1,8 @@
-"""What every live source promises, whatever broker stands behind it.
+"""Protocols of live sources: what each promises to the engine's runner, whichever broker it reads.
 
-Two families. *Replayable* sources (Kafka, Redis Streams, JetStream, RabbitMQ streams) number their messages and give
-them again from any number on. *Ack-only* sources (MQTT, AMQP queues) forget a message once it is acknowledged: they are
-read through a durable local spool, which is replayable (see `spool`).
+There are two families. *Replayable* sources (Kafka, Redis Streams, JetStream, RabbitMQ streams) number their messages
+and deliver them again from any number on. *Ack-only* sources (MQTT, AMQP queues) forget a message once it is
+acknowledged, so they are read through a durable local spool, which is replayable (see `spool`).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class Chunk:
     Attributes
     ----------
     partition : str
-        Of the source; offsets are compared within it only.
+        A partition of the source; offsets are compared within one only.
     offsets : int64 (n,)
-        The identity of each message in its partition: a message that is delivered again has the same one. Ascending.
-        Of Python's integers where a broker's ids do not fit.
+        The identity of each message in its partition, ascending; a message that is delivered again has the same one. An
+        array of Python integers where a broker's ids do not fit.
     timestamps_ms : int64 (n,)
-        When each message arrived, Unix milliseconds, by the broker's clock (of a spool: its durable receipt time). The
-        same for every delivery.
+        When each message arrived, in Unix milliseconds by the broker's clock, the same at every delivery. From a spool,
+        the time of its durable receipt.
     bodies : list of bytes
     receipts_ms : int64 (n,), optional
-        Where a message arrived at some time between its timestamp and this: it may have waited while nobody read.
+        For messages that may have waited while nobody read: each arrived between its timestamp and this time.
     """
 
     partition: str
@@ -44,22 +44,22 @@ class Chunk:
 
     @property
     def latest_ms(self) -> NDArray[np.int64]:
-        """No message arrived later."""
+        """Return the latest time at which each message can have arrived."""
         return self.timestamps_ms if self.receipts_ms is None else self.receipts_ms
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionAssignment:
-    """What a consumer group has given this consumer.
+    """The partitions that a consumer group has given to this consumer.
 
     Attributes
     ----------
     total : int
         How many partitions there are.
     mine : dict of int to str
-        Ours: their numbers, and their names in `Chunk.partition`.
+        The partitions of this consumer: their numbers, and their names in `Chunk.partition`.
     topics : int
-        Over how many topics they are spread; numbers say a key's partition in a single one only.
+        The number of topics they belong to. A key's partition can be computed only if there is one topic.
     """
 
     total: int
@@ -68,7 +68,10 @@ class PartitionAssignment:
 
 
 class LiveSource(Protocol):
-    """Messages of a broker, at least once each, in the order of their offsets within a partition.
+    """Messages of a broker, each at least once, in the order of their offsets within a partition.
+
+    Further capabilities of a source are protocols of their own (`GroupedSource`, `ReplayableSource`, `ClockedSource`,
+    ...). A source has a capability if it has the attributes and methods of its protocol.
 
     What a source can do besides is a protocol of its own (`GroupedSource`, `ReplayableSource`, `ClockedSource`, ...):
     it has what that one names, and is recognized by it.
@@ -83,53 +86,64 @@ class LiveSource(Protocol):
 
     @property
     def generation(self) -> int:
-        """Grows when partitions were taken away or given (a rebalance): what was read of them must be forgotten, and is
-        read again from the committed positions. A `poll` in which it grows returns nothing."""
+        """A number that grows when partitions were taken away or given (a rebalance).
+
+        Whatever was read of them must be forgotten then, and is delivered again from the committed positions. A `poll`
+        in which the number grows returns nothing.
+        """
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
-        """The next messages, about `max_messages` at most, at most one chunk per partition; waits for the first of them
-        for `timeout_s` at most, an empty list then."""
+        """Return the next messages, about `max_messages` at most, with at most one chunk for each partition.
+
+        Waits for the first of them for at most `timeout_s`, and returns an empty list if none came.
+        """
 
     def ends(self) -> dict[str, int]:
-        """Ask the broker for the end of every partition that is read: the offset after its last message, now."""
+        """Ask the broker for the present end of every partition that is read: the offset after its last message."""
 
     def behind(self, ends: Mapping[str, int]) -> bool:
-        """Whether messages before some `ends` were not polled yet (messages that the broker has dropped do not
-        count)."""
+        """Return whether messages before some `ends` were not polled yet. Messages that the broker dropped do not
+        count.
+        """
 
     def commit(self, positions: Mapping[str, int]) -> None:
-        """Note durably, where the broker keeps such things, that a restart reads from these offsets on; partitions that
-        are not named keep theirs. Never goes back by itself."""
+        """Note durably, where the broker keeps positions, that a restart reads from these offsets on.
+
+        Partitions that are not named keep their positions. A position never goes back.
+        """
 
     def close(self) -> None:
-        """Let go. Idempotent; commits nothing."""
+        """Close the source without committing anything; may be called again."""
 
 
 @runtime_checkable
 class GroupedSource(LiveSource, Protocol):
-    """What a `LiveSource` can do besides whose partitions a group divides among its members. Without it, every consumer
-    gets everything."""
+    """A `LiveSource` whose partitions a group divides among its members; from other sources every consumer gets
+    everything.
+    """
 
     @property
     def share(self) -> PartitionAssignment | None:
-        """What the group gave to this consumer; None while it has not said."""
+        """Return the partitions that the group gave to this consumer; None until it has done so."""
 
 
 @runtime_checkable
 class ReplayableSource(Protocol):
-    """What a source can do besides for somebody who keeps the positions himself and reads ranges of messages.
+    """A source for callers that keep the positions themselves and read ranges of messages.
 
     Nothing is committed, and what others have committed does not matter.
     """
 
     def seek(self, positions: Mapping[str, int]) -> None:
-        """From now on read these partitions alone, from these offsets on; 0 is before the first message there is."""
+        """Read only these partitions from now on, from these offsets on; 0 stands before the first message that is
+        left.
+        """
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
         """See `LiveSource`."""
 
     def ends(self) -> dict[str, int]:
-        """See `LiveSource`; of all partitions, if none were sought."""
+        """See `LiveSource`; of all partitions, if `seek` was not called."""
 
     def behind(self, ends: Mapping[str, int]) -> bool:
         """See `LiveSource`."""
@@ -140,23 +154,26 @@ class ReplayableSource(Protocol):
 
 @runtime_checkable
 class SparseSource(Protocol):
-    """What a `ReplayableSource` can do besides whose offsets do not count messages."""
+    """A `ReplayableSource` whose offsets do not count messages."""
 
     def reach(self, partition: str, start: int, count: int) -> int:
-        """An offset before which lie at most `count` messages from `start` on, and some if there are any; it may lie
-        behind the end."""
+        """Return an offset such that at most `count` messages, and at least one if there are any, lie from `start` to
+        before it.
+
+        The offset may lie behind the end.
+        """
 
 
 class BrokerTime(NamedTuple):
-    """What a broker says of time.
+    """A broker's clock and its newest timestamp.
 
     Attributes
     ----------
     now_ms : int
-        Its clock, by which it stamps messages.
+        The time of the clock by which the broker timestamps messages.
     newest_ms : int
-        The highest timestamp that it has given, 0 if it does not tell. Ahead of `now_ms` only if somebody else chose
-        it.
+        The highest timestamp that it has given, 0 if it does not report one. It is ahead of `now_ms` only if another
+        client chose a timestamp.
     """
 
     now_ms: int
@@ -165,19 +182,21 @@ class BrokerTime(NamedTuple):
 
 @runtime_checkable
 class ClockedSource(Protocol):
-    """What a `LiveSource` can do besides whose broker says what time it is."""
+    """A `LiveSource` whose broker reports its time."""
 
     def clock(self) -> BrokerTime | None:
-        """Ask it, now; None if it does not tell after all (an old server, a login that may not ask)."""
+        """Ask the broker for its time; None if it reports none, as an old server or one that does not permit the
+        question.
+        """
 
 
 @runtime_checkable
 class TimestampedSource(Protocol):
-    """What a `LiveSource` can tell besides whose broker stamps messages by a clock that cannot be asked."""
+    """A `LiveSource` whose broker timestamps messages by a clock that cannot be asked."""
 
     @property
     def timestamps_are_brokers(self) -> bool:
-        """Whether no publisher chose the timestamps of what was polled."""
+        """Return whether the broker, and no publisher, chose the timestamps of the messages that were polled."""
 
 
 class Gap(NamedTuple):
@@ -197,20 +216,21 @@ class Gap(NamedTuple):
 
 @runtime_checkable
 class GappySource(Protocol):
-    """What a `LiveSource` can do besides that notices when messages were dropped unread, or a stream was made anew.
+    """A `LiveSource` that notices when messages were dropped unread, or when a stream was deleted and made anew.
 
-    It goes on with what there is: what was polled before stays with whoever polled it. The partition of a stream that
-    was made anew has another name, because its offsets begin anew.
+    It continues with the messages that are left; messages that were polled before remain valid. The partition of a
+    stream that was made anew has another name, because its offsets start again.
     """
 
     def gaps(self) -> list[Gap]:
-        """Those that were noticed since the last call."""
+        """Return the gaps that were noticed since the last call."""
 
 
 @runtime_checkable
 class PrefetchingSource(Protocol):
-    """What a `LiveSource` with a store of its own (a spool) can do besides, while the ledger or the sink is away: take
-    what its broker might not hold for long.
+    """A `LiveSource` with a store of its own (a spool), which can receive while the ledger or the sink is unreachable.
+
+    So messages are saved that the broker might not keep for long.
 
     Attributes
     ----------
@@ -222,27 +242,28 @@ class PrefetchingSource(Protocol):
 
     @property
     def stored_bytes(self) -> int:
-        """What the store takes of the disk."""
+        """Return how many bytes of the disk the store takes."""
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether windows are to wait, after a pause, for what the broker held meanwhile."""
+        """Return whether windows are to wait, after a pause, for messages that the broker held meanwhile."""
 
     def prefetch(self, timeout_s: float) -> None:
-        """Receive for about `timeout_s`, and hand out nothing; `poll` does that later."""
+        """Receive for about `timeout_s` seconds without handing out anything; `poll` does that later."""
 
     def rewind(self) -> None:
         """Hand out everything from the committed position on once more."""
 
 
 def shortened(name: str, max_bytes: int) -> str:
-    """A name, or a hash of it if it has more than `max_bytes` bytes (64 at least), which a protocol cannot carry."""
+    """Return a name, or a hash of it if it has more bytes than a protocol can carry; `max_bytes` is at least 64."""
     return name if len(name.encode()) <= max_bytes else hashlib.blake2b(name.encode(), digest_size=32).hexdigest()
 
 
 class ReceivedMessage(NamedTuple):
-    """A message of an ack-only source, what it is acknowledged by, and when it arrived, if it says so (Unix
-    milliseconds)."""
+    """A message of an ack-only source, the token that acknowledges it, and its arrival in Unix milliseconds, if it has
+    one.
+    """
 
     body: bytes
     token: Any
@@ -251,13 +272,16 @@ class ReceivedMessage(NamedTuple):
 
 @runtime_checkable
 class MessageSender(Protocol):
-    """What a broker's sink can do besides: send messages that are no releases."""
+    """A broker's sink that can also send messages which are not releases."""
 
     def send(self, bodies: Sequence[bytes]) -> None:
-        """The broker has them all, in order, when it returns; or raise `SinkError`. Some may be there twice then."""
+        """Send messages; when this returns, the broker has them all, in order.
+
+        If it raises `SinkError`, some of them may arrive twice when they are sent again.
+        """
 
     def close(self) -> None:
-        """Let go. Idempotent."""
+        """Close the sink; may be called again."""
 
 
 @runtime_checkable
@@ -265,31 +289,34 @@ class AckSource(Protocol):
     """Messages that the broker holds until they are acknowledged, and then forgets."""
 
     def receive(self, max_messages: int, timeout_s: float) -> list[ReceivedMessage]:
-        """The next messages, waiting for the first of them for `timeout_s` at most. Unacknowledged ones come again
-        after a reconnection."""
+        """Return the next messages, waiting for the first of them for at most `timeout_s`.
+
+        Unacknowledged messages come again after a reconnection.
+        """
 
     def acknowledge(self, received: Sequence[ReceivedMessage]) -> None:
-        """The broker may forget them. Tokens of a connection that was lost since are ignored: the broker sends those
-        messages again."""
+        """Let the broker forget messages. Tokens of a connection that was lost since are ignored: these messages come
+        again.
+        """
 
     def pending(self) -> bool:
-        """Whether the broker is known to hold more messages now (False if it cannot tell)."""
+        """Return whether the broker is known to hold more messages now; False if that is not known."""
 
     def close(self) -> None:
-        """Let go. Idempotent."""
+        """Close the source; may be called again."""
 
 
 @runtime_checkable
 class IdentifyingQueue(Protocol):
-    """What an `AckSource` can do besides whose messages keep an identity when they are delivered again."""
+    """An `AckSource` whose messages keep an identity when they are delivered again."""
 
     def delivery_id(self, received: ReceivedMessage) -> bytes | None:
-        """It; None if a message has none."""
+        """Return the identity of a message; None if it has none."""
 
 
 @runtime_checkable
 class ReconnectingQueue(Protocol):
-    """What an `AckSource` can tell besides of the connections that it makes by itself.
+    """An `AckSource` that reconnects by itself and counts its connections.
 
     Attributes
     ----------
@@ -300,12 +327,12 @@ class ReconnectingQueue(Protocol):
     connections: int
 
     def is_current(self, received: ReceivedMessage) -> bool:
-        """False if the connection that a message came by was lost: it comes again."""
+        """Return False if the connection that delivered a message was lost: the message comes again."""
 
 
 @runtime_checkable
 class DatedQueue(Protocol):
-    """What an `AckSource` can do besides whose messages may say when they arrived (`ReceivedMessage.arrival_ms`).
+    """An `AckSource` whose messages may hold the time of their arrival (`ReceivedMessage.arrival_ms`).
 
     Attributes
     ----------
@@ -316,5 +343,6 @@ class DatedQueue(Protocol):
     gives_arrivals: bool
 
     def waiting(self) -> int | None:
-        """How many messages are still to be received of those that the broker has now; None if it has more than can be
-        seen."""
+        """Count the messages still to be received of those that the broker has now; None if it may have more than it
+        shows.
+        """

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for clients that are asynchronous."""
+"""An event loop in a thread of its own, for asynchronous client libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Knows the transports of the connections that its client made."""
+    """Event loop that knows the transports of the connections that its client made."""
 
     def __init__(self) -> None:
         self.transports: list[Any] = []
@@ -30,7 +30,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class ClientLoop:
-    """Runs what a client does, and lets go of the sockets that it leaves open.
+    """Runs an asynchronous client, and closes the sockets that the client leaves open.
 
     Parameters
     ----------
@@ -49,25 +49,25 @@ class ClientLoop:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether the connection that was made last is."""
+        """Return whether the newest connection is encrypted."""
         return bool(self.loop.transports) and self.loop.transports[-1].get_extra_info("ssl_object") is not None
 
     def take_transports(self) -> list[Any]:
-        """Those of the connections that were made since the last call: to be ended by `abort`."""
+        """Return the transports of the connections made since the last call, so that the caller can `abort` them."""
         taken, self.loop.transports = self.loop.transports, []
         return taken
 
     def run(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
-        """Do something in the loop, and wait for its result."""
+        """Run a coroutine in the loop, and wait at most so many seconds for its result."""
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result(seconds)
-        except BaseException:  # a signal too: nobody waits for it any more
+        except BaseException:  # a signal too: nothing waits for the result any more
             future.cancel()
             raise
 
     def close(self, farewell: Coroutine[Any, Any, None], seconds: float | None = None) -> None:
-        """Do a last thing, end everything that is under way, and stop. Idempotent."""
+        """Run a last coroutine, cancel everything that is still running, and stop the loop; may be called again."""
         if self.is_closed:
             farewell.close()
             return
@@ -89,6 +89,6 @@ class ClientLoop:
 
 
 def abort(transports: list[Any]) -> None:
-    """Close connections at once, whatever was still to be written."""
+    """Close connections at once, and discard what they had still to write."""
     for transport in transports:
         transport.abort()

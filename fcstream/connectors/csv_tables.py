@@ -18,7 +18,11 @@ from ..runtime.disk import sync_folder, write_all
 
 
 class TableFolder:
-    """Rows of synthetic releases as CSV, JSON lines or Parquet files, named after stream and window.
+    """Writes rows of synthetic releases as CSV, JSON lines or Parquet files, named after stream and window.
+
+    ``STREAM.OPEN_MS.json`` holds the release, byte for byte as sealed. It is written after the file of rows is complete
+    and on disk. The rows are a function of the release, so after a crash the same table is written again. Releases of
+    other kinds, and refusals, have no rows.
 
     ``STREAM.OPEN_MS.json`` holds the release, byte for byte as sealed; it is there once its rows are, whole and on
     disk. The rows are a function of the release, so that after a crash the same table is written again. Releases of
@@ -58,7 +62,7 @@ class TableFolder:
         return [release for release in releases if self._held(f"{self._path(release)}.json") != release.to_bytes()]
 
     def last(self) -> Release | None:
-        """The release of the last window that the folder holds."""
+        """Return the release of the last window that the folder holds."""
         try:
             names = [name for name in os.listdir(self._folder) if name.endswith(".json")]
         except OSError as error:
@@ -83,7 +87,7 @@ class TableFolder:
             return None
 
     def _put(self, name: str, data: bytes) -> None:
-        """A whole file or none, on disk when this returns."""
+        """Write a whole file or none; it is on disk when this returns."""
         passing = self._folder / f".{name}.part"
         try:
             file = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)

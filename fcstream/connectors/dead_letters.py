@@ -1,4 +1,4 @@
-"""Rejections to a broker, instead of to a file."""
+"""Rejections as messages to a broker, instead of lines of a file."""
 
 from __future__ import annotations
 
@@ -19,15 +19,20 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("fcstream.connectors.dead_letters")
 MESSAGE_BYTES = 1 << 15
-"""A message holds as many lines as fit: a flood of rejections must not hold up the stream."""
+"""Largest number of bytes of a message, which holds as many lines as fit, so that many rejections are few messages."""
 MAX_WAITING = 1 << 16
-"""Rejections that wait for a broker; more of them are lost, and counted."""
+"""Largest number of rejections that wait for a broker; further ones are lost, and counted."""
 _TOGETHER = 4096
 _PAUSE_S, _CLOSE_S, _TELL_S = 1.0, 5.0, 60.0
 
 
 class QueuedDeadLetters:
-    """Rejections as messages of JSON lines ``{"reason", "position", "field"}``: where and why, never what.
+    """Sends rejections as messages of JSON lines ``{"reason", "position", "field"}``, which never hold a record's
+    content.
+
+    A thread of its own sends them, so that a broker which is unreachable or slow never delays the stream. They are sent
+    at least once, unless more than `MAX_WAITING` of them wait for the broker. A process that is killed loses those that
+    wait.
 
     A thread of its own sends them, so that a broker which is away or slow never holds up the stream that they are
     about. They are sent at least once as long as `MAX_WAITING` suffice until it takes them; a process that is killed
@@ -36,17 +41,17 @@ class QueuedDeadLetters:
     Parameters
     ----------
     open_sink : callable
-        Connects. A broker that is away is tried again for as long as there is something to tell it.
+        Connects to the broker. It is tried again for as long as there are rejections to send.
 
     Attributes
     ----------
     lost : int
-        Rejections that no broker got. Exact, so not private: for the operator only.
+        Number of rejections that no broker got. It is exact, so not private: for the operator only.
 
     Raises
     ------
     ConfigError
-        From the first try to connect, which is made at once.
+        Raised by the first try to connect, which is made at once.
     """
 
     def __init__(self, open_sink: Callable[[], MessageSender]) -> None:
@@ -65,7 +70,7 @@ class QueuedDeadLetters:
         self._thread.start()
 
     def write(self, rejections: Sequence[Rejection]) -> None:
-        """Hand them over; returns at once and never raises."""
+        """Queue rejections for sending; returns at once and never raises."""
         with self._changed:
             room = 0 if self._is_ending else MAX_WAITING - len(self._waiting)
             self._waiting.extend(rejections[:room])
@@ -73,7 +78,7 @@ class QueuedDeadLetters:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Send what waits, for some seconds; what is left then is lost. Idempotent."""
+        """Send what waits for some seconds; what is left then is lost. May be called again."""
         with self._changed:
             self._is_ending = True
             self._changed.notify_all()
@@ -86,7 +91,7 @@ class QueuedDeadLetters:
                 self._messenger = self._messenger or self._open()
                 self._messenger.send(list(_packed(sending)))
                 sending = []
-            except Exception as error:  # whatever it is, it must not end the thread that the letters need
+            except Exception as error:  # no error may end this thread, or later rejections would be lost
                 self._tell(error)
                 with self._changed:
                     if self._is_ending:
@@ -97,7 +102,7 @@ class QueuedDeadLetters:
             self._messenger.close()
 
     def _next(self) -> list[Rejection]:
-        """The next ones, when there are some; none at the end."""
+        """Wait for the next rejections; returns none once the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_ending)
             return [self._waiting.popleft() for _ in range(min(_TOGETHER, len(self._waiting)))]
@@ -110,7 +115,7 @@ class QueuedDeadLetters:
 
 
 def _packed(rejections: Sequence[Rejection]) -> Iterator[bytes]:
-    """Messages of whole lines, in order."""
+    """Pack lines into messages of whole lines, in order."""
     lines: list[bytes] = []
     size = 0
     for line in map(msgspec.json.encode, rejections):

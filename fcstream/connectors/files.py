@@ -1,4 +1,4 @@
-"""Files and standard streams: JSON lines and CSV in (plain or gzip), JSON lines out.
+"""Files and standard streams: JSON lines and CSV are read (plain or gzip), JSON lines are written.
 
 Sources are read line by line, whatever the lines hold, so that a broken record damages no other. File sinks hold
 whole lines only: a line torn by a crash is cut off when the file is opened again.
@@ -31,9 +31,9 @@ LOG = logging.getLogger("fcstream.connectors.files")
 BLOCK_BYTES = 1 << 20
 LONGEST_LINE = 1 << 20
 LETTER_BYTES, MIN_LETTER_BYTES = 1 << 26, 1 << 20
-"""Of dead letters in files: by default, and at least."""
+"""Size of a file of dead letters: the default, and the least."""
 _LETTERS_TOGETHER, _TELL_S = 1024, 60.0
-_NO_RECORD = b"\0"  # stands for a line that is too long to look at
+_NO_RECORD = b"\0"  # stands for a line that is too long to be read
 
 
 class LineSource:
@@ -88,8 +88,9 @@ class LineSource:
         return self._decoder.decode(lines, first)
 
     def part_read(self) -> float | None:
-        """How much of the file has been read, between 0 and 1; of a packed one how much of its packed bytes. None for
-        pipes."""
+        """Return how much of the file has been read, between 0 and 1, or of its packed bytes if it is packed; None for
+        pipes.
+        """
         if self._file.closed:
             return None
         packed = cast(BufferedIOBase, self._file.fileobj) if isinstance(self._file, gzip.GzipFile) else self._file
@@ -110,7 +111,7 @@ class LineSource:
 
     def _read_block(self) -> None:
         try:
-            # A pipe gives what it has; unpacking goes faster in whole blocks.
+            # A pipe is read as far as it has data; unpacking is faster in whole blocks.
             block = self._file.read1(BLOCK_BYTES) if self.path == "-" else self._file.read(BLOCK_BYTES)
         except EOFError:
             raise SourceError(
@@ -153,9 +154,9 @@ def _open(path: str) -> BufferedIOBase:
 
 
 class _LineFile:
-    """A file of our own whole lines, appended to; a torn last line is cut off when it is opened.
+    """A file of fcstream's whole lines, to which lines are appended; a torn last line is cut off when it is opened.
 
-    Every line starts with `marker`; a file that holds anything else belongs to somebody else and is not touched.
+    Every line starts with `marker`. A file that holds anything else belongs to another program and is not changed.
     """
 
     def __init__(self, path: str, mode: int, marker: bytes) -> None:
@@ -187,7 +188,7 @@ class _LineFile:
             raise SinkError(f"{path} cannot be opened for writing: {error.strerror}") from None
 
     def append(self, lines: Sequence[bytes], *, durable: bool) -> None:
-        """All lines or none."""
+        """Append all lines or none."""
         data = b"".join(line + b"\n" for line in lines)
         try:
             write_all(self._fd, data, self._end)
@@ -203,16 +204,16 @@ class _LineFile:
 
     @property
     def size(self) -> int:
-        """Bytes of whole lines."""
+        """Return the number of bytes of whole lines."""
         return self._end
 
     def lines(self) -> set[bytes]:
-        """What the file holds."""
+        """Yield the lines of the file."""
         with open(self.path, "rb") as file:
             return {line.rstrip(b"\n") for line in file}
 
     def last_line(self) -> bytes:
-        """The last whole line, without its end; empty if there is none."""
+        """Return the last whole line, without its end; empty if there is none."""
         start = max(0, self._end - LONGEST_LINE)
         return os.pread(self._fd, self._end - start, start).rstrip(b"\n").rpartition(b"\n")[2]
 
@@ -222,7 +223,7 @@ class _LineFile:
             self._fd = -1
 
     def _whole_lines(self) -> int:
-        """Length of the file up to its last line end."""
+        """Return the length of the file up to its last line end."""
         end = os.fstat(self._fd).st_size
         while end > 0:
             start = max(0, end - 65536)
@@ -233,7 +234,7 @@ class _LineFile:
         return 0
 
     def _end_last_line(self) -> None:
-        """A whole line that lacks only its end (an editor took it) is no torn line."""
+        """Add the line end to a last line that is whole but lacks it, as after an editor removed it."""
         tail = os.pread(self._fd, LONGEST_LINE, self._end)
         if tail.startswith(self._marker):
             try:
@@ -245,12 +246,12 @@ class _LineFile:
     def _cut(self) -> None:
         try:
             os.ftruncate(self._fd, self._end)
-        except OSError:  # the next opening cuts it
+        except OSError:  # the next opening cuts the torn line off
             pass
 
 
 class JsonlSink:
-    """Releases as JSON lines in a file, on disk (fsync) before they count as written. Never a partial line."""
+    """Writes releases as JSON lines to a file; they are on disk (fsync) before they count as written."""
 
     def __init__(self, path: str) -> None:
         self._file = _LineFile(path, 0o644, b'{"stream":')
@@ -259,7 +260,7 @@ class JsonlSink:
         self._file.append([release.to_bytes() for release in releases], durable=True)
 
     def last(self) -> Release | None:
-        """The last release the file holds."""
+        """Return the last release that the file holds."""
         line = self._file.last_line()
         return Release.from_bytes(line) if line else None
 
@@ -272,9 +273,10 @@ class JsonlSink:
 
 
 class StandardOutput:
-    """Releases as JSON lines on standard output. A reader may see a torn line after a crash, then all of it again.
+    """Writes releases as JSON lines to standard output. After a crash a reader may see a torn line, and then that line
+    again.
 
-    What the system took counts as published: ``fcstream budget releases`` prints it again if the reader lost it.
+    What the system accepted counts as published: ``fcstream budget releases`` prints it again if the reader lost it.
     """
 
     def __init__(self) -> None:
@@ -299,25 +301,26 @@ class StandardOutput:
 
 
 class DeadLetters:
-    """Rejections as JSON lines ``{"reason", "position", "field"}``, mode 0600: where and why, never what.
+    """Writes rejections as JSON lines ``{"reason", "position", "field"}`` to a file of mode 0600, never a record's
+    content.
 
     Parameters
     ----------
     path : str
     max_bytes : int
-        Of both files together: from a half on what was written becomes ``PATH.1``, in place of an earlier one.
+        Largest size of both files together: from half of it on, the file is renamed to ``PATH.1`` and replaces that.
 
     Attributes
     ----------
     lost : int
-        Rejections that could not be written, on a full disk for instance: the stream that they are about goes on.
+        Number of rejections that could not be written, on a full disk for instance; the stream itself continues.
         Exact, so not private: for the operator only.
 
     Raises
     ------
     ConfigError
     SinkError
-        The file cannot be opened, at first.
+        The file cannot be opened.
     """
 
     def __init__(self, path: str, max_bytes: int = LETTER_BYTES) -> None:
@@ -345,7 +348,7 @@ class DeadLetters:
             self._file.close()
 
     def _append(self, lines: list[bytes]) -> None:
-        if self._file is None:  # it could not be opened again
+        if self._file is None:  # opening it again has failed
             self._file = _LineFile(self._path, 0o600, b'{"reason":')
         if self._file.size + sum(map(len, lines)) + len(lines) > self._max_bytes // 2:
             os.replace(self._path, f"{self._path}.1")

@@ -1,4 +1,6 @@
-"""What to install where a version of a client lacks what is used: tried out before the first connection."""
+"""What to install where an installed client library lacks what is used; connectors try that before the first
+connection.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from ..errors import ConfigError
 
 
 def unsupported_version(package: str, key: str) -> ConfigError:
-    """The error for an installed version that is not as it was."""
+    """Make the error for an installed version that lacks what is used."""
     wanted = _wanted(package)
     return ConfigError(
         f"needs {wanted}: version {importlib.metadata.version(package)} is installed, which has changed too much; run "
@@ -19,7 +21,7 @@ def unsupported_version(package: str, key: str) -> ConfigError:
 
 
 def _wanted(package: str) -> str:
-    """What this package asks for, as pip takes it."""
+    """Return the requirement that this package states for another one, as pip takes it."""
     for requirement in importlib.metadata.requires("fcstream") or []:
         name = requirement.partition(";")[0].strip()
         if re.match(rf"{re.escape(package)}(?![A-Za-z0-9_.-])", name):

@@ -1,4 +1,4 @@
-"""What `fcstream doctor` can find out about a web server without a request."""
+"""What `fcstream doctor` can find out about a web server without sending a request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .sink import WebhookSink, error_text
 
 
 class WebhookProbe(Probe):
-    """Whether a connection can be made."""
+    """Checks whether a connection can be made."""
 
     patience_option = "fcstream.patience"
 

@@ -1,23 +1,23 @@
-"""Releases as requests to a web server: one POST of JSON each, at least once.
+"""Releases as requests to a web server: one POST of JSON for each, at least once.
 
-``https://[user:password@]host[:port]/path?its=own&query`` is called as it stands; only options that begin with
-``fcstream.`` are ours, and are taken out:
+The address ``https://[user:password@]host[:port]/path?its=own&query`` is called as it stands; only options that begin
+with ``fcstream.`` are removed from it, since they are meant for this sink:
 
 ==========================  ===================================================================================
 ``fcstream.bearer``         a token for ``Authorization: Bearer``; a user and password are sent as ``Basic``
 ``fcstream.header.NAME``    a further header
 ``fcstream.batch=yes``      one POST of an array for all releases of a write
-``fcstream.timeout``        seconds that a connection and then a request may take: longer counts as away (10)
-``fcstream.patience``       seconds that a server may be away or busy during a write (60)
+``fcstream.timeout``        seconds that connecting, and then a request, may take; after that it has failed (10)
+``fcstream.patience``       seconds that a server may be unreachable or busy during a write (60)
 ``fcstream.ca``             file with the certificates to trust, instead of the system's
 ==========================  ===================================================================================
 
-Every request has a header ``Idempotency-Key: STREAM/OPEN_MS/CLOSE_MS`` (the stream's name percent-encoded; of an array
+Every request has a header ``Idempotency-Key: STREAM/OPEN_MS/CLOSE_MS`` (the stream's name percent-encoded; for an array
 its first opening, last closing and a hash of its bytes). The same key always comes with the same bytes, so a server
-that knows the key answers 2xx, or 409, and both count as written. 408, 425, 429, 5xx and lost connections are tried
-again, after ``Retry-After`` if it is given: up to an hour, and later writes wait for it too. Everything else is an
-error at once, redirections too. A write that is repeated after an error goes on with what the server does not have.
-Messages never hold the path, the query or an answer's body: many a hook's address is its password.
+that knows the key replies 2xx, or 409, and both count as written. 408, 425, 429, 5xx and lost connections are tried
+again, after ``Retry-After`` if it is given: up to an hour, and later writes wait for it too. Any other status is an
+error at once, redirections too. A write that is repeated after an error continues with what the server does not have.
+Messages never hold the path, the query or a response's body, because the address of many a webhook is its password.
 """
 
 from __future__ import annotations
@@ -41,19 +41,21 @@ from ..urls import Address
 
 _OURS = "fcstream."
 _BUSY = {408, 425, 429}
-_READ_BYTES = 1 << 16  # of an answer's body
+_READ_BYTES = 1 << 16  # of a response's body
 _NOT_YOURS = {"idempotency-key", "content-length", "transfer-encoding", "connection"}
-_INTERIM = 100  # answers before the one that counts
-_PAUSE_S = 3600.0  # as long as a server may ask for: its slip must not silence a stream for years
-_LOST = (OSError, http.client.HTTPException, ValueError)  # http.client's parsers let the last one out
+_INTERIM = 100  # interim responses before the final one
+_PAUSE_S = 3600.0  # longest pause that a server may ask for, so that its mistake does not stop a stream for years
+_LOST = (OSError, http.client.HTTPException, ValueError)  # http.client's parsers may raise ValueError
 
 
 class _Busy(Exception):
-    """The server wants to be asked later."""
+    """The server asks to be called again later."""
 
 
 class _FinalResponse(http.client.HTTPResponse):
-    """An answer that counts: http.client skips 100 only, so 102 or 103 would leave the real one to the next request."""
+    """A final response. http.client skips status 100 only, so after 102 or 103 the next request would read the real
+    response.
+    """
 
     def begin(self) -> None:
         for _ in range(_INTERIM):
@@ -65,13 +67,13 @@ class _FinalResponse(http.client.HTTPResponse):
 
 
 class WebhookSink:
-    """Each release is POSTed as JSON; see the module for the address and for what counts as written.
+    """Posts each release as JSON; see the module for the address and for what counts as written.
 
     Parameters
     ----------
     address : Address
     patience_s : float
-        How long the server may be away or busy.
+        Seconds that the server may be unreachable or busy.
 
     Raises
     ------
@@ -101,7 +103,7 @@ class WebhookSink:
             else http.client.HTTPConnection(name, port, timeout=self._timeout_s)
         )
         self._connection.response_class = _FinalResponse
-        self._not_before = 0.0  # until when the server asked to be left alone
+        self._not_before = 0.0  # until when the server asked for a pause
         self._remainder: PendingMessages[tuple[bytes, str]] = PendingMessages()
 
     def write(self, releases: Sequence[Release]) -> None:
@@ -121,7 +123,7 @@ class WebhookSink:
         close_quietly(self._connection.close)
 
     def _requests(self, releases: Sequence[Release]) -> list[tuple[bytes, str]]:
-        """(body, idempotency key) of each."""
+        """Make the (body, idempotency key) of each request."""
         if self._is_batch and releases:
             body = b"[" + b",".join(release.to_bytes() for release in releases) + b"]"
             first, last = releases[0], releases[-1]
@@ -133,7 +135,7 @@ class WebhookSink:
         ]
 
     def _send(self, body: bytes, key: str, until: float) -> None:
-        """Until the server has taken it, or patience has ended."""
+        """Post until the server has accepted the body, or patience has ended."""
         waits = pauses()
         pause, why = 0.0, "the pause that it asked for is not over"
         while True:
@@ -159,19 +161,19 @@ class WebhookSink:
             waiting.note_failure(why)
 
     def _post(self, body: bytes, key: str) -> None:
-        """Ask once."""
+        """Send one request and read the response's status."""
         if self._connection.sock is None:
             self._connection.connect()
         with deadline(self._connection.sock.fileno(), self._timeout_s) as is_over:
             self._connection.request("POST", self._target, body, {**self._headers, "Idempotency-Key": key})
             answer = self._connection.getresponse()
-            if is_over.is_set():  # to http.client, a head that was cut off is whole
+            if is_over.is_set():  # http.client takes a truncated head for a whole one
                 raise TimeoutError
             self._drain(answer)
         if is_over.is_set():
             self.close()
         status = answer.status
-        if status < 200:  # a switch that nobody asked for
+        if status < 200:  # a switch of protocols that nobody asked for
             raise http.client.BadStatusLine(str(status))
         if 200 <= status < 300 or status == 409:
             return
@@ -186,14 +188,15 @@ class WebhookSink:
         )
 
     def _drain(self, answer: http.client.HTTPResponse) -> None:
-        """Read what an answer says, so that the connection can be used again; if that is not plain, give it up.
+        """Read a response's body, so that the connection can be used again; if its length is not plain, close the
+        connection.
 
-        Chunks are not read: http.client takes negative sizes, and one of -1 for no bound at all.
+        Chunked bodies are not read: http.client accepts negative sizes, and reads without bound after -1.
         """
         sizes = answer.headers.get_all("Content-Length") or []
         is_plain = len(sizes) == 1 and re.fullmatch(r"[0-9]{1,5}", sizes[0]) and int(sizes[0]) <= _READ_BYTES
         is_empty = answer.status in (204, 304)
-        with suppress(*_LOST):  # the status has come, and it is what counts
+        with suppress(*_LOST):  # the status, which decides, has already been read
             if (is_plain or is_empty) and "Transfer-Encoding" not in answer.headers:
                 answer.read()
                 return
@@ -202,14 +205,14 @@ class WebhookSink:
 
 
 def error_text(error: BaseException) -> str:
-    """A lost connection in a few words, none of them the server's."""
+    """Describe a lost connection in a few words, without quoting the server."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return getattr(error, "strerror", None) or type(error).__name__
 
 
 def _retry_after(text: str) -> float:
-    """Seconds, of a number or a date; 0 for anything else."""
+    """Read the seconds of ``Retry-After``, a number or a date; 0 for anything else."""
     if re.fullmatch(r"[0-9]{1,9}", text.strip()):
         return float(text)
     try:
@@ -223,7 +226,7 @@ def _safe_text(text: str) -> str:
 
 
 def _headers(address: Address) -> dict[str, str]:
-    """What every request says, of the options that are ours."""
+    """Make the headers of every request from the options that begin with ``fcstream.``."""
     headers = {"Content-Type": "application/json", "User-Agent": "fcstream"}
     bearer = address.take("fcstream.bearer", "")
     if bearer:
@@ -246,13 +249,13 @@ def _headers(address: Address) -> dict[str, str]:
 def _trust(ca: str, key: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca or None)
-    except OSError as error:  # an unreadable certificate is one too
+    except OSError as error:  # also raised for an unreadable certificate
         why = error.strerror or type(error).__name__
         raise ConfigError(f"must have a file of certificates as `fcstream.ca`, got {ca}: {why}", key) from None
 
 
 def _target(address: Address) -> str:
-    """Path and query as they were given, without what is ours."""
+    """Return path and query as they were given, without the options that begin with ``fcstream.``."""
     path, _, query = address.target.partition("?")
     pairs = [pair for pair in query.split("&") if pair]
     others = [pair for pair in pairs if not urllib.parse.unquote_plus(pair).startswith(_OURS)]

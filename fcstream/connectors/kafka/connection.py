@@ -1,4 +1,6 @@
-"""Kafka's brokers, as its source and its sink see them: where they are, how to log in, who is away since when."""
+"""Connection to Kafka's brokers for source and sink: where they are, how to log in, and since when they are
+unreachable.
+"""
 
 from __future__ import annotations
 
@@ -20,27 +22,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOG = logging.getLogger("fcstream.connectors.kafka")
-ASK_S = 3.0  # for one answer of a broker
-_LAST_S = 3.0  # for a last commit, when the stream is to end
+ASK_S = 3.0  # for one response of a broker
+_LAST_S = 3.0  # for a last commit, when the stream is to stop
 FINAL = {
     *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"),
     *("CLUSTER_AUTHORIZATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE", "INVALID_GROUP_ID"),
     *("_FATAL", "FENCED_INSTANCE_ID", "UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE", "INCONSISTENT_GROUP_PROTOCOL"),
 }
-"""Errors that waiting does not mend."""
+"""Errors that do not go away by waiting."""
 _SECURITY = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _SASL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _REMEDY = "correct the login, or what it is allowed to do"
 
 
 class KafkaLost(Exception):
-    """The brokers did not answer, or not with what was asked for."""
+    """The brokers did not respond, or not with what was asked for."""
 
 
 class KafkaConnection:
-    """Where the brokers are and how to log in; what their clients complained about, and since when.
+    """Where the brokers are and how to log in, which errors their clients reported, and since when.
 
-    Takes the connection's options of an address; `error` is the type that it raises.
+    Takes the connection's options from an address; `error` is the type that it raises.
     """
 
     def __init__(self, address: Address, name: str, patience_s: float, error: type[FcstreamError]) -> None:
@@ -60,17 +62,17 @@ class KafkaConnection:
             "bootstrap.servers": address.listing(9092),
             "client.id": name,
             "socket.timeout.ms": int(1000 * max(2.0, min(self.patience_s, 20.0))),
-            "log_level": 0,  # what matters comes through `on_client_event`
+            "log_level": 0,  # errors are reported by `on_client_event`
             **_login(address),
         }
-        # Asked for ends on a connection of its own: on the consumer's, every question waits behind its long polls.
+        # Asks for ends on a connection of its own: on the consumer's, every request would wait behind its long polls.
         self._specs: Any = vars(confluent_kafka.admin)["OffsetSpec"]
         self.admin = self.make(
             confluent_kafka.admin.AdminClient, {"error_cb": partial(self.on_client_event, is_idle=True)}
         )
 
     def make(self, client: Callable[[dict[str, Any]], T], extra: Mapping[str, Any]) -> T:
-        """A client with these settings."""
+        """Make a client with further settings."""
         try:
             return client({**self.settings, "error_cb": self.on_client_event, **extra})
         except self.kafka.KafkaException as error:
@@ -79,17 +81,17 @@ class KafkaConnection:
             ) from None
 
     def error_text(self, error: KafkaError) -> str:
-        """What a client says, on one line, without our secrets."""
+        """Format a client's error on one line, without secrets."""
         text = " ".join(error.str().split())[:300] or error.name()
         return text.replace(self._password, "***") if self._password else text
 
     def on_client_event(self, error: KafkaError, is_idle: bool = False) -> None:
-        """Called by a client, within our own calls, for what happens in its background."""
+        """Note what happens in a client's background; the client calls this during calls of ours."""
         if error.name() in FINAL or error.fatal():
             self._final = self.error_text(error)
         elif error.name() != "_ALL_BROKERS_DOWN":
             self._why = self.error_text(error)
-        elif not is_idle:  # one that idles loses its connections rightly
+        elif not is_idle:  # an idle client may lose its connections
             self.is_down("")
 
     def is_down(self, why: str) -> None:
@@ -104,13 +106,13 @@ class KafkaConnection:
             LOG.warning("%s answers again", self.location)
 
     def check(self) -> None:
-        """Raise what waiting does not mend, once."""
+        """Raise, once, an error that does not go away by waiting."""
         final, self._final = self._final, ""
         if final:
             raise self._error(f"{self.location} refuses: {final}; {_REMEDY}")
 
     def unreachable(self, last: BaseException) -> FcstreamError:
-        """The error when patience has ended."""
+        """Make the error to be raised when patience has ended."""
         why = self._why or str(last) or "no answer"
         long = f"{self.location} did not answer for {self.patience_s:g} s"
         is_distrusted = "certificate verify failed" in why
@@ -119,7 +121,9 @@ class KafkaConnection:
         )
 
     def expiry(self, more_s: float = 0.0) -> Callable[[], bool]:
-        """Tells whether patience, and some seconds, have ended since now; of a stream that is to end, sooner."""
+        """Return a function that tells whether patience plus some seconds has ended since now; sooner if the stream is
+        to stop.
+        """
         start = time.monotonic()
 
         def expired() -> bool:
@@ -130,7 +134,7 @@ class KafkaConnection:
         return expired
 
     def retry(self, action: Callable[[], T]) -> T:
-        """Ask until an answer comes; `action` raises `KafkaLost` or the client's errors."""
+        """Call an action until it succeeds; it raises `KafkaLost` or the client's errors."""
 
         def act() -> T:
             try:
@@ -145,15 +149,15 @@ class KafkaConnection:
         return with_patience(act, self.check, (KafkaLost,), self.patience_s, self.unreachable)
 
     def classify(self, error: KafkaError) -> Exception:
-        """An error of the client as one to be waited out, or one to raise."""
+        """Return an error of the client as one to be waited out, or raise one that does not go away by waiting."""
         if error.name() in FINAL or error.fatal():
             return self._error(f"{self.location} refuses: {self.error_text(error)}; {_REMEDY}")
         return KafkaLost(self.error_text(error))
 
     def partitions_of_topics(self, client: Any) -> dict[str, list[int]]:
-        """Each topic's partitions, once the brokers answer; a producer makes topics by asking, if it may."""
-        until = time.monotonic() + min(5.0, self.patience_s / 2)  # one that was made just now
-        waits = iter((0.5, 1.0, 2.0))  # short at first: what refuses a login leaves us waiting
+        """List each topic's partitions once the brokers respond; a producer's request may make a missing topic."""
+        until = time.monotonic() + min(5.0, self.patience_s / 2)  # for a topic that was made just now
+        waits = iter((0.5, 1.0, 2.0))  # short at first, because a refused login does not respond at all
 
         def ask() -> dict[str, list[int]]:
             found = self.partitions(client, next(waits, ASK_S))
@@ -166,7 +170,7 @@ class KafkaConnection:
         return self.retry(ask)
 
     def partitions(self, client: Any, seconds: float) -> dict[str, list[int]]:
-        """Empty for an unknown topic."""
+        """List a topic's partitions; none for an unknown topic."""
         found = {}
         for topic in self.topics:
             data = client.list_topics(topic, timeout=min(seconds, self.patience_s)).topics[topic]
@@ -178,7 +182,7 @@ class KafkaConnection:
         return found
 
     def spans(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
-        """First offset that each partition still has, and the one after its last that is committed."""
+        """Find the first offset that each partition still has, and the one after its last committed message."""
         if not partitions:
             return {}
         seconds, level = min(ASK_S, self.patience_s), self.kafka.IsolationLevel.READ_COMMITTED
@@ -196,7 +200,7 @@ class KafkaConnection:
 
 
 def _login(address: Address) -> dict[str, Any]:
-    """The client's settings for how to connect."""
+    """Make the client's settings for how to connect."""
     user, password, ca = address.user, address.password, address.take("ca", "")
     security = address.take("security", "sasl_ssl" if user else "ssl" if ca else "plaintext").lower()
     sasl = address.take("sasl", "PLAIN").upper()

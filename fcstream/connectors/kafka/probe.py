@@ -12,7 +12,7 @@ _SETTINGS_S = 2.0
 
 
 class KafkaProbe(Probe):
-    """Topics, their settings, the positions of the group."""
+    """Checks topics, their settings, and the positions of the group."""
 
     def source(self, checkup: Checkup, address: Address, name: str) -> None:
         for option, default in (("session_s", 45.0), ("max_poll_s", 300.0)):
@@ -22,7 +22,8 @@ class KafkaProbe(Probe):
         cluster = KafkaConnection(address, name, PATIENCE_S, SourceError)
         address.finish()
         kafka = cluster.kafka
-        # Never subscribed, so no member of the group, and nobody is disturbed; a producer could make topics by asking.
+        # It never subscribes, so it is not a member of the group and disturbs none. A producer could make topics by
+        # asking.
         consumer = cluster.make(kafka.Consumer, {"group.id": group, "allow.auto.create.topics": False})
         try:
             topics = cluster.partitions_of_topics(consumer)

@@ -1,4 +1,6 @@
-"""Kafka for somebody who keeps the positions himself: ranges of partitions, no group. Addresses as in `source`."""
+"""Kafka for callers that keep the positions themselves: ranges of partitions, without a group. Addresses as in
+`source`.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,9 @@ class KafkaRanges:
     Parameters
     ----------
     address : Address
-        Options about consumer groups mean nothing here.
+        Options about consumer groups are ignored.
     name : str
-        Of the client.
+        Name of the client.
     patience_s : float
 
     Raises
@@ -43,7 +45,7 @@ class KafkaRanges:
         self._cluster = KafkaConnection(address, name, patience_s, SourceError)
         address.finish()
         settings = {
-            "group.id": name,  # the client wants one; it never joins it, and commits nothing
+            "group.id": name,  # the client demands a group; it never joins it and commits nothing
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
@@ -62,7 +64,7 @@ class KafkaRanges:
         self._assign()
 
     def ends(self) -> dict[str, int]:
-        """Also of partitions that topics have got since."""
+        """Ask for the present end of every partition, also of partitions that topics have got since."""
         if not self._next:
             found = self._cluster.retry(lambda: self._cluster.partitions(self._consumer, ASK_S))
             self._names = {f"{topic}:{number}": (topic, number) for topic, each in found.items() for number in each}
@@ -97,18 +99,18 @@ class KafkaRanges:
         self._consumer.assign([kind(*self._names[name], offset) for name, offset in self._next.items()])
 
     def _moved(self) -> bool:
-        """Whether the end of a partition was reported since the last poll: there is nothing to wait for."""
+        """Return whether a partition's end was reported since the last poll, so that there is nothing to wait for."""
         moved, self._ended = self._ended, False
         return moved
 
     def _is_message(self, message: Message) -> bool:
-        """Whether it is a message, not an event, which is noted."""
+        """Return whether it is a message; an event is noted."""
         error = message.error()
         if error is None:
             return True
         if error.name() == "_PARTITION_EOF":
             name = f"{message.topic()}:{message.partition()}"
-            # Transactions' marks and compaction leave offsets without messages at the end.
+            # Transaction markers and compaction can leave offsets without messages at the end.
             self._next[name] = max(self._next[name], message.offset() or 0)
             self._ended = True
         elif error.name() in FINAL or error.fatal():
@@ -130,7 +132,7 @@ class KafkaRanges:
         return chunks
 
     def _check_brokers(self) -> None:
-        """Nothing came: because the brokers are away? Raise once patience has ended."""
+        """Check, when nothing came, whether the brokers are unreachable; raise once patience has ended."""
         cluster, since = self._cluster, self._cluster.down_since
         if since is not None:
             with suppress(KafkaLost, cluster.kafka.KafkaException):

@@ -20,22 +20,24 @@ from .connection import KafkaConnection, KafkaLost
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
-_TAIL = 1000  # messages of each partition that are read back; releases that are under way together
-_LARGEST = 1 << 24  # bytes of a release; the client's million is less than topics may take
+_TAIL = 1000  # messages of each partition that are read back, and releases that are sent together
+_LARGEST = 1 << 24  # bytes of a release; topics may take more than the client's default of a million
 
 
 class KafkaSink:
-    """Releases as messages of a topic: key is the stream, header ``window`` is ``open_ms/close_ms``, body is JSON.
+    """Writes releases as messages: the key is the stream, the header ``window`` is ``open_ms/close_ms``, the body is
+    JSON.
 
-    At least once: after a crash the last ones may come again, with the same bytes. All of a stream lie in one partition
-    and in order. The topic's ``cleanup.policy`` must be ``delete``: compaction would keep the last release only.
+    At least once: after a crash the last ones may come again, with the same bytes. All releases of a stream are in one
+    partition and in order. The topic's ``cleanup.policy`` must be ``delete``: compaction would keep only the last
+    release.
 
     Parameters
     ----------
     address : Address
         See the module; one topic.
     patience_s : float
-        How long brokers may be away.
+        Seconds that brokers may be unreachable.
 
     Raises
     ------
@@ -62,17 +64,19 @@ class KafkaSink:
         self._post([(body, b"fcstream", {}) for body in bodies])
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
-        """Those that are not among the topic's last 1,000 messages per partition; all, if reading is not allowed."""
+        """Return those that are not among the topic's last 1,000 messages per partition; all, if reading is not
+        permitted.
+        """
         if not releases:
             return []
         held = {body for _, body in self._tail()}
         return [release for release in releases if release.to_bytes() not in held]
 
     def last(self, stream: str | None = None) -> Release | None:
-        """The last release, of some stream, among the topic's last 1,000 messages per partition."""
+        """Return the last release, of a stream if one is named, among the topic's last 1,000 messages per partition."""
         found: list[tuple[int, Release]] = []
         for timestamp, body in self._tail():
-            with suppress(msgspec.DecodeError, UnicodeDecodeError):  # somebody else's
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):  # a message of another program
                 release = Release.from_bytes(body)
                 if stream in (None, release.stream):
                     found.append((timestamp, release))
@@ -97,7 +101,7 @@ class KafkaSink:
                 waiting.extendleft(reversed([each for i, each in enumerate(some) if i not in taken]))
 
     def _write(self, messages: list[tuple[bytes, bytes, dict[str, str]]], taken: set[int]) -> None:
-        """Hand over in order, up to the first that is refused; tells which ones the brokers have."""
+        """Send messages in order, up to the first that is refused, and record which ones the brokers have."""
         cluster = self._cluster
         if self._producer is None:
             settings: dict[str, Any] = {"delivery.timeout.ms": int(1000 * cluster.patience_s), "linger.ms": 0}
@@ -117,7 +121,7 @@ class KafkaSink:
             except cluster.kafka.KafkaException as error:
                 failed.append(error.args[0])
                 break
-            except BufferError:  # the client has no room before some are sent; the rest comes afterwards
+            except BufferError:  # the client's queue is full; the rest follows once some are sent
                 break
         expired = cluster.expiry(2)
         while self._producer.flush(0.1):
@@ -132,19 +136,21 @@ class KafkaSink:
         cluster.is_up()
 
     def _give_up(self) -> None:
-        """Nothing of what is under way is sent later, behind our back."""
+        """Discard the messages that are not sent yet, so that the client does not send them later by itself."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
             producer.flush(0)
 
     def _tail(self) -> list[tuple[int, bytes]]:
-        """(timestamp, body) of the last messages, oldest first within a partition; none if we may not read."""
+        """Read (timestamp, body) of the last messages, oldest first within a partition; none if reading is not
+        permitted.
+        """
         cluster, found = self._cluster, list[tuple[int, bytes]]()
         spans = cluster.retry(lambda: cluster.spans(self._partitions))
         at = {each: max(low, high - _TAIL) for each, (low, high) in spans.items() if low < high}
         settings = {"group.id": "fcstream", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        ending = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}  # nothing is waited for but the end
+        ending = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}  # wait for the end only
         reader = cluster.make(cluster.kafka.Consumer, settings | ending)
         expired = cluster.expiry()
         try:

@@ -3,23 +3,23 @@
 ``kafka://[user:password@]host:9092[,host2:9092]/TOPIC[,TOPIC2][?option=value&...]``
 
 ====================  ========================================================================================
-``patience``          seconds that brokers may be away (60)
+``patience``          seconds that brokers may be unreachable (60)
 ``security``          ``plaintext``, ``ssl``, ``sasl_ssl`` or ``sasl_plaintext``; by default ``sasl_ssl`` with a user,
                       else ``ssl`` with a `ca`, else ``plaintext``
 ``sasl``              ``PLAIN`` (default), ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``
 ``ca``                file with the certificates to trust, instead of the system's
 ``cert``, ``key``     files of the client's own certificate, if the brokers ask for one
 ``group``             of a source: its consumer group; the consumer's name by default
-``instance``          of a source: a name of this process within the group that outlives it: restarted within
+``instance``          of a source: a name of this process in the group that outlives it: restarted within
                       `session_s` it gets its partitions back and disturbs no other member (static membership)
 ``session_s``         of a source: seconds without a sign of life after which another member gets its partitions (10)
 ``max_poll_s``        of a source: seconds between two polls after which the group takes its partitions away (300)
 ====================  ========================================================================================
 
 A message's identity is its offset; its arrival is the timestamp that Kafka gives. Set the topic's
-``message.timestamp.type`` to ``LogAppendTime``: with ``CreateTime`` the producer chooses when its message arrived, so
-it can make it late, or not. Messages of open transactions arrive when they are appended and are seen when they are
-committed: let ``lateness`` be longer than producers' transactions.
+``message.timestamp.type`` to ``LogAppendTime``: with ``CreateTime`` the producer chooses when its message arrived, and
+so whether it is late. Messages of open transactions arrive when they are appended and can be read when they are
+committed, so ``lateness`` must be longer than producers' transactions.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 LOG = logging.getLogger("fcstream.connectors.kafka")
-_MAX_HELD, _WEIGHT = 1 << 26, 300  # bytes of messages that wait while something else is waited for; of each beside it
-_LONGEST_NAME = 255  # bytes; brokers choke on very long ones
-_COMMIT_S = 1.0  # that the answer to a commit is waited for
+_MAX_HELD, _WEIGHT = 1 << 26, 300  # bytes of messages that may be held in a wait; bytes of each besides its body
+_LONGEST_NAME = 255  # bytes; brokers fail at very long ones
+_COMMIT_S = 1.0  # longest wait for the response to a commit
 _FROM_THE_START = -2
 _REBALANCED = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
 
 
 class KafkaSource:
-    """Messages of topics, read as a member of a consumer group. See `LiveSource` for the contract.
+    """Reads topics as a member of a consumer group. See `LiveSource` for the contract.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ class KafkaSource:
     name : str
         The consumer group, unless the address names one.
     patience_s : float
-        How long brokers may be away. Ones that hang, rather than refuse, are noticed after up to 20 s more.
+        Seconds that brokers may be unreachable. Brokers that hang are noticed up to 20 s later than ones that refuse.
 
     Attributes
     ----------
     stamp_kind : str or None
-        Whose clock the last messages arrived by: ``LogAppendTime`` (the brokers'), ``CreateTime`` (the producers'),
+        Whose clock timestamped the last messages: ``LogAppendTime`` (the brokers'), ``CreateTime`` (the producers'),
         ``mixed`` or ``none`` (timestamps are -1 then: a format before Kafka 0.10); None before the first.
 
     Raises
@@ -74,8 +74,8 @@ class KafkaSource:
 
     Notes
     -----
-    In a rebalance a member keeps the partitions that stay its own, and goes on reading them while the group waits for
-    members that are dead (the cooperative protocol). If some are given or taken away, all of its partitions are read
+    In a rebalance a member keeps the partitions that remain its own, and continues to read them while the group waits
+    for members that are dead (the cooperative protocol). If some are given or taken away, all its partitions are read
     again from the committed positions. A transaction's messages come when it is committed; aborted ones never.
     """
 
@@ -96,11 +96,11 @@ class KafkaSource:
             "max.poll.interval.ms": max(session_ms, int(1000 * address.take_number("max_poll_s", 300.0))),
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "enable.auto.offset.store": False,  # what is committed is named
+            "enable.auto.offset.store": False,  # commits name their positions
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
             "partition.assignment.strategy": "cooperative-sticky",
-            "fetch.queue.backoff.ms": 10,  # 1000 by default: a reader that is quick would wait for nothing
+            "fetch.queue.backoff.ms": 10,  # by default 1000, for which a fast reader would wait in vain
             "on_commit": self._on_commit,
         }
         if instance:
@@ -109,16 +109,16 @@ class KafkaSource:
         address.finish()
         self.stamp_kind: str | None = None
         self._generation = -1  # until the first assignment
-        self._names: dict[tuple[str, int], str] = {}  # partitions that are ours
+        self._names: dict[tuple[str, int], str] = {}  # partitions of this consumer
         self._is_assigned = False
         self._must_rewind = False  # partitions were exchanged, and those that stayed are not where they were committed
-        self._total: int | None = None  # partitions, ours and others'
+        self._total: int | None = None  # number of partitions, of all consumers
         self._held: list[Message] = []  # received while something else was waited for
         self._next: dict[str, int] = {}  # where each partition was polled up to, in this generation
         self._committed: dict[str, int] = {}
         self._unanswered = 0
         self._commit_error: KafkaError | None = None
-        self._wanted: dict[str, int] = {}  # to be committed
+        self._wanted: dict[str, int] = {}  # positions to be committed
         self._asked_at = 0.0
         self._message: Any = self._cluster.kafka.Message
         self._ranks = {topic: rank for rank, topic in enumerate(self._cluster.topics)}
@@ -134,14 +134,14 @@ class KafkaSource:
 
     @property
     def timestamps_are_brokers(self) -> bool:
-        """Whether the last messages had the brokers' timestamps."""
+        """Return whether the last messages had the brokers' timestamps."""
         return self.stamp_kind == "LogAppendTime"
 
     @property
     def share(self) -> PartitionAssignment | None:
         if not self._is_assigned:
             return None
-        if self._total is None:  # topics may have got more of them, which is why they were given anew
+        if self._total is None:  # topics may have got more partitions, and a rebalance because of it
             found = self._cluster.retry(lambda: self._cluster.partitions(self._open, ASK_S))
             self._total = sum(map(len, found.values()))
         firsts = {topic: rank << 32 for topic, rank in self._ranks.items()}
@@ -156,7 +156,7 @@ class KafkaSource:
             self._ask_to_commit()
         got, self._held = self._held[:limit], self._held[limit:]
         got += self._consume(limit - len(got), 0)
-        while self._generation == generation:  # else what was held is of the time before
+        while self._generation == generation:  # otherwise what was held is from before the rebalance
             if got and (chunks := self._chunks(got)):
                 self._cluster.is_up()
                 return chunks
@@ -175,7 +175,7 @@ class KafkaSource:
             name = self._names[partition]
             if name not in self._next and low <= known.get(name, -1) <= high:
                 self._next[name] = known[name]
-            self._reached(name, low)  # what the brokers have dropped cannot be read any more
+            self._reached(name, low)  # the brokers have dropped what came before
             ends[name] = high
         return ends
 
@@ -196,7 +196,7 @@ class KafkaSource:
         consumer, self._consumer = self._consumer, None
         if consumer is not None and not self._unanswered and self._cluster.down_since is None:
             consumer.close()
-        # Else the group is left without a word: leaving would wait for an answer, perhaps for ever.
+        # Otherwise the group is left without notice: leaving would wait for a response, perhaps for ever.
 
     @property
     def _open(self) -> Consumer:
@@ -205,7 +205,7 @@ class KafkaSource:
         return self._consumer
 
     def _consume(self, limit: int, timeout_s: float) -> list[Message]:
-        """The next messages, with events among them; none if the partitions were exchanged meanwhile."""
+        """Return the next messages, with events among them; none if partitions were exchanged meanwhile."""
         if self._must_rewind and not self._rewind():
             return []
         generation, had_some = self._generation, bool(self._names)
@@ -213,15 +213,16 @@ class KafkaSource:
         if self._generation == generation:
             return messages
         if self._generation == generation + 1 and not had_some:
-            self._held = messages  # there was no time before that they could be of
-        else:  # some may be of the time before and some after: all of them come again
+            self._held = messages  # nothing was assigned before, so they are of this assignment
+        else:  # some may be from before the rebalance: all of them come again
             self._must_rewind = True
             self._rewind()
         return []
 
     def _rewind(self) -> bool:
-        """Read all partitions from the committed positions on; False: the client is not ready for that."""
-        # Where they were committed is known of those that stayed: asking would wait until the whole group has joined.
+        """Read all partitions from the committed positions on; False if the client is not ready for that."""
+        # The committed positions of partitions that stayed are known; asking would wait until the whole group has
+        # joined.
         known = {name: offset if offset >= 0 else _FROM_THE_START for name, offset in self._committed.items()}
         ours = [
             self._cluster.kafka.TopicPartition(*partition, *([known[name]] if name in known else []))
@@ -242,7 +243,9 @@ class KafkaSource:
         return True
 
     def _receive(self, got: list[Message], limit: int, timeout_s: float) -> list[Message]:
-        """Add the next messages to `got`; note ends, errors. What is held instead if partitions were exchanged."""
+        """Add the next messages to `got`, and note ends and errors. If partitions were exchanged, return what is held
+        instead.
+        """
         generation = self._generation
         messages = self._consume(limit, timeout_s)
         if self._generation != generation:
@@ -251,12 +254,12 @@ class KafkaSource:
         return got
 
     def _is_message(self, message: Message) -> bool:
-        """Else it is an event, and is noted."""
+        """Return whether it is a message; an event is noted."""
         error = message.error()
         if error is None:
             return True
         if error.name() == "_PARTITION_EOF":
-            # Transactions' marks and compaction leave offsets without messages at the end.
+            # Transaction markers and compaction can leave offsets without messages at the end.
             self._reached(f"{message.topic()}:{message.partition()}", message.offset() or 0)
         elif error.name() in FINAL or error.fatal():
             self._cluster.on_client_event(error)
@@ -268,11 +271,12 @@ class KafkaSource:
         self._next[name] = max(self._next.get(name, 0), offset)
 
     def _chunks(self, messages: list[Message]) -> list[Chunk]:
-        """Messages by partition; events are noted. This is the path that must be quick: one call into C per message and
-        attribute."""
+        """Group messages by partition, and note events. This code must be fast: one call into C per message and
+        attribute.
+        """
         kind = self._message
         stamped = list(map(kind.timestamp, messages))
-        if 0 in map(itemgetter(0), stamped):  # events have no timestamp, as messages of an old format have none
+        if 0 in map(itemgetter(0), stamped):  # neither events nor messages of an old format have a timestamp
             messages = list(filter(self._is_message, messages))
             if not messages:
                 return []
@@ -289,7 +293,7 @@ class KafkaSource:
         if None in bodies:  # a tombstone
             bodies = [body or b"" for body in bodies]
         cuts = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), n]
-        if len(cuts) - 1 > len(np.unique(keys[cuts[:-1]])):  # else each partition's messages came in one run
+        if len(cuts) - 1 > len(np.unique(keys[cuts[:-1]])):  # otherwise each partition's messages came in one run
             order = np.argsort(keys, kind="stable")
             keys, offsets, timestamps = keys[order], offsets[order], timestamps[order]
             bodies = [bodies[row] for row in order.tolist()]
@@ -309,7 +313,7 @@ class KafkaSource:
         self.stamp_kind = kind
 
     def _check_brokers(self) -> None:
-        """Nothing came: because the brokers are away? Raise once patience has ended."""
+        """Check, when nothing came, whether the brokers are unreachable; raise once patience has ended."""
         cluster, since = self._cluster, self._cluster.down_since
         if since is not None:
             with suppress(KafkaLost, cluster.kafka.KafkaException):
@@ -320,7 +324,7 @@ class KafkaSource:
             raise cluster.unreachable(KafkaLost())
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Partitions beside those that stay."""
+        """Note partitions that are given in addition to those that stay."""
         if partitions or not self._is_assigned:
             self._on_exchange()
             fresh = {(each.topic, each.partition): f"{each.topic}:{each.partition}" for each in partitions}
@@ -329,7 +333,7 @@ class KafkaSource:
         self._is_assigned, self._total = True, None
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Some partitions, or all."""
+        """Note that some partitions, or all, are taken away."""
         if partitions or not self._names:
             self._on_exchange()
         self._forget_partitions([self._names.pop((each.topic, each.partition), "") for each in partitions])
@@ -340,7 +344,7 @@ class KafkaSource:
         self._held, self._next, self._wanted = [], {}, {}
 
     def _forget_partitions(self, names: Iterable[str]) -> None:
-        """Where partitions were committed that others may commit, or have committed."""
+        """Forget the committed positions of partitions for which another member may commit, or has committed."""
         for name in names:
             self._committed.pop(name, None)
 
@@ -352,7 +356,7 @@ class KafkaSource:
             self._committed |= {name: offset for name, offset in positions.items() if name in self._committed}
 
     def _wait(self, is_done: Callable[[], bool], what: str) -> None:
-        """Serve the client until something is done; messages that come meanwhile are held, up to a bound."""
+        """Serve the client until a condition holds; messages that come meanwhile are held, up to a bound."""
         expired = self._cluster.expiry()
         size = 0
         paused: list[TopicPartition] = []
@@ -373,7 +377,7 @@ class KafkaSource:
                     self._open.resume(paused)
 
     def _committed_positions(self) -> dict[str, int]:
-        """The positions that the group has committed for our partitions; -1 for none."""
+        """Return the positions that the group has committed for this consumer's partitions; -1 for none."""
         asked = [
             self._cluster.kafka.TopicPartition(*partition)
             for partition, name in self._names.items()
@@ -386,14 +390,17 @@ class KafkaSource:
         return self._committed
 
     def _read_positions(self, found: list[TopicPartition]) -> list[TopicPartition]:
-        """Positions, if the answer has all of them."""
+        """Return positions, if the response has all of them."""
         if (error := next((each.error for each in found if each.error is not None), None)) is not None:
             raise self._cluster.classify(error)
         return found
 
     def _commit(self) -> None:
-        """Have the group note what is wanted. No answer comes while it waits for members: that is no trouble of ours,
-        and what could not be asked for then is asked for later."""
+        """Commit the positions that are wanted.
+
+        While the group waits for members there is no response. That is not an error, and these positions are committed
+        later.
+        """
         generation = self._generation
         if not self._unanswered:
             self._ask_to_commit()
@@ -404,7 +411,7 @@ class KafkaSource:
         )
         error, self._commit_error = self._commit_error, None
         if self._generation != generation or (error is not None and error.name() in _REBALANCED):
-            return  # the next polls tell: everything is read again from what was committed before
+            return  # the next polls notice it, and read everything again from the positions committed before
         if error is not None:
             raise self._cluster.classify(error)
         if self._unanswered and time.monotonic() > self._asked_at + self._cluster.patience_s:
@@ -418,6 +425,6 @@ class KafkaSource:
             if wanted.get(name, -1) > known.get(name, -1)
         ]
         if ahead:
-            # Not the client's synchronous commit: that waits for brokers for ever.
+            # The client's synchronous commit is not used, because it waits for brokers for ever.
             self._open.commit(offsets=ahead, asynchronous=True)
             self._unanswered, self._asked_at = self._unanswered + 1, time.monotonic()

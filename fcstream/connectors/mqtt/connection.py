@@ -1,4 +1,4 @@
-"""The connection to an MQTT broker: made again after it was lost, served while something is waited for."""
+"""Connection to an MQTT broker, which is made again after it was lost and is served while something is waited for."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOG = logging.getLogger("fcstream.connectors.mqtt")
 _ANSWER_S = 10.0
-_KEEPALIVE_S, _PATIENT_S = 60, 240  # the second where the connection is served between other work only
+_KEEPALIVE_S, _PATIENT_S = 60, 240  # the second one for connections that are served between other work only
 _TAKEN_OVER = 0x8E
-_NOTHING = "fcstream/nothing"  # a topic to ask about, for the sake of the answer
+_NOTHING = "fcstream/nothing"  # a topic that is asked for because the response proves that earlier packets arrived
 _FIGHT, _FIGHT_S = 10, 10.0
-_MAX = 1_000_000  # messages that are kept while an answer is waited for; no broker sends as many unasked
+_MAX = 1_000_000  # messages that are kept while a response is waited for; no broker sends as many unasked
 _MAX_BYTES = 1 << 24  # of messages that wait here: beyond, nothing is read, and the broker has to wait
 
 
 class MqttLost(Exception):
-    """The connection."""
+    """The connection was lost."""
 
 
 class BrokerRefused(Exception):
-    """What the broker will not do, however often it is asked."""
+    """The broker refuses something, and would refuse it again."""
 
 
 class MqttSession:
-    """Connections, one after the other; errors tell no secrets."""
+    """A sequence of connections, each made after the one before was lost; errors hold no secrets."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class MqttSession:
         self._kind = kind or MqttConnection
         self._address, self._error, self._prepare = address, error, prepare
         self._client_id, self._session = client_id, session
-        self._times: deque[float] = deque(maxlen=_FIGHT)  # of connections that were made
-        self._is_known = False  # to the broker: it had a session of ours
+        self._times: deque[float] = deque(maxlen=_FIGHT)  # when connections were made
+        self._is_known = False  # whether the broker had a session of this client
         self._patience_s = address.take_number("patience", patience_s)
         self._tls = tls_context(address) if address.scheme == "mqtts" else None
         address.finish()
@@ -119,7 +119,8 @@ class MqttSession:
             client_id=self._client_id,
             protocol=client.MQTTv5,
             manual_ack=True,
-            reconnect_on_failure=False,  # a new connection is a new client: no acknowledgement strays into it
+            # a new connection is a new client, so that no acknowledgement of an old one gets into it
+            reconnect_on_failure=False,
         )
         made.connect_timeout = _ANSWER_S
         if self._address.user is not None:
@@ -133,8 +134,11 @@ class MqttSession:
 
 
 class MqttConnection:
-    """One connection: opened once, used, thrown away. The network is served while something is waited for, by whoever
-    waits: a thread for it would take turns with ours for every message."""
+    """One connection: opened once, used, then dropped.
+
+    The network is served by whoever waits for something, because a thread for it would switch with the caller's for
+    every message.
+    """
 
     keepalive_s = _PATIENT_S
 
@@ -143,13 +147,13 @@ class MqttConnection:
         self.lost: str | None = None
         self.is_resumed = False
         self._session = session
-        # More than a broker sends ahead: what it answers lies behind those.
+        # More than a broker sends ahead, because its responses come after these messages.
         self._room = session.get("ReceiveMaximum", 65535) + 1
         self._answers: dict[int, list[Any]] = {}  # packet -> reason codes; 0 is the connection
         self._messages: deque[ReceivedMessage] = deque()
-        self._unacknowledged = 0  # taken or waiting here
+        self._unacknowledged = 0  # handed out, or waiting here
         self._bytes = 0  # of these messages
-        self._subscribing: int | None = None  # the packet whose answer lies behind messages that have to be taken first
+        self._subscribing: int | None = None  # the packet whose response comes after messages that must be taken first
         self._is_taken_over = False
         client.on_connect = self._on_connect
         client.on_disconnect = lambda _c, _u, _flags, code, _p: self._lose(str(code), code.value == _TAKEN_OVER)
@@ -173,8 +177,11 @@ class MqttConnection:
         self.answer(0)
 
     def collect(self, topic: str, identity: str, arrival: str) -> None:
-        """Keep the messages of a filter for `take`, each with the user properties that name it and say when it came,
-        if those have names; to be called before `open`."""
+        """Keep the messages of a filter for `take`; must be called before `open`.
+
+        `identity` and `arrival` name the user properties that hold a message's identity and its time of arrival, if
+        there are such.
+        """
         from paho.mqtt.client import topic_matches_sub
 
         bare = topic.split("/", 2)[2] if topic.startswith("$share/") else topic
@@ -220,17 +227,20 @@ class MqttConnection:
 
     @property
     def _is_laden(self) -> bool:
-        """Whether so much waits here that it must be taken before anything else is read."""
+        """Return whether so much waits here that it must be taken before anything else is read."""
         return self._bytes > _MAX_BYTES
 
     def settle(self) -> None:
-        """Ask something, so that all that was sent before, either way, has arrived; messages are not kept any more."""
+        """Send a request and wait for its response, so that all that was sent before, either way, has arrived.
+
+        Messages are not kept any more.
+        """
         self.client.on_message = None
         self.request(self.client.unsubscribe, _NOTHING)
 
     def take(self, max_messages: int, until: float) -> list[ReceivedMessage]:
         if self.lost is None:
-            self._serve(0.0, max_messages)  # also if messages wait here: the connection must stay
+            self._serve(0.0, max_messages)  # also if messages wait here, to keep the connection alive
         self._serve_until(lambda: bool(self._messages), max(0.0, until - time.monotonic()), max_messages)
         self._check()
         taken = [self._messages.popleft() for _ in range(min(max_messages, len(self._messages)))]
@@ -245,12 +255,12 @@ class MqttConnection:
             self.client.loop_write()
 
     def has_messages(self) -> bool:
-        """Whether messages wait here; if not, whether the broker had sent some before it answers."""
+        """Return whether messages wait here, or the broker had sent some before it responds."""
         if self.lost is None:
             self._serve(0.0, self._room)
         if not self._messages:
             _, mid = self.client.unsubscribe(_NOTHING)
-            self._answers.pop(mid, None)  # of a packet of this number that nobody waited for to the end
+            self._answers.pop(mid, None)  # left of an earlier packet with this number whose response was not awaited
             self._serve_until(lambda: bool(self._messages) or mid in self._answers, _ANSWER_S, self._room)
             self._check()
             if not self._messages and self._answers.pop(mid, None) is None:
@@ -258,8 +268,10 @@ class MqttConnection:
         return bool(self._messages)
 
     def remaining(self) -> int | None:
-        """How many messages the broker has for us that were not taken, all of which wait here then; None if it might
-        have more: it sends as many as it may without an acknowledgment."""
+        """Count the messages that the broker has for us and that were not taken; all of them wait here then.
+
+        None if it may have more, since it sends only as many as may be unacknowledged.
+        """
 
         def has_room() -> bool:
             return self._unacknowledged < self._room - 1 and not self._is_laden
@@ -273,7 +285,7 @@ class MqttConnection:
         return len(self._messages) if has_room() else None
 
     def retained(self, topic: str) -> bytes:
-        """What the broker keeps for a topic; empty if nothing."""
+        """Return the retained message of a topic; empty if there is none."""
         found: list[bytes] = []
 
         def keep(_client: object, _userdata: object, message: Any) -> None:
@@ -290,7 +302,7 @@ class MqttConnection:
         return int(self.client.publish(topic, body, qos=1, retain=retain).mid)
 
     def request(self, ask: Callable[..., tuple[Any, int | None]], *args: Any, **options: Any) -> list[Any]:
-        """Send something and wait for the answer."""
+        """Send a request and wait for its response."""
         _, mid = ask(*args, **options)
         if mid is None:
             raise MqttLost("not connected")
@@ -306,10 +318,10 @@ class MqttConnection:
         return self._answers.pop(mid)
 
     def expect(self, mid: int) -> None:
-        """Wait until the broker has taken what was published."""
+        """Wait until the broker has accepted what was published."""
         for code in self.answer(mid):
             if code.is_failure:
-                self._lose("a message was refused", False)  # with the answers to those after it
+                self._lose("a message was refused", False)  # together with the responses to later ones
                 raise BrokerRefused(str(code))
 
     def close(self) -> None:
@@ -317,7 +329,7 @@ class MqttConnection:
         close_quietly(self.client.disconnect, self._stop)
 
     def _start(self) -> None:
-        self.client.on_socket_register_write = lambda *_: None  # packets wait for us to write them
+        self.client.on_socket_register_write = lambda *_: None  # packets wait until `_serve` writes them
 
     def _started(self) -> None:
         pass
@@ -331,7 +343,7 @@ class MqttConnection:
         self._answers.pop(mid, None)  # as in `has_messages`
 
     def _serve_until(self, is_so: Callable[[], bool], seconds: float, max_messages: int = _MAX) -> None:
-        """Serve the network until something is so, the connection is lost, or the time is over."""
+        """Serve the network until a condition holds, the connection is lost, or the time is over."""
         until = time.monotonic() + seconds
         while not is_so() and self.lost is None:
             self._serve(max(0.0, until - time.monotonic()), max_messages)
@@ -339,7 +351,7 @@ class MqttConnection:
                 return
 
     def _serve(self, seconds: float, max_messages: int) -> None:
-        """Write what waits to be written, and read what is there, up to `max_messages` messages; wait if nothing is."""
+        """Write what waits to be written, and read up to `max_messages` messages; waits if there is nothing to read."""
         self.client.loop_write()
         network = self.client.socket()
         if network is None:
@@ -380,12 +392,12 @@ class MqttConnection:
     def _lose(self, why: str, is_taken_over: bool) -> None:
         self.lost = self.lost or why
         self._is_taken_over = self._is_taken_over or is_taken_over
-        self._messages.clear()  # they come again
+        self._messages.clear()  # these messages come again
         self._bytes = 0
 
 
 class ThreadedConnection(MqttConnection):
-    """The network runs in a thread of the client's, so that the connection stays while nobody uses it."""
+    """A connection whose network runs in a thread of the client's, so that it stays alive while it is not used."""
 
     keepalive_s = _KEEPALIVE_S
 
@@ -403,7 +415,7 @@ class ThreadedConnection(MqttConnection):
         self.client.loop_stop()
 
     def _sent(self, mid: int) -> None:
-        pass  # the answer may be there already
+        pass  # the response may be there already
 
     def _serve_until(self, is_so: Callable[[], bool], seconds: float, max_messages: int = _MAX) -> None:
         with self._changed:
@@ -421,7 +433,7 @@ class ThreadedConnection(MqttConnection):
 
 
 def _milliseconds(text: str | None) -> int | None:
-    """Unix milliseconds, if a text is a number of at most 18 digits."""
+    """Read Unix milliseconds from a text of at most 18 digits; None for any other text."""
     return int(text) if text is not None and len(text) <= 18 and text.isascii() and text.isdecimal() else None
 
 

@@ -12,7 +12,7 @@ from .sink import MqttSink
 
 
 class MqttProbe(Probe):
-    """The broker, and whether it lets us subscribe."""
+    """Checks the broker, and whether it permits the subscription."""
 
     def source(self, checkup: Checkup, address: Address, name: str) -> None:
         topic, client_id = topic_of(address), address.take("client_id", name)
@@ -22,7 +22,7 @@ class MqttProbe(Probe):
 
         def prepare(connection: MqttConnection, host: str, port: int) -> None:
             connection.open(host, port)
-            if not is_shared:  # a copy goes to each client: nothing is taken from the one that runs
+            if not is_shared:  # each client gets a copy, so nothing is taken from a running stream
                 connection.subscribe(topic, retained=False)
 
         MqttSession(address, PATIENCE_S, SourceError, prepare).close()
@@ -32,7 +32,7 @@ class MqttProbe(Probe):
         checkup.ok("source", f"{address.masked} answers and may be subscribed to, {said}; the client is {client_id!r}")
 
     def sink(self, checkup: Checkup, address: Address) -> None:
-        address.options.pop("client_id", None)  # one that runs would be sent away
+        address.options.pop("client_id", None)  # with the same id the running stream would be disconnected
         with closing(MqttSink(address)) as sink:
             if address.key == "sink.url":
                 sink.last()

@@ -25,7 +25,7 @@ class MqttSink:
     ----------
     address : Address
         ``mqtt://[user:password@]host[:port][,host...]/topic``, ``mqtts`` for TLS. Options: ``retain=true`` (the broker
-        keeps the last release for those who come later, and tells after a crash what is missing), ``client_id``,
+        keeps the last release for later subscribers, which also shows after a crash what is missing), ``client_id``,
         ``patience``, and those of TLS.
     patience_s : float
 

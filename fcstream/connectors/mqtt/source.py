@@ -1,8 +1,8 @@
 """MQTT 5 topics: messages that a broker forgets once acknowledged, so they are read through a spool.
 
-A broker keeps messages for a client that is away, in its session: as many, and as long, as it is configured to
-(Mosquitto: ``max_queued_messages``, 1000 by default; the rest is dropped). Publishers must use QoS 1 or 2: messages of
-QoS 0 are taken, but may be lost.
+While a client is disconnected, the broker keeps messages for it in its session: as many, and as long, as the broker is
+configured to (Mosquitto: ``max_queued_messages``, 1000 by default; further ones are dropped). Publishers must use QoS 1
+or 2: messages of QoS 0 are read, but may be lost.
 """
 
 from __future__ import annotations
@@ -22,33 +22,35 @@ if TYPE_CHECKING:
 
 
 class MqttTopic:
-    """Subscribes with a session that the broker keeps, and acknowledges what the spool has; an `AckSource`.
+    """Subscribes with a session that the broker keeps, and acknowledges messages once the spool has them; an
+    `AckSource`.
 
     Parameters
     ----------
     address : Address
         ``mqtt://[user:password@]host[:port][,host...]/topic/filter``, ``mqtts`` for TLS; ``+`` and ``%23`` (for ``#``)
-        are wildcards, ``$share/GROUP/filter`` shares the topic with other processes. Options: ``client_id`` (the
-        consumer's name; every process needs one of its own), ``session`` (seconds that the broker keeps it; a week),
-        ``inflight`` (messages that it sends ahead, its receive maximum; 1000), ``delivery_id=NAME`` if those who
-        publish give every message a user property of that name and a value of its own, which tells a message that is
-        delivered again; ``arrival=NAME`` if they give each a user property of that name with the time of sending (Unix
-        milliseconds), by which a message that waited is not late; ``patience`` (seconds), and with TLS ``ca``,
-        ``cert``, ``key`` (files in PEM).
+        are wildcards, ``$share/GROUP/filter`` shares the topic with other processes. Options: ``client_id`` (by default
+        the consumer's name; each process needs one of its own), ``session`` (seconds that the broker keeps the session;
+        a week), ``inflight`` (messages that it sends ahead, its receive maximum; 1000), ``delivery_id=NAME`` and
+        ``arrival=NAME`` (see the notes), ``patience`` (seconds), and with TLS ``ca``, ``cert``, ``key`` (files in PEM).
     name : str
-        The consumer's.
+        The consumer's name.
     patience_s : float
 
     Raises
     ------
     ConfigError, SourceError
-        The broker is asked at once, and not twice.
+        Opening makes one attempt only, so that a wrong address is reported at once.
 
     Notes
     -----
-    Retained messages are not read: they would come again with every connection. Messages of a topic that an earlier
-    configuration subscribed to are dropped. The client library ends the connection at a text that holds U+FEFF, in a
-    user property for instance: who may publish such a message can hold the stream up until it expires.
+    ``delivery_id`` names a user property that publishers set to a different value for each message. It identifies a
+    message that is delivered again. ``arrival`` names a user property that publishers set to the time of sending (Unix
+    milliseconds). With it, a message that waited at the broker is not late.
+
+    Retained messages are not read, because they would come again with every connection. Messages of a topic that an
+    earlier configuration subscribed to are dropped. The client library ends the connection at a text that holds U+FEFF,
+    in a user property for instance: whoever may publish such a message can stop the stream until the message expires.
     """
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
@@ -70,7 +72,8 @@ class MqttTopic:
 
     def receive(self, max_messages: int, timeout_s: float) -> list[ReceivedMessage]:
         until = time.monotonic() + timeout_s
-        limit = min(max_messages, max(1, self._inflight // 4))  # so that more is under way while these are put on disk
+        # so that more messages are on their way while these are put on disk
+        limit = min(max_messages, max(1, self._inflight // 4))
         return self._link.run(lambda connection: connection.take(limit, until))
 
     def acknowledge(self, received: Sequence[ReceivedMessage]) -> None:
@@ -84,22 +87,22 @@ class MqttTopic:
         return self._link.run(lambda connection: connection.remaining())
 
     def delivery_id(self, received: ReceivedMessage) -> bytes | None:
-        """What a message keeps when it is delivered again; None if it has nothing."""
+        """Return what a message keeps when it is delivered again; None if it has nothing."""
         found: bytes | None = received.token[3]
         return found
 
     def is_current(self, received: ReceivedMessage) -> bool:
-        """Whether the connection that it came by is still the one."""
+        """Return whether the connection that delivered a message is still open."""
         connection: MqttConnection = received.token[0]
         return connection is self._link.connection and connection.lost is None
 
     def close(self) -> None:
         if self._link.connection is not None:
-            close_quietly(self._link.connection.settle)  # acknowledgements are seen
+            close_quietly(self._link.connection.settle)  # so that the broker has seen the acknowledgements
         self._link.close()
 
     def _subscribe(self, connection: MqttConnection, host: str, port: int) -> None:
-        # Messages come with the connection. Until the subscription is confirmed, nobody takes them.
+        # Messages come as soon as there is a connection, and cannot be taken before the subscription is confirmed.
         self.connections += 1
         connection.collect(self._filter, self._identity, self._arrival)
         connection.open(host, port)

@@ -1,4 +1,4 @@
-"""The connection to a NATS server: its client in a thread of its own, made again after the connection was lost."""
+"""Connection to a NATS server: its client runs in a thread of its own, and a lost connection is made again."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 REQUEST_S = 5.0
 LONGEST = 2000
-"""Bytes of a subject; with the rest of its line it must stay below the 4096 that the protocol has."""
-_LONGEST_NAME = 255  # bytes of a stream's name
+"""Largest number of bytes of a subject; its whole line must stay below the protocol's limit of 4096."""
+_LONGEST_NAME = 255  # largest number of bytes of a stream's name
 _CONNECT_S = 10.0
-_READING_S = 2.0  # for an answer
+_READING_S = 2.0  # for a response
 _REFUSALS = (
     *("permissions", "authorization", "authentication", "maxpayload"),
     *("badsubject", "badheader", "invalidkey", "invalidbucket"),
 )
-_STREAM_REFUSES = 10077  # an error code: the stream is full
+_STREAM_REFUSES = 10077  # error code of a stream that is full
 _STREAM_UNKNOWN = 10059
-_SECRETS = ("user", "password", "token", "user_jwt_cb", "signature_cb")  # options of the client
+_SECRETS = ("user", "password", "token", "user_jwt_cb", "signature_cb")  # options of the client that hold secrets
 
 
 class StoredMessage(NamedTuple):
@@ -48,7 +48,7 @@ class StoredMessage(NamedTuple):
 
 
 class NatsConnection:
-    """A connection in a thread of its own, which is made again when it was lost, and whose errors tell no secrets."""
+    """Connection in a thread of its own, which is made again when it was lost, and whose errors hold no secrets."""
 
     def __init__(self, address: Address, patience_s: float, error: type[FcstreamError]) -> None:
         with needs_package("nats-py", "nats", address.key):
@@ -67,12 +67,16 @@ class NatsConnection:
         self._loop = ClientLoop("fcstream-nats")
 
     def first(self, action: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The first thing to do: one try, so that a wrong address is reported at once; closes if it fails."""
+        """Do the first thing with the connection, in one attempt, so that a wrong address is reported at once; closes
+        on failure.
+        """
         with on_error(self.close):
             return self.run(action, 0.0)
 
     def run(self, action: Callable[[], Coroutine[Any, Any, T]], patience_s: float | None = None) -> T:
-        """Do something that is safe to repeat when the connection is lost: for so long, or as the address says."""
+        """Do something that is safe to repeat when the connection is lost, for `patience_s` or as long as the address
+        says.
+        """
         if self._loop.is_closed:
             raise self._error(f"{self._where} was closed: open it again")
 
@@ -86,7 +90,7 @@ class NatsConnection:
         return self._loop.run(self._guarded(action))
 
     def close(self, farewell: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
-        """Let go; with a last thing to do, if there is a connection: none is made for it."""
+        """Close the connection, after a last action if it is still there; it is not made again for that."""
         self._loop.close(self._end(farewell), 2 * REQUEST_S)
 
     async def _end(self, farewell: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
@@ -96,7 +100,10 @@ class NatsConnection:
         await self._disconnect()
 
     async def extent(self, stream: str) -> tuple[str, int, int]:
-        """When a stream was made, its first sequence, and the one after its last; of one that keeps what was read."""
+        """Return when a stream was made, its first sequence, and the one after its last.
+
+        Raises an error if the stream does not keep messages that were read.
+        """
         info = await self.info(stream)
         if (policy := info["config"].get("retention", "limits")) != "limits":
             raise self._error(
@@ -106,12 +113,13 @@ class NatsConnection:
         return info["created"], max(1, info["state"]["first_seq"]), info["state"]["last_seq"] + 1
 
     async def info(self, stream: str) -> Any:
-        """What the server that leads a stream tells of it."""
+        """Ask the server that leads a stream for the stream's state."""
         return await self._api(f"STREAM.INFO.{stream}")
 
     async def check_reading(self, stream: str) -> None:
-        """Lose the connection if nothing is read from it any more: the client stops at what it cannot parse, and does
-        not tell."""
+        """Lose the connection if nothing is read from it any more: the client stops at what it cannot parse, without an
+        error.
+        """
         try:
             await asyncio.wait_for(self.info(stream), _READING_S)
         except TimeoutError:
@@ -119,13 +127,14 @@ class NatsConnection:
             raise NatsLost("the client stopped reading") from None
 
     async def clock(self, stream: str) -> tuple[int, int] | None:
-        """The server's time, and the timestamp of a stream's last message, in Unix milliseconds; None if it tells
-        none."""
+        """Return the server's time and the timestamp of a stream's last message, in Unix milliseconds; None if it
+        reports none.
+        """
         from nats.js.errors import APIError
 
         info = await self.info(stream)
         now = info.get("ts")
-        if now is None:  # servers before 2.10 tell it only of what they have just made, and drop again by themselves
+        if now is None:  # servers before 2.10 report it only with a new consumer, which they drop by themselves
             config = {"deliver_policy": "new", "ack_policy": "none", "inactive_threshold": 10**9, "mem_storage": True}
             try:
                 now = (await self._api(f"CONSUMER.CREATE.{stream}", stream_name=stream, config=config))["created"]
@@ -134,7 +143,7 @@ class NatsConnection:
         return unix_ms(now), unix_ms(info["state"]["last_ts"])
 
     async def message(self, stream: str, **which: Any) -> StoredMessage | None:
-        """One message, None if there is none. The library would read its headers, which may be anything."""
+        """Return one message, None if there is none. The library would read its headers, which may hold anything."""
         from nats.js.errors import NotFoundError
 
         try:
@@ -147,7 +156,7 @@ class NatsConnection:
         return StoredMessage(int(found["seq"]), found["subject"], unix_ms(found["time"]), body)
 
     async def _api(self, what: str, **request: Any) -> Any:
-        """An answer of the server's, as it is: the library knows parts of it only."""
+        """Return a response of the server's as it is, because the library knows only parts of it."""
         from nats.js.errors import APIError
 
         body = json.dumps(request).encode() if request else b""
@@ -158,7 +167,7 @@ class NatsConnection:
         return found
 
     async def _guarded(self, action: Callable[[], Awaitable[T]]) -> T:
-        """Connect if need be, and act; what goes wrong is either `NatsLost` or an error of ours."""
+        """Connect if necessary, and act; any failure becomes `NatsLost` or an error of this package."""
         import nats.errors
         import nats.js.errors
 
@@ -180,16 +189,16 @@ class NatsConnection:
             if why := next((word for word in _REFUSALS if word in said), None):
                 raise self._refused(why) from None
             if isinstance(error, nats.errors.TimeoutError):
-                await self._disconnect()  # whatever it is, a new connection may help
+                await self._disconnect()  # whatever the cause, a new connection may help
             raise NatsLost(
                 _error_text(trouble if trouble and isinstance(error, nats.errors.NoServersError) else error)
             ) from None
-        except Exception as error:  # the library was surprised, by an answer perhaps: its words may hold some of it
+        except Exception as error:  # an unexpected error of the library, whose text may hold part of a message
             await self._disconnect()
             raise NatsLost(type(error).__name__) from None
 
     async def _unless_closed(self, action: Callable[[], Awaitable[T]]) -> T:
-        """Act, but no longer than the connection lives."""
+        """Run an action, but no longer than the connection lives."""
         acting = asyncio.ensure_future(action())
         closed = asyncio.ensure_future(self._closed.wait())
         try:
@@ -219,22 +228,27 @@ class NatsConnection:
         try:
             await asyncio.wait_for(client.connect(closed_cb=on_close, error_cb=on_error, **options), _CONNECT_S)
             self._check_encryption()
-        except BaseException:  # the time is over, or the action was given up: the client must not go on trying
+        except BaseException:  # the time is over or the action was cancelled: the client must not try any longer
             await _close(client)
             raise
         self.client = client
         self.js = client.jetstream(timeout=REQUEST_S)
 
     def _check_encryption(self) -> None:
-        """The client encrypts if the server asks for it; whoever stands between could leave that out."""
+        """Refuse a connection that is not encrypted.
+
+        The client encrypts only if the server asks for it, and somebody between could remove that request.
+        """
         import nats.errors
 
         if self._wants_tls and not self._loop.is_encrypted:
             raise nats.errors.SecureConnRequiredError
 
     def _guard(self, secret: Any) -> Any:
-        """A secret as a function, which the client calls when it is about to send it: not over a connection that is to
-        be encrypted and is not."""
+        """Wrap a secret in a function that the client calls when it is about to send the secret.
+
+        It refuses over a connection that must be encrypted and is not.
+        """
         if secret is None:
             return None
 
@@ -258,24 +272,26 @@ class NatsConnection:
 
 
 def unix_ms(text: str) -> int:
-    """Unix milliseconds of ``2026-01-01T00:00:00.123456789Z``."""
+    """Convert ``2026-01-01T00:00:00.123456789Z`` to Unix milliseconds."""
     whole = datetime.datetime.fromisoformat(text[:19] + "+00:00")
     return int(whole.timestamp()) * 1000 + int(f"{text[19:].strip('.Z')}000"[:3] or 0)
 
 
 class NatsLost(Exception):
-    """The connection, the consumer, or a server that is about to come back."""
+    """The connection or the consumer was lost, or the server is about to return."""
 
 
 async def _close(client: Any) -> None:
-    """Let go; the library waits for ever for a connection whose handshake failed."""
+    """Close a client; the library would wait for ever for a connection whose handshake failed."""
     with suppress(Exception):
         await asyncio.wait_for(client.close(), 1.0)
 
 
 def _credentials(path: str) -> dict[str, Callable[..., bytes]]:
-    """The options of the client that read a file of credentials with every connection: what it says in its first part,
-    and the server's challenge signed with the key in its second part."""
+    """Return the client's options that read a file of credentials at every connection.
+
+    The file's first part is sent as it is, and the key in its second part signs the server's challenge.
+    """
     import nkeys  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     def part(title: bytes) -> bytes:
@@ -296,7 +312,7 @@ def _credentials(path: str) -> dict[str, Callable[..., bytes]]:
 
 
 def _error_text(error: BaseException) -> str:
-    """What is safe to tell: the system's words, or the class."""
+    """Return what is safe to show: the system's words, or the error's class."""
     if why := tls_failure(error):
         return why
     if isinstance(error, ssl.SSLError):
@@ -307,8 +323,8 @@ def _error_text(error: BaseException) -> str:
 
 
 def stream_of(address: Address) -> str:
-    """The stream that an address names."""
-    if address.user and not address.password:  # a token, perhaps: not to be shown
+    """Return the stream that an address names."""
+    if address.user and not address.password:  # it may be a token, so it is not shown
         raise ConfigError("must have a password after the user; a token goes into ?token=...", address.key)
     if not re.fullmatch(r"[^\s.*>/\\]+", address.path):
         raise ConfigError(f"must be nats://host/STREAM, got {address.masked}", address.key)
@@ -316,7 +332,7 @@ def stream_of(address: Address) -> str:
 
 
 def checked_name(name: str, what: str, max_bytes: int, address: Address) -> str:
-    """A name that the protocol can carry."""
+    """Return a name after checking that the protocol can carry it."""
     if (length := len(name.encode())) > max_bytes:
         raise ConfigError(
             f"must have at most {max_bytes} bytes as {what}, got {length}: choose a shorter one", address.key
@@ -325,9 +341,9 @@ def checked_name(name: str, what: str, max_bytes: int, address: Address) -> str:
 
 
 def _options(address: Address) -> tuple[bool, dict[str, Any]]:
-    """Whether the connection must be encrypted, and the options of the client."""
+    """Return whether the connection must be encrypted, and the options of the client."""
     options: dict[str, Any] = {"name": "fcstream", "connect_timeout": REQUEST_S, "ping_interval": 10}
-    # It would be patient for ever; patience is ours.
+    # The client would retry for ever; retries are made by this class instead.
     options |= {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0}
     options["servers"] = [
         f"nats://{f'[{name}]' if ':' in name else name}:{port or 4222}" for name, port in address.hosts

@@ -14,7 +14,7 @@ from .sink import NatsSink
 
 
 class NatsProbe(Probe):
-    """The stream, how long it keeps messages, the bucket of positions, the clock."""
+    """Checks the stream, how long it keeps messages, the bucket of positions, and the clock."""
 
     def source(self, checkup: Checkup, address: Address, name: str) -> None:
         stream, bucket = stream_of(address), address.take("bucket", "fcstream_positions")
@@ -36,7 +36,7 @@ class NatsProbe(Probe):
 
         with closing(wire):
             answer = wire.first(info)
-            if "ts" in answer:  # servers tell their time since 2.10
+            if "ts" in answer:  # servers report their time since 2.10
                 checkup.clocks.append(ClockOffset.read("NATS", lambda: _time(wire.run(info)["ts"])))
             state, config = answer["state"], answer["config"]
             checkup.ok("source", f"stream {stream} holds messages {state['first_seq']} to {state['last_seq']}")
@@ -61,5 +61,5 @@ class NatsProbe(Probe):
 
 
 def _time(text: str) -> float:
-    """Unix milliseconds of ``2026-01-01T00:00:00.123456789Z``."""
+    """Convert ``2026-01-01T00:00:00.123456789Z`` to Unix milliseconds."""
     return datetime.datetime.fromisoformat(text[:26].rstrip("Z") + "+00:00").timestamp() * 1000

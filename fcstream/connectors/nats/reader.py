@@ -1,4 +1,4 @@
-"""Reading a JetStream stream: with a consumer that serves as a cursor, or message by message."""
+"""Readers of a JetStream stream: with a consumer that serves as a cursor, or message by message."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from .connection import REQUEST_S, NatsConnection, NatsLost
 
 Row = tuple[int, int, bytes]  # sequence, timestamp in milliseconds, body
 POLL_BYTES = 1 << 24
-"""Of the messages that are asked for at once; as much again may lie ready for the next poll."""
-_ASK_S = 30.0  # the server forgets what was asked of it then
-_IDLE_S = 120.0  # and the consumer then
-_LINGER_S = 0.1  # for messages on their way behind the first
+"""Largest size of the messages that are requested at once; as much again may be ready for the next poll."""
+_ASK_S = 30.0  # the server drops a request after that
+_IDLE_S = 120.0  # and a consumer after that
+_LINGER_S = 0.1  # to wait for messages that follow the first
 _CLOSE_S = 1.0
-_NO_CURSOR = (10084, *range(10098, 10102))  # error codes: a stream that is a work queue wants acknowledgments
+_NO_CURSOR = (10084, *range(10098, 10102))  # error codes: a work-queue stream demands acknowledgments
 
 
 class NatsReader:
-    """A cursor over a stream, on one connection. Broken for good by a gap, or by anything that is not understood.
+    """Cursor over a stream on one connection; unusable after a gap, or after anything that it does not understand.
+
+    One request for many messages is open at a time. The next one is sent when the last messages are handed out, so that
+    messages arrive while the caller works.
 
     One request for many messages is open at a time; the next one is sent when the last messages were handed out, so
     that they come while the caller works.
@@ -29,7 +32,7 @@ class NatsReader:
 
     def __init__(self, wire: NatsConnection, stream: str, consumer: str, start: int) -> None:
         self.client = wire.client
-        self.position = start  # what was handed out lies before it
+        self.position = start  # position after what was handed out
         self.rows: deque[Row] = deque()
         self.is_broken = False
         self._js = wire.js
@@ -40,8 +43,8 @@ class NatsReader:
         self._news = asyncio.Event()
         self._subscription: Any = None
         self._requests = 0
-        self._count = 0  # messages of the last request
-        self._asked = 0  # messages of them that did not come yet
+        self._count = 0  # messages that the last request asked for
+        self._asked = 0  # those of them that did not come yet
         self._forget_at = 0.0
         self._delivered = 0
         self._waiting = 0  # messages behind the last one, as the server saw it
@@ -65,17 +68,19 @@ class NatsReader:
         return reader
 
     def is_good(self, client: Any, position: int) -> bool:
-        """Whether it goes on from there: somebody may not have got what it handed out last."""
+        """Return whether the reader can continue from a position: what it handed out last may not have reached the
+        caller.
+        """
         return not self.is_broken and self.client is client and self.position == position
 
     async def take(self, room: int, timeout_s: float) -> list[Row]:
-        """Up to `room` messages; waits for the first one."""
+        """Return up to `room` messages; waits for the first one."""
         now = asyncio.get_running_loop().time
         until = now() + timeout_s
         while len(self.rows) < room and not self.is_broken:
             self._news.clear()
             if self.rows and (not (self._asked and self._waiting) or now() > until + _LINGER_S):
-                break  # the server may take messages for waiting that were purged
+                break  # the server may count messages as waiting that were purged
             if not self._asked:
                 await self._ask(room)
             left = _LINGER_S if self.rows else min(until - now(), REQUEST_S)
@@ -95,7 +100,7 @@ class NatsReader:
         return taken
 
     async def close(self) -> None:
-        """Briefly: the server forgets a consumer by itself, and whatever came over a connection that is lost."""
+        """End the subscription without delay; the server drops a consumer by itself."""
         self.rows.clear()
         if not self.client.is_closed:
             with suppress(Exception):
@@ -114,12 +119,12 @@ class NatsReader:
 
     async def _arrived(self, message: Any) -> None:
         self._news.set()
-        if not message.reply:  # what became of a request
+        if not message.reply:  # the outcome of a request
             header = message.headers or {}
             status, why = header.get("Status"), header.get("Description", "")
             if message.subject == f"{self._inbox}.{self._requests}":
                 if "MaxBytes" in why and self._asked == self._count:
-                    self._bytes *= 2  # the next message is longer: the server took longer ones once
+                    self._bytes *= 2  # the next message is longer than that: the server once permitted longer ones
                 self._asked = 0
                 self.is_broken = self.is_broken or not (status in ("404", "408") or "MaxBytes" in why or "Batch" in why)
             return
@@ -135,13 +140,15 @@ class NatsReader:
 
 
 class SingleMessageReader:
-    """Reads like a `NatsReader`, but asks for each message: slow, but possible where a consumer takes messages away."""
+    """Reads like a `NatsReader`, but requests each message alone: slow, but works where a consumer would remove
+    messages.
+    """
 
     def __init__(self, wire: NatsConnection, stream: str, subject: str, start: int) -> None:
         self._wire, self._stream, self._subject, self._position = wire, stream, subject, start
 
     async def take(self, _room: int, _timeout_s: float) -> list[Row]:
-        """The next message, if there is one."""
+        """Return the next message, if there is one."""
         found = await self._wire.message(self._stream, seq=self._position, next_by_subj=self._subject)
         if found is None:
             return []
@@ -153,7 +160,7 @@ class SingleMessageReader:
 
 
 async def open_reader(wire: NatsConnection, stream: str, subject: str, start: int) -> NatsReader | SingleMessageReader:
-    """A reader of a stream of any retention policy, which takes nothing away."""
+    """Open a reader of a stream of any retention policy, which removes no messages."""
     from nats.js.errors import APIError
 
     try:

@@ -18,12 +18,16 @@ from .reader import NatsReader, SingleMessageReader, open_reader
 if TYPE_CHECKING:
     from ..urls import Address
 
-_LOOK_BACK = 10_000  # sequences before the last one among which releases are looked for first
-_EARLY_MS = 86_400_000  # a release is stored no earlier before its window closes: clocks and timestamps may differ
+_LOOK_BACK = 10_000  # releases are searched first among so many sequences before the last one
+_EARLY_MS = 86_400_000  # a release may be stored so long before its window closes, because clocks differ
 
 
 class NatsSink:
     """Publishes releases on a subject of a stream, each with an id by which the server drops repetitions; a `Sink`.
+
+    The id is ``STREAM:OPEN@SUBJECT``, from the fcstream stream and the window's opening in milliseconds; the server
+    compares ids of all subjects of its stream. It remembers them for as long as the stream's ``duplicate_window`` says.
+    After a longer pause `missing` searches the messages that were stored since a day before the windows closed.
 
     The id is ``STREAM:OPEN@SUBJECT``, of the fcstream stream and the window's opening in milliseconds; the server
     compares ids of all subjects of its stream. It remembers them for as long as the stream's ``duplicate_window`` says;
@@ -48,8 +52,8 @@ class NatsSink:
             raise ConfigError(f"must name a `subject` without wildcards, got {address.masked}", address.key)
         self._releases: PendingMessages[Release] = PendingMessages()
         self._letters: PendingMessages[bytes] = PendingMessages()
-        self._is_unsure = False  # whether to ask for messages one by one
-        self._unanswered = b""  # of a release: whether the server has it is not known
+        self._is_unsure = False  # whether to request messages one by one
+        self._unanswered = b""  # a release of which it is not known whether the server has it
         self._wire = NatsConnection(address, patience_s, SinkError)
         self._wire.first(self._start)
 
@@ -87,11 +91,11 @@ class NatsSink:
 
     async def _publish(self, release: Release) -> None:
         body = release.to_bytes()
-        # An answer may have been lost long ago: the server may have forgotten the id, but not the message.
+        # If a response was lost long ago, the server may have forgotten the id while it still has the message.
         if self._unanswered != body or not await self._held([release]):
             self._unanswered = body
             ack = await self._post(body, f"{release.stream}:{release.window_open_ms}@{self._subject}")
-            # Where the server knows the id and has the message no more, somebody took it: it was there.
+            # If the server knows the id but has no such message, the message was there and was removed.
             held = await self._wire.message(self._stream, seq=ack.seq) if ack.duplicate else None
             if held is not None and held.body != body:
                 raise SinkError(f"{self._subject} holds another release of window {release.window_open_ms}: purge it")
@@ -111,7 +115,7 @@ class NatsSink:
         return await self._wire.message(self._stream, last_by_subj=self._subject)
 
     async def _held(self, releases: Sequence[Release]) -> set[bytes]:
-        """Those that the subject holds: looked for from its end, back to when they cannot have been there yet."""
+        """Find the releases that the subject holds, from its end back to where they cannot have been stored yet."""
         last, held = await self._last(), set[bytes]()
         wanted = {release.to_bytes() for release in releases}
         since_ms = min(release.window_close_ms for release in releases) - _EARLY_MS
@@ -126,14 +130,14 @@ class NatsSink:
         return held
 
     async def _find_between(self, wanted: set[bytes], start: int, end: int) -> tuple[set[bytes], int | None]:
-        """Those that lie between two sequences, and when the first message there was stored."""
+        """Find those of some releases that lie between two sequences, and when the first message there was stored."""
         found, oldest_ms, sequence = set[bytes](), None, 0
         reader: NatsReader | SingleMessageReader
         if self._is_unsure:
             reader = SingleMessageReader(self._wire, self._stream, self._subject, start)
         else:
             reader = await open_reader(self._wire, self._stream, self._subject, start)
-        self._is_unsure = True  # until it ended well: headers that the client cannot parse end its reading
+        self._is_unsure = True  # until this succeeds: headers that the client cannot parse end its reading
         try:
             while sequence < end - 1 and found != wanted:
                 if not (rows := await reader.take(1000, REQUEST_S)):

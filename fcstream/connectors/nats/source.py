@@ -1,9 +1,10 @@
-"""NATS JetStream: messages are read by stream sequence, which is their identity, so a stream replays from anywhere.
+"""NATS JetStream: messages are read by stream sequence, which is their identity, so a stream can be read from any
+position.
 
-A consumer here is nothing but a cursor: it acknowledges nothing, lives in the server's memory, and is made again from
-the next sequence whenever anything is odd. What a restart reads from is kept apart, in a key-value bucket.
+A consumer here is only a cursor: it acknowledges nothing, lives in the server's memory, and is made again from the next
+sequence after anything unexpected. The position from which a restart reads is kept apart, in a key-value bucket.
 
-The client library is asynchronous: it runs in a thread of its own, and what is here waits for it.
+The client library is asynchronous: it runs in a thread of its own, and the code here waits for it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("fcstream.connectors.nats")
 _UNSURE = 100  # messages
-_LONGEST_BUCKET = 252  # its stream has three bytes more
+_LONGEST_BUCKET = 252  # the stream behind a bucket has three bytes more in its name
 
 
 class NatsSource:
@@ -40,20 +41,21 @@ class NatsSource:
         ``group`` (the consumer's name), ``bucket`` (for positions; ``fcstream_positions``), ``patience`` (seconds);
         ``token`` or ``creds`` (a file); ``tls=yes``, ``ca``, ``cert``, ``key`` (files in PEM).
     name : str
-        The consumer's: its position is the key ``STREAM.NAME`` of the bucket. The bucket is made if it is missing, with
-        one replica: make it before to have more.
+        The consumer's name. Its position is kept under ``STREAM.NAME`` in the bucket, which is made with one replica if
+        it is missing; to have more replicas, make it before.
     patience_s : float
 
     Raises
     ------
     ConfigError, SourceError
-        The server is asked at once, and not twice. The stream must exist, with retention policy ``limits``.
+        Opening makes one attempt only, so that a wrong address is reported at once. The stream must exist, with
+        retention policy ``limits``.
 
     Notes
     -----
     Timestamps are the times at which the server stored the messages. If messages were dropped before they were read,
-    reading goes on from the oldest there is, and a warning is logged. A stream that was deleted and made anew has
-    sequences of its own: it is read from its beginning, as another partition. For `patience_s` it may be absent.
+    reading continues with the oldest that is left, and a warning is logged. A stream that was deleted and made anew has
+    sequences of its own: it is read from its beginning, as another partition. It may be absent for `patience_s`.
     """
 
     receipt_is_durable = False
@@ -67,15 +69,15 @@ class NatsSource:
         )
         if not re.fullmatch(r"[-A-Za-z0-9_]+", self._bucket):
             raise ConfigError("must name a `bucket` of letters, digits, - and _", address.key)
-        # An equals sign of a stream's stays as it is: it always did, and positions are kept under the key.
+        # An equals sign in a stream's name is not escaped, because existing positions are kept under such keys.
         whole = f"{_escaped(self._stream, b'=')}.{_escaped(address.take('group', name))}"
         self._key = checked_name(whole, "the key of stream and `group`", LONGEST, address)
         self._reader: NatsReader | None = None
         self._next, self._created, self._warned = 0, "", 0
         self._partition, self._times_made = self._stream, 1
         self._timestamp: int | None = None  # of the last message
-        self._unsure = 0  # how many of the next messages may hold what the client cannot read
-        self._looked: tuple[int, int | None] = 0, None  # position and timestamp when the stream's extent was last seen
+        self._unsure = 0  # how many of the next messages may be unreadable to the client
+        self._looked: tuple[int, int | None] = 0, None  # position and timestamp when the stream's extent was last read
         self._gaps: list[Gap] = []
         self._ranges = False
         self._wire = NatsConnection(address, patience_s, SourceError)
@@ -132,7 +134,7 @@ class NatsSource:
         self._wire.close(None if reader is None else reader.close)
 
     def _find_gaps(self, sequences: Sequence[int], timestamps: Sequence[int]) -> None:
-        """Sequences that were skipped were purged or deleted; or they are of other subjects."""
+        """Report skipped sequences: their messages were purged or deleted, or are of other subjects."""
         if self._subject != ">" or self._ranges:
             return
         expected, before = self._next if self._next != self._warned else sequences[0], self._timestamp
@@ -143,7 +145,7 @@ class NatsSource:
             expected, before = sequence + 1, timestamp
 
     async def _start(self) -> None:
-        """Where to go on from."""
+        """Find the sequence from which to continue."""
         import nats.js.errors
 
         self._created, self._next, end = await self._wire.extent(self._stream)
@@ -169,7 +171,9 @@ class NatsSource:
             await self._end()
 
     async def _end(self) -> int:
-        """The sequence after the last one; looks whether it is still the same stream, and whole."""
+        """Return the sequence after the last one; also checks that it is still the same stream, without messages
+        missing.
+        """
         created, first, end = await self._wire.extent(self._stream)
         stream, position = self._stream, self._next
         if created != self._created or end < position:
@@ -181,13 +185,13 @@ class NatsSource:
             LOG.warning("stream %s begins at %d: messages from %d on were dropped unread", stream, first, position)
             self._gaps.append(Gap(f"messages of stream {stream} were dropped unread", self._timestamp))
         elif self._subject != ">" and first > self._looked[0] > 0:
-            # Purged since, and messages came after that: whether all before them had been read cannot be seen.
+            # The stream was purged since, and then got messages: whether all earlier ones were read cannot be known.
             self._gaps.append(Gap(f"messages of stream {stream} may have been dropped unread", self._looked[1]))
         self._looked = self._next, self._timestamp
         return end
 
     def _reset_partition(self, created: str, first: int) -> None:
-        """Sequences begin anew, so the partition gets another name; what was handed out before is not asked back."""
+        """Give the partition another name, because sequences start again; what was handed out before stays valid."""
         LOG.warning("stream %s was made anew: it is read from its beginning", self._stream)
         self._gaps.append(Gap(f"stream {self._stream} was made anew", self._timestamp))
         self._created, self._next, self._warned, self._committed = created, first, 0, 0
@@ -199,8 +203,11 @@ class NatsSource:
         await bucket.put(self._key, value)
 
     async def _take(self, room: int, timeout_s: float) -> list[Row]:
-        """The client stops reading at a message whose subject or headers it cannot parse, and whoever publishes could
-        write one: after a connection broke, the next messages are asked for one by one, without either."""
+        """Return the next messages, after a broken connection one by one without subject and headers.
+
+        The client stops reading at a message whose subject or headers it cannot parse, and any publisher could write
+        one.
+        """
         reader = self._reader
         if reader is None or not reader.is_good(self._wire.client, self._next):
             if reader is not None:
@@ -216,7 +223,7 @@ class NatsSource:
         return rows
 
     async def _take_singly(self, room: int) -> list[Row]:
-        """The next messages, as far as they are to be asked for one by one."""
+        """Return the next messages one by one, as long as that is necessary."""
         reader = SingleMessageReader(self._wire, self._stream, self._subject, self._next)
         rows: list[Row] = []
         size = 0
@@ -228,5 +235,5 @@ class NatsSource:
 
 
 def _escaped(name: str, kept: bytes = b"") -> str:
-    """As a part of a key, which has few characters."""
+    """Escape a name for use as a part of a key, which may hold few characters."""
     return re.sub(rb"[^-A-Za-z0-9_" + kept + rb"]", lambda odd: b"=%02X" % ord(odd[0]), name.encode()).decode()
