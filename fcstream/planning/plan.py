@@ -120,7 +120,7 @@ class StreamPlan:
         lines += self.notes
         if self.smallest_size != 1:
             smallest = "no size" if self.smallest_size is None else f"{self.smallest_size} {points}{self.case}"
-            lines.append(f"smallest usable window (99%, with that `size_hint`): {smallest}")
+            lines.append(f"smallest usable window (99%, with `size_hint` set to it): {smallest}")
         lines.append(self._empty_line())
         delta = f"{self.epsilon_delta:g}"
         lines += [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 HINTS = {
     "too_few": (
-        "the noisy number of records is too small for this budget: use longer windows, or raise `release.rho`; "
-        "`fcstream plan` tells the smallest usable window"
+        "the noisy number of records is too small for this budget: use longer windows, raise `release.rho`, or lower "
+        "`release.size_hint` if windows hold fewer records; `fcstream plan` tells the smallest usable window"
     ),
     "no_core": (
         "there are enough records, but too few of them lie within `release.radius` of most others: raise `radius`, "

@@ -54,6 +54,15 @@ def test_few_records_are_too_few_however_they_lie(release):
             assert answer(points, **release)[0].reason == "too_few"
 
 
+def test_windows_far_below_the_size_hint_are_told_to_lower_it():
+    """600 records suffice; where ten times as many are hinted at they do not."""
+    near = np.random.default_rng(0).normal(20, 0.1, (600, 2))
+    assert answer(near, size_hint=600)[0].reason is None
+    found, mechanism = answer(near, size_hint=6000)
+    assert found.reason == "too_few"
+    assert "lower `release.size_hint`" in mechanism.hint("too_few")
+
+
 def test_a_search_names_the_end_of_its_radii():
     release = {"radius": "search", "radius_min": 0.01, "radius_max": 0.02, "spread": None}
     found, mechanism = answer(scattered(2000), **release)
