@@ -65,7 +65,8 @@ class InputCheck:
         if self.outside:
             text.append(f"{self.outside} of them lie {_OUTSIDE}")
         text += [f"{n}: {_named(name, where)}" for (name, where), n in self.reasons.most_common()]
-        return text + ([f"check {self._remedy()}"] if self.reasons else [])
+        most_unusable = 2 * self.usable < self.lines  # of some bad records among good ones no setting is to blame
+        return text + ([f"check {self._remedy()}"] if most_unusable else [])
 
     def warnings(self) -> list[str]:
         """What should be looked at before anything is charged, though it stops no run."""

@@ -202,6 +202,7 @@ def test_a_schedule_that_misses_all_data_is_reported_before_anything_is_charged(
     write(folder, [outside] * 3 + ["junk"])
     looked = call("check", "c.toml")
     assert "3 of them lie outside the schedule (`window.start`, `window.end`)" in looked.output
+    assert "check " not in looked.output  # one broken line among four says nothing about `source.url`
     assert json.loads(call("check", "c.toml", "--json").output)["outside"] == 3
     (folder / "ledger.db").mkdir()  # a run that comes to its ledger ends there
     text = "all 3 usable ones of the first 4 lines lie outside the schedule (`window.start`, `window.end`)"
