@@ -57,6 +57,17 @@ print(found)
 ~~~text
 {'two': {'y': 2}, 'one': {'x': 3}}
 ~~~
+~~~{code-block} python
+:caption: program.py
+print("run as a program")
+~~~
+~~~sh
+python ../program.py
+~~~
+~~~{code-block} text
+:class: output
+run as a program
+~~~
 <!-- not run: nobody has it -->
 ~~~sh
 exit 1
@@ -74,6 +85,10 @@ exit 1
         ("~~~python\n1 / 0\n~~~", 'page-0.python", line 2, in <module>'),
         ("~~~sh\necho 12\n~~~\n~~~{code-block} text\n:class: output\n1...3\n~~~", "printed something else"),
         ("~~~{code-block} text\n:class: output\n1\n~~~", "an output follows the block that prints it"),
+        (
+            "~~~{code-block} python\n:caption: a.py\n1\n~~~\n<!-- output -->\n~~~text\n1\n~~~",
+            "follows the block that pri",
+        ),
         ("~~~toml\nx = 1\n~~~", "has its name as `:caption:`"),
         ("~~~bash\ntrue\n~~~", "not 'bash'"),
         ("~~~\ntrue\n~~~", "not 'without a language'"),

@@ -55,6 +55,11 @@ class Block:
     excuse: str | None = None  # why it is not run
     hidden: bool = False  # a command in a comment
 
+    @property
+    def is_file(self) -> bool:
+        """Whether it is written, not run: files of data, and programs with a name."""
+        return not self.output and (self.language in FILES or "caption" in self.options)
+
 
 @dataclass(frozen=True)
 class Page:
@@ -156,7 +161,8 @@ def _check(block: Block, page: Page) -> None:
     if block.excuse:
         return
     before = page.blocks[-1] if page.blocks else None
-    follows = before is not None and before.language in PROGRAMS and not before.hidden and not before.excuse
+    printing = before is not None and before.language in PROGRAMS and not before.is_file
+    follows = printing and not before.hidden and not before.excuse
     if block.output:
         if not follows:
             wrong("an output follows the block that prints it")
@@ -250,7 +256,7 @@ def run(page: Page, folder: Path) -> None:
             if block.output:
                 if difference := compare(block.text, shown.decode(errors="replace")):
                     raise PageError(f"{place}: the block before it printed something else\n{difference}")
-            elif block.language in FILES:
+            elif block.is_file:
                 write(home, block.options["caption"], block.text)
             elif block.language in PROGRAMS:
                 if block.language not in sessions:
