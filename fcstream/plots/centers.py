@@ -74,7 +74,7 @@ def draw_path(figure: Figure, axes: Axes, series: ReleaseSeries, labels: list[st
     truth = [series.truth[r.window_open_ms] for r in released if r.window_open_ms in series.truth]
     if truth:
         axes.plot(*np.array(truth, float).T, color=TRUTH, linewidth=1.0, linestyle=DASHES, zorder=2)
-    ground(axes, labels, f"means, with ellipses of {WIDTHS:g} standard deviations of the noise")
+    ground(axes, labels, f"means, with ellipses of\n{WIDTHS:g} standard deviations of the noise")
     time_bar(figure, axes, dots, released)
 
 
