@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -288,8 +287,10 @@ class Engine:
             found = admit(self.job, batch, arrivals, is_duplicate)
             rows = self._progress.open_rows(batch, found)
             self.rejections.add(found.rejections)
-            with self._closing_if_broken():
+            try:
                 self._records.add(batch, found, rows, self._progress.next, identified=identified)
+            finally:
+                self._abort_if_broken()
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
@@ -385,9 +386,11 @@ class Engine:
         windows = self._progress.windows_due(now_ms, self._closer.group)
         if not windows:
             return False
-        with self._closing_if_broken():
+        try:
             self._records.add_late(windows[0].index)
             self._outbox.add(self._closer.close(windows, self._records))
+        finally:
+            self._abort_if_broken()
         self._progress.next = windows[-1].index + 1
         self._records.forget_before(self._progress.next)
         return True
@@ -398,16 +401,13 @@ class Engine:
             if max_windows is not None and self._progress.next - first >= max_windows:
                 break
 
-    @contextmanager
-    def _closing_if_broken(self) -> Iterator[None]:
-        """Close the engine if counting fails in the block; after other errors it can go on."""
-        try:
-            yield
-        finally:
-            if self._records.is_broken:
-                self.abort()
+    def _abort_if_broken(self) -> None:
+        """Close the engine if counting has failed; after other errors it can go on."""
+        if self._records.is_broken:
+            self.abort()
 
     def _check_open(self) -> None:
+        self._abort_if_broken()  # an interrupt may have come before it
         if self._closed:
             raise EngineClosed("the engine is closed: make a new one to go on")
 

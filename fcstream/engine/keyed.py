@@ -19,7 +19,6 @@ from ..ledgers import Ledger, open_ledgers
 from ..ledgers.base import max_loss
 from ..noise.samplers import Noise
 from ..releases.base import Release
-from ..runtime.undo import on_error
 from ..stream.admission import part_codes
 from .engine import CounterFactory, Engine, default_counters
 from .intake import OnRejection, Rejections, read_pushed
@@ -203,10 +202,13 @@ class KeyedEngine:
                 rejections += [Rejection("duplicate", at) for at in batch.positions[is_duplicate].tolist()]
                 codes[is_duplicate] = -1
             self.rejections.add(rejections)
-            with on_error(self.abort):  # some keys may have counted their records
+            try:
                 if identified:
                     self._seen.add(batch.positions)
                 self._distribute(batch, arrivals, codes)
+            except BaseException:
+                self.abort()  # some keys may have counted their records
+                raise
 
     def begin(self, now_ms: int) -> None:
         """See `Engine.begin`; a key that was added later begins at its own first run."""

@@ -77,11 +77,11 @@ class Progress:
     def open_rows(self, batch: Batch, admitted: Admitted) -> NDArray[np.bool_]:
         """Which rows of a batch may enter a window that is not answered (n,); the others are rejected, or replayed."""
         fine, last, rejections = admitted.fine, admitted.last, admitted.rejections
-        skipped = fine & (last < (self._start.index or 0))
-        reject(rejections, skipped, batch, "time_out_of_range")
-        fine = fine & ~skipped
-        answered = fine & (last < self.next)
-        # A replayed record is no fault: its window was answered before this process started.
-        self.replayed += int(np.count_nonzero(answered & (last < self._first)))
-        reject(rejections, answered & (last >= self._first), batch, "window_closed")
-        return fine & ~answered
+        closed = fine & (last < self.next)
+        if closed.any():
+            skipped = closed & (last < (self._start.index or 0))
+            reject(rejections, skipped, batch, "time_out_of_range")
+            # A replayed record is no fault: its window was answered before this process started.
+            self.replayed += int(np.count_nonzero(closed & ~skipped & (last < self._first)))
+            reject(rejections, closed & (last >= self._first), batch, "window_closed")
+        return fine & ~closed

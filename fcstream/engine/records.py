@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +11,6 @@ from ..stream.waiting_records import LateRecords
 from ..stream.windows import group_by_pane
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from ..config import Job
@@ -80,17 +77,21 @@ class OpenRecords:
         """
         # Late for an open window, in time for a later one that shares its pane.
         late = rows & (admitted.first > np.maximum(admitted.covering, next_window))
-        with self._changing():
-            if identified:
-                self._seen.add(batch.positions)
+        self.is_broken = True  # until all are added; not by a context manager, which takes as long as a small batch
+        if identified:
+            self._seen.add(batch.positions)
+        if late.any():
             self._late.add(admitted.first[late], admitted.panes[late], admitted.points[late])
-            self._count(batch, admitted, rows & ~late, next_window)
+            rows = rows & ~late
+        self._count(batch, admitted, rows, next_window)
+        self.is_broken = False
 
     def add_late(self, window: int) -> None:
         """Count the late records that are in time for a window."""
-        with self._changing():
-            for pane, points in self._late.take(window):
-                self.counter.add(pane, points)
+        self.is_broken = True
+        for pane, points in self._late.take(window):
+            self.counter.add(pane, points)
+        self.is_broken = False
 
     def users(self, window: int) -> ChargedUsers | None:
         """The users of a window, with the unit ``user``."""
@@ -98,11 +99,13 @@ class OpenRecords:
 
     def view(self, panes: range, users: ChargedUsers | None, admitted: NDArray[np.bool_] | None) -> object:
         """What a mechanism reads of a window; of the unit ``user`` one point for each user whom the ledger admitted."""
-        with self._changing():
-            if users is not None and admitted is not None:
-                self.counter.drop(panes[0])  # of an earlier try
-                self.counter.add(panes[0], self._points_of(users, admitted))
-            return self.counter.view(panes)
+        self.is_broken = True
+        if users is not None and admitted is not None:
+            self.counter.drop(panes[0])  # of an earlier try
+            self.counter.add(panes[0], self._points_of(users, admitted))
+        view = self.counter.view(panes)
+        self.is_broken = False
+        return view
 
     def forget_before(self, window: int) -> None:
         """Drop the panes that neither this window nor a later one covers."""
@@ -113,12 +116,6 @@ class OpenRecords:
         if self._users is not None:
             self._users.forget_before(window)
             self._next_user_check = {index: size for index, size in self._next_user_check.items() if index >= window}
-
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        before, self.is_broken = self.is_broken, True  # until the block ends well
-        yield
-        self.is_broken = before
 
     def _count(self, batch: Batch, admitted: Admitted, rows: NDArray[np.bool_], next_window: int) -> None:
         panes, points = admitted.panes, admitted.points

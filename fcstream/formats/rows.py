@@ -64,13 +64,17 @@ def identified(batch: Batch, n: int, positions: Any, arrival_ms: Any) -> tuple[B
     ConfigError
         Wrong shapes.
     """
+    arrivals = None
+    if isinstance(arrival_ms, (int, float, str, np.generic, datetime)):
+        arrivals = np.full(n, read_moment(arrival_ms, "arrival_ms"))
+        arrival_ms = None
+    if positions is None and arrival_ms is None:
+        return batch, None if arrivals is None else arrivals[batch.positions]
     where, named = np.arange(n), np.ones(n, np.bool_)
     if positions is not None:
         where, named = read_column(positions, "positions", n, 2**62)
-    arrivals, stamped = None, np.ones(n, np.bool_)
-    if isinstance(arrival_ms, (int, float, str, np.generic, datetime)):
-        arrivals = np.full(n, read_moment(arrival_ms, "arrival_ms"))
-    elif arrival_ms is not None:
+    stamped = np.ones(n, np.bool_)
+    if arrival_ms is not None:
         arrivals, stamped = read_column(arrival_ms, "arrival_ms", n)
     rows = batch.positions
     odd = [Rejection("broken_record", int(i)) for i in rows[~named[rows]].tolist()]
