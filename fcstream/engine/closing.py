@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..accounting.losses import PrivacyLoss
-from ..ledgers import Request, SealedRelease, WindowKey
+from ..ledgers import Request, WindowKey
 from ..ledgers.base import STREAM_BLOCK, USER_BLOCK
 from ..releases.base import Outcome, Release
 from .exhaustion import Participation
-from .outbox import window_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +19,9 @@ if TYPE_CHECKING:
     from ..config import Job
     from ..ledgers import ChargeResult, Ledger
     from ..noise.samplers import Noise
-    from ..releases.base import Mechanism
+    from ..releases.base import Mechanism, Track
     from ..stream.windows import Window
+    from .outbox import Outbox
     from .records import ChargedUsers, OpenRecords
 
 _NOTHING = PrivacyLoss()
@@ -87,6 +87,8 @@ class WindowCloser:
     noise : Noise
     last : Release or None
         The newest one that the ledger has sealed.
+    outbox : Outbox
+        Seals the releases and keeps them for the caller.
 
     Attributes
     ----------
@@ -94,10 +96,10 @@ class WindowCloser:
         How many windows may be closed together.
     """
 
-    def __init__(self, job: Job, ledger: Ledger, noise: Noise, last: Release | None) -> None:
-        self._job, self._ledger, self._noise = job, ledger, noise
+    def __init__(self, job: Job, ledger: Ledger, noise: Noise, last: Release | None, outbox: Outbox) -> None:
+        self._job, self._ledger, self._noise, self._outbox = job, ledger, noise, outbox
         self._participation = Participation(job, ledger, last)
-        self._track = last.track if last is not None and job.spending.tracks else None
+        self._track = self._track_after(last)
         # Where late records wait for a window, windows close one by one: the end of a group must not depend on them.
         self.group = job.spending.group if job.clock == "eof" or job.schedule.reach == 1 else 1
 
@@ -107,10 +109,11 @@ class WindowCloser:
         spending = self._job.spending
         return spending.mechanism_at(spending.mechanism.loss.rho_nano, self._track)
 
-    def close(self, windows: Sequence[Window], records: OpenRecords) -> list[Release]:
-        """Seal and return the releases of the next windows.
+    def close(self, windows: Sequence[Window], records: OpenRecords) -> None:
+        """Seal the releases of the next windows.
 
-        After an error the windows stay open: another try is charged nothing more and may draw once more.
+        After an error the windows stay open: another try is charged nothing more, and draws once more for those that
+        were not sealed.
         """
         mechanism = self._offer(windows[0].index)
         users = [records.users(window.index) for window in windows]
@@ -126,12 +129,15 @@ class WindowCloser:
             for window, result, who in zip(windows, results, users, strict=True)
             if result.charge or result.refusal or result.interrupted
         ]
-        self._ledger.seal(
-            [SealedRelease(window_key(release), release.to_bytes(), refund) for release, refund in closed]
-        )
+        self._outbox.seal(closed)
         if closed:
             self._track = closed[-1][0].track
-        return [release for release, _ in closed]
+        elif sealed := self._ledger.last_sealed():  # by another process, or by a call that was interrupted
+            self._track = self._track_after(Release.from_bytes(sealed[1]))
+
+    def _track_after(self, last: Release | None) -> Track | None:
+        """Where the window after a release starts."""
+        return last.track if last is not None and self._job.spending.tracks else None
 
     def _offer(self, index: int) -> Mechanism:
         """The mechanism of a window, at the loss to charge."""

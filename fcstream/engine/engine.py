@@ -122,10 +122,10 @@ class Engine:
         sealed = self._ledger.last_sealed()
         last = None if sealed is None else Release.from_bytes(sealed[1])
         self._progress = Progress(job, self._ledger, None if sealed is None else sealed[0])
-        self._closer = WindowCloser(job, self._ledger, noise, last)
+        self._outbox = Outbox(self._ledger)
+        self._closer = WindowCloser(job, self._ledger, noise, last, self._outbox)
         counter, users = stores(job, self._closer.next_mechanism, noise)
         self._records = OpenRecords(job, self._ledger, counter, users)
-        self._outbox = Outbox(self._ledger)
         self._lock = threading.RLock()
         self._closed = False
         if job.clock == "wall":
@@ -388,7 +388,7 @@ class Engine:
             return False
         try:
             self._records.add_late(windows[0].index)
-            self._outbox.add(self._closer.close(windows, self._records))
+            self._closer.close(windows, self._records)
         finally:
             self._abort_if_broken()
         self._progress.next = windows[-1].index + 1

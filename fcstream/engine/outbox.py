@@ -1,15 +1,18 @@
-"""Sealed releases on their way to the caller: not returned yet, or returned and not acknowledged."""
+"""Releases on their way to the caller: being sealed, not returned yet, or returned and not acknowledged."""
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ..ledgers import WindowKey
+from ..ledgers import SealedRelease, WindowKey
 from ..releases.base import Release
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..accounting.losses import PrivacyLoss
     from ..ledgers import Ledger
 
 
@@ -17,7 +20,7 @@ class Outbox:
     """The releases of one engine that its ledger does not know to be published.
 
     Each thread acknowledges what was returned to it, since none knows what another has published. The engine's lock
-    guards all methods.
+    guards all methods. An interrupt by Ctrl-C inside one of them loses no release.
 
     Parameters
     ----------
@@ -26,7 +29,8 @@ class Outbox:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._waiting: list[Release] = []
+        self._sealing: dict[WindowKey, Release] = {}
+        self._waiting: dict[WindowKey, Release] = {}
         self._returned: dict[int, list[WindowKey]] = {}  # by thread
 
     @property
@@ -34,26 +38,40 @@ class Outbox:
         """Whether everything that was returned is acknowledged."""
         return not self._returned
 
-    def add(self, releases: Iterable[Release]) -> None:
-        """Releases that were sealed just now."""
-        self._waiting += releases
+    def seal(self, releases: Sequence[tuple[Release, PrivacyLoss]]) -> None:
+        """Seal the releases of the next windows, each with its refund, and keep them for the caller.
+
+        After an interrupt or an error the next call, which may have no releases, keeps what was sealed all the same.
+        """
+        if self._sealing:
+            self._keep_sealed()
+        self._sealing = {window_key(release): release for release, _ in releases}
+        self._ledger.seal(
+            [
+                SealedRelease(window, release.to_bytes(), refund)
+                for window, (release, refund) in zip(self._sealing, releases, strict=True)
+            ]
+        )
+        self._waiting |= self._sealing
+        self._sealing = {}
 
     def take(self) -> list[Release]:
         """Return what waits to this thread, which acknowledges it later."""
-        releases, self._waiting = self._waiting, []
+        releases = list(self._waiting.values())
         if releases:
-            self._returned.setdefault(threading.get_ident(), []).extend(map(window_key, releases))
+            self._returned.setdefault(threading.get_ident(), []).extend(self._waiting)
+            self._waiting = {}
         return releases
 
     def requeue(self, releases: list[Release]) -> None:
         """Keep what this thread was just returned, to return it once more."""
-        self._waiting[:0] = releases
+        self._waiting = {window_key(release): release for release in releases} | self._waiting
         self._returned.pop(threading.get_ident(), None)
 
     def unpublished(self) -> list[Release]:
         """Return to this thread all that the ledger holds unacknowledged."""
         sealed = self._ledger.unacknowledged()
-        self._waiting = []  # it is among them
+        self._waiting, self._sealing = {}, {}  # they are among them
         self._returned = {threading.get_ident(): [window for window, _ in sealed]}
         return [Release.from_bytes(body) for _, body in sealed]
 
@@ -71,9 +89,16 @@ class Outbox:
         self._returned.clear()
 
     def _acknowledge(self, thread: int) -> None:
-        returned = self._returned.pop(thread, None)
-        if returned:
-            self._ledger.acknowledge(returned)
+        windows = [window for window in self._returned.pop(thread, ()) if window not in self._waiting]
+        if windows:
+            self._ledger.acknowledge(windows)
+
+    def _keep_sealed(self) -> None:
+        """Keep what the interrupted call of `seal` has sealed, unless that call has kept it."""
+        kept = self._waiting.keys() | itertools.chain.from_iterable(self._returned.values())
+        for window, _ in self._ledger.unacknowledged():
+            if window in self._sealing and window not in kept:
+                self._waiting[window] = self._sealing[window]
 
 
 def window_key(release: Release) -> WindowKey:

@@ -1,14 +1,19 @@
-"""Ctrl-C at every line of a ledger's transaction: the ledger goes on, and another process opens it."""
+"""Ctrl-C at every line of a ledger's transaction, and of an engine that takes records or closes windows."""
 
 import contextlib
 import itertools
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from support.helpers import rows, sample
 
+from fcstream import Engine
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.ledgers import files
+from fcstream.engine import closing, engine, outbox, progress, records
+from fcstream.errors import EngineClosed
+from fcstream.ledgers import files, open_reader
 from fcstream.ledgers.base import Request, Terms
 from fcstream.ledgers.sqlite import ledger as sqlite
 from fcstream.runtime import undo
@@ -16,16 +21,18 @@ from fcstream.testing import window
 
 TERMS = Terms("s", "event", PrivacyLoss.cap(2, 1e-6), "specification")
 LOSS = PrivacyLoss.charge(0.5, 1e-8)
-FILES = {str(Path(module.__file__)) for module in (contextlib, files, sqlite, undo)}
+LEDGER = {str(Path(module.__file__)) for module in (contextlib, files, sqlite, undo)}
+ENGINE = {str(Path(module.__file__)) for module in (closing, engine, outbox, progress, records)}
 
 
 @contextlib.contextmanager
-def interrupt_at(line):
-    """Raise KeyboardInterrupt once, at the given line of those that are run in FILES."""
+def interrupt_at(line, paths=LEDGER, without=()):
+    """Raise KeyboardInterrupt once, at the given line of those that are run in some files, but for some functions."""
     lines = itertools.count(1)
+    without = {interrupt_at.__wrapped__.__code__, *(function.__code__ for function in without)}
 
     def trace(frame, event, argument):
-        if frame.f_code.co_filename not in FILES or frame.f_code is interrupt_at.__wrapped__.__code__:
+        if frame.f_code.co_filename not in paths or frame.f_code in without:
             return None
         if event == "line" and next(lines) == line:
             sys.settrace(None)
@@ -63,3 +70,51 @@ def test_an_interrupt_at_any_line_leaves_a_ledger_that_opens(tmp_path, goes_on):
         if not interrupted:
             break
     assert line > 20  # else nothing was interrupted
+
+
+COUNTS = {"release": {"kind": "count", "rho": 50.0}, "budget": {"rho": 50.0}}
+
+
+def test_records_whose_push_is_interrupted_at_any_line_are_counted_once_or_not_at_all():
+    for line in itertools.count(1):
+        eng = Engine(sample(**COUNTS))
+        points = {"times_ms": np.arange(100), "points": rows(100), "positions": np.arange(100)}
+        interrupted = False
+        try:
+            with interrupt_at(line, ENGINE):
+                eng.push(**points)
+        except KeyboardInterrupt:
+            interrupted = True
+        with contextlib.suppress(EngineClosed):
+            eng.push(**points)
+            assert abs(eng.close()[0].count - 100) < 3, line
+        eng.abort()
+        if not interrupted:
+            break
+    assert line > 20
+
+
+def test_a_release_whose_sealing_is_interrupted_at_any_line_is_returned_once(tmp_path):
+    returning = (engine.Engine.advance, engine.Engine.begin, outbox.Outbox.take)
+    url = f"sqlite:{tmp_path}/ledger.db"
+    config = sample(ledger={"url": url}, window={"clock": "broker", "end": None}, **COUNTS)
+    eng, returned, interrupted = Engine(config), [], True
+    while interrupted:
+        opens, line = 10_000 * len(returned), 1 + len(returned)
+        eng.push(opens + np.arange(100), rows(100), arrival_ms=opens + 100)
+        found = []
+        with contextlib.suppress(KeyboardInterrupt), interrupt_at(line, LEDGER | ENGINE, returning):
+            found = eng.advance(opens + 10_001)
+        interrupted = not found
+        if eng._closed:  # it was counting
+            eng = Engine(config)
+            assert eng.unpublished() == []
+        found += eng.advance(opens + 10_001)
+        assert [release.window_open_ms for release in found] == [opens], line
+        returned += found
+    eng.close()
+    eng.acknowledge()
+    reader = open_reader(url)
+    assert [release.to_bytes() for release in returned] == reader.releases()
+    assert reader.summary()["acknowledged"] == len(returned) > 50
+    reader.close()

@@ -130,6 +130,27 @@ def test_a_retry_after_a_failed_seal_sees_the_same_records(monkeypatch):
     assert abs(answers[1].count - 150) < 3
 
 
+def test_a_release_whose_seal_fails_after_it_is_stored_is_returned_and_tracked(monkeypatch):
+    eng = engine(window=LIVE, release={"method": "tracking"})
+    fill(eng, 0, arrival_ms=1)
+    real, calls = type(eng._ledger).seal, []
+
+    def failing(self, answers):
+        real(self, answers)
+        calls.append(answers)
+        if len(calls) == 1:
+            raise OSError("the answer was lost")
+
+    monkeypatch.setattr(type(eng._ledger), "seal", failing)
+    with pytest.raises(OSError):
+        eng.advance(12_001)
+    (release,) = eng.advance(12_001)
+    assert [release.to_bytes()] == [answer.body for answer in calls[0]]
+    assert release.track is not None
+    assert eng._closer._track == release.track
+    assert eng.advance(12_001) == []
+
+
 def test_an_interrupt_while_held_records_enter_counts_none_twice(monkeypatch):
     eng = with_held_records()
     real, calls = type(eng._records.counter).add, []
