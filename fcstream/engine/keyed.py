@@ -206,9 +206,8 @@ class KeyedEngine:
                 if identified:
                     self._seen.add(batch.positions)
                 self._distribute(batch, arrivals, codes)
-            except BaseException:
-                self.abort()  # some keys may have counted their records
-                raise
+            except BaseException as error:  # some keys may have counted their records
+                _raise_first([error, *self._try_each_part(Engine.abort)])
 
     def begin(self, now_ms: int) -> None:
         """See `Engine.begin`; a key that was added later begins at its own first run."""
@@ -254,7 +253,7 @@ class KeyedEngine:
     def abort(self) -> None:
         """See `Engine.abort`."""
         with self._lock:
-            self._for_each_part(Engine.abort)
+            _raise_first(self._try_each_part(Engine.abort))
 
     def __enter__(self) -> KeyedEngine:
         return self
@@ -262,7 +261,9 @@ class KeyedEngine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._for_each_part(lambda engine: engine.__exit__(kind, error, trace))
+        errors = self._try_each_part(lambda engine: engine.__exit__(kind, error, trace))
+        if errors:
+            _raise_first(errors if error is None else [error, *errors])
 
     def _gather(self, action: Callable[[Engine], list[Release]]) -> list[Release]:
         """What the engines of all keys return; if one of them fails, those before it keep theirs for the next call."""
@@ -275,11 +276,15 @@ class KeyedEngine:
             undo.pop_all()
         return releases
 
-    def _for_each_part(self, action: Callable[[Engine], object]) -> None:
-        """Do it to the engine of every key, also if it fails for some; then raise the error."""
-        with ExitStack() as actions:
-            for engine in reversed(self.parts):
-                actions.callback(action, engine)
+    def _try_each_part(self, action: Callable[[Engine], object]) -> list[BaseException]:
+        """Do it to the engine of every key, also if it fails for some; returns the errors."""
+        errors: list[BaseException] = []
+        for engine in self.parts:
+            try:
+                action(engine)
+            except BaseException as error:
+                errors.append(error)
+        return errors
 
     def _distribute(self, batch: Batch, arrivals: NDArray[np.int64] | None, codes: NDArray[np.int64]) -> None:
         """Give every part its records, in their order."""
@@ -290,6 +295,15 @@ class KeyedEngine:
             engine = self._engines.get(int(codes[rows[0]])) if len(rows) else None
             if engine is not None:
                 engine.take(batch.pick(rows), None if arrivals is None else arrivals[rows])
+
+
+def _raise_first(errors: list[BaseException]) -> None:
+    """Raise the first of some errors, with the others as its notes; an interrupt comes before all others."""
+    if errors:
+        first, *others = sorted(errors, key=lambda error: isinstance(error, Exception))
+        for other in others:
+            first.add_note(f"Another key failed too: {type(other).__name__}: {other}")
+        raise first
 
 
 def open_engine(

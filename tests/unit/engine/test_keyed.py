@@ -228,6 +228,55 @@ def test_wrong_use(tmp_path):
         engine.push([1], rows(1), ["rome"])
 
 
+class Unclosable(MemoryLedger):
+    def close(self):
+        raise self.error
+
+
+def leave(engine):
+    with engine:
+        pass
+
+
+def leave_after_error(engine):
+    with engine:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("call", "first"),
+    [
+        (KeyedEngine.abort, "no paris"),
+        (leave, "no paris"),
+        (lambda engine: engine.push([1], rows(1), ["rome"]), "division by zero"),
+        (leave_after_error, ""),
+    ],
+)
+def test_the_first_of_several_errors_is_raised_and_tells_the_others(call, first, monkeypatch):
+    config = keyed(release=COUNT)
+    ledgers = {key: Unclosable(config.job.part(key).terms) for key in KEYS}
+    for key, ledger in ledgers.items():
+        ledger.error = LedgerError(f"no {key}")
+    engine = KeyedEngine(config, ledgers=ledgers)
+    monkeypatch.setattr(Engine, "take", lambda *_, **__: 1 / 0)
+    with pytest.raises((LedgerError, ZeroDivisionError)) as raised:
+        call(engine)
+    assert str(raised.value) == first
+    others = [f"no {key}" for key in KEYS if first != f"no {key}"]
+    assert raised.value.__notes__ == [f"Another key failed too: LedgerError: {other}" for other in others]
+
+
+def test_an_interrupt_comes_before_other_errors():
+    config = keyed(release=COUNT)
+    ledgers = {key: Unclosable(config.job.part(key).terms) for key in KEYS}
+    for ledger in ledgers.values():
+        ledger.error = LedgerError("no")
+    ledgers["oslo"].error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt) as raised:
+        KeyedEngine(config, ledgers=ledgers).abort()
+    assert len(raised.value.__notes__) == 2
+
+
 def test_a_part_that_fails_closes_all(monkeypatch):
     config = keyed(release=COUNT)
     engine = KeyedEngine(config, ledgers=memory(config))
