@@ -4,10 +4,19 @@ import asyncio
 import contextlib
 import itertools
 import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
 
 import pytest
 
+from fcstream.connectors.nats.sink import NatsSink
+from fcstream.connectors.nats.source import NatsSource
+from fcstream.connectors.urls import parse
 from support.helpers import service
+from support.proxy import Proxy
 
 HOST = os.environ.get("FCSTREAM_NATS", "127.0.0.1:4222")
 NAMES = itertools.count()
@@ -74,3 +83,70 @@ def nats_stream(nats_server):
     for each in (name, f"KV_{name}"):
         with contextlib.suppress(Exception):
             nats_server.js("delete_stream", each)
+
+
+def source(stream, options="", host=HOST, name="n", patience_s=5.0):
+    address = parse(f"nats://{host}/{stream}?bucket={stream}{options}", "source.url")
+    return contextlib.closing(NatsSource(address, name, patience_s))
+
+
+def sink(stream, options="", host=HOST, patience_s=5.0):
+    address = parse(f"nats://{host}/{stream}?subject={stream}{options}", "sink.url")
+    return contextlib.closing(NatsSink(address, patience_s))
+
+
+class PrivateNats(NatsServer):
+    """A server of a test's own, which may be killed and keeps what it has."""
+
+    def __init__(self, folder, settings, **options):
+        with socket.create_server(("127.0.0.1", 0)) as place:
+            self.port = place.getsockname()[1]
+        super().__init__(f"127.0.0.1:{self.port}", **options)
+        self._folder = folder
+        self._file = folder / f"{self.port}.conf"
+        self._file.write_text(settings)
+        self._process = None
+
+    def start(self):
+        place = ["-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self._folder / str(self.port))]
+        command = [shutil.which("nats-server") or "/usr/sbin/nats-server", "-c", str(self._file), *place]
+        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        for _ in range(1200):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return self
+            time.sleep(0.05)
+        raise TimeoutError("it does not start")
+
+    def set(self, settings):
+        """For the next start."""
+        self._file.write_text(settings)
+
+    def signal(self, which):
+        self._process.send_signal(which)
+        if which == signal.SIGSTOP:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)  # it goes on for a moment
+
+    def stop(self):
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@pytest.fixture
+def private_nats(nats_server, tmp_path):
+    """Makes private servers."""
+    made = []
+
+    def make(settings="", **options):
+        made.append(PrivateNats(tmp_path, settings, **options))
+        return service("a private nats-server", made[-1].start)
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def cuttable():
+    """A proxy to the server of this machine."""
+    return contextlib.closing(Proxy(int(HOST.partition(":")[2])))

@@ -12,8 +12,15 @@ import tempfile
 
 import pytest
 
+from fcstream.connectors.rabbitmq.queue_source import AmqpQueue
+from fcstream.connectors.rabbitmq.stream_sink import RabbitStreamSink
+from fcstream.connectors.rabbitmq.stream_source import RabbitStreamSource
+from fcstream.connectors.spool import Spool
+from fcstream.connectors.spooled import SpooledSource
+from fcstream.connectors.urls import parse
 from support.helpers import service
 
+MIB = 1 << 20
 HOST = os.environ.get("FCSTREAM_AMQP", "127.0.0.1:5672")
 STREAMS = os.environ.get("FCSTREAM_RABBITMQ_STREAM", "127.0.0.1:5552")
 NAMES = itertools.count()
@@ -90,3 +97,31 @@ def publish(name, bodies, ids=None, host=HOST):
         properties = pika.BasicProperties(delivery_mode=2, message_id=ids[i] if ids else None)
         channel.basic_publish("", name, body, properties, mandatory=True)
     connection.close()
+
+
+def port_of(host):
+    return int(host.partition(":")[2])
+
+
+@pytest.fixture
+def classic(rabbitmq):
+    with declared("classic") as name:
+        yield name
+
+
+def queue(name, options="", host=HOST, patience_s=20.0):
+    return AmqpQueue(parse(f"amqp://{host}/?queue={name}{options}", "source.url"), "test", patience_s)
+
+
+def spooled(folder, name, options="", host=HOST, patience_s=20.0):
+    return contextlib.closing(SpooledSource(queue(name, options, host, patience_s), Spool(folder / "spool", 16 * MIB)))
+
+
+def source(name, options="", host=STREAMS, patience_s=20.0):
+    address = parse(f"rabbitmq-stream://{host}/?stream={name}{options}", "source.url")
+    return contextlib.closing(RabbitStreamSource(address, "test", patience_s))
+
+
+def sink(name, options="", host=STREAMS, patience_s=20.0):
+    address = parse(f"rabbitmq-stream://{host}/?stream={name}{options}", "sink.url")
+    return contextlib.closing(RabbitStreamSink(address, patience_s))
