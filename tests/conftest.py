@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = [  # fixtures for servers
+    "support.beside",
     "support.mqtt",
     "support.nats_server",
     "support.postgres",

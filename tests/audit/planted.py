@@ -500,7 +500,19 @@ def planted(fault: Fault, folder: Path) -> Iterator[None]:
 
 # Copies differ in the package only: what it imports from elsewhere is loaded once, by a process that is forked.
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["numba", "numpy", "pytest", "scipy.optimize", "scipy.special", "scipy.stats"])
+_FORKS.set_forkserver_preload(
+    [
+        "hypothesis.strategies",
+        "mpmath",
+        "msgspec",
+        "numba",
+        "numpy",
+        "pytest",
+        "scipy.optimize",
+        "scipy.special",
+        "scipy.stats",
+    ]
+)
 
 
 def _run_tests(tests: Sequence[str], folder: Path) -> None:
@@ -513,7 +525,7 @@ def _run_tests(tests: Sequence[str], folder: Path) -> None:
     sys.path.insert(0, str(folder))
     import pytest
 
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-rf"]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:anyio", "-rf", "--assert=plain"]
     sys.exit(pytest.main([*options, *(f"tests/{test}" for test in tests)]))
 
 

@@ -83,29 +83,6 @@ class Exchanging:
         pass
 
 
-IN_BACKGROUND = []
-
-
-def in_background(scenario):
-    """Make a test of a scenario that mostly waits, on brokers of its own.
-
-    All of them begin in threads with the module's first test; the test itself waits for its scenario's result.
-    """
-
-    def test(scenarios):
-        scenarios[scenario].result()
-
-    IN_BACKGROUND.append(scenario)
-    return test
-
-
-@pytest.fixture(scope="module", autouse=True)
-def scenarios(request):
-    wanted = {item.originalname for item in request.session.items}
-    with concurrent.futures.ThreadPoolExecutor(len(IN_BACKGROUND)) as pool:
-        yield {each: pool.submit(each) for each in IN_BACKGROUND if each.__name__ in wanted}
-
-
 def quiet(address):
     return {"bootstrap.servers": address, "log_level": 0}
 
@@ -332,7 +309,7 @@ def test_the_first_messages_of_a_member_are_taken_as_they_come(broker):
     source.close()
 
 
-@in_background
+@pytest.mark.beside
 def test_a_restart_of_a_named_instance_disturbs_nobody():
     real = os.environ.get("FCSTREAM_KAFKA")
     with contextlib.nullcontext([real]) if real else kafka_mock.mock() as (address, *_):
@@ -363,7 +340,7 @@ while True:
 """
 
 
-@in_background
+@pytest.mark.beside
 def test_members_read_on_while_the_group_waits_for_one_that_was_killed():
     """Kills, each followed by a newcomer at once: what a fleet under a bad orchestrator does."""
     session_s = 15
@@ -404,7 +381,7 @@ def test_members_read_on_while_the_group_waits_for_one_that_was_killed():
         one.close()
 
 
-@in_background
+@pytest.mark.beside
 def test_brokers_that_hang_are_waited_for():
     with kafka_mock.mock() as (address, process):
         topic = make_topic(address)
@@ -434,7 +411,7 @@ def test_brokers_that_hang_are_waited_for():
         assert time.monotonic() - began < 30.0
 
 
-@in_background
+@pytest.mark.beside
 def test_brokers_that_are_gone_are_an_error_after_patience():
     with kafka_mock.mock() as (address, process):
         topic = make_topic(address)
@@ -458,7 +435,7 @@ def test_brokers_that_are_gone_are_an_error_after_patience():
         assert time.monotonic() - began < 30.0
 
 
-@in_background
+@pytest.mark.beside
 def test_brokers_that_are_not_there():
     for host in ("127.0.0.1:1", "no-such-host.invalid"):
         for make in (source_of, sink_of):
@@ -509,7 +486,7 @@ class Guard(threading.Thread):
         return key != 36
 
 
-@in_background
+@pytest.mark.beside
 def test_a_refused_login_is_an_error_at_once():
     guard = Guard()
     guard.start()

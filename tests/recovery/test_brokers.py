@@ -14,7 +14,7 @@ from functools import partial
 
 import pytest
 from support import kafka_mock
-from support.helpers import free_port
+from support.helpers import counting_job, free_port
 from support.mqtt import HOST as MQTT
 from support.mqtt import forget
 from support.nats_server import HOST as NATS
@@ -24,37 +24,6 @@ from support.rabbitmq import STREAMS, amqp, declared
 from fcstream import Release
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 
-CONFIG = """
-[stream]
-name = "{name}"
-[lattice]
-step = 0.001
-[[features]]
-name = "a"
-min = 0.0
-max = 40.0
-[window]
-length = "5s"
-lateness = "{lateness}s"
-clock = "{clock}"
-backlog = "1d"
-start = "{start}"
-end = "{end}"
-[release]
-kind = "count"
-rho = 50.0
-[budget]
-rho = 50.0
-delta = 0.0
-[source]
-url = "{url}"
-name = "{key}"
-{more}
-[sink]
-url = "jsonl:{name}.jsonl"
-[ledger]
-url = "sqlite:ledger.db"
-"""
 LENGTH_MS = 5000
 START = """
 import confluent_kafka, nats, paho.mqtt.client, pika, redis, rstream
@@ -156,21 +125,21 @@ def test_six_brokers_and_two_kills(places, tmp_path):
     windows, lateness = max(3, 1 + math.ceil(6000 * slowness_s / LENGTH_MS)), max(10, math.ceil(8 * slowness_s))
     port, start_ms = free_port(), time.time_ns() // 10**6 // 1000 * 1000
     end_ms = start_ms + windows * LENGTH_MS
-    timestamp = lambda ms: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms // 1000))  # noqa: E731
     for i, (name, url) in enumerate(places.urls.items()):
         is_forgetful = name in places.forgetful
-        text = CONFIG.format(
-            name=name,
-            clock="wall" if is_forgetful else "broker",
-            start=timestamp(start_ms),
-            end=timestamp(end_ms),
-            url=url,
-            lateness=lateness,
-            key=places.key,
-            more=f'spool = "spool-{name}"' if is_forgetful else "",
+        text = counting_job(
+            start_ms // 1000,
+            stream={"name": name},
+            window={
+                "length": "5s",
+                "lateness": f"{lateness}s",
+                "clock": "wall" if is_forgetful else "broker",
+                "end": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end_ms // 1000)),
+            },
+            source={"url": url, "name": places.key, "spool": f"spool-{name}" if is_forgetful else None},
+            sink={"url": f"jsonl:{name}.jsonl"},
+            service={"listen": f"127.0.0.1:{port}"} if i == 0 else None,
         )
-        if i == 0:
-            text += f'[service]\nlisten = "127.0.0.1:{port}"\n'
         (tmp_path / f"{name}.toml").write_text(text)
     command = [sys.executable, "-m", "fcstream", "run", *(f"{name}.toml" for name in places.urls)]
     start = partial(subprocess.Popen, command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 
 import pytest
-from support.helpers import sample
+from support.helpers import sample, service
 from support.live import Live
 from support.mqtt import Mosquitto
 from support.queues import MIB, Queue, drain
@@ -130,33 +130,38 @@ class Publisher:
             self.client.disconnect()
 
 
-@pytest.fixture(params=["amqp", "mqtt"])
-def place(request, tmp_path):
-    """Kind, name, host and URL of a queue."""
-    if request.param == "amqp":
-        request.getfixturevalue("rabbitmq")
+@contextlib.contextmanager
+def place(kind, folder):
+    """Name, host and URL of a queue."""
+    if kind == "amqp":
+        service("RabbitMQ", lambda: amqp().close())
         with declared("classic") as name:
-            yield "amqp", name, HOST, f"amqp://{HOST}/?queue={name}"
+            yield name, HOST, f"amqp://{HOST}/?queue={name}"
         return
     if shutil.which("mosquitto") is None:
         pytest.skip("mosquitto is not installed")
-    folder = tmp_path / "broker"
-    folder.mkdir()
-    mosquitto = Mosquitto(folder, "allow_anonymous true\nmax_queued_messages 0")  # 1000 by default, the rest is dropped
-    yield "mqtt", "records", mosquitto.host, f"mqtt://{mosquitto.host}/records?client_id=fcstream"
-    mosquitto.stop()
+    (folder / "broker").mkdir()
+    options = "allow_anonymous true\nmax_queued_messages 0"  # 1000 by default, the rest is dropped
+    with contextlib.closing(Mosquitto(folder / "broker", options)) as mosquitto:
+        yield "records", mosquitto.host, f"mqtt://{mosquitto.host}/records?client_id=fcstream"
 
 
+@pytest.mark.beside
 @pytest.mark.parametrize("how", ["arrival", "downtime"])
-def test_a_restart_loses_nothing_that_the_broker_held(tmp_path, place, how):
+@pytest.mark.parametrize("kind", ["amqp", "mqtt"])
+def test_a_restart_loses_nothing_that_the_broker_held(folder, kind, how):
     """A restart of 70 s with 2 s of lateness threw away 45,000 and 80,000 records, in silence."""
-    kind, name, host, url = place
+    with place(kind, folder) as (name, host, url):
+        restart(folder, kind, name, host, url, how)
+
+
+def restart(folder, kind, name, host, url, how):
     option = {"amqp": "&arrival=timestamp", "mqtt": "&arrival=sent"}[kind] if how == "arrival" else ""
     sent = Counter()
     publisher = Publisher(kind, name, host, how == "arrival")
 
     def source():
-        spool = Spool(tmp_path / "spool", 64 * MIB)
+        spool = Spool(folder / "spool", 64 * MIB)
         return SpooledSource(open_live(url + option, name), spool, 0 if option else 60_000)
 
     def feed(seconds):
@@ -168,7 +173,7 @@ def test_a_restart_loses_nothing_that_the_broker_held(tmp_path, place, how):
             time.sleep(1 / PER_SECOND)
 
     def life(start_ms):
-        live = Live(tmp_path, source, 0, f"{LATE_S}s", start_ms)
+        live = Live(folder, source, 0, f"{LATE_S}s", start_ms)
         live.begin()
         until = time.monotonic() + 60
         while start_ms is None and live.service.trouble is not None and time.monotonic() < until:

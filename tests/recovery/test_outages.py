@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,45 +16,15 @@ from functools import partial
 
 import pytest
 from support import redis_server
-from support.helpers import service
+from support.helpers import counting_job, free_port, service
 from support.postgres import URL as SERVER
 from support.proxy import Proxy
 
 psycopg = pytest.importorskip("psycopg")
+pytestmark = pytest.mark.beside
 SHOWS_S, ENDS_S = 5.0, 30.0
 LOOK_S = 0.05
 PARTS = ("source", "sink", "ledger")
-CONFIG = """
-[stream]
-name = "out"
-[lattice]
-step = 0.001
-[[features]]
-name = "a"
-min = 0.0
-max = 40.0
-[window]
-length = "{length}"
-lateness = "200ms"
-clock = "broker"
-start = "{start}"
-backlog = "1d"
-[release]
-kind = "count"
-rho = 50.0
-[budget]
-rho = 50.0
-delta = 0.0
-[source]
-url = "{source}"
-{spool}
-[sink]
-url = "{sink}?table={name}"
-[ledger]
-url = "{ledger}?schema={name}"
-[service]
-listen = "127.0.0.1:{port}"
-"""
 
 
 class Stand:
@@ -66,18 +35,20 @@ class Stand:
         self.db = service("PostgreSQL", lambda: psycopg.connect(SERVER, autocommit=True))
         self.redis = redis_server.connect()
         self.proxies = {"source": Proxy(6379), "sink": Proxy(5432), "ledger": Proxy(5432)}
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.process = None
 
-    def start(self, source="redis://127.0.0.1:{port}/0?stream={name}", length="1s", spool="", **environment):
-        places = {part: f"127.0.0.1:{proxy.port}" for part, proxy in self.proxies.items()}
-        urls = {part: SERVER.replace("127.0.0.1:5432", places[part]) for part in ("sink", "ledger")}
-        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 5))
+    def start(self, source="redis://127.0.0.1:{port}/0?stream={name}", length="1s", spool=None, **environment):
+        server = {part: SERVER.replace("5432", str(self.proxies[part].port)) for part in ("sink", "ledger")}
         source = source.format(port=self.proxies["source"].port, name=self.name)
-        text = CONFIG.format(
-            start=start, source=source, name=self.name, port=self.port, length=length, spool=spool, **urls
+        text = counting_job(
+            time.time() - 5,
+            stream={"name": "out"},
+            window={"length": length, "lateness": "200ms"},
+            source={"url": source, "spool": spool},
+            sink={"url": f"{server['sink']}?table={self.name}"},
+            ledger={"url": f"{server['ledger']}?schema={self.name}"},
+            service={"listen": f"127.0.0.1:{self.port}"},
         )
         (self.folder / "c.toml").write_text(text)
         with open(self.folder / "log", "w") as log:
@@ -138,24 +109,19 @@ class Stand:
         self.redis.close()
 
 
-@pytest.fixture
-def stand(tmp_path):
-    with contextlib.closing(Stand(tmp_path)) as it:
-        yield it
-
-
 @pytest.mark.parametrize("part", PARTS)
-def test_one_that_hangs_shows_by_its_name_within_five_seconds_and_the_stream_goes_on_after_it(stand, part):
-    stand.start()
-    stand.wait(stand.has_answered)
-    stand.proxies[part].is_silent = True
-    told = f"the {part} has not answered"
-    assert stand.wait(lambda: told in stand.ready()[1]) < SHOWS_S + 1  # a window may have to close first
-    assert stand.ready()[0] == 503
-    stand.wait(lambda: told in stand.log())
-    stand.proxies[part].is_silent = False
-    stand.wait(lambda: stand.ready()[0] == 200)
-    stand.wait(stand.has_answered)
+def test_one_that_hangs_shows_by_its_name_within_five_seconds_and_the_stream_goes_on_after_it(folder, part):
+    with contextlib.closing(Stand(folder)) as stand:
+        stand.start()
+        stand.wait(stand.has_answered)
+        stand.proxies[part].is_silent = True
+        told = f"the {part} has not answered"
+        assert stand.wait(lambda: told in stand.ready()[1]) < SHOWS_S + 1  # a window may have to close first
+        assert stand.ready()[0] == 503
+        stand.wait(lambda: told in stand.log())
+        stand.proxies[part].is_silent = False
+        stand.wait(lambda: stand.ready()[0] == 200)
+        stand.wait(stand.has_answered)
 
 
 def nats_stream(name):
@@ -188,65 +154,69 @@ def rabbit_queue(kind, name):
 
 
 BROKERS = {
-    "nats": (4222, "nats://127.0.0.1:{port}/{name}", "", nats_stream),
-    "mqtt": (1883, "mqtt://127.0.0.1:{port}/{name}", 'spool = "spool"', lambda name: lambda: None),
+    "nats": (4222, "nats://127.0.0.1:{port}/{name}", None, nats_stream),
+    "mqtt": (1883, "mqtt://127.0.0.1:{port}/{name}", "spool", lambda name: lambda: None),
     "amqp": (
         5672,
         "amqp://guest:guest@127.0.0.1:{port}/?queue={name}",
-        'spool = "spool"',
+        "spool",
         partial(rabbit_queue, "classic"),
     ),
     "rabbitmq-stream": (
         5552,
         "rabbitmq-stream://guest:guest@127.0.0.1:{port}/?stream={name}",
-        "",
+        None,
         partial(rabbit_queue, "stream"),
     ),
 }
 
 
 @pytest.mark.parametrize("broker", BROKERS)
-def test_a_broker_that_hangs_in_the_middle_of_a_long_window_shows_within_five_seconds(stand, broker):
+def test_a_broker_that_hangs_in_the_middle_of_a_long_window_shows_within_five_seconds(folder, broker):
     """Its client waits for messages in silence, and no window closes for an hour."""
-    port, url, spool, make = BROKERS[broker]
-    stand.proxies["source"].close()
-    stand.proxies["source"] = Proxy(port)
-    drop = make(stand.name)
-    try:
-        stand.start(url, "1h", spool)
-        stand.wait(lambda: stand.ready()[0] == 200)
-        stand.proxies["source"].is_silent = True
-        assert stand.wait(lambda: "the source has not answered" in stand.ready()[1]) < SHOWS_S
-        assert stand.ready()[0] == 503
-        assert stand.ends() < ENDS_S
-    finally:
-        drop()
+    with contextlib.closing(Stand(folder)) as stand:
+        port, url, spool, make = BROKERS[broker]
+        stand.proxies["source"].close()
+        stand.proxies["source"] = Proxy(port)
+        drop = make(stand.name)
+        try:
+            stand.start(url, "1h", spool)
+            stand.wait(lambda: stand.ready()[0] == 200)
+            stand.proxies["source"].is_silent = True
+            assert stand.wait(lambda: "the source has not answered" in stand.ready()[1]) < SHOWS_S
+            assert stand.ready()[0] == 503
+            assert stand.ends() < ENDS_S
+        finally:
+            drop()
 
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("how", ["silent", "refusing"])
-def test_one_that_is_away_does_not_keep_the_process_from_ending(stand, part, how):
-    stand.start()
-    stand.wait(stand.has_answered)
-    if how == "silent":
-        stand.proxies[part].is_silent = True
-    else:
-        stand.proxies[part].close()
-    assert stand.wait(lambda: part in stand.ready()[1] and stand.ready()[0] == 503) < SHOWS_S + 1
-    stand.wait(lambda: part in stand.log())
-    assert stand.ends() < ENDS_S, stand.log()
+def test_one_that_is_away_does_not_keep_the_process_from_ending(folder, part, how):
+    with contextlib.closing(Stand(folder)) as stand:
+        stand.start()
+        stand.wait(stand.has_answered)
+        if how == "silent":
+            stand.proxies[part].is_silent = True
+        else:
+            stand.proxies[part].close()
+        assert stand.wait(lambda: part in stand.ready()[1] and stand.ready()[0] == 503) < SHOWS_S + 1
+        stand.wait(lambda: part in stand.log())
+        assert stand.ends() < ENDS_S, stand.log()
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_start_that_fails_says_which_part(stand, part):
-    stand.proxies[part].close()
-    stand.start()
-    stand.wait(lambda: part in stand.ready()[1] and "refused" in stand.ready()[1])
-    stand.wait(lambda: part in stand.log() and "refused" in stand.log())
-    assert stand.ends() < ENDS_S
+def test_a_start_that_fails_says_which_part(folder, part):
+    with contextlib.closing(Stand(folder)) as stand:
+        stand.proxies[part].close()
+        stand.start()
+        stand.wait(lambda: part in stand.ready()[1] and "refused" in stand.ready()[1])
+        stand.wait(lambda: part in stand.log() and "refused" in stand.log())
+        assert stand.ends() < ENDS_S
 
 
-def test_a_process_that_compiles_kernels_says_so_and_ends_at_once(stand, tmp_path):
-    stand.start(NUMBA_CACHE_DIR=str(tmp_path / "empty"))
-    stand.wait(lambda: "kernels have been compiled" in stand.ready()[1])
-    assert stand.ends() < ENDS_S / 2
+def test_a_process_that_compiles_kernels_says_so_and_ends_at_once(folder):
+    with contextlib.closing(Stand(folder)) as stand:
+        stand.start(NUMBA_CACHE_DIR=str(folder / "empty"))
+        stand.wait(lambda: "kernels have been compiled" in stand.ready()[1])
+        assert stand.ends() < ENDS_S / 2

@@ -8,12 +8,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import pytest
 from support import kafka_mock, redis_server
-from support.helpers import service
+from support.helpers import counting_job, service
 from support.postgres import URL as SERVER
 from support.proxy import Proxy
 
@@ -23,58 +22,33 @@ from fcstream.ledgers import each_reader
 
 psycopg = pytest.importorskip("psycopg")
 confluent_kafka = pytest.importorskip("confluent_kafka")
+pytestmark = pytest.mark.beside
 KEYS = [f"site {i}" for i in range(8)]
 LENGTH_MS = 1000
-CONFIG = """
-[stream]
-name = "scaled"
-{keys}
-[lattice]
-step = 0.001
-[[features]]
-name = "a"
-min = 0.0
-max = 40.0
-[window]
-length = "1s"
-lateness = "3s"
-clock = "broker"
-start = "{start}"
-backlog = "1d"
-[release]
-kind = "count"
-rho = 50.0
-[budget]
-rho = 50.0
-delta = 0.0
-[source]
-{source}
-[sink]
-url = "{server}?table={table}"
-[ledger]
-url = "{server}?schema={table}"
-"""
 
 
 class Fleet:
     """Processes of one configuration, the rows they write, and what was sent."""
 
-    def __init__(self, folder, source, keys=""):
+    def __init__(self, folder, source, **keys):
         self.folder = folder
         self.table = f"fcstream_test_{secrets.token_hex(6)}"
         self.db = service("PostgreSQL", lambda: psycopg.connect(SERVER, autocommit=True))
         self.start_ms = time.time_ns() // 10**6 // LENGTH_MS * LENGTH_MS
-        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.start_ms // 1000))
-        text = CONFIG.format(start=start, source=source, keys=keys, server=SERVER, table=self.table)
-        (folder / "c.toml").write_text(text)
+        self.sections = {"source": source, "stream": {"name": "scaled"} | keys}
         self.sent = Counter()
         self.processes = {}
 
     def start(self, name, port=5432):
         """`port` of the ledger's server: a proxy's."""
-        text = (self.folder / "c.toml").read_text()
-        ledger = f'url = "{SERVER}?schema'
-        (self.folder / f"{name}.toml").write_text(text.replace(ledger, ledger.replace(":5432", f":{port}")))
+        text = counting_job(
+            self.start_ms // 1000,
+            window={"lateness": "3s"},
+            sink={"url": f"{SERVER}?table={self.table}"},
+            ledger={"url": f"{SERVER.replace('5432', str(port))}?schema={self.table}"},
+            **self.sections,
+        )
+        (self.folder / f"{name}.toml").write_text(text)
         with open(self.folder / f"{name}.log", "w") as log:
             command = [sys.executable, "-m", "fcstream", "run", f"{name}.toml"]
             self.processes[name] = subprocess.Popen(command, cwd=self.folder, stderr=log)
@@ -143,37 +117,12 @@ def check(fleet, keys):
         assert {n for (kind, _), n in kinds.items() if kind in ("charge", "seal")} == {1}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def running(tmp_path_factory):
-    """Both stories mostly wait: they run beside each other."""
-    stories = (three_processes, stand_by, stopped, cut_off)
-    with ThreadPoolExecutor(2) as pool:
-        yield [pool.submit(story, tmp_path_factory.mktemp("fleet")) for story in stories]
-
-
-def test_three_processes_share_a_stream_and_one_is_killed_in_mid_window(running):
-    running[0].result()
-
-
-def test_one_process_answers_and_another_stands_by(running):
-    running[1].result()
-
-
-def test_a_stopped_process_is_replaced_within_seconds_and_stands_by_when_it_wakes_up(running):
-    running[2].result()
-
-
-def test_a_process_whose_ledger_is_out_of_reach_is_replaced_within_seconds(running):
-    running[3].result()
-
-
-def three_processes(tmp_path):
+def test_three_processes_share_a_stream_and_one_is_killed_in_mid_window(folder):
     with kafka_mock.mock() as (address, _), closing(closing_producer(address)) as producer:
         topic = f"t{secrets.token_hex(4)}"
         producer.it.list_topics(topic, timeout=60)
-        keys = f'key = "site"\nkeys = {json.dumps(KEYS)}'
-        source = f'url = "kafka://{address}/{topic}?session_s=6"\npartitioner = "crc32"'
-        with fleet(tmp_path, source, keys) as it:
+        source = {"url": f"kafka://{address}/{topic}?session_s=6", "partitioner": "crc32"}
+        with fleet(folder, source, key="site", keys=KEYS) as it:
             for name in "abc":
                 it.start(name)
 
@@ -198,6 +147,7 @@ def three_processes(tmp_path):
             back_at = time.time_ns() // 10**6
             it.wait(lambda: send(0.2) or windows() * LENGTH_MS + it.start_ms > back_at + 2 * LENGTH_MS)
             it.wait(lambda: windows() * LENGTH_MS + it.start_ms > back_at + 4 * LENGTH_MS)
+            it.wait(lambda: it.log("d"))  # it runs, and takes signals
             for name in "acd":
                 it.processes[name].terminate()
             for name in "acd":
@@ -216,11 +166,18 @@ def closing_producer(address):
     return It()
 
 
-def stand_by(tmp_path):
+@contextmanager
+def two_on_redis(folder):
     client = redis_server.connect()
     name = f"test-{secrets.token_hex(6)}"
-    source = f'url = "redis://127.0.0.1:6379/0?stream={name}&patience=2"\nname = "{name}"'
-    with closing(client), fleet(tmp_path, source) as it:
+    source = {"url": f"redis://127.0.0.1:6379/0?stream={name}&patience=2", "name": name}
+    with closing(client), fleet(folder, source) as it:
+        yield it, client, name
+        client.delete(name)
+
+
+def test_one_process_answers_and_another_stands_by(folder):
+    with two_on_redis(folder) as (it, client, name):
         it.start("a")
         it.wait(it.releases)
         it.start("b")
@@ -236,17 +193,6 @@ def stand_by(tmp_path):
         it.processes["b"].terminate()
         assert it.processes["b"].wait(120) == 0, it.log("b")
         check(it, [None])
-        client.delete(name)
-
-
-@contextmanager
-def two_on_redis(tmp_path):
-    client = redis_server.connect()
-    name = f"test-{secrets.token_hex(6)}"
-    source = f'url = "redis://127.0.0.1:6379/0?stream={name}&patience=2"\nname = "{name}"'
-    with closing(client), fleet(tmp_path, source) as it:
-        yield it, client, name
-        client.delete(name)
 
 
 def is_answered(it, moment_ms):
@@ -254,8 +200,8 @@ def is_answered(it, moment_ms):
     return bool(found) and found[-1].window_open_ms > moment_ms
 
 
-def stopped(tmp_path):
-    with two_on_redis(tmp_path) as (it, client, name):
+def test_a_stopped_process_is_replaced_within_seconds_and_stands_by_when_it_wakes_up(folder):
+    with two_on_redis(folder) as (it, client, name):
         it.start("a")
         it.sends_until(client, name, it.releases)
         it.start("b")
@@ -273,8 +219,8 @@ def stopped(tmp_path):
         check(it, [None])
 
 
-def cut_off(tmp_path):
-    with two_on_redis(tmp_path) as (it, client, name), Proxy(5432) as proxy:
+def test_a_process_whose_ledger_is_out_of_reach_is_replaced_within_seconds(folder):
+    with two_on_redis(folder) as (it, client, name), Proxy(5432) as proxy:
         it.start("a", proxy.port)
         it.sends_until(client, name, it.releases)
         it.start("b")

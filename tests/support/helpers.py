@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import socket
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -39,16 +41,48 @@ SAMPLE: dict[str, Any] = {
 }
 
 
+COUNTING: dict[str, Any] = {
+    "stream": {"name": "live"},
+    "lattice": {"step": 0.001},
+    "features": [{"name": "a", "min": 0.0, "max": 40.0}],
+    "window": {"length": "1s", "lateness": "2s", "clock": "broker", "backlog": "1d"},
+    "release": {"kind": "count", "rho": 50.0},
+    "budget": {"rho": 50.0, "delta": 0.0},
+    "source": {},
+    "sink": {"url": "jsonl:out.jsonl"},
+    "ledger": {"url": "sqlite:ledger.db"},
+}
+
+
+def changed(base: dict[str, Any], sections: dict[str, dict[str, Any] | None]) -> dict[str, Any]:
+    """A configuration with some keys of some sections changed (None removes a key, or a section)."""
+    mapping = copy.deepcopy(base)
+    for name, changes in sections.items():
+        if changes is None:
+            mapping.pop(name, None)
+        else:
+            section = mapping.get(name, {}) | changes
+            mapping[name] = {key: value for key, value in section.items() if value is not None}
+    return mapping
+
+
+def counting_job(start_s: float, *changes: dict[str, Any], **sections: dict[str, Any] | None) -> str:
+    """A configuration file: counts of records, all but exact, of every second since `start_s`; changed in turn."""
+    start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start_s))
+    mapping = COUNTING
+    for each in ({"window": {"start": start}}, *changes, sections):
+        mapping = changed(mapping, each)
+    lines = []
+    for name, section in mapping.items():
+        for table in section if isinstance(section, list) else [section]:
+            lines.append(f"[[{name}]]" if isinstance(section, list) else f"[{name}]")
+            lines += [f"{key} = {json.dumps(value)}" for key, value in table.items()]
+    return "\n".join(lines) + "\n"
+
+
 def sample(**sections: dict[str, Any]) -> dict[str, Any]:
     """The sample configuration with some keys of some sections changed (None removes a key)."""
-    mapping = copy.deepcopy(SAMPLE)
-    for name, changes in sections.items():
-        section = mapping.setdefault(name, {})
-        for key, value in changes.items():
-            if value is None:
-                section.pop(key, None)
-            else:
-                section[key] = value
+    mapping = changed(SAMPLE, sections)
     if mapping["window"]["clock"] != "eof":  # times in tests are long past, and all windows since the start are wanted
         mapping["window"].setdefault("backlog", "40000d")
     return mapping

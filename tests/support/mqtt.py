@@ -101,3 +101,5 @@ class Mosquitto:
     def stop(self):
         self._process.terminate()
         self._process.wait(60)
+
+    close = stop

@@ -1,8 +1,8 @@
 """The command as a service, in a process of its own, on a Redis stream of its own."""
 
+import contextlib
 import json
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -13,43 +13,10 @@ import pytest
 
 from fcstream import Release
 from fcstream.ledgers.sqlite.ledger import SQLiteLedger
+from support import redis_server
+from support.helpers import counting_job, free_port
 
 LENGTH_MS = 1000
-CONFIG = """
-[stream]
-name = "live"
-[lattice]
-step = 0.001
-[[features]]
-name = "a"
-min = 0.0
-max = 40.0
-[window]
-length = "1s"
-lateness = "2s"
-clock = "broker"
-start = "{start}"
-backlog = "1d"
-[release]
-kind = "count"
-rho = 50.0
-[budget]
-rho = 50.0
-delta = 0.0
-[source]
-url = "redis://127.0.0.1:6379/0?stream={key}&patience=2"
-name = "{key}"
-[sink]
-url = "jsonl:out.jsonl"
-[ledger]
-url = "sqlite:ledger.db"
-[dead_letter]
-url = "jsonl:dead.jsonl"
-[service]
-listen = "127.0.0.1:{port}"
-counters = true
-log = "json"
-"""
 
 
 class Running:
@@ -57,14 +24,20 @@ class Running:
 
     def __init__(self, folder, redis):
         self.folder, self.redis, self.key = folder, redis, f"test-{secrets.token_hex(6)}"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.start_ms = time.time_ns() // 10**6 // LENGTH_MS * LENGTH_MS
-        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.start_ms // 1000))
-        (folder / "c.toml").write_text(CONFIG.format(start=start, key=self.key, port=self.port))
+        self.configure()
         self.sent = Counter()
         self.process = None
+
+    def configure(self, name="c.toml", **sections):
+        """Write a configuration, with some keys of some sections changed."""
+        usual = {
+            "source": {"url": f"redis://127.0.0.1:6379/0?stream={self.key}&patience=2", "name": self.key},
+            "dead_letter": {"url": "jsonl:dead.jsonl"},
+            "service": {"listen": f"127.0.0.1:{self.port}", "counters": True, "log": "json"},
+        }
+        (self.folder / name).write_text(counting_job(self.start_ms // 1000, usual, **sections))
 
     def start(self, *configs):
         self.process = subprocess.Popen(
@@ -121,11 +94,20 @@ class Running:
         ledger.close()
 
 
+@contextlib.contextmanager
+def running(folder):
+    with contextlib.closing(redis_server.connect()) as redis:
+        it = Running(folder, redis)
+        try:
+            yield it
+        finally:
+            if it.process is not None and it.process.poll() is None:
+                it.process.kill()
+                it.process.communicate()
+            redis.delete(it.key, f"fcstream:{it.key}:positions")
+
+
 @pytest.fixture
-def running_service(tmp_path, redis_client):
-    it = Running(tmp_path, redis_client)
-    yield it
-    if it.process is not None and it.process.poll() is None:
-        it.process.kill()
-        it.process.communicate()
-    redis_client.delete(it.key, f"fcstream:{it.key}:positions")
+def running_service(tmp_path):
+    with running(tmp_path) as it:
+        yield it

@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 import pytest
 from support.payloads import arrow, packed
-from support.running import CONFIG, Running
 
 from fcstream import Engine
 from fcstream.formats.batch import LONGEST_LABEL, Schema
@@ -63,18 +62,16 @@ def at_rest(process):
 
 
 @pytest.mark.slow
-def test_a_stream_full_of_them(tmp_path, redis_client):
+def test_a_stream_full_of_them(tmp_path, running_service):
     """Through a real broker: with 100 MB in one message, a flood of late records, and stamps of the far future."""
-    it = Running(tmp_path, redis_client)
+    it = running_service
     it.start_ms -= 20_000
-    start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(it.start_ms // 1000))
-    text = CONFIG.format(start=start, key=it.key, port=it.port).replace('lateness = "300ms"', 'lateness = "2s"')
-    (tmp_path / "c.toml").write_text(text)
+    it.configure()
     timestamps = []
     rng = np.random.default_rng(0)
 
     def send(bodies):
-        pipe = redis_client.pipeline(transaction=False)
+        pipe = it.redis.pipeline(transaction=False)
         for body in bodies:
             pipe.xadd(it.key, {"data": body})
         return [int(entry.split(b"-")[0]) for entry in pipe.execute()]
@@ -85,32 +82,26 @@ def test_a_stream_full_of_them(tmp_path, redis_client):
         timestamps.extend(zip(times, send([b'{"ts_ms": %d, "a": 20}' % at for at in times]), strict=True))
 
     bad = 0
-    try:
-        for body in hostile_json(time.time_ns() // 10**6):
-            good(3)
-            bad += len(send([body]))
-        random_bytes = [rng.bytes(int(n)) + SENTINEL.encode() for n in rng.integers(0, 99, 500)]
-        bad += len(send(random_bytes))
-        good(500)
-        bad += len(send([SENTINEL.encode() * (100_000_000 // 15)]))
-        good(500)
-        tail = f', "a": 20, "note": "{SENTINEL}"}}'
-        late = [f'{{"ts_ms": {it.start_ms + i % 9999}{tail}'.encode() for i in range(5000)]
-        for _ in range(4):
-            bad += len(send(late))
-        good(500)
-        it.start()
-        it.wait_for(max(at for at, _ in timestamps) // 1000 * 1000)
-        peak = at_rest(it.process)
-        until = time.monotonic() + 120
-        while 'reason="late"' not in (metrics := it.get("/metrics")[1]) and time.monotonic() < until:
-            time.sleep(0.1)  # what a step rejects is told at its end
-        code, errors = it.end(signal.SIGTERM)
-    finally:
-        if it.process is not None and it.process.poll() is None:
-            it.process.kill()
-            it.process.communicate()
-        redis_client.delete(it.key, f"fcstream:{it.key}:positions")
+    for body in hostile_json(time.time_ns() // 10**6):
+        good(3)
+        bad += len(send([body]))
+    random_bytes = [rng.bytes(int(n)) + SENTINEL.encode() for n in rng.integers(0, 99, 500)]
+    bad += len(send(random_bytes))
+    good(500)
+    bad += len(send([SENTINEL.encode() * (100_000_000 // 15)]))
+    good(500)
+    tail = f', "a": 20, "note": "{SENTINEL}"}}'
+    late = [f'{{"ts_ms": {it.start_ms + i % 9999}{tail}'.encode() for i in range(5000)]
+    for _ in range(4):
+        bad += len(send(late))
+    good(500)
+    it.start()
+    it.wait_for(max(at for at, _ in timestamps) // 1000 * 1000)
+    peak = at_rest(it.process)
+    until = time.monotonic() + 120
+    while 'reason="late"' not in (metrics := it.get("/metrics")[1]) and time.monotonic() < until:
+        time.sleep(0.1)  # what a step rejects is told at its end
+    code, errors = it.end(signal.SIGTERM)
     assert code == 0, errors
     right = Counter(at // 1000 * 1000 for at, timestamp in timestamps if timestamp <= at // 1000 * 1000 + 3000)
     assert sum(right.values()) > 0.9 * len(timestamps)
