@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
 from ..runtime.interpolation import is_url
-from .base import MessageSender, ReplayableSource
+from ..runtime.undo import on_error
+from .base import MessageSender, ReplayableSource, check_queue
 from .registry import FILE_SINKS, FILE_SOURCES, TABLE_SINKS, find, is_known, known
 from .urls import mask, parse, scheme_of
 
@@ -50,14 +51,20 @@ def open_live(url: str, name: str) -> LiveSource | AckSource:
     Raises
     ------
     ConfigError, SourceError
-        Unknown scheme, missing client library (the message names the extra), broker that cannot be reached.
+        Unknown scheme, missing client library (the message names the extra), broker that cannot be reached, queue of
+        another package that lacks something.
     """
     scheme = url.partition(":")[0]
-    found = find(scheme, "source") or find(scheme, "queue")
+    source = find(scheme, "source")
+    found = source or find(scheme, "queue")
     if not found:
         names = ", ".join(known("source", "queue"))
         raise ConfigError(f"must begin with one of {names}, got {scheme_of(url)!r}", "source.url")
-    return found(parse(url, "source.url"), name)  # type: ignore[no-any-return]
+    opened = found(parse(url, "source.url"), name)
+    if not source:
+        with on_error(opened.close):
+            check_queue(opened)
+    return opened  # type: ignore[no-any-return]
 
 
 def open_ranges(url: str, name: str) -> ReplayableSource:

@@ -8,9 +8,12 @@ acknowledged, so they are read through a durable local spool, which is replayabl
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+from ..errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -346,3 +349,22 @@ class DatedQueue(Protocol):
         """Count the messages still to be received of those that the broker has now; None if it may have more than it
         shows.
         """
+
+
+def check_queue(queue: object) -> None:
+    """Refuse a queue's connector that has a part of a protocol only: what it can do would be ignored in silence.
+
+    Raises
+    ------
+    ConfigError
+    """
+    for protocol in (AckSource, IdentifyingQueue, ReconnectingQueue, DatedQueue):
+        names = [name for name in (*inspect.get_annotations(protocol), *vars(protocol)) if not name.startswith("_")]
+        missing = [name for name in names if not hasattr(queue, name)]
+        if missing and (protocol is AckSource or len(missing) < len(names)):
+            has = "".join(f"`{name}` and " for name in names if name not in missing)
+            raise ConfigError(
+                f"must name a queue whose connector has the whole of `{protocol.__name__}`, `{type(queue).__name__}` "
+                f"has {has}no `{'`, `'.join(missing)}`: see `fcstream.connectors.base`",
+                "source.url",
+            )

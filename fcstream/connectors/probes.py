@@ -95,7 +95,7 @@ class Checkup:
 
 
 class Probe:
-    """How ``fcstream doctor`` looks at the systems of one URL scheme; this one: whether something listens there.
+    """How ``fcstream doctor`` looks at the systems of one URL scheme; this one: whether something listens at the port.
 
     A probe of one's own is a subclass, made without arguments and named by the entry point group ``fcstream.probes``
     under the scheme (in this package: by the registry). It consumes, commits and publishes nothing, and says what it
@@ -119,6 +119,13 @@ class Probe:
 
     def _listens(self, checkup: Checkup, check: str, address: Address) -> None:
         host, port = address.host(0)
+        if port == 0:
+            checkup.warn(
+                check,
+                f"{address.masked} was not looked at: its URL names no port, and its connector no probe for it",
+                "let its package have one (entry points `fcstream.probes`), or run it, and see what it says",
+            )
+            return
         try:
             socket.create_connection((host, port), PATIENCE_S).close()
         except OSError as error:

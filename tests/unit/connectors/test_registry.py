@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 from fcstream.connectors import check_dead_letter, check_sink, is_live, is_queue, open_live, open_ranges, registry
-from fcstream.connectors.base import AckSource, LiveSource, MessageSender, ReplayableSource
+from fcstream.connectors.base import AckSource, LiveSource, MessageSender, ReconnectingQueue, ReplayableSource
 from fcstream.connectors.probes import Checkup, Probe, probe_sink, probe_source
 from fcstream.connectors.sinks import Sink
 from fcstream.errors import ConfigError
@@ -21,6 +21,14 @@ class Once:
 def make(address):
     return Once(address, "sink")
 
+class Queue:
+    def __init__(self, address, name):
+        for thing in address.path.split(","):
+            setattr(self, thing, thing)
+
+    def close(self):
+        print("closed")
+
 class Look(Probe):
     def source(self, checkup, address, name):
         checkup.ok("source", f"{name} sees {address.path} for {address.take('patience')} s")
@@ -28,6 +36,8 @@ class Look(Probe):
 ENTRIES = """
 [fcstream.sources]
 once = once_connector:Once
+[fcstream.queues]
+queue = once_connector:Queue
 [fcstream.sinks]
 once = once_connector:make
 [fcstream.probes]
@@ -70,6 +80,27 @@ def test_connectors_of_another_package(once):
         check_dead_letter("once://h/p")  # it cannot send messages
 
 
+@pytest.mark.parametrize(
+    ("has", "what"),
+    [
+        ("receive,acknowledge", "`AckSource`, `Queue` has `receive` and `acknowledge` and `close` and no `pending`:"),
+        ("is_current", "`ReconnectingQueue`, `Queue` has `is_current` and no `connections`:"),
+        ("connections", "`ReconnectingQueue`, `Queue` has `connections` and no `is_current`:"),
+        ("gives_arrivals", "`DatedQueue`, `Queue` has `gives_arrivals` and no `waiting`:"),
+    ],
+)
+def test_a_queue_of_another_package_with_a_part_of_a_protocol_is_refused_and_closed(once, capsys, has, what):
+    acks = "receive,acknowledge,pending"
+    assert open_live(f"queue://h/{acks}", "n").receive
+    whole = open_live(f"queue://h/{acks},is_current,connections,delivery_id,gives_arrivals,waiting", "n")
+    assert isinstance(whole, ReconnectingQueue)
+    assert capsys.readouterr().out == ""
+    with pytest.raises(ConfigError) as raised:
+        open_live("queue://h/" + (has if "receive" in has else f"{acks},{has}"), "n")
+    assert what in str(raised.value)
+    assert capsys.readouterr().out == "closed\n"
+
+
 def test_a_probe_of_another_package(once):
     checkup = Checkup(1000)
     probe_source(checkup, "once://h/p?patience=60", "n")
@@ -77,6 +108,9 @@ def test_a_probe_of_another_package(once):
     probe_sink(checkup, "once://127.0.0.1:1/p")
     assert checkup.findings[1].level == "problem"
     assert "cannot be reached" in checkup.findings[1].what
+    probe_sink(checkup, "once://local/p")
+    assert checkup.findings[2].level == "warning"
+    assert "once://local/p was not looked at" in checkup.findings[2].what
 
 
 def test_who_gets_dead_letters():
