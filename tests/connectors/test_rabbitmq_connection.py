@@ -124,9 +124,30 @@ def test_a_server_that_says_nothing_is_given_up(monkeypatch):
     monkeypatch.setattr(stream_connection, "_REQUEST_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as door:
         host = f"127.0.0.1:{door.getsockname()[1]}"
-        for url in (f"amqp://{host}/?queue=q", f"rabbitmq-stream://{host}/?stream=s"):
-            with pytest.raises(SourceError, match="start the broker"):
+        for url, what in (
+            (f"amqp://{host}/?queue=q", "did not answer in time; start the broker"),
+            (f"rabbitmq-stream://{host}/?stream=s", "no answer; start the broker"),
+        ):
+            with pytest.raises(SourceError, match=what):
                 open_live(url, "n")
+
+
+def test_a_live_server_behind_silent_ones_of_the_same_name_is_reached(classic, monkeypatch):
+    monkeypatch.setattr(queue_connection, "_SOCKET_S", 3.0)
+    with contextlib.closing(Proxy(port_of(HOST))) as live, contextlib.ExitStack() as stack:
+        port = port_of(live.host)
+        silent = [f"127.0.0.{last}" for last in (2, 3)]
+        for address in silent:
+            stack.enter_context(socket.create_server((address, port)))
+        real = socket.getaddrinfo
+
+        def resolve(host, *rest, **options):
+            names = [*silent, "127.0.0.1"] if host == "brokers.invalid" else [host]
+            return [found for name in names for found in real(name, *rest, **options)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        with contextlib.closing(open_live(f"amqp://brokers.invalid:{port}/?queue={classic}", "n")) as opened:
+            assert opened.receive(1, 0.1) == []
 
 
 @pytest.mark.parametrize(

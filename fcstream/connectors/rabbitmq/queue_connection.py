@@ -13,7 +13,9 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import FcstreamError, needs_package
@@ -68,7 +70,7 @@ class AmqpChannel:
             custom_ioloop=self._loop,
         )
         with on_error(self.close):
-            self.limit(2 * _SOCKET_S)
+            self.limit(2 * parameters.stack_timeout)
             self._wait(lambda: bool(self._connection.is_open))
             self.client = self.new_channel()
 
@@ -286,7 +288,7 @@ class AmqpConnection:
 
     def _connect(self) -> None:
         self.close()
-        for parameters in self._parameters:
+        for parameters in chain.from_iterable(map(_by_address, self._parameters)):
             try:
                 with on_error(self.close):
                     self.channel = AmqpChannel(parameters)
@@ -304,6 +306,21 @@ class AmqpConnection:
         )
 
 
+def _by_address(parameters: Any) -> list[Any]:
+    """The parameters for each address of their host, all of which share the time that two may take."""
+    try:
+        found = socket.getaddrinfo(parameters.host, parameters.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return [parameters]  # the client says why
+    hosts = dict.fromkeys(address[0] for *_, address in found)
+    each = []
+    for host in hosts:
+        each.append(copy(parameters))
+        each[-1].host = host
+        each[-1].socket_timeout = each[-1].stack_timeout = min(_SOCKET_S, 2 * _SOCKET_S / len(hosts))
+    return each
+
+
 def _error_text(error: BaseException) -> str:
     """What is safe to tell: the broker's own words, the system's, or the class."""
     if why := tls_failure(error):
@@ -316,4 +333,7 @@ def _error_text(error: BaseException) -> str:
             words = words or _error_text(inner)
         elif isinstance(inner, str) and inner.startswith(("ConnectionClosedByBroker", _SILENCE)):
             words = words or inner
-    return str(words or type(error).__name__)
+    kind = type(error).__name__
+    if kind.endswith("Timeout") or kind == "ConnectionOpenAborted":  # how the client names a silent server
+        words = words or "the server did not answer in time"
+    return str(words or kind)
