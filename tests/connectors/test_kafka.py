@@ -668,3 +668,45 @@ def test_a_crash_writes_the_same_bytes_again(broker):
         sink.write(sink.missing(sent[:count]))
         del sink  # no farewell
     assert [message.value() for message in messages_of(broker, topic)] == [each.to_bytes() for each in sent]
+
+
+@pytest.mark.parametrize("polls_first", [False, True])
+def test_messages_that_were_dropped_unread_are_a_gap(polls_first):
+    with kafka_mock.mock() as (address, _):
+        topic = make_topic(address)
+        send(address, topic, [b"first"] * 10, 0)
+        send(address, topic, [b"other"] * 10, 1)
+        with contextlib.closing(source_of(address, topic)) as source:
+            gather([source], lambda found: len(bodies_of(found[0])) == 20)
+            source.commit({f"{topic}:0": 4, f"{topic}:1": 4})
+            source.ends()
+            assert source.gaps() == []
+        send(address, topic, [bytes(100_000)] * 60, 0)  # the mock keeps about 5 MB
+        with contextlib.closing(source_of(address, topic)) as source:
+            for is_first in (True, False):
+                if is_first == polls_first:
+                    gather([source], lambda found: len({chunk.partition for chunk in found[0]}) == 2)
+                else:
+                    source.ends()
+            found = source.gaps()
+            assert [gap.what for gap in found] == [f"messages of partition {topic}:0 were dropped unread"]
+            source.ends()
+            assert source.gaps() == []
+
+
+def test_a_topic_made_anew_is_a_gap_and_is_read_from_its_start():
+    with kafka_mock.mock() as (address, _):
+        topic = make_topic(address)
+        send(address, topic, [b"%d" % i for i in range(8)], 0)
+        member = Consumer({**quiet(address), "group.id": topic})
+        member.commit(offsets=[TopicPartition(topic, 0, 1000)], asynchronous=False)  # of the topic before
+        member.close()
+        with contextlib.closing(source_of(address, topic)) as source:
+            source.ends()
+            assert [gap.what for gap in source.gaps()] == [f"partition {topic}:0 was made anew"]
+            gather([source], lambda found: bodies_of(found[0]) == [b"%d" % i for i in range(8)])
+            source.commit({f"{topic}:0": 5})
+            source.ends()
+            assert source.gaps() == []
+        with contextlib.closing(source_of(address, topic)) as source:
+            gather([source], lambda found: bodies_of(found[0]) == [b"5", b"6", b"7"])

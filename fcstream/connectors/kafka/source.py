@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ConfigError, SourceError
-from ..base import Chunk, PartitionAssignment
+from ..base import Chunk, Gap, PartitionAssignment
 from ..urls import Address
 from .connection import ASK_S, FINAL, KafkaConnection, KafkaLost
 
@@ -47,6 +47,7 @@ _MAX_HELD, _WEIGHT = 1 << 26, 300  # bytes of messages that may be held in a wai
 _LONGEST_NAME = 255  # bytes; brokers fail at very long ones
 _COMMIT_S = 1.0  # longest wait for the response to a commit
 _FROM_THE_START = -2
+_COMMITTED = -3  # a jump from the committed position
 _REBALANCED = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
 
 
@@ -77,6 +78,9 @@ class KafkaSource:
     In a rebalance a member keeps the partitions that remain its own, and continues to read them while the group waits
     for members that are dead (the cooperative protocol). If some are given or taken away, all its partitions are read
     again from the committed positions. A transaction's messages come when it is committed; aborted ones never.
+
+    `ends` notices when the brokers dropped messages that were not read, and when a topic was made anew with fewer
+    messages than the group had committed. A topic that was made anew and has more of them by then is not recognized.
     """
 
     receipt_is_durable = False
@@ -115,6 +119,8 @@ class KafkaSource:
         self._total: int | None = None  # number of partitions, of all consumers
         self._held: list[Message] = []  # received while something else was waited for
         self._next: dict[str, int] = {}  # where each partition was polled up to, in this generation
+        self._jumps: dict[str, int] = {}  # from which position on offsets were skipped, since the last `ends`
+        self._gaps: list[Gap] = []
         self._committed: dict[str, int] = {}
         self._unanswered = 0
         self._commit_error: KafkaError | None = None
@@ -173,11 +179,29 @@ class KafkaSource:
         known, ends = self._committed_positions(), {}
         for partition, (low, high) in self._cluster.retry(lambda: self._cluster.spans(list(self._names))).items():
             name = self._names[partition]
+            self._note_gap(name, known.get(name, -1), low, high)
             if name not in self._next and low <= known.get(name, -1) <= high:
                 self._next[name] = known[name]
             self._reached(name, low)  # the brokers have dropped what came before
             ends[name] = high
         return ends
+
+    def gaps(self) -> list[Gap]:
+        found, self._gaps = self._gaps, []
+        return found
+
+    def _note_gap(self, name: str, committed: int, low: int, high: int) -> None:
+        """Compare the position up to which a partition was read without a jump with what the brokers still have."""
+        position = self._jumps.pop(name, None)
+        if position is None:
+            position = self._next.get(name, committed)
+        if position == _COMMITTED:
+            position = committed
+        if 0 <= position < low:
+            self._gaps.append(Gap(f"messages of partition {name} were dropped unread"))
+        elif committed > high:
+            self._gaps.append(Gap(f"partition {name} was made anew"))
+            self._committed[name] = -1  # the old position says nothing about the new partition
 
     def behind(self, ends: Mapping[str, int]) -> bool:
         if not self._is_assigned:
@@ -302,6 +326,9 @@ class KafkaSource:
         for first, last in pairwise(cuts):
             key = int(keys[first])
             name = self._names[self._cluster.topics[key >> 32], key & 0xFFFFFFFF]
+            before = self._next.get(name, _COMMITTED)
+            if before != int(offsets[first]):  # compacted, a marker of a transaction, or dropped: `ends` tells
+                self._jumps.setdefault(name, before)
             self._reached(name, int(offsets[last - 1]) + 1)
             chunks.append(Chunk(name, offsets[first:last], timestamps[first:last], bodies[first:last]))
         return chunks
@@ -341,7 +368,7 @@ class KafkaSource:
 
     def _on_exchange(self) -> None:
         self._generation += 1
-        self._held, self._next, self._wanted = [], {}, {}
+        self._held, self._next, self._wanted, self._jumps = [], {}, {}, {}
 
     def _forget_partitions(self, names: Iterable[str]) -> None:
         """Forget the committed positions of partitions for which another member may commit, or has committed."""
