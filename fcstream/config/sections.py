@@ -17,20 +17,35 @@ class StreamSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """``[stream]``: what the records are."""
 
     name: str
+    """The stream in releases and ledgers. It is one for ever: another name is another stream with another budget."""
     time: str = "ts_ms"
+    """Field of a record that holds its event time."""
     time_unit: Literal["ms", "s", "iso8601"] = "ms"
+    """How event times are written: numbers of milliseconds or seconds since 1970, or ISO 8601 texts."""
     unit: Literal["event", "stream", "user"] = "event"
+    """What the guarantee protects: one record (``event``), all records of one user (``user``), or any records with
+    at most one in each window (``stream``)."""
     user: str | None = None
+    """Field that names the user; for ``unit = "user"`` alone, which requires it."""
     per_user: Literal["first", "mean"] = "first"
+    """A user's one point in a window: the earliest record, or the mean of all."""
     key: str | None = None
+    """Field that tells the parts of the stream, such as sites. Every part is answered for itself and has budgets of
+    its own."""
     keys: list[str] | None = None
+    """All keys there are; required with ``key``, since each has an answer for every window. A record with another
+    key is rejected."""
     keys_per_user: int | None = None
+    """Under how many keys one user can have records, which is your promise: with the units ``user`` and ``stream``
+    each key has the budget divided by it. Left out: the number of keys."""
 
 
 class LatticeSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[lattice]``: one public grid for all coordinates, after scaling."""
 
     step: float
+    """Width of the grid that scaled values are rounded to, so that all arithmetic is exact; about a thousandth of
+    ``release.radius``."""
 
 
 class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -39,15 +54,28 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     without a value counts in an answer that is about other fields."""
 
     name: str
+    """Field of a record that holds the value."""
     min: float | None = None
+    """Lower end of the public range, in the units of the field; required for numbers. Values outside are rejected."""
     max: float | None = None
+    """Upper end of the public range, likewise."""
     scale: float = 1.0
+    """How much of the transformed field counts as 1. Choose it so that a difference of 1 means about the same in
+    each feature."""
     origin: float = 0.0
+    """Value of the transformed field that lies at 0."""
     transform: Literal["none", "log1p", "asinh"] = "none"
+    """What is done to the field before anything else. Released values and ``sigma`` are those of the transformed
+    field."""
     type: Literal["number", "boolean", "category"] = "number"
+    """What the field holds: numbers, true and false, or one of ``levels``."""
     levels: list[str] | None = None
+    """The texts that a category may be, at least two; for ``type = "category"`` alone, which requires it."""
     missing: list[str | float] = []
+    """Texts and numbers that stand for no value, besides null, such as ``["", 102.3]``."""
     optional: bool = False
+    """Whether a record without this value, or with NaN in arrays, counts all the same; for features that the answer
+    is not about."""
 
     def feature(self) -> Feature:
         """Checked."""
@@ -90,38 +118,67 @@ class WindowSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """``[window]``: the public schedule."""
 
     length: str
+    """How long a window is, as a duration such as ``10m``."""
     slide: str | None = None
+    """How long after a window the next one opens, as a duration that divides ``length``. Left out: ``length``, so
+    that windows do not overlap."""
     lateness: str = "0s"
+    """How long after its end a window waits for records, as a duration."""
     clock: Literal["eof", "wall", "broker"] = "eof"
+    """What closes windows: the end of the input (``eof``, for files), this machine's clock (``wall``), or the
+    broker's timestamps (``broker``, for live streams)."""
     start: str
+    """When the first window opens, in ISO 8601; of a live stream also ``now``, which opens windows at multiples of
+    ``slide`` since 1970."""
     end: str | None = None
+    """When the last window ends, in ISO 8601; required with ``clock = "eof"``. Every window before it is answered,
+    so let it not lie beyond the data."""
     ahead: str | None = None
+    """How far a live record's event time may lie ahead of its arrival, as a duration. Left out: ``length``."""
     max_records: int | None = None
+    """Windows of more records are refused (``too_many``), which bounds memory. Left out: 16 times
+    ``release.size_hint``."""
     backlog: str | None = None
+    """How long before its first run a live stream's windows are still answered, as a duration. Left out: ``0s``."""
 
 
 class BudgetSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[budget]``: the cap, for ever, of what one record (unit event), one user or the stream can cost."""
 
     rho: float
+    """The cap, for ever, of what one unit of privacy can cost, as a rho of zCDP: of each record (``event``), each user
+    (``user``), or the stream (``stream``)."""
     delta: float
+    """The cap of δ beside it; 0.0 does for kinds without a δ."""
     total_rho: float | None = None
+    """A cap on the sum of all windows besides, whatever the unit."""
     total_delta: float | None = None
+    """The δ of that cap. Left out: 0."""
     savings: Literal["none", "even", "paper"] = "none"
+    """What becomes of what windows did not use, with the units ``stream`` and ``user`` and a ``window.end``:
+    nothing, an even share for each window that is left (``even``), or three quarters and more of it for the next one
+    (``paper``)."""
     exhausted: Literal["omit", "refuse", "stop"] | None = None
+    """What happens when no room is left: windows are refused with ``budget_exhausted`` (``refuse``), the run ends
+    with exit code 3 (``stop``), or users without budget are left out of windows (``omit``). Left out: ``omit`` for
+    the unit ``user``, else ``refuse``."""
 
 
 class UrlSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[sink]``, ``[ledger]``: where."""
 
     url: str
+    """Where, as a URL."""
 
 
 class DeadLetterSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[dead_letter]``: where rejections are reported, and how much room they may take in a file."""
 
     url: str
+    """Where rejections are reported, as a URL: ``jsonl:PATH``, or a queue of a broker of its own.
+    One that fails never holds up the stream."""
     max_bytes: int = 2**26
+    """Bytes that the file may take, together with ``PATH.1``, which holds the older half."""
 
 
 class SourceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -129,34 +186,63 @@ class SourceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     forget what was acknowledged."""
 
     url: str
+    """Where records come from, as a URL."""
     format: Literal["json", "msgpack", "floats", "arrow"] = "json"
+    """What a message of a broker holds: one record as JSON or MessagePack; or many as rows of a little-endian int64
+    time in milliseconds and float64 features (``floats``, no users or keys), or as an uncompressed Arrow IPC stream
+    without dictionaries (``arrow``). A row that is wrong rejects itself alone."""
     name: str | None = None
+    """The consumer, as the broker knows it. Left out: ``fcstream-STREAM``."""
     spool: str | None = None
+    """Folder of the spool, in which messages lie until their window is answered; required by AMQP queues and MQTT,
+    which forget what was acknowledged."""
     spool_bytes: int = 2**30
+    """Bytes that the spool may take. While it is full nothing is received; a message larger than half of it is
+    rejected."""
     downtime: str = "0s"
+    """For queues: windows wait, after a start or a lost connection, as long as the pause was, but not longer than
+    this duration, and what comes meanwhile may be as old as the pause."""
     partitioner: Literal["murmur2", "crc32"] | None = None
+    """How producers of Kafka place keys in partitions: like Java's client (``murmur2``) or like librdkafka
+    (``crc32``). It lets several processes share the keys of one stream."""
 
 
 class ServiceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[service]``: how a live stream is watched."""
 
     listen: str | None = None
+    """Host and port at which ``/live``, ``/ready`` and ``/metrics`` are answered, such as ``127.0.0.1:9100``; needs
+    the extra ``service``."""
     counters: bool = False
+    """Whether ``/metrics`` has exact numbers of records, which are not private."""
     log: Literal["text", "json"] = "text"
+    """How the log is written: lines of text, or one JSON object a line (needs the extra ``service``)."""
 
 
 class SparkSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[spark]``: how ``--runner spark`` runs. Nothing here shapes a release."""
 
     master: str = "local[*]"
+    """Spark's master URL; ``--master`` goes before it."""
     checkpoint: str | None = None
+    """Of a live stream, which requires it: a folder of its own that all machines see. Spark keeps offsets and open
+    windows there."""
     partitions: int | None = None
+    """Number of tasks that hold open windows, as many as cores will ever be; fixed by the checkpoint. Left out: 200,
+    as Spark has it."""
     limit: int = 200_000
+    """About the most messages of one micro-batch; 0: all there are."""
     trigger: str = "250ms"
+    """How often the broker is asked, as a duration."""
     reader: Literal["own", "spark"] = "own"
+    """Who reads Kafka: fcstream's own reader, or Spark's connector, which was not run."""
     options: dict[str, str] = {}
+    """Options of Spark's Kafka connector, with ``reader = "spark"``."""
     split: Literal["auto", "never", "always"] = "auto"
+    """Whether the pairs of every window are dealt to all tasks: where ``size_hint`` is large enough for it to pay,
+    never, or always."""
     settings: dict[str, str] = {}
+    """Any other settings of Spark, such as ``spark.executor.memory``."""
 
 
 class Sections(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

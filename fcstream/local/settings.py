@@ -29,72 +29,102 @@ class EuclideanSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """``[components.NAME]`` of kind ``euclidean``: a public box with a lattice."""
 
     low: tuple[float, ...]
+    """Public box: its lower corner."""
     high: tuple[float, ...]
+    """Its upper corner."""
     step: float
+    """Width of the grid that values are rounded to, in the units of the values."""
     unit: float = 1.0
+    """Which distance is 1 for the budget."""
     missing: tuple[float, ...] | None = None
+    """Where devices without a value answer from: a public place. Left out: one width of the box below its lower
+    corner."""
 
 
 class GreatCircleSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[components.NAME]`` of kind ``great_circle``: longitude and latitude, with step and unit in meters."""
 
     step: float = 1.0
+    """Width of the grid, in meters."""
     unit: float = 1000.0
+    """Which distance is 1 for the budget, in meters."""
     missing: tuple[float, ...] | None = None
+    """Where devices without a value answer from: a public place. Left out: far outside of the sphere."""
 
 
 class HammingSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[components.NAME]`` of kind ``hamming``: strings of bits."""
 
     bits: int
+    """Number of bits; the distance is how many differ."""
 
 
 class DiscreteSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[components.NAME]`` of kind ``discrete``: categories."""
 
     categories: int
+    """Number of categories."""
 
 
 class RecordsSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[components.NAME]`` of kind ``records``: a table of numbers in a public range."""
 
     low: float
+    """Lower end of the public range of a number."""
     high: float
+    """Its upper end."""
     step: float = 1.0
+    """Width of the grid that numbers are rounded to."""
 
 
 class GeoSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[budget]`` of kind ``geo``: pure geo-privacy."""
 
     epsilon: float
+    """What each device can lose for ever, for each unit of distance."""
 
 
 class ConcentratedSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[budget]`` of kind ``concentrated``, the default: concentrated geo-privacy."""
 
     rho: float
+    """What each device can lose for ever, for each squared unit of distance."""
 
 
 class ApproximateSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[budget]`` of kind ``approximate``: concentrated geo-privacy with the largest rho that implies these three."""
 
     epsilon: float
+    """What each device can lose for ever, between values that are `distance` apart."""
     delta: float
+    """The probability with which that may fail."""
     distance: float
+    """In the units of the budget."""
 
 
 class QuerySection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[query]``: the keys that all kinds of queries share."""
 
     name: str
+    """Name of the series; with the number of a query it is the id that devices keep."""
     component: str
+    """What is asked for: a component's name, also with ``@`` and a time."""
     rho: float
+    """What all queries of the series together may take from each device."""
     method: str = "PM1"
+    """Ask everybody once (``BM0``, ``BM1``) or in rounds (``PM0``, ``PM1``); 0 for noisy points, 1 for noisy
+    distances."""
     rounds: int = 10
+    """Number of rounds of ``PM0`` and ``PM1``."""
     split: str = "doubling"
+    """How the budget is divided among rounds: ``even``, ``doubling`` or ``steep``."""
     beta: float = 0.05
+    """Probability that any device is left alone wrongly."""
     queries: int = 1
+    """Number of queries in the series; each begins with what earlier ones saved."""
     savings: str = "paper"
+    """Which part of what earlier queries saved a query is offered: three quarters and more (``paper``), as much as
+    each that is left (``even``), or ``none``."""
 
     def elimination(self) -> Rounds:
         """The rounds in which devices are asked, checked."""
@@ -109,7 +139,9 @@ class ShareQuery(QuerySection, frozen=True, forbid_unknown_fields=True, kw_only=
     """Kind ``share``: whether less than a share of the records is at most `at`."""
 
     at: float
+    """The number that is compared with."""
     share: str
+    """The share, such as ``1/2``."""
 
     def query(self, space: Space) -> Query:
         return ShareBelow(self.component, space, self.at, self.share)
@@ -119,8 +151,12 @@ class CountQuery(QuerySection, frozen=True, forbid_unknown_fields=True, kw_only=
     """Kind ``count``: how many devices are in a box."""
 
     center: tuple[float, ...]
+    """Center of the box."""
     sides: tuple[float, ...]
+    """Lengths of its sides."""
     threshold: str = "balanced"
+    """Below which noisy distance a device counts as inside, with ``BM1`` and ``PM1``: ``balanced`` (as many wrongly
+    inside as outside), ``paper`` (as printed) or ``none``."""
 
     def query(self, space: Space) -> Query:
         return RangeCount.around(self.component, _euclidean(space), self.center, self.sides, threshold=self.threshold)
@@ -130,8 +166,12 @@ class DensityQuery(QuerySection, frozen=True, forbid_unknown_fields=True, kw_onl
     """Kind ``density``: how dense the devices are at a point."""
 
     at: tuple[float, ...]
+    """Point at which density is asked for."""
     bandwidth: float
+    """Width of the kernel, in the units of the values."""
     kernel: str = "auto"
+    """How density is computed with ``BM0`` and ``PM0``: of the noisy values as printed (``plain``), by a narrower
+    kernel whose mean over the noise is right (``unbiased``), or by predicted error (``auto``)."""
 
     def query(self, space: Space) -> Query:
         return KernelDensity.at(self.component, _euclidean(space), self.at, self.bandwidth, self.kernel)
@@ -141,7 +181,9 @@ class NearestQuery(QuerySection, frozen=True, forbid_unknown_fields=True, kw_onl
     """Kind ``nearest``: the k devices nearest to a point."""
 
     at: tuple[float, ...]
+    """Point whose neighbors are asked for."""
     k: int
+    """How many of them."""
 
     def query(self, space: Space) -> Query:
         return Nearest.at(self.component, _euclidean(space), self.at, self.k)
@@ -157,20 +199,31 @@ class DevicesSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """``[devices]``: what `fcstream local device` serves, and where."""
 
     values: str = ""
+    """File of JSON lines with the values of devices: ``{"device": "scooter-1", "place": [512.0, 9810.0]}``."""
     journal: str = ""
+    """File in which all these devices keep what they spent and answered. An older copy is refused, so keep it where
+    it is."""
     keep: int = KEEP
+    """Answers of so many queries can be given again; older ones are dropped."""
     gateway: str = "here"
+    """Name under which these devices are asked."""
     listen: str = ""
+    """Where questions come in: ``mqtt://HOST/PREFIX`` (the extra ``mqtt``) or ``http://HOST:PORT`` (``local``)."""
 
 
 class AnalystSection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[analyst]``: which devices `fcstream local query` asks, and how long it waits for them."""
 
     url: str = ""
+    """The broker: ``mqtt://HOST/PREFIX``. Left out: gateways are ``http://`` addresses."""
     devices: str = ""
+    """File of JSON lines that says whom to ask: ``{"gateway": "north", "device": "scooter-1"}``."""
     batch: int = 500
+    """Devices in one message."""
     timeout_s: float = 10.0
+    """Seconds to wait for an answer."""
     tries: int = 3
+    """How often a batch is asked before its devices count as missing."""
 
 
 class DeviceSections(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -53,8 +53,11 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """
 
     kind: str = "mean"
+    """What is released about every window."""
     rho: float
+    """What one window costs at most, as a rho of zCDP."""
     size_hint: int | None = None
+    """How many records a normal window holds: a public guess, which kinds that look for a core must have."""
 
     without_effect: ClassVar[tuple[str, ...]] = ()
     """Keys that are accepted and have no effect; they are not part of a stream's specification."""

@@ -46,13 +46,25 @@ class ClusterOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=T
     """
 
     k: int
+    """Number of clusters."""
     method: str = "auto"
+    """How centers are made of the tuples that parts of the window give: from a core of tuples (``friendly``), by the
+    k-tuple paper (``ktuples``), or whichever works for clusters that lie closer (``auto``)."""
     center: list[float] | None = None
+    """Center of the public ball where records count and centers may lie, in the features' own (transformed) units.
+    Left out: the middle of their ranges."""
     ball: float | None = None
+    """Radius of that ball, in scaled units. Left out: it reaches the corners of the ranges."""
     oracle: str = "auto"
+    """What finds clusters in a part of the records, without privacy: ``auto``, ``kmeans``, ``gaussians``, ``pca``,
+    ``scipy``, or ``minibatch``, which learns while records come."""
     radius: float | str = "histogram"
+    """How close the centers of two parts must be to match, in scaled units: found privately (``histogram``,
+    ``search``), or public."""
     radius_min: float | None = None
+    """Smallest distance that is looked at, in scaled units. Left out: a thousandth of ``ball``."""
     tuples: int | None = None
+    """How many parts a window is dealt into. Left out: as many as the budget asks for."""
 
     always: ClassVar[tuple[str, ...]] = ("kind", "rho", "k", "delta")
 
@@ -107,6 +119,23 @@ def checked(release: Made) -> Made:
 class CentersOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Configuration of releases with ``kind = "centers"``: k centers of well separated clusters; see `ClusterOptions`.
 
+    Released
+    --------
+    value
+        k centers, clipped to the public ranges.
+    sigma
+        One number for each coordinate of each center; null where a coordinate was not measured.
+    parts.counts
+        Noisy number of records of each center.
+    parts.clipped
+        For each center whether it or its number was clipped.
+    parts.tuples
+        Number of tuples that were compared.
+
+    Cost
+    ----
+    rho and delta; a refusal most of it, since it comes after the tuples were compared.
+
     Privacy
     -------
     See `CentersRelease`.
@@ -117,9 +146,13 @@ class CentersOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw
     """
 
     spread: float | None = None
+    """Public radius of a cluster, in scaled units, which records are clipped to in the last step."""
     fallback: str | None = None
+    """``lloyd``: where parts do not agree, centers of a noisy k-means are released in place of a refusal."""
     fallback_share: float = 0.1
+    """Part of ``rho`` that the fallback has."""
     delta: float = 0.0
+    """What one window costs at most, as a δ."""
 
     def build(self, setting: BuildContext) -> CentersRelease:
         loss = self.approximate_loss(self.delta)

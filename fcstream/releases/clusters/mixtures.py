@@ -316,6 +316,22 @@ class MixturesOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, k
     """Configuration of releases with ``kind = "mixtures"``, a mixture of k well separated clusters; see
     `ClusterOptions`.
 
+    Released
+    --------
+    value, sigma
+        The means of k clusters.
+    parts.weights, parts.counts
+        Share and noisy number of records of each cluster.
+    parts.covariances, parts.covariance_sigma
+        A covariance matrix for each cluster, and the deviation of its noise.
+    parts.clipped, parts.tuples
+        As of `centers`.
+
+    Cost
+    ----
+    rho and delta. A record is in the half that finds clusters or in the half that they are learned from, so both
+    together cost no more.
+
     Privacy
     -------
     See `MixturesRelease`.
@@ -326,7 +342,9 @@ class MixturesOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, k
     """
 
     spread: float
+    """Public radius of a cluster, in scaled units, which records are clipped to."""
     delta: float = 0.0
+    """What one window costs at most, as a δ."""
 
     def build(self, setting: BuildContext) -> MixturesRelease:
         loss = self.approximate_loss(self.delta)

@@ -187,6 +187,17 @@ def _dp_rho(epsilon_nano: int, delta_femto: int) -> int:
 class BasicOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``kind = "mean"``, ``method = "basic"``: a mean whose core is friendly with certainty.
 
+    Released
+    --------
+    value, sigma, core_count
+        As of other means; `count` is null.
+    parts.epsilon, parts.delta
+        The (epsilon, delta) that a window costs.
+
+    Cost
+    ----
+    rho and delta, at once: nothing is given back.
+
     Privacy
     -------
     See `BasicMean`.
@@ -197,9 +208,13 @@ class BasicOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """
 
     method: str = "basic"
+    """``basic``: FriendlyCore in (ε, δ), for budgets that are kept so. It has more noise."""
     radius: float
+    """Distance within which nearly all pairs of normal records of a window lie, in scaled units."""
     delta: float
+    """What one window costs at most, as a δ."""
     alpha: float = 0.0
+    """Records that are friends of all but this share of the others are always kept."""
 
     def build(self, setting: BuildContext) -> BasicMean:
         loss = self.approximate_loss(self.delta)

@@ -48,6 +48,19 @@ _TAIL = 3.0  # noise deviations by which a tail must stand out
 class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Configuration of releases with ``kind = "mean"``, the mean of a window.
 
+    Released
+    --------
+    value
+        One number per feature: the mean of the core, without outliers.
+    sigma
+        One number per feature.
+    count, core_count
+        Noisy numbers of records in the window and in the core; of `ball` the latter alone.
+
+    Cost
+    ----
+    rho and delta; a window with too few records a few percent. `ball` needs no delta.
+
     Privacy
     -------
     See `RecentredMean`, `FriendlyMean` and `BallMean`.
@@ -58,14 +71,30 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
     """
 
     method: str = "recentered"
+    """How the mean is found: in two steps (``recentered``), from the release before (``tracking``), as FC_Avg of the
+    paper (``friendly``), in a public ball (``ball``), or as FriendlyCore in (ε, δ) (``basic``, with keys of its
+    own)."""
     radius: float | Literal["search"] | None = None
+    """Distance within which nearly all pairs of normal records of a window lie, in scaled units; for ``ball`` the
+    radius of the ball. ``search`` finds it privately between ``radius_min`` and ``radius_max``, for 1 to 10% of the
+    budget."""
     spread: float | Literal["histogram"] = "histogram"
+    """How far records typically lie from the center, in scaled units: found privately (``histogram``), or a public
+    distance."""
     center: list[float] | None = None
+    """For ``ball``: its center, in the features' own (transformed) units."""
     delta: float = 0.0
+    """What one window costs at most, as a δ. Not needed by ``ball``; by ``tracking`` for windows that start cold."""
     pairs: Literal["exact", "blocks", "hidden"] = "exact"
+    """Which pairs of records a core is found from: all (``exact``), each record with random blocks of others
+    (``blocks``), or each ordered pair by a secret coin (``hidden``). Samples are for windows of several hundred
+    thousand records."""
     outliers: float = 0.0
+    """Share of records that are expected to be outliers, where they are many."""
     radius_min: float | None = None
+    """Lower public end of the search, with ``radius = "search"``."""
     radius_max: float | None = None
+    """Upper public end of the search, any number of powers of ten away."""
 
     @property
     def holds_records(self) -> bool:

@@ -182,6 +182,19 @@ class SearchedMean(PointMechanism):
 class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Configuration of ``kind = "mean"`` with a known radius, or with ``radius = "search"`` between two public ends.
 
+    Released
+    --------
+    value
+        One number per feature: the mean of the core, without outliers.
+    sigma
+        One number per feature.
+    count, core_count
+        Noisy numbers of records in the window and in the core; of `ball` the latter alone.
+
+    Cost
+    ----
+    rho and delta; a window with too few records a few percent. A search takes 1 to 10% of it.
+
     Privacy
     -------
     See `SearchedMean`, `RecentredMean` and `FriendlyMean`.

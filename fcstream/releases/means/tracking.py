@@ -34,6 +34,17 @@ MIN_SHARE = 0.5
 class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Configuration of ``kind = "mean"`` with ``method = "tracking"``: each mean starts from the window before.
 
+    Released
+    --------
+    value, sigma
+        As of other means; points outside of the ball around the last release are left out.
+    track
+        Where the next window starts, in lattice steps: `center`, `sigma`, `reach`, `across`, `share`, `drift`.
+
+    Cost
+    ----
+    rho alone; the first window and cold starts also delta, of which a tenth may be for `window.max_records`.
+
     Privacy
     -------
     See `TrackingMean`.

@@ -27,6 +27,15 @@ class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     The keys of means are accepted without effect, since the first version accepted them and ledgers hold them.
 
+    Released
+    --------
+    value, sigma
+        One number each: the number of records and 1/sqrt(2 rho). `count` and `core_count` are the same number.
+
+    Cost
+    ----
+    rho.
+
     Privacy
     -------
     See `NoisyCount`.

@@ -174,6 +174,20 @@ class FriendlyCovariance:
 class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Configuration of releases with ``kind = "covariance"``, the covariance matrix of a window.
 
+    Released
+    --------
+    value, sigma
+        The covariance matrix of the features, whatever its scale; it takes millions of records. Where a bound is known,
+        clip to it yourself.
+    parts.eta, parts.shards
+        Noise relative to the matrix, and the noisy number of shards that agree.
+    parts.epsilon, parts.delta
+        The (epsilon, delta) that a window costs.
+
+    Cost
+    ----
+    rho and delta, also for a refusal.
+
     Privacy
     -------
     See `ShardCovariance`.
@@ -184,10 +198,15 @@ class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
     """
 
     delta: float
+    """What one window costs at most, as a δ."""
     shards: int
+    """Into how many shards a window is dealt; some hundred at least."""
     centered: bool = True
+    """Whether the mean is taken off; without, second moments are released."""
     limit: float = LIMIT
+    """How closely shards must agree."""
     eta: float | None = None
+    """Noise of the matrix, relative to itself. Left out: the smallest with which this many shards release."""
 
     @property
     def holds_records(self) -> bool:

@@ -33,6 +33,21 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     Edges and categories are given in the field's own units (before its transform). The edges cut the public range, and
     a value on an edge lies in the upper bin. All values that are not among the categories share a last bin.
 
+    Released
+    --------
+    value
+        The number of records in every bin, empty ones too.
+    sigma
+        1/sqrt(2 rho) for each of them.
+    parts.feature
+        Name of the feature.
+    parts.edges, parts.categories
+        Where bins are cut, or which numbers have one; the one that was configured.
+
+    Cost
+    ----
+    rho for all bins together, however many.
+
     Privacy
     -------
     See `Histogram`.
@@ -43,8 +58,11 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     """
 
     feature: str | None = None
+    """Feature that the answer is about; may be left out if there is one only."""
     edges: list[float] | None = None
+    """Where the public range is cut, in the field's own units; a value on an edge lies in the upper bin."""
     categories: list[float] | None = None
+    """Numbers with a bin each; all other values share a last bin."""
 
     @property
     def holds_records(self) -> bool:

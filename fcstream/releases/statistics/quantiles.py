@@ -35,6 +35,19 @@ COUNT_SHARE = 20
 class QuantilesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Configuration of releases with ``kind = "quantiles"``: the values below which given shares of records lie.
 
+    Released
+    --------
+    value
+        For each level the value below which that part of the records lies.
+    parts.feature, parts.quantiles
+        Name of the feature, and the levels.
+    parts.rank_sigma
+        For each level how many records its rank is off; there is no `sigma`.
+
+    Cost
+    ----
+    rho, in equal parts for the levels; a window with too few records a small part of it.
+
     Privacy
     -------
     See `Quantiles`.
@@ -45,8 +58,11 @@ class QuantilesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     """
 
     feature: str | None = None
+    """Feature that the answer is about; may be left out if there is one only."""
     quantiles: list[float]
+    """Levels, ascending, such as ``[0.1, 0.5, 0.9]``."""
     delta: float = 0.0
+    """A δ that only pays for `window.max_records`."""
 
     needs_no_delta: ClassVar[bool] = True
 

@@ -38,6 +38,17 @@ _SHARES = (3, 4, 5, 6, 7)  # tenths of rho for the mean
 class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Configuration of releases with ``kind = "variance"``: a ``recentered`` mean and each feature's variance.
 
+    Released
+    --------
+    value, sigma
+        The variance of every feature around a private mean.
+    parts.mean, parts.mean_sigma
+        That mean, and the deviation of its noise.
+
+    Cost
+    ----
+    rho and delta, for mean and squares together; a window with too few records a few percent.
+
     Privacy
     -------
     See `Variance`.
@@ -48,9 +59,15 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
     """
 
     radius: float
+    """Distance within which nearly all pairs of normal records of a window lie, in scaled units."""
     reach: float | Literal["histogram"] = "histogram"
+    """Distance from the mean beyond which records are left out: found privately (``histogram``), or public."""
     delta: float
+    """What one window costs at most, as a δ."""
     pairs: Literal["exact", "blocks", "hidden"] = "exact"
+    """Which pairs of records a core is found from: all (``exact``), each record with random blocks of others
+    (``blocks``), or each ordered pair by a secret coin (``hidden``). Samples are for windows of several hundred
+    thousand records."""
 
     def build(self, setting: BuildContext) -> Variance:
         size_hint, loss = self.checked_size_hint(), self.approximate_loss(self.delta)

@@ -38,6 +38,22 @@ MAX_ORDER = 3
 class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Configuration of releases with ``kind = "marginals"``: noisy contingency tables of all sets of `order` columns.
 
+    Released
+    --------
+    value
+        A list of numbers of records for each set of `order` columns: contingency tables that agree with each other.
+    parts.columns
+        Name and levels of each column, and where a number is cut.
+    parts.tables
+        Names of the columns of each table.
+    parts.cell_sigma
+        Deviation of the noise of a cell before tables were made to agree; there is no `sigma`.
+
+    Cost
+    ----
+    rho for all tables together: the noise of a cell has at most the deviation sqrt(tables / (2 rho)). At most 1,048,576
+    cells; above 65,536 `fcstream plan` warns that brokers may not take so long a message.
+
     Privacy
     -------
     See `Marginals`.
@@ -48,8 +64,11 @@ class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     """
 
     order: int = 2
+    """How many columns each table has: 1, 2 or 3."""
     columns: list[str] | None = None
+    """Features of the table. Left out: all."""
     edges: dict[str, list[float]] = msgspec.field(default_factory=dict)
+    """Where features that are numbers are cut into bins: inner edges, by name of the feature."""
 
     takes_categories: ClassVar[bool] = True
 

@@ -40,6 +40,19 @@ USELESS = 0.1
 class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Configuration of releases with ``kind = "points"``: weighted points in a public box, ball or simplex.
 
+    Released
+    --------
+    value
+        Points of the set which stand for the records.
+    parts.set
+        `box`, `ball` or `simplex`.
+    parts.weights, parts.counts
+        Weight of each point; noisy numbers of records in the cells that they come from.
+
+    Cost
+    ----
+    rho; a window with too few records a tenth of it.
+
     Privacy
     -------
     See `Points`.
@@ -50,10 +63,16 @@ class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """
 
     set: Literal["box", "ball", "simplex"] = "box"
+    """Public set in which points lie: the features' ranges (``box``), a ``ball``, or the ``simplex`` of vectors
+    without negative parts and with a given sum."""
     center: list[float] | None = None
+    """For ``ball``: its center, in the features' own (transformed) units."""
     radius: float | None = None
+    """For ``ball``: its radius, in scaled units."""
     total: float | None = None
+    """For ``simplex``: the sum."""
     delta: float = 0.0
+    """A δ that only pays for `window.max_records`."""
 
     needs_no_delta: ClassVar[bool] = True
 

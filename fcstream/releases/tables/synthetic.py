@@ -52,6 +52,21 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     The low-dimensional marginals of the mixture are near those of the data.
 
+    Released
+    --------
+    value
+        Points of a small mixture, from which rows are drawn: always the same ones, also by `fcstream.synthetic_rows`.
+    parts.columns
+        Name and levels of each column, and where a number is cut.
+    parts.unit, parts.weights, parts.counts
+        What `value` counts in, weights of the points, and noisy numbers of records behind them.
+    parts.rows, parts.seed
+        How many rows are drawn, and with which seed.
+
+    Cost
+    ----
+    rho; a window with too few records a fifth of it (`pure`, `paper`: all).
+
     Privacy
     -------
     See `Synthetic`, and `fcstream.releases.tables.synthetic_paper.PaperSynthetic` for ``variant = "paper"``.
@@ -62,12 +77,21 @@ class SyntheticOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     """
 
     variant: Literal["zcdp", "pure", "paper"] = "zcdp"
+    """Mechanism: zCDP, pure ε-DP, or Algorithm 4 of *Covariance's Loss is Privacy's Gain* as printed (``paper``, to
+    compare)."""
     columns: list[str] | None = None
+    """Features of the table. Left out: all."""
     edges: dict[str, list[float]] = msgspec.field(default_factory=dict)
+    """Where features that are numbers are cut into bins: inner edges, by name of the feature."""
     projection: Literal["learned", "previous", "ones"] = "learned"
+    """Where cells come from: one more pass over the window (``learned``), the release before (``previous``), or they
+    are public (``ones``, Booleans only; no records are kept)."""
     rows: int | None = None
+    """Public number of rows. Left out: the noisy number of records."""
     kappa: float = 0.5
+    """For ``paper``: its κ."""
     delta: float = 0.0
+    """A δ that only pays for `window.max_records`."""
 
     takes_categories: ClassVar[bool] = True
     needs_no_delta: ClassVar[bool] = True
