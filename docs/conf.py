@@ -16,14 +16,17 @@ extensions = [
     "sphinx.ext.autodoc",  # docstrings of public names
     "sphinx.ext.autosummary",
     "numpydoc",  # which are written in numpydoc's form
+    "docstrings",  # docs/_ext: with sections of their own
     "sphinx_design",  # cards and tabs
     "sphinx_copybutton",  # copies a block without its prompt
+    "sphinx_click",  # the command line
     "sphinx_gallery.gen_gallery",  # runs examples/*.py
     "pictures",  # docs/_ext: runs docs/pictures/*.py
+    "reference",  # docs/_ext: writes the reference from the code
 ]
 
 # Pages. GitHub shows the README of a folder, and so does the site.
-exclude_patterns = ["_*", "conf.py", "gallery/*.ipynb", "gallery/*.py", "**/sg_execution_times.rst"]
+exclude_patterns = ["_*", "gallery/*.ipynb", "gallery/*.py", "**/sg_execution_times.rst"]
 myst_enable_extensions = ["colon_fence", "deflist", "attrs_block", "attrs_inline", "substitution"]
 myst_heading_anchors = 3
 suppress_warnings = [
@@ -33,9 +36,14 @@ suppress_warnings = [
 nitpicky = True
 
 # Docstrings.
+templates_path = ["_templates"]
 autosummary_generate = True
-numpydoc_show_class_members = False
+autodoc_typehints = "none"  # parameters have their types in the text
+autodoc_preserve_defaults = True
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False  # docs/_templates shows them
 numpydoc_xref_param_type = False
+default_role = "code"
 
 # The gallery: every file is run, and a failure ends the build.
 sphinx_gallery_conf = {

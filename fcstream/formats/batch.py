@@ -19,22 +19,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TIME_UNITS = ("ms", "s", "iso8601")
-REASONS = (
-    "broken_record",  # no JSON object on the line, or a wrong number of cells
-    "missing",  # a field is absent, null or empty
-    "not_a_number",  # text, a Boolean, a list where a number must stand
-    "not_finite",  # NaN, infinity, or beyond a double
-    "out_of_range",  # outside the feature's public range
-    "bad_time",  # an event time that cannot be read
-    "time_out_of_range",  # outside the public schedule, or too far ahead of its own arrival
-    "late",  # arrived after close + lateness of every window it belongs to
-    "window_closed",  # all its windows were answered already
-    "duplicate",  # this source position was taken before
-    "bad_user",  # a user's id that is neither text nor a whole number, or longer than `LONGEST_LABEL`
-    "unknown_level",  # a Boolean or a category that is none of its declared levels
-    "too_long",  # rows of one message beyond those that are read
-    "unknown_key",  # a key that is not among the declared ones, or does not belong to the partition it came by
-)
+MEANINGS = {
+    "broken_record": "no JSON object on the line, or a wrong number of cells",
+    "missing": "a field is absent, null or empty",
+    "not_a_number": "text, a Boolean or a list where a number must stand",
+    "not_finite": "NaN, infinity, or beyond a double",
+    "out_of_range": "outside the feature's public range",
+    "bad_time": "an event time that cannot be read",
+    "time_out_of_range": "outside the public schedule, or too far ahead of its own arrival (`window.ahead`)",
+    "late": "arrived after close and lateness of every window it belongs to: raise `window.lateness`",
+    "window_closed": "all its windows were answered already: raise `window.lateness`",
+    "duplicate": "this source position was taken before; nothing is lost",
+    "bad_user": "a user's id that is neither text nor a whole number, or longer than 1024 characters",
+    "unknown_level": "a Boolean or a category that is none of its declared levels",
+    "too_long": "rows of one message beyond those that are read",
+    "unknown_key": "a key that is not among the declared ones, or does not belong to the partition it came by",
+}
+"""Why a record cannot be used, by the reason in dead letters."""
+REASONS = tuple(MEANINGS)
 MAX_TIME_MS = 2**53
 LONGEST_LABEL = 1024
 """Most characters of an id (bytes, if it comes as bytes), since ids are kept until their window closes."""

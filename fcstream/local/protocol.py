@@ -14,18 +14,19 @@ from ..errors import ConfigError
 
 LARGEST = 2**20
 """Bytes of one encoded `Ask`."""
-REASONS = (
-    "malformed",
-    "unknown_component",
-    "other_space",
-    "function",
-    "loss",
-    "budget",
-    "conflict",
-    "interrupted",
-    "expired",
-)
+MEANINGS = {
+    "malformed": "the message is no question",
+    "unknown_component": "the device has no such component",
+    "other_space": "its component has another space than the analyst assumes",
+    "function": "what is asked for is not defined in that space, or not on this device",
+    "loss": "the price is not one that the device's budget can be charged",
+    "budget": "the price does not fit into what is left of the device's budget",
+    "conflict": "the id was used for another question",
+    "interrupted": "the device died twice between the charge and the reply",
+    "expired": "the question was answered so long ago that its answer was dropped (`devices.keep`)",
+}
 """Why a device refuses; each depends on the question, on public facts and on public costs only."""
+REASONS = tuple(MEANINGS)
 
 
 @dataclass(frozen=True)

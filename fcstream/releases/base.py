@@ -366,6 +366,7 @@ class Release:
         ``no_match`` or ``no_radius``); ``too_many``, ``budget_exhausted`` or ``interrupted``. See
         `fcstream.releases.reasons`.
     kind : str
+        What was asked for: ``release.kind`` of the configuration.
     value : list or None
         For a mean: one number per feature, in the feature's units, or in transformed units if the feature has a
         `transform`. For other kinds: numbers or lists of numbers, as the kind defines them.
