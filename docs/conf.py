@@ -65,6 +65,7 @@ html_static_path = ["_static"]
 html_css_files = ["fcstream.css"]
 html_theme_options = {"navigation_with_keys": True}
 html_show_sphinx = False
+html_show_copyright = False
 html_copy_source = False
 copybutton_exclude = ".linenos, .gp, .go"
 pygments_style = "friendly"

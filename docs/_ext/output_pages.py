@@ -60,7 +60,7 @@ def exact_metrics() -> str:
 
 
 def states() -> str:
-    return ", ".join(f"`{state}`" for state in STATES)
+    return f"The label `state` is one of {', '.join(f'`{state}`' for state in STATES)}."
 
 
 def exit_codes() -> str:
