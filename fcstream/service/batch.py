@@ -254,7 +254,8 @@ def check_sink_matches_ledger(engine: Engine | KeyedEngine, sink: Sink) -> None:
     if last is not None and last.stream in ours and not ours[last.stream].has_sealed(last.window_open_ms):
         raise LedgerMismatch(
             f"the sink holds the release of window {last.window_open_ms} of {last.stream!r}, the ledger does not know "
-            "it: the ledger was lost or exchanged; restore it, or start a stream under a new name"
+            "it: the ledger was lost or exchanged; restore it, or start a stream under a new name; if the stream was "
+            "retired, name another sink for the one that follows it"
         )
 
 

@@ -159,6 +159,17 @@ def test_a_lost_ledger_does_not_buy_second_answers(folder):
     assert json.loads(call("budget", "show", "ledger.db", "--json").stdout)["spent"]["rho"] == 0
 
 
+def test_a_stream_after_a_retired_one_is_told_to_take_another_sink(folder):
+    (folder / "c.toml").write_text(short(sample_config()))
+    write_stream(folder / "telemetry.jsonl")
+    call("run", "c.toml", "--sink", "jsonl:out.jsonl")
+    assert call("budget", "retire", "--yes", "ledger.db", "rooms").exit_code == 0
+    refused = call("run", "c.toml", "--sink", "jsonl:out.jsonl")
+    assert refused.exit_code == 2
+    assert "if the stream was retired, name another sink" in refused.stderr
+    assert call("run", "c.toml", "--sink", "jsonl:next.jsonl").exit_code == 0
+
+
 def test_times_in_the_wrong_unit_name_the_key(folder):
     (folder / "c.toml").write_text(short(sample_config()))
     line = json.dumps({"ts_ms": 1_458_000_000, "temp_c": 20, "rh_pct": 45}) + "\n"  # seconds
