@@ -20,7 +20,7 @@ from ..errors import ConfigError, FcstreamError, SourceError
 from ..service.batch import ProgressLine, Summary, check_sink_matches_ledger, closing, publish_left_over
 from .answers import TaskReports, take_rows
 from .pairs import splits, splitter
-from .sessions import SparkFailed, condition, require_pyspark, spark_path, spark_session
+from .sessions import SparkFailed, check_configured, condition, require_pyspark, spark_path, spark_session
 from .stores import WindowFeed, stores
 from .tasks import BLOCKS, COUNTED, NOTES, Admission, LineReader, count_window, guarded, pieces
 
@@ -170,4 +170,5 @@ def _quietly(action: Callable[[], Any]) -> Any:
     except (FcstreamError, OSError):
         raise
     except Exception as error:
+        check_configured(error)
         raise SparkFailed(f"Spark ended the job ({condition(error)}); its log says where") from None

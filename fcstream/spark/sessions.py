@@ -112,5 +112,12 @@ def condition(error: object) -> str:
     return str(ours[-1] if ours else named[1] if named else type(error).__name__)
 
 
+def check_configured(error: object) -> None:
+    """Raise what a task found wrong with the configuration, if it is this that an error of Spark's tells."""
+    kind, _, message = condition(error).partition(": ")
+    if kind == ConfigError.__name__:
+        raise ConfigError(message) from None  # the rest of the error may quote records
+
+
 def _partitions(section: SparkSection) -> dict[str, str]:
     return {} if section.partitions is None else {"spark.sql.shuffle.partitions": str(section.partitions)}

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..config import Job
 from ..counting.threads import one_thread
-from ..errors import FcstreamError
+from ..errors import ConfigError, FcstreamError
 from ..formats.batch import Batch, Rejection
 from ..formats.decoders import CsvRows, JsonLines, LineDecoder
 from ..formats.payloads import decoder_for, read_messages
@@ -190,7 +190,11 @@ class LineReader:
             seen[name] = first + len(lines)
             if self.header is not None and first == 0 and int(name.rpartition(" ")[2]) == 0:
                 if lines[0].rstrip(b"\r") != self.header.rstrip(b"\r"):
-                    raise FcstreamError("all files must start with the same header line: correct `source.url`")
+                    raise ConfigError(
+                        "must name files that all start with the same header line, got another one in "
+                        f"{name.rpartition(' ')[0]}: name them apart, or give them one header",
+                        "source.url",
+                    )
                 first, lines = 1, lines[1:]
             fit = [line if len(line) <= _LONGEST_LINE else b"\0" for line in lines]
             return decoder.decode(fit, first), None, len(lines)

@@ -343,8 +343,9 @@ def test_the_command_counts_files_of_a_pattern_with_spark(session, tmp_path, mon
     assert "200 records read, 0 rejected" in done.stderr
     Path("in1.csv").write_text("a,ts_ms\n1,2\n")
     done = CliRunner().invoke(main, ["run", "c.toml", "--runner", "spark", "--ledger", "sqlite:other.db"])
-    assert done.exit_code == 1
-    assert "same header line" in done.stderr
+    assert done.exit_code == 2
+    assert "source.url: must name files that all start with the same header line, got another one in" in done.stderr
+    assert ".csv: name them apart" in done.stderr
     done = CliRunner().invoke(main, ["run", "c.toml", "--master", "local[2]"])
     assert done.exit_code == 2
     assert "--runner spark" in done.stderr
