@@ -18,6 +18,10 @@ T = TypeVar("T")
 _FIRST_S, _MAX_S = 0.05, 5.0
 
 
+class BrokerLost(Exception):
+    """The connection, or what is needed of the broker: trying again may help."""
+
+
 def pauses() -> Iterator[float]:
     """Seconds to wait before each further try: doubling, up to 5, each between half and the whole of it."""
     pause = _FIRST_S
@@ -30,7 +34,6 @@ def pauses() -> Iterator[float]:
 def with_patience(
     action: Callable[[], T],
     reconnect: Callable[[], object],
-    lost: tuple[type[BaseException], ...],
     patience_s: float,
     error: Callable[[BaseException], FcstreamError],
 ) -> T:
@@ -40,11 +43,9 @@ def with_patience(
     Parameters
     ----------
     action : callable
-        Must be safe to repeat.
+        Must be safe to repeat. Raises `BrokerLost` when the connection is; everything else is passed on.
     reconnect : callable
-        May raise `lost` too.
-    lost : tuple of exception types
-        What a lost connection raises; everything else is passed on.
+        May raise `BrokerLost` too.
     patience_s : float
     error : callable
         Makes what is raised in the end from the last of them.
@@ -53,7 +54,7 @@ def with_patience(
     waits = pauses()
     try:
         return action()
-    except lost as first:
+    except BrokerLost as first:
         last: BaseException = first
     while True:
         note_failure(str(last))
@@ -64,7 +65,7 @@ def with_patience(
         try:
             reconnect()
             return action()
-        except lost as again:
+        except BrokerLost as again:
             last = again
 
 
@@ -111,6 +112,13 @@ class PendingMessages(Generic[T]):
         if not self._waiting or self._group != list(group):
             self._group, self._waiting = list(group), deque(group)
         return self._waiting
+
+    def send(self, group: Sequence[T], action: Callable[[T], object]) -> None:
+        """Hand those to send to `action`, one by one; what it returns from is confirmed."""
+        waiting = self.of(group)
+        while waiting:
+            action(waiting[0])
+            waiting.popleft()
 
 
 def close_quietly(*closers: Callable[[], object]) -> None:

@@ -1,10 +1,13 @@
-"""Where releases go: the protocol."""
+"""Where releases go: the protocol, and how they are read back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
+from ..errors import SinkError
 from ..releases.base import Release
 
 
@@ -22,3 +25,11 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Let go of what is held. Idempotent."""
+
+
+def read_release(body: bytes, otherwise: str) -> Release:
+    """Return the release of a message; `otherwise` is the error's text if it is something else."""
+    try:
+        return Release.from_bytes(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise SinkError(otherwise) from None

@@ -12,9 +12,9 @@ import pytest
 from support.nats_server import HOST, cuttable, sink
 from support.sources import SECRET, everything
 
-from fcstream.connectors.nats.connection import NatsLost
 from fcstream.connectors.nats.reader import NatsReader
 from fcstream.connectors.nats.sink import NatsSink
+from fcstream.connectors.retry import BrokerLost
 from fcstream.connectors.urls import parse
 from fcstream.errors import SinkError
 from fcstream.releases.base import Release
@@ -177,7 +177,7 @@ def test_an_answer_that_came_too_late(nats_server, nats_stream, monkeypatch):
         if body == sent[1].to_bytes() and not lost:
             lost.append(body)
             await asyncio.sleep(0.3)
-            raise NatsLost("no answer")
+            raise BrokerLost("no answer")
         return ack
 
     monkeypatch.setattr(NatsSink, "_post", lose)

@@ -13,8 +13,8 @@ import pytest
 from support.nats_server import HOST, sink, source
 from support.sources import CONTENT, bodies, drain
 
-from fcstream.connectors.nats.connection import NatsLost
 from fcstream.connectors.nats.source import NatsSource
+from fcstream.connectors.retry import BrokerLost
 from fcstream.connectors.urls import parse
 from fcstream.errors import SourceError
 from fcstream.testing import SourceContract, sample_release
@@ -338,7 +338,7 @@ def test_a_reader_that_is_broken_stays_so(nats_server, nats_stream):
         def breaks():
             opened._reader.is_broken = True  # no news with it: the wait runs out
 
-        with pytest.raises(NatsLost):
+        with pytest.raises(BrokerLost):
             opened._wire.once(take)
 
 

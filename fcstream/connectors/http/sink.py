@@ -108,10 +108,7 @@ class WebhookSink:
 
     def write(self, releases: Sequence[Release]) -> None:
         until = time.monotonic() + self._patience_s
-        waiting = self._remainder.of(self._requests(releases))
-        while waiting:
-            self._send(*waiting[0], until)
-            waiting.popleft()
+        self._remainder.send(self._requests(releases), lambda request: self._send(*request, until))
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         return list(releases)

@@ -8,12 +8,14 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ConfigError, FcstreamError, needs_package
 from ...runtime.waiting import is_over, note_failure
-from ..retry import with_patience
+from ..broker_connection import BrokerConnection
+from ..retry import BrokerLost
 from ..tls import TRUST
 from ..urls import Address
 
@@ -35,11 +37,7 @@ _SASL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _REMEDY = "correct the login, or what it is allowed to do"
 
 
-class KafkaLost(Exception):
-    """The brokers did not respond, or not with what was asked for."""
-
-
-class KafkaConnection:
+class KafkaConnection(BrokerConnection):
     """Where the brokers are and how to log in, which errors their clients reported, and since when.
 
     Takes the connection's options from an address; `error` is the type that it raises.
@@ -50,10 +48,9 @@ class KafkaConnection:
             import confluent_kafka
             import confluent_kafka.admin
         self.kafka: Any = confluent_kafka
-        self.location = address.masked
-        self.patience_s = address.take_number("patience", patience_s)
+        super().__init__(address, patience_s, error)
         self.down_since: float | None = None
-        self._error, self._key, self._password = error, address.key, address.password
+        self._password = address.password
         self._why = self._final = ""
         self.topics = tuple(dict.fromkeys(address.path.split(",")))
         if not all(re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) for topic in self.topics):
@@ -105,6 +102,27 @@ class KafkaConnection:
             self.down_since = None
             LOG.warning("%s answers again", self.location)
 
+    def check_brokers(self, client: Any) -> None:
+        """Ask brokers that are away whether they are back; raise what waiting does not mend, or lasted too long."""
+        since = self.down_since
+        if since is not None:
+            with suppress(BrokerLost, self.kafka.KafkaException):
+                self.partitions(client, 1.0)
+        self.check()
+        if since is not None and self.down_since is not None and time.monotonic() - since > self.patience_s:
+            self.down_since = time.monotonic()  # the next call tries again
+            raise self.unreachable(BrokerLost())
+
+    def reconnect(self) -> None:
+        self.check()
+
+    def on_read_error(self, error: KafkaError) -> None:
+        """What a consumer got instead of a message: the brokers refuse, or are away."""
+        if error.name() in FINAL or error.fatal():
+            self.on_client_event(error)
+        else:
+            self.is_down(self.error_text(error))
+
     def check(self) -> None:
         """Raise, once, an error that does not go away by waiting."""
         final, self._final = self._final, ""
@@ -134,7 +152,7 @@ class KafkaConnection:
         return expired
 
     def retry(self, action: Callable[[], T]) -> T:
-        """Call an action until it succeeds; it raises `KafkaLost` or the client's errors."""
+        """Call an action until it succeeds; it raises `BrokerLost` or the client's errors."""
 
         def act() -> T:
             try:
@@ -142,17 +160,17 @@ class KafkaConnection:
             except self.kafka.KafkaException as error:
                 raise self.classify(error.args[0]) from None
             except TimeoutError:
-                raise KafkaLost from None
+                raise BrokerLost from None
             finally:
                 self.admin.poll(0)
 
-        return with_patience(act, self.check, (KafkaLost,), self.patience_s, self.unreachable)
+        return self.repeat(act)
 
     def classify(self, error: KafkaError) -> Exception:
         """Return an error of the client as one to be waited out, or raise one that does not go away by waiting."""
         if error.name() in FINAL or error.fatal():
             return self._error(f"{self.location} refuses: {self.error_text(error)}; {_REMEDY}")
-        return KafkaLost(self.error_text(error))
+        return BrokerLost(self.error_text(error))
 
     def partitions_of_topics(self, client: Any) -> dict[str, list[int]]:
         """List each topic's partitions once the brokers respond; a producer's request may make a missing topic."""
@@ -164,7 +182,7 @@ class KafkaConnection:
             if not all(found.values()):
                 if time.monotonic() > until:
                     raise self._error(f"{self.location} has no such topic: create it, or correct `{self._key}`")
-                raise KafkaLost
+                raise BrokerLost
             return found
 
         return self.retry(ask)

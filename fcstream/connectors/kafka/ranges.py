@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import SourceError
 from ..base import Chunk
-from .connection import ASK_S, FINAL, KafkaConnection, KafkaLost
+from .connection import ASK_S, KafkaConnection
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -83,7 +82,7 @@ class KafkaRanges:
                 self._cluster.is_up()
                 return self._chunks(found)
             if left <= 0 or self._moved():
-                self._check_brokers()
+                self._cluster.check_brokers(self._consumer)
                 return []
 
     def behind(self, ends: Mapping[str, int]) -> bool:
@@ -113,10 +112,8 @@ class KafkaRanges:
             # Transaction markers and compaction can leave offsets without messages at the end.
             self._next[name] = max(self._next[name], message.offset() or 0)
             self._ended = True
-        elif error.name() in FINAL or error.fatal():
-            self._cluster.on_client_event(error)
         else:
-            self._cluster.is_down(self._cluster.error_text(error))
+            self._cluster.on_read_error(error)
         return False
 
     def _chunks(self, messages: list[Message]) -> list[Chunk]:
@@ -130,14 +127,3 @@ class KafkaRanges:
             self._next[name] = int(offsets[-1]) + 1
             chunks.append(Chunk(name, offsets, timestamps, [message.value() or b"" for message in rows]))
         return chunks
-
-    def _check_brokers(self) -> None:
-        """Check, when nothing came, whether the brokers are unreachable; raise once patience has ended."""
-        cluster, since = self._cluster, self._cluster.down_since
-        if since is not None:
-            with suppress(KafkaLost, cluster.kafka.KafkaException):
-                cluster.partitions(self._consumer, 1.0)
-        cluster.check()
-        if since is not None and cluster.down_since is not None and time.monotonic() - since > cluster.patience_s:
-            cluster.down_since = time.monotonic()
-            raise cluster.unreachable(KafkaLost())

@@ -13,9 +13,9 @@ import msgspec
 from ...errors import ConfigError, SinkError
 from ...releases.base import Release
 from ...runtime.undo import on_error
-from ..retry import PendingMessages
+from ..retry import BrokerLost, PendingMessages
 from ..urls import Address
-from .connection import KafkaConnection, KafkaLost
+from .connection import KafkaConnection
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -127,9 +127,9 @@ class KafkaSink:
         while self._producer.flush(0.1):
             cluster.check()
             if expired():
-                raise cluster.unreachable(KafkaLost())
+                raise cluster.unreachable(BrokerLost())
         if failed and failed[0].name() == "_MSG_TIMED_OUT":
-            raise cluster.unreachable(KafkaLost())
+            raise cluster.unreachable(BrokerLost())
         if failed:
             told_us = f"{cluster.location} did not take all releases: {cluster.error_text(failed[0])}"
             raise SinkError(f"{told_us}; what was sealed is in the ledger and is written again")
@@ -165,7 +165,7 @@ class KafkaSink:
                     elif error.name() == "_PARTITION_EOF":
                         at.pop((message.topic(), message.partition()), None)
                 if at and expired():
-                    raise cluster.unreachable(KafkaLost())
+                    raise cluster.unreachable(BrokerLost())
         finally:
             reader.close()
         return found

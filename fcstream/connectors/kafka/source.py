@@ -36,8 +36,9 @@ import numpy as np
 
 from ...errors import ConfigError, SourceError
 from ..base import Chunk, Gap, PartitionAssignment
+from ..retry import BrokerLost
 from ..urls import Address
-from .connection import ASK_S, FINAL, KafkaConnection, KafkaLost
+from .connection import ASK_S, KafkaConnection
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -167,7 +168,7 @@ class KafkaSource:
                 self._cluster.is_up()
                 return chunks
             if (left := until - time.monotonic()) <= 0:
-                self._check_brokers()
+                self._cluster.check_brokers(self._open)
                 break
             got = self._consume(1, min(left, 0.5))
             if got:
@@ -285,10 +286,8 @@ class KafkaSource:
         if error.name() == "_PARTITION_EOF":
             # Transaction markers and compaction can leave offsets without messages at the end.
             self._reached(f"{message.topic()}:{message.partition()}", message.offset() or 0)
-        elif error.name() in FINAL or error.fatal():
-            self._cluster.on_client_event(error)
         elif error.name() != "_MAX_POLL_EXCEEDED":  # a rebalance follows
-            self._cluster.is_down(self._cluster.error_text(error))
+            self._cluster.on_read_error(error)
         return False
 
     def _reached(self, name: str, offset: int) -> None:
@@ -339,17 +338,6 @@ class KafkaSource:
             LOG.warning("%s: producers choose the arrival times: see message.timestamp.type", self._cluster.location)
         self.stamp_kind = kind
 
-    def _check_brokers(self) -> None:
-        """Check, when nothing came, whether the brokers are unreachable; raise once patience has ended."""
-        cluster, since = self._cluster, self._cluster.down_since
-        if since is not None:
-            with suppress(KafkaLost, cluster.kafka.KafkaException):
-                cluster.partitions(self._open, 1.0)
-        cluster.check()
-        if since is not None and cluster.down_since is not None and time.monotonic() - since > cluster.patience_s:
-            cluster.down_since = time.monotonic()  # the next call tries again
-            raise cluster.unreachable(KafkaLost())
-
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Note partitions that are given in addition to those that stay."""
         if partitions or not self._is_assigned:
@@ -390,7 +378,7 @@ class KafkaSource:
         try:
             while not is_done():
                 if expired():
-                    raise self._cluster.unreachable(KafkaLost(what))
+                    raise self._cluster.unreachable(BrokerLost(what))
                 before = len(self._held)
                 self._held = self._receive(self._held, 1, 0.02)
                 size += sum(_WEIGHT + len(message) for message in self._held[before:])
@@ -442,7 +430,7 @@ class KafkaSource:
         if error is not None:
             raise self._cluster.classify(error)
         if self._unanswered and time.monotonic() > self._asked_at + self._cluster.patience_s:
-            raise self._cluster.unreachable(KafkaLost("no answer to a commit"))
+            raise self._cluster.unreachable(BrokerLost("no answer to a commit"))
 
     def _ask_to_commit(self) -> None:
         known, wanted, self._wanted = self._committed_positions(), self._wanted, {}

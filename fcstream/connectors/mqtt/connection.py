@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...errors import ConfigError, FcstreamError, needs_package
 from ...runtime.undo import on_error
 from ..base import ReceivedMessage
-from ..retry import close_quietly, with_patience
+from ..broker_connection import BrokerConnection
+from ..retry import BrokerLost, close_quietly
 from ..tls import tls_context, tls_failure
 
 if TYPE_CHECKING:
@@ -32,15 +33,11 @@ _MAX = 1_000_000  # messages that are kept while a response is waited for; no br
 _MAX_BYTES = 1 << 24  # of messages that wait here: beyond, nothing is read, and the broker has to wait
 
 
-class MqttLost(Exception):
-    """The connection was lost."""
-
-
 class BrokerRefused(Exception):
     """The broker refuses something, and would refuse it again."""
 
 
-class MqttSession:
+class MqttSession(BrokerConnection):
     """A sequence of connections, each made after the one before was lost; errors hold no secrets."""
 
     def __init__(
@@ -57,26 +54,24 @@ class MqttSession:
             import paho.mqtt.client  # noqa: F401
         self.connection: MqttConnection | None = None
         self._kind = kind or MqttConnection
-        self._address, self._error, self._prepare = address, error, prepare
+        self._address, self._prepare = address, prepare
         self._client_id, self._session = client_id, session
         self._times: deque[float] = deque(maxlen=_FIGHT)  # when connections were made
         self._is_known = False  # whether the broker had a session of this client
-        self._patience_s = address.take_number("patience", patience_s)
+        super().__init__(address, patience_s, error)
         self._tls = tls_context(address) if address.scheme == "mqtts" else None
         address.finish()
         try:
-            self._connect()
-        except (MqttLost, BrokerRefused) as failed:
-            raise self._unusable(failed) from None
+            self.reconnect()
+        except (BrokerLost, BrokerRefused) as failed:
+            raise self.unreachable(failed) from None
 
     def run(self, action: Callable[[MqttConnection], T]) -> T:
         """Do something with the connection that is safe to repeat."""
         try:
-            return with_patience(
-                lambda: self._once(action), self._connect, (MqttLost,), self._patience_s, self._unusable
-            )
+            return self.repeat(lambda: self._once(action))
         except BrokerRefused as refused:
-            raise self._unusable(refused) from None
+            raise self.unreachable(refused) from None
 
     def close(self) -> None:
         connection, self.connection = self.connection, None
@@ -85,27 +80,27 @@ class MqttSession:
 
     def _once(self, action: Callable[[MqttConnection], T]) -> T:
         if self.connection is None:
-            raise MqttLost("not connected")
+            raise BrokerLost("not connected")
         return action(self.connection)
 
-    def _connect(self) -> None:
+    def reconnect(self) -> None:
         known = self._session
         self.close()
         if known and len(self._times) == _FIGHT and time.monotonic() < self._times[0] + _FIGHT_S:
             self._times.clear()
             raise BrokerRefused("connections are lost again and again; does another process have the same `client_id`?")
-        lost = MqttLost("no host")
+        lost = BrokerLost("no host")
         for host, given in self._address.hosts:
             port = given or (1883 if self._tls is None else 8883)
             connection = self._kind(self._client(), known)
             try:
                 with on_error(connection.close):
                     self._prepare(connection, host, port)
-            except MqttLost as error:
+            except BrokerLost as error:
                 lost = error
             else:
                 if self._is_known and known and not connection.is_resumed:
-                    LOG.warning("%s has forgotten the session: messages may have been lost", self._address.masked)
+                    LOG.warning("%s has forgotten the session: messages may have been lost", self.location)
                 self._times.append(time.monotonic())
                 self.connection, self._is_known = connection, True
                 return
@@ -128,9 +123,6 @@ class MqttSession:
         if self._tls is not None:
             made.tls_set_context(self._tls)
         return made
-
-    def _unusable(self, error: BaseException) -> FcstreamError:
-        return self._error(f"{self._address.masked} cannot be used: {error}; start the broker, or correct the address")
 
 
 class MqttConnection:
@@ -172,7 +164,7 @@ class MqttConnection:
         try:
             self.client.connect(host, port, self.keepalive_s, clean_start=not self._session, properties=properties)
         except OSError as error:
-            raise MqttLost(tls_failure(error) or error.strerror or type(error).__name__) from None
+            raise BrokerLost(tls_failure(error) or error.strerror or type(error).__name__) from None
         self._started()
         self.answer(0)
 
@@ -217,13 +209,13 @@ class MqttConnection:
         kind = SubscribeOptions.RETAIN_SEND_ON_SUBSCRIBE if retained else SubscribeOptions.RETAIN_DO_NOT_SEND
         _, mid = self.client.subscribe(topic, options=SubscribeOptions(qos=1, retainHandling=kind))
         if mid is None:
-            raise MqttLost("not connected")
+            raise BrokerLost("not connected")
         self._sent(mid)
         self._subscribing = mid
         self._serve_until(lambda: mid in self._answers or self._is_laden, _ANSWER_S)
         self._check()
         if self._subscribing is not None and not self._is_laden:
-            raise MqttLost("no answer")
+            raise BrokerLost("no answer")
 
     @property
     def _is_laden(self) -> bool:
@@ -264,7 +256,7 @@ class MqttConnection:
             self._serve_until(lambda: bool(self._messages) or mid in self._answers, _ANSWER_S, self._room)
             self._check()
             if not self._messages and self._answers.pop(mid, None) is None:
-                raise MqttLost("no answer")
+                raise BrokerLost("no answer")
         return bool(self._messages)
 
     def remaining(self) -> int | None:
@@ -281,7 +273,7 @@ class MqttConnection:
         self._serve_until(lambda: not has_room() or mid in self._answers, _ANSWER_S, self._room)
         self._check()
         if self._answers.pop(mid, None) is None and has_room():
-            raise MqttLost("no answer")
+            raise BrokerLost("no answer")
         return len(self._messages) if has_room() else None
 
     def retained(self, topic: str) -> bytes:
@@ -305,7 +297,7 @@ class MqttConnection:
         """Send a request and wait for its response."""
         _, mid = ask(*args, **options)
         if mid is None:
-            raise MqttLost("not connected")
+            raise BrokerLost("not connected")
         self._sent(mid)
         return self.answer(mid)
 
@@ -314,7 +306,7 @@ class MqttConnection:
         self._serve_until(lambda: mid in self._answers, _ANSWER_S)
         if mid not in self._answers:
             self._check()
-            raise MqttLost("no answer")
+            raise BrokerLost("no answer")
         return self._answers.pop(mid)
 
     def expect(self, mid: int) -> None:
@@ -377,7 +369,7 @@ class MqttConnection:
             if [code.value for code in codes] != [1]:
                 raise BrokerRefused(f"the subscription gets {codes[0]}, not QoS 1")
         if self.lost is not None:
-            raise MqttLost(self.lost)
+            raise BrokerLost(self.lost)
 
     def _on_connect(self, _client: object, _userdata: object, flags: Any, code: Any, _properties: object) -> None:
         self.is_resumed = bool(flags.session_present)

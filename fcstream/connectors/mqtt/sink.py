@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ...errors import ConfigError, SinkError
 from ...releases.base import Release
 from ..retry import PendingMessages
+from ..sinks import read_release
 from .connection import MqttConnection, MqttSession, ThreadedConnection, topic_of
 
 if TYPE_CHECKING:
@@ -74,10 +73,8 @@ class MqttSink:
         if not self._retain:
             return None
         body = self._link.run(lambda connection: connection.retained(self._topic))
-        try:
-            return Release.from_bytes(body) if body else None
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise SinkError(f"{self._where} holds something else than a release: choose another topic") from None
+        wrong = f"{self._where} holds something else than a release: choose another topic"
+        return read_release(body, wrong) if body else None
 
     def close(self) -> None:
         self._link.close()

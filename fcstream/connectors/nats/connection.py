@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...errors import ConfigError, FcstreamError, needs_package
 from ...runtime.undo import on_error
+from ..broker_connection import BrokerConnection
 from ..client_loop import ClientLoop, abort
-from ..retry import with_patience
+from ..retry import BrokerLost
 from ..tls import tls_context, tls_failure
 
 if TYPE_CHECKING:
@@ -47,15 +48,15 @@ class StoredMessage(NamedTuple):
     body: bytes
 
 
-class NatsConnection:
+class NatsConnection(BrokerConnection):
     """Connection in a thread of its own, which is made again when it was lost, and whose errors hold no secrets."""
+
+    trouble, remedy = "cannot be reached", "start the server"
 
     def __init__(self, address: Address, patience_s: float, error: type[FcstreamError]) -> None:
         with needs_package("nats-py", "nats", address.key):
             import nats.aio.client  # noqa: F401
-        self._error = error
-        self._where = address.masked
-        self._patience_s = address.take_number("patience", patience_s)
+        super().__init__(address, patience_s, error)
         self._wants_tls, self._options = _options(address)
         address.finish()
         self.client: Any = None
@@ -78,13 +79,8 @@ class NatsConnection:
         says.
         """
         if self._loop.is_closed:
-            raise self._error(f"{self._where} was closed: open it again")
-
-        def lost(error: BaseException) -> FcstreamError:
-            return self._error(f"{self._where} cannot be reached: {error}; start the server, or correct the address")
-
-        patience_s = self._patience_s if patience_s is None else patience_s
-        return with_patience(lambda: self.once(action), lambda: None, (NatsLost,), patience_s, lost)
+            raise self._error(f"{self.location} was closed: open it again")
+        return self.repeat(lambda: self.once(action), patience_s)
 
     def once(self, action: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return self._loop.run(self._guarded(action))
@@ -124,7 +120,7 @@ class NatsConnection:
             await asyncio.wait_for(self.info(stream), _READING_S)
         except TimeoutError:
             await self._disconnect()
-            raise NatsLost("the client stopped reading") from None
+            raise BrokerLost("the client stopped reading") from None
 
     async def clock(self, stream: str) -> tuple[int, int] | None:
         """Return the server's time and the timestamp of a stream's last message, in Unix milliseconds; None if it
@@ -167,7 +163,7 @@ class NatsConnection:
         return found
 
     async def _guarded(self, action: Callable[[], Awaitable[T]]) -> T:
-        """Connect if necessary, and act; any failure becomes `NatsLost` or an error of this package."""
+        """Connect if necessary, and act; any failure becomes `BrokerLost` or an error of this package."""
         import nats.errors
         import nats.js.errors
 
@@ -175,27 +171,27 @@ class NatsConnection:
             if self.client is None or self.client.is_closed:
                 await self._connect()
             return await self._unless_closed(action)
-        except (FcstreamError, NatsLost):
+        except (FcstreamError, BrokerLost):
             raise
         except nats.js.errors.APIError as error:
             if error.code == 503 and error.err_code != _STREAM_REFUSES:
-                raise NatsLost("JetStream is not available") from None
+                raise BrokerLost("JetStream is not available") from None
             if error.err_code == _STREAM_UNKNOWN and self.is_awaited:
-                raise NatsLost("the stream does not exist") from None
-            raise self._refused(error.description or type(error).__name__) from None
+                raise BrokerLost("the stream does not exist") from None
+            raise self.refused(error.description or type(error).__name__) from None
         except (nats.errors.Error, OSError) as error:
             trouble, self._trouble = self._trouble, None
             said = f"{error!r} {trouble}".lower()
             if why := next((word for word in _REFUSALS if word in said), None):
-                raise self._refused(why) from None
+                raise self.refused(why) from None
             if isinstance(error, nats.errors.TimeoutError):
                 await self._disconnect()  # whatever the cause, a new connection may help
-            raise NatsLost(
+            raise BrokerLost(
                 _error_text(trouble if trouble and isinstance(error, nats.errors.NoServersError) else error)
             ) from None
         except Exception as error:  # an unexpected error of the library, whose text may hold part of a message
             await self._disconnect()
-            raise NatsLost(type(error).__name__) from None
+            raise BrokerLost(type(error).__name__) from None
 
     async def _unless_closed(self, action: Callable[[], Awaitable[T]]) -> T:
         """Run an action, but no longer than the connection lives."""
@@ -205,7 +201,7 @@ class NatsConnection:
             await asyncio.wait((acting, closed), return_when=asyncio.FIRST_COMPLETED)
             if acting.done():
                 return acting.result()
-            raise NatsLost("the connection was closed")
+            raise BrokerLost("the connection was closed")
         finally:
             for task in (acting, closed):
                 task.cancel()
@@ -257,7 +253,7 @@ class NatsConnection:
             try:
                 return secret(*arguments) if callable(secret) else secret
             except (OSError, ValueError):
-                raise self._refused("the file of credentials cannot be used") from None
+                raise self.refused("the file of credentials cannot be used") from None
 
         return checked
 
@@ -267,18 +263,11 @@ class NatsConnection:
             await _close(client)
         abort(self._loop.take_transports())
 
-    def _refused(self, why: str) -> FcstreamError:
-        return self._error(f"{self._where} refuses: {why}; correct the address, or the server's rules")
-
 
 def unix_ms(text: str) -> int:
     """Convert ``2026-01-01T00:00:00.123456789Z`` to Unix milliseconds."""
     whole = datetime.datetime.fromisoformat(text[:19] + "+00:00")
     return int(whole.timestamp()) * 1000 + int(f"{text[19:].strip('.Z')}000"[:3] or 0)
-
-
-class NatsLost(Exception):
-    """The connection or the consumer was lost, or the server is about to return."""
 
 
 async def _close(client: Any) -> None:

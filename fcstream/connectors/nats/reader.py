@@ -8,7 +8,8 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from .connection import REQUEST_S, NatsConnection, NatsLost
+from ..retry import BrokerLost
+from .connection import REQUEST_S, NatsConnection
 
 Row = tuple[int, int, bytes]  # sequence, timestamp in milliseconds, body
 POLL_BYTES = 1 << 24
@@ -91,7 +92,7 @@ class NatsReader:
                 if self.rows or now() >= until:
                     break
         if self.is_broken and not self.rows:
-            raise NatsLost("the consumer was lost")
+            raise BrokerLost("the consumer was lost")
         taken = [self.rows.popleft() for _ in range(min(room, len(self.rows)))]
         if taken:
             self.position = taken[-1][0] + 1

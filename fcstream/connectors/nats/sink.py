@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ...errors import ConfigError, SinkError
 from ...releases.base import Release
-from ..retry import PendingMessages
-from .connection import LONGEST, REQUEST_S, NatsConnection, NatsLost, StoredMessage, checked_name, stream_of
+from ..retry import BrokerLost, PendingMessages
+from ..sinks import read_release
+from .connection import LONGEST, REQUEST_S, NatsConnection, StoredMessage, checked_name, stream_of
 from .reader import NatsReader, SingleMessageReader, open_reader
 
 if TYPE_CHECKING:
@@ -58,16 +57,10 @@ class NatsSink:
         self._wire.first(self._start)
 
     def write(self, releases: Sequence[Release]) -> None:
-        waiting = self._releases.of(releases)
-        while waiting:
-            self._wire.run(partial(self._publish, waiting[0]))
-            waiting.popleft()
+        self._releases.send(releases, lambda release: self._wire.run(partial(self._publish, release)))
 
     def send(self, bodies: Sequence[bytes]) -> None:
-        waiting = self._letters.of(bodies)
-        while waiting:
-            self._wire.run(partial(self._post, waiting[0]))
-            waiting.popleft()
+        self._letters.send(bodies, lambda body: self._wire.run(partial(self._post, body)))
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
         held = self._wire.run(partial(self._held, releases)) if releases else set()
@@ -77,10 +70,8 @@ class NatsSink:
         message = self._wire.run(self._last)
         if message is None:
             return None
-        try:
-            return Release.from_bytes(message.body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise SinkError(f"{self._subject} holds something else than releases: choose another subject") from None
+        wrong = f"{self._subject} holds something else than releases: choose another subject"
+        return read_release(message.body, wrong)
 
     def close(self) -> None:
         self._wire.close()
@@ -106,9 +97,9 @@ class NatsSink:
         try:
             ack = await self._wire.js.publish(self._subject, body, stream=self._stream, headers=headers)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            raise NatsLost("a subscriber of the subject answers") from None
+            raise BrokerLost("a subscriber of the subject answers") from None
         if ack.stream != self._stream:
-            raise NatsLost("a subscriber of the subject answers")
+            raise BrokerLost("a subscriber of the subject answers")
         return ack
 
     async def _last(self) -> StoredMessage | None:
@@ -143,7 +134,7 @@ class NatsSink:
                 if not (rows := await reader.take(1000, REQUEST_S)):
                     last = await self._last()
                     if last is not None and last.sequence > sequence:
-                        raise NatsLost("the messages of the stream did not come")
+                        raise BrokerLost("the messages of the stream did not come")
                     break
                 oldest_ms = oldest_ms or rows[0][1]
                 sequence = rows[-1][0]

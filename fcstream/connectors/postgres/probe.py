@@ -24,14 +24,14 @@ class PostgresProbe(Probe):
                 checkup.clocks.append(ClockOffset.read("the sink's PostgreSQL", lambda: float(ask(clock))))
                 named = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
                 if ask("SELECT pg_is_in_recovery()"):
-                    checkup.problem("sink", f"{self._location} is a standby, which takes no rows", "name the primary")
+                    checkup.problem("sink", f"{self.location} is a standby, which takes no rows", "name the primary")
                 elif self._schema and ask(named, self._schema) is False:
                     checkup.problem("sink", f"this login may not use schema {self._schema}", "grant it USAGE")
                 elif self._exists(db):
                     super()._prepare(db)
                     rights = "SELECT has_table_privilege(%s, 'INSERT') AND has_table_privilege(%s, 'SELECT')"
                     if ask(rights, self._table, self._table):
-                        checkup.ok("sink", f"{self._location}: table {self._name} takes rows; none was written")
+                        checkup.ok("sink", f"{self.location}: table {self._name} takes rows; none was written")
                     else:
                         checkup.problem(
                             "sink", f"this login may not use table {self._name}", "grant it INSERT and SELECT"
@@ -42,7 +42,7 @@ class PostgresProbe(Probe):
                     "has_database_privilege(current_database(), 'CREATE'))",
                     self._schema,
                 ):
-                    checkup.ok("sink", f"{self._location}: table {self._name} will be made")
+                    checkup.ok("sink", f"{self.location}: table {self._name} will be made")
                 else:
                     checkup.problem("sink", f"this login may not make table {self._name}", "make it, or grant CREATE")
 

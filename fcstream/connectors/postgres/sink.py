@@ -20,7 +20,8 @@ from ...errors import ConfigError, SinkError, needs_package
 from ...releases.base import Release
 from ...runtime import libpq
 from ...runtime.undo import on_error
-from ..retry import close_quietly, deadline, with_patience
+from ..broker_connection import BrokerConnection
+from ..retry import BrokerLost, close_quietly, deadline
 from ..urls import Address
 
 if TYPE_CHECKING:
@@ -57,11 +58,7 @@ FROM ({_GIVEN}) AS given JOIN {{table}} AS held USING ({_KEY}) ORDER BY place
 _WAITING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots", "not yet accepting")
 
 
-class _PostgresLost(Exception):
-    """The server was away, or did not come to an answer in time."""
-
-
-class PostgresSink:
+class PostgresSink(BrokerConnection):
     """Releases as rows, one transaction per `write`. What is there stays: other bytes for its window are refused.
 
     Parameters
@@ -80,8 +77,7 @@ class PostgresSink:
         with needs_package("psycopg", "postgresql", address.key):
             import psycopg
         self._client = psycopg
-        self._location, self._key = address.masked, address.key
-        self._patience_s = address.take_number("patience", patience_s)
+        super().__init__(address, patience_s, SinkError)
         self._schema = address.take("schema", "")
         self._name = address.take("table", "releases")
         for name in filter(None, (self._schema, self._name)):
@@ -119,13 +115,16 @@ class PostgresSink:
             return None if row is None else Release.from_bytes((row[0] or "").encode())
         except (msgspec.DecodeError, UnicodeDecodeError):  # the second of a database without an encoding
             raise SinkError(
-                f"{self._location} holds something else than releases: choose another table in `{self._key}`"
+                f"{self.location} holds something else than releases: choose another table in `{self._key}`"
             ) from None
 
     def close(self) -> None:
         db, self._db = self._db, None
         if db is not None:
             close_quietly(db.close)
+
+    def reconnect(self) -> None:
+        self.close()
 
     def _insert(self, db: psycopg.Connection[tuple[Any, ...]], releases: Sequence[Release]) -> None:
         query = _INSERT.format(table=self._table, type=self._type).encode()
@@ -136,12 +135,12 @@ class PostgresSink:
             for _, is_same, window in held:
                 if not is_same:
                     raise SinkError(
-                        f"{self._location} holds another answer for window {window}: a window has one; the ledger was "
+                        f"{self.location} holds another answer for window {window}: a window has one; the ledger was "
                         "lost or exchanged: restore it, or start a stream under a new name"
                     )
             if len(held) != len(releases):
                 raise SinkError(
-                    f"{self._location} did not keep {len(releases) - len(held)} of {len(releases)} releases that were "
+                    f"{self.location} did not keep {len(releases) - len(held)} of {len(releases)} releases that were "
                     "inserted: look for a trigger or a rule of the table that leaves rows out"
                 )
 
@@ -169,7 +168,7 @@ class PostgresSink:
         types = db.execute(wanted.encode()).description or []
         names = {db.adapters.types["json"].oid: "json", db.adapters.types["text"].oid: "text"}
         if types[4].type_code not in names:
-            raise SinkError(f"{self._location} must have a `body` of type json or text, which keep the bytes: alter it")
+            raise SinkError(f"{self.location} must have a `body` of type json or text, which keep the bytes: alter it")
         self._type = names[types[4].type_code]
 
     def _exists(self, db: psycopg.Connection[tuple[Any, ...]]) -> bool:
@@ -202,26 +201,26 @@ class PostgresSink:
         def act() -> T:
             try:
                 db = self._connected()
-                with deadline(db.fileno(), self._patience_s + _LATE_S):
+                with deadline(db.fileno(), self.patience_s + _LATE_S):
                     return work(db)
             except self._client.Error as error:
                 raise self._classify(error) from None
             except OSError as error:  # no answer, or no descriptor left
-                raise _PostgresLost(error.strerror or str(error)) from None
+                raise BrokerLost(error.strerror or str(error)) from None
 
-        return with_patience(act, self.close, (_PostgresLost,), self._patience_s, self._unreachable)
+        return self.repeat(act)
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._db is None or self._db.closed:
             # A pooler may give the next statement to a server that did not prepare it.
             db = self._client.connect(**self._parameters, autocommit=True, prepare_threshold=None)
-            with on_error(close_quietly, db.close), deadline(db.fileno(), self._patience_s + _LATE_S):
+            with on_error(close_quietly, db.close), deadline(db.fileno(), self.patience_s + _LATE_S):
                 self._set_up(db)
             self._db = db
         return self._db
 
     def _set_up(self, db: psycopg.Connection[tuple[Any, ...]]) -> None:
-        limit = f"{int(1000 * self._patience_s)}ms"
+        limit = f"{int(1000 * self.patience_s)}ms"
         db.execute("SELECT set_config('statement_timeout', %s, false)", (limit,))
         # A write that was answered is on disk, whatever the server's default.
         db.execute(
@@ -235,16 +234,16 @@ class PostgresSink:
         is_lost = isinstance(error, (self._client.OperationalError, self._client.InterfaceError))
         remedy = libpq.trust_remedy(str(error)) if is_lost and error.sqlstate is None else None
         if remedy is not None:
-            return SinkError(f"{self._location} cannot be used: {text}; {remedy}")
+            return SinkError(f"{self.location} cannot be used: {text}; {remedy}")
         if is_lost and error.sqlstate is None and "FATAL" in text and not any(word in text for word in _WAITING):
-            return SinkError(f"{self._location} refuses the login: {text}; correct `{self._key}`")
+            return SinkError(f"{self.location} refuses the login: {text}; correct `{self._key}`")
         # 25006 is a server that became read-only: another host may have become the one to write to.
         if is_lost or (error.sqlstate or "").startswith(("08", "25006", "40", "53", "55P03", "57", "58")):
-            return _PostgresLost(text)
+            return BrokerLost(text)
         if error.sqlstate == "42P10":
-            return SinkError(f"{self._location} must have the primary key ({_KEY}): alter the table")
+            return SinkError(f"{self.location} must have the primary key ({_KEY}): alter the table")
         return SinkError(
-            f"{self._location} cannot be used: {text}; what was sealed is in the ledger and is written again"
+            f"{self.location} cannot be used: {text}; what was sealed is in the ledger and is written again"
         )
 
     def _error_text(self, error: psycopg.Error) -> str:
@@ -252,9 +251,9 @@ class PostgresSink:
         text = " ".join((error.diag.message_primary or str(error).partition("\n")[0]).split())[:300]
         return text.replace(self._password, "***") if self._password else text
 
-    def _unreachable(self, last: BaseException) -> SinkError:
+    def unreachable(self, last: BaseException) -> SinkError:
         return SinkError(
-            f"{self._location} did not answer for {self._patience_s:g} s: {last}; check that the server runs and can "
+            f"{self.location} did not answer for {self.patience_s:g} s: {last}; check that the server runs and can "
             "be reached: what was sealed is in the ledger and is written again"
         )
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import FcstreamError, needs_package
 from ...runtime.undo import on_error
-from ..retry import close_quietly, with_patience
+from ..broker_connection import BrokerConnection
+from ..retry import BrokerLost, close_quietly
 from ..tls import tls_context, tls_failure
 
 if TYPE_CHECKING:
@@ -36,14 +37,10 @@ _PARSING = "ValueError|OverflowError|InvalidFieldTypeException|UnicodeDecodeErro
 _UNREADABLE = re.compile(rf"Stream connection lost: ({_PARSING})\(")  # reported as text only
 
 
-class AmqpLost(Exception):
-    """The connection is lost, or the queue that it reads."""
-
-
 class AmqpChannel:
     """A new connection with one channel. It is used until something goes wrong, and then thrown away.
 
-    A method raises pika's error when the connection or a channel is lost, and `AmqpLost` when an answer does not come
+    A method raises pika's error when the connection or a channel is lost, and `BrokerLost` when an answer does not come
     in time.
 
     Attributes
@@ -164,7 +161,7 @@ class AmqpChannel:
         if self._failure is not None:
             raise self._failure
         if not is_done():
-            raise AmqpLost(f"{_SILENCE} within {self._limit_s:g} seconds")
+            raise BrokerLost(f"{_SILENCE} within {self._limit_s:g} seconds")
 
     def _run(self, is_done: Callable[[], bool], seconds: float) -> None:
         """Run the client's loop, once at least, until something is so or the time is over."""
@@ -209,8 +206,10 @@ def _loop() -> Any:
     return Loop()
 
 
-class AmqpConnection:
+class AmqpConnection(BrokerConnection):
     """A connection with one channel that comes back after it was lost, and whose errors tell no secrets."""
+
+    remedy = "start the broker, make the queue"
 
     def __init__(
         self,
@@ -225,8 +224,8 @@ class AmqpConnection:
             import pika.adapters.utils.connection_workflow
         self.channel: AmqpChannel | None = None
         """None if the connection was lost."""
-        self._where, self._error, self._prepare = address.masked, error, prepare
-        self.patience_s = address.take_number("patience", patience_s)
+        super().__init__(address, patience_s, error)
+        self._prepare = prepare
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it calls errors, we tell ourselves
         context = tls_context(address) if address.scheme == "amqps" else None
         address.finish()
@@ -252,20 +251,19 @@ class AmqpConnection:
     def open(self) -> None:
         """The first connection: one try."""
         try:
-            self._connect()
-        except AmqpLost as lost:
-            raise self._unreachable(lost) from None
+            self.reconnect()
+        except BrokerLost as lost:
+            raise self.unreachable(lost) from None
 
     def run(self, action: Callable[[AmqpChannel], T], seconds: float = 0.0) -> T:
         """Do something with the channel that is safe to repeat, and may take some seconds."""
-        once = partial(self._once, action, seconds)
-        return with_patience(once, self._connect, (AmqpLost,), self.patience_s, self._unreachable)
+        return self.repeat(partial(self._once, action, seconds))
 
     def attempt(self, action: Callable[[AmqpChannel], object]) -> None:
         """Do something if the connection is there; if it is lost meanwhile, that is noticed later."""
         try:
             self._once(action)
-        except AmqpLost:
+        except BrokerLost:
             pass
 
     def close(self) -> None:
@@ -275,18 +273,18 @@ class AmqpConnection:
 
     def _once(self, action: Callable[[AmqpChannel], T], seconds: float = 0.0) -> T:
         if self.channel is None:
-            raise AmqpLost("not connected")
+            raise BrokerLost("not connected")
         self.channel.limit(_ANSWER_S + seconds)
         try:
             return action(self.channel)
-        except AmqpLost:
+        except BrokerLost:
             self.close()
             raise
         except self._errors as error:
             self.close()
-            raise AmqpLost(_error_text(error)) from None
+            raise BrokerLost(_error_text(error)) from None
 
-    def _connect(self) -> None:
+    def reconnect(self) -> None:
         self.close()
         for parameters in chain.from_iterable(map(_by_address, self._parameters)):
             try:
@@ -294,16 +292,11 @@ class AmqpConnection:
                     self.channel = AmqpChannel(parameters)
                     self._once(self._prepare)
                 return
-            except AmqpLost as error:
+            except BrokerLost as error:
                 lost = error
             except self._errors as error:
-                lost = AmqpLost(_error_text(error))
+                lost = BrokerLost(_error_text(error))
         raise lost
-
-    def _unreachable(self, error: BaseException) -> FcstreamError:
-        return self._error(
-            f"{self._where} cannot be used: {error}; start the broker, make the queue, or correct the address"
-        )
 
 
 def _by_address(parameters: Any) -> list[Any]:

@@ -68,10 +68,10 @@ class AmqpSink:
         channel.confirm_publishing()
 
     def _post(self, messages: list[tuple[bytes, str | None]]) -> None:
-        waiting = self._remainder.of(messages)
-        while waiting:
-            self._link.run(lambda channel: self._publish(channel, *waiting[0]), self._link.patience_s)
-            waiting.popleft()
+        def post(message: tuple[bytes, str | None]) -> None:
+            self._link.run(lambda channel: self._publish(channel, *message), self._link.patience_s)
+
+        self._remainder.send(messages, post)
 
     def _publish(self, channel: AmqpChannel, body: bytes, message_id: str | None) -> None:
         import pika

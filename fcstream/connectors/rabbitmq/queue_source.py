@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, SourceError
 from ..base import ReceivedMessage
+from ..retry import BrokerLost
 from ..spool import MEMORY
-from .queue_connection import AmqpChannel, AmqpConnection, AmqpLost
+from .queue_connection import AmqpChannel, AmqpConnection
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -188,7 +189,7 @@ class AmqpQueue:
 
     def _check(self) -> None:
         if self._is_cancelled and not self._ready:  # a queue that was deleted gives nothing again
-            raise AmqpLost("the queue cancelled its consumer")
+            raise BrokerLost("the queue cancelled its consumer")
 
 
 def _arrival(properties: Any) -> int | None:

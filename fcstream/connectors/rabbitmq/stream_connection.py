@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ConfigError, FcstreamError, needs_package
 from ...runtime.undo import on_error
+from ..broker_connection import BrokerConnection
 from ..client_loop import ClientLoop, abort
 from ..libraries import unsupported_version
-from ..retry import with_patience
+from ..retry import BrokerLost
 from ..tls import tls_context, tls_failure
 
 if TYPE_CHECKING:
@@ -29,12 +30,10 @@ _LAST_REQUEST = 0x7FFFFFFF  # a number that no other request gets
 _LINGERS = 10  # hundredths of a second that a chunk may come after the answer that should follow it
 
 
-class RabbitLost(Exception):
-    """The connection, or what it needs of the broker."""
-
-
-class RabbitConnection:
+class RabbitConnection(BrokerConnection):
     """A connection to the broker that leads a stream, in a loop and a thread of its own; errors tell no secrets."""
+
+    remedy = "start the broker, make the stream"
 
     def __init__(
         self,
@@ -51,8 +50,8 @@ class RabbitConnection:
             raise unsupported_version("rstream", address.key)
         self.lost = True
         self.changed = threading.Condition()
-        self._address, self._name, self._error, self._stream, self._prepare = address, name, error, stream, prepare
-        self._patience_s = address.take_number("patience", patience_s)
+        super().__init__(address, patience_s, error)
+        self._address, self._name, self._stream, self._prepare = address, name, stream, prepare
         self._ssl = tls_context(address) if address.scheme.endswith("+tls") else None
         address.finish()
         # Its messages for debugging hold passwords and bodies, and what it calls errors we tell ourselves.
@@ -69,23 +68,20 @@ class RabbitConnection:
         """The first connection: one try."""
         try:
             with on_error(self.close):
-                self._loop.run(self._connect())
-        except RabbitLost as lost:
-            raise self._unusable(lost) from None
+                self.reconnect()
+        except BrokerLost as lost:
+            raise self.unreachable(lost) from None
 
     def run(self, action: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         """Do something with the client that is safe to repeat."""
         return self.repeat(lambda: self.once(action))
 
-    def repeat(self, action: Callable[[], T]) -> T:
-        """Do something that raises `RabbitLost` when the connection is."""
-        return with_patience(
-            action, lambda: self._loop.run(self._connect()), (RabbitLost,), self._patience_s, self._unusable
-        )
+    def reconnect(self) -> None:
+        self._loop.run(self._connect())
 
     def once(self, action: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         if self.lost:
-            raise RabbitLost("the connection was lost")
+            raise BrokerLost("the connection was lost")
         return self._loop.run(self._guarded(action(self._client)))
 
     def add_credit(self, number: int) -> None:
@@ -142,16 +138,16 @@ class RabbitConnection:
         try:
             if not task.done():
                 task.cancel()
-                raise RabbitLost("the connection was lost" if self.lost else "no answer")
+                raise BrokerLost("the connection was lost" if self.lost else "no answer")
             return task.result()
         except FcstreamError:
             raise
-        except RabbitLost:
+        except BrokerLost:
             self._lose()
             raise
         except Exception as error:  # of any kind: the library has no common one, and quotes what it got
             self._lose()
-            raise RabbitLost(tls_failure(error) or getattr(error, "strerror", None) or type(error).__name__) from None
+            raise BrokerLost(tls_failure(error) or getattr(error, "strerror", None) or type(error).__name__) from None
 
     async def _connect(self) -> None:
         self._disconnect()
@@ -163,7 +159,7 @@ class RabbitConnection:
                 with on_error(self._disconnect):
                     await self._guarded(self._open(host, given or (5552 if self._ssl is None else 5551)))
                 return
-            except RabbitLost as error:
+            except BrokerLost as error:
                 lost = error
         raise lost
 
@@ -241,11 +237,6 @@ class RabbitConnection:
             abort(transports)
         else:
             self._closing.append(self._loop.loop.create_task(_close(client, transports)))
-
-    def _unusable(self, error: BaseException) -> FcstreamError:
-        return self._error(
-            f"{self._address.masked} cannot be used: {error}; start the broker, make the stream, or correct the address"
-        )
 
 
 def _has_what_is_used() -> bool:

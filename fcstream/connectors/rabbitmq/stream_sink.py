@@ -7,13 +7,13 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ...errors import SinkError
 from ...releases.base import Release
 from ..base import shortened
+from ..retry import BrokerLost
+from ..sinks import read_release
 from .chunks import bodies_of
-from .stream_connection import FRAME_BYTES, LONGEST_NAME, RabbitConnection, RabbitLost, checked_name
+from .stream_connection import FRAME_BYTES, LONGEST_NAME, RabbitConnection, checked_name
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -75,10 +75,10 @@ class RabbitStreamSink:
 
     def last(self) -> Release | None:
         frame = self._link.run(self._link.last)
-        try:
-            return None if frame is None else Release.from_bytes((bodies_of(frame) or [b""])[-1])
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise SinkError(f"stream {self._stream} holds something else than releases: choose another") from None
+        if frame is None:
+            return None
+        wrong = f"stream {self._stream} holds something else than releases: choose another"
+        return read_release((bodies_of(frame) or [b""])[-1], wrong)
 
     def close(self) -> None:
         self._link.close()
@@ -138,7 +138,7 @@ class RabbitStreamSink:
         wanted = {(publisher, number) for number, _ in messages}
         while not wanted <= self._confirmed:
             if self._refused:
-                raise RabbitLost(f"the broker answers {self._refused[0]}")
+                raise BrokerLost(f"the broker answers {self._refused[0]}")
             await asyncio.sleep(0.001)
         self._confirmed -= wanted
 

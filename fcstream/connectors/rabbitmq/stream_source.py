@@ -22,8 +22,9 @@ import numpy as np
 
 from ...errors import SourceError
 from ..base import Chunk, Gap
+from ..retry import BrokerLost
 from .chunks import ChunkMessages, body_of, pieces_of
-from .stream_connection import RabbitConnection, RabbitLost, checked_name
+from .stream_connection import RabbitConnection, checked_name
 
 if TYPE_CHECKING:
     from ..urls import Address
@@ -173,7 +174,7 @@ class RabbitStreamSource:
         end = self._next if last is None else last.chunk_first_offset + last.num_records
         if end < self._next:
             self._reset_partition()
-            raise RabbitLost("the stream was made anew")  # to subscribe again
+            raise BrokerLost("the stream was made anew")  # to subscribe again
         self._heard = time.monotonic()
         return int(end)
 
@@ -195,7 +196,7 @@ class RabbitStreamSource:
         # No answer tells that an offset was stored: what is asked next, is answered after it.
         await client.store_offset(self._stream, self._name, position - 1)
         if await client.query_offset(self._stream, self._name) != position - 1:
-            raise RabbitLost("the offset was not stored")
+            raise BrokerLost("the offset was not stored")
 
     def _wait(self, until: float) -> None:
         """Wait for messages."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ConfigError, FcstreamError, needs_package
-from ..retry import close_quietly, with_patience
+from ..broker_connection import BrokerConnection
+from ..retry import BrokerLost, close_quietly
 from ..tls import tls_context, tls_failure
 
 if TYPE_CHECKING:
@@ -22,17 +23,17 @@ _UNREADY = {"BUSY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READO
 """Error codes of a server that is about to change its mind, or its part."""
 
 
-class RedisConnection:
+class RedisConnection(BrokerConnection):
     """A client that comes back after its connection was lost, and whose errors tell no secrets."""
+
+    trouble, remedy = "cannot be reached", "start the server"
 
     def __init__(self, address: Address, patience_s: float, error: type[FcstreamError]) -> None:
         with needs_package("redis", "redis", address.key):
             import redis
             from redis.backoff import NoBackoff
             from redis.retry import Retry
-        self._error = error
-        self._where = address.masked
-        self._patience_s = address.take_number("patience", patience_s)
+        super().__init__(address, patience_s, error)
         options = _options(address)
         # The client would read the files with every connection, when it is too late to say what is wrong.
         context = tls_context(address) if address.scheme == "rediss" else None
@@ -52,50 +53,40 @@ class RedisConnection:
 
     def open(self, action: Callable[[Any], T]) -> T:
         """The first thing to do: one try, so that a wrong address is reported at once."""
-        return self._repeat(action, 0.0)
+        return self.repeat(lambda: self._once(action), 0.0)
 
     def run(self, action: Callable[[Any], T]) -> T:
         """Do something that is safe to repeat."""
-        return self._repeat(action, self._patience_s)
+        return self.repeat(lambda: self._once(action))
 
     def close(self) -> None:
         close_quietly(self._client.close)
 
-    def _repeat(self, action: Callable[[Any], T], patience_s: float) -> T:
-        def lost(error: BaseException) -> FcstreamError:
-            if str(error) in _UNREADY:
-                return self._error(f"{self._where} cannot serve now: {error}; mend the server, or its replication")
-            return self._error(f"{self._where} cannot be reached: {error}; start the server, or correct the address")
-
-        return with_patience(lambda: self._once(action), lambda: None, (_RedisLost,), patience_s, lost)
+    def unreachable(self, last: BaseException) -> FcstreamError:
+        if str(last) in _UNREADY:
+            return self._error(f"{self.location} cannot serve now: {last}; mend the server, or its replication")
+        return super().unreachable(last)
 
     def _once(self, action: Callable[[Any], T]) -> T:
         errors = redis_errors()
         try:
             return action(self._client)
         except (errors.AuthenticationError, errors.AuthorizationError) as error:
-            raise self._refused(error) from None
+            raise self.refused(error_text(error)) from None
         except (errors.ConnectionError, errors.TimeoutError, OSError) as error:
             self._drop()
-            raise _RedisLost(error_text(error)) from None
+            raise BrokerLost(error_text(error)) from None
         except (errors.RedisError, ValueError) as error:  # ValueError: an answer that the client cannot make out
             code = _code(error)
             if code in _UNREADY or isinstance(error, ValueError):
                 self._drop()
             if code in _UNREADY:
-                raise _RedisLost(code) from None
-            raise self._refused(error) from None
+                raise BrokerLost(code) from None
+            raise self.refused(error_text(error)) from None
 
     def _drop(self) -> None:
         """The connections: the next one may lead to another server, after a failover behind a name."""
         close_quietly(self._client.connection_pool.disconnect)
-
-    def _refused(self, error: Exception) -> FcstreamError:
-        return self._error(f"{self._where} refuses: {error_text(error)}; correct the address, or the server's rules")
-
-
-class _RedisLost(Exception):
-    """The connection, or a server that is about to come back."""
 
 
 def error_text(error: BaseException) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ...errors import SinkError
 from ...releases.base import Release
 from ..retry import PendingMessages
+from ..sinks import read_release
 from .connection import RedisConnection, answers_of, raise_first, redis_errors
 
 if TYPE_CHECKING:
@@ -78,10 +77,8 @@ class RedisSink:
         entries = self._link.run(lambda client: client.xrevrange(self._key, count=1))
         if not entries:
             return None
-        try:
-            return Release.from_bytes(entries[0][1].get(b"data", b""))
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise SinkError(f"{self._key} holds something else than releases: choose another stream") from None
+        wrong = f"{self._key} holds something else than releases: choose another stream"
+        return read_release(entries[0][1].get(b"data", b""), wrong)
 
     def close(self) -> None:
         self._link.close()

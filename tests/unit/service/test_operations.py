@@ -21,7 +21,7 @@ from support.status import ask, watched
 from fcstream import ConfigError, FcstreamError
 from fcstream.cli import base as cli_base
 from fcstream.config import Config
-from fcstream.connectors.retry import with_patience
+from fcstream.connectors.retry import BrokerLost, with_patience
 from fcstream.engine.engine import Engine
 from fcstream.errors import LedgerDamaged, SinkError
 from fcstream.ledgers.memory import MemoryLedger
@@ -156,14 +156,14 @@ def test_a_process_that_stands_by_is_in_no_trouble_and_says_nothing_of_windows()
 def test_failed_tries_are_counted_by_what_they_were_about():
     from prometheus_client import parser
 
-    each, tries = watched(), iter([OSError, OSError, None])
+    each, tries = watched(), iter([BrokerLost, BrokerLost, None])
 
     def action():
         if (error := next(tries)) is not None:
             raise error
 
     with each.service.external_calls.watched(), calling("sink"):
-        with_patience(action, lambda: None, (OSError,), 5.0, SinkError)
+        with_patience(action, lambda: None, 5.0, SinkError)
     with pytest.raises(LedgerDamaged), each.service.external_calls.watched(), calling("ledger"):
         raise LedgerDamaged("no")
     found = values(exposition([each])[0], parser)
@@ -452,9 +452,9 @@ def test_a_new_sink_that_is_away_is_taken_back_and_an_old_source_that_is_away_is
     def away(_config):
         def once():
             tries.append(0)
-            raise OSError
+            raise BrokerLost
 
-        return with_patience(once, lambda: None, (OSError,), 0.3, lambda _: SinkError("is away"))
+        return with_patience(once, lambda: None, 0.3, lambda _: SinkError("is away"))
 
     with pytest.raises(FcstreamError, match="going on with the former one" if is_taken_back else "is away"):
         current.open(away, section)
