@@ -1,8 +1,8 @@
-"""Every compiled function, one self-contained file per family: arrays in, arrays out.
+"""Every compiled function, one file per family: arrays in, arrays out.
 
-Here belongs whatever carries a Numba decorator. A kernel draws no randomness, reads no file, and calls nothing in
-another file, because a cached kernel does not notice that another file has changed. What calls a kernel, and checks
-its arguments, belongs to the package that needs it.
+Here belongs whatever carries a Numba decorator. A kernel draws no randomness, reads no file, and calls nothing outside
+this folder: compiled code is kept until one of the files changes that it was made from, and only those of this folder
+are looked at (see `kernel`). What calls a kernel, and checks its arguments, belongs to the package that needs it.
 
 Compiled code is kept where Numba keeps it: beside these files, in the user's cache folder, or in NUMBA_CACHE_DIR.
 Where none of them can be written, it goes to a private folder that is deleted when the process ends, and a warning says
@@ -10,12 +10,16 @@ so. A folder that others can write to is refused, because this process would run
 """
 
 import atexit
+import functools
+import hashlib
+import importlib.util
+import re
 import shutil
 import tempfile
 import warnings
 
 from numba import config, njit
-from numba.core import event
+from numba.core import caching, event
 
 from ..runtime.compile_cache import check_cache, compilation_begins
 
@@ -35,12 +39,39 @@ class _Compilation(event.Listener):
 event.register("numba:compile", _Compilation())
 
 
-def _identity(x):  # type: ignore[no-untyped-def]
-    return x
+@functools.cache
+def _digest(module: str) -> bytes:
+    """Hash the source of a file of this folder, and of those that it imports from."""
+    spec = importlib.util.find_spec(module)
+    source = spec.loader.get_source(module)  # type: ignore[union-attr]
+    others = re.findall(r"^from \.(\w+) import", source, re.MULTILINE)
+    return hashlib.sha256(source.encode() + b"".join(_digest(f"{__name__}.{other}") for other in others)).digest()
+
+
+class _KernelCache(caching.FunctionCache):
+    """Numba's cache, but for its stamp: Numba's is of the kernel's own file only."""
+
+    def __init__(self, function):  # type: ignore[no-untyped-def]
+        super().__init__(function)
+        stamp = _digest(function.__module__)
+        self._cache_file = caching.IndexDataCacheFile(self.cache_path, self._impl.filename_base, stamp)
+
+
+def kernel(function=None, **options):  # type: ignore[no-untyped-def]
+    """Compile a function when it is first called, without the interpreter's lock, and keep the code.
+
+    As `numba.njit` with `cache`, but kept code is used only while no file has changed that it was made from: the
+    function's own, and those of this folder that it imports names from.
+    """
+    if function is None:
+        return functools.partial(kernel, **options)
+    compiled = njit(nogil=True, **options)(function)
+    compiled._cache = _KernelCache(function)
+    return compiled
 
 
 try:
-    njit(cache=True)(_identity)
+    _KernelCache(_digest.__wrapped__)
 except RuntimeError:
     _folder = tempfile.mkdtemp(prefix="fcstream-")
     atexit.register(shutil.rmtree, _folder, ignore_errors=True)

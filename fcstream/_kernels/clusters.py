@@ -8,12 +8,13 @@ are exact below 2**53 and monotone above.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from . import kernel
 
 LANES = 32
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _squared(a, b):
     total = 0.0
     for c in range(len(a)):
@@ -22,7 +23,7 @@ def _squared(a, b):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def within(offsets, ball2, out):
     """Fill out (n,) bool: which offsets (n, d) have a squared length of at most ball2."""
     for i in range(len(offsets)):
@@ -32,7 +33,7 @@ def within(offsets, ball2, out):
         out[i] = total <= ball2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def separations(tuples, out):
     """Fill out (t,) with the smallest squared distance between points of each tuple (t, k, d), infinite for k = 1."""
     for i in range(len(tuples)):
@@ -42,7 +43,7 @@ def separations(tuples, out):
                 out[i] = min(out[i], _squared(tuples[i, a], tuples[i, b]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def isolations(tuples, out):
     """Fill out (t, k) with the squared distance of every point of a tuple (t, k, d) from the nearest other one."""
     for i in range(len(tuples)):
@@ -54,7 +55,7 @@ def isolations(tuples, out):
                 out[i, a], out[i, b] = min(out[i, a], found), min(out[i, b], found)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def nearest(point, centers):
     """Return the index of the nearest center (k, d); of several equally near ones, the first."""
     best, index = np.inf, 0
@@ -65,7 +66,7 @@ def nearest(point, centers):
     return index
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def number(pivot, tuples, out):
     """Order the points of tuples (t, k, d) as those of pivot (k, d), each by its nearest pivot point: out (t, k, d).
 
@@ -83,7 +84,7 @@ def number(pivot, tuples, out):
             out[i, place[j] if clear else j] = tuples[i, j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def partitioned(centers, radii2, tuples, out):
     """Fill out (t,) bool: which tuples (t, k, d) have exactly one point in each ball around centers (k, d)."""
     k = len(centers)
@@ -98,7 +99,7 @@ def partitioned(centers, radii2, tuples, out):
                 break
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def label(tiles, lanes_used, mask, origin, ball2, centers, labels):
     """Fill labels with the nearest center (k, d) of each masked lane within a ball around origin (d,), -1 for all
     others.
@@ -130,7 +131,7 @@ def label(tiles, lanes_used, mask, origin, ball2, centers, labels):
                     found[lane] = j
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cut(tuples, centers, out):
     """Fill out (t, k) with the nearest center (k, d) of every point of tuples (t, k, d), as `nearest` chooses it."""
     for i in range(len(tuples)):
@@ -138,7 +139,7 @@ def cut(tuples, centers, out):
             out[i, j] = nearest(tuples[i, j], centers)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def clip(offsets, ball2, shift, out):
     """Clip offsets (n, d) to a ball, divide them by 2**shift and truncate toward 0: out (n, d) int64.
 

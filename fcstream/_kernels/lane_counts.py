@@ -8,9 +8,11 @@ of these bits count, and for which items, is decided here for all families.
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from . import kernel
 
 LANES = 64
 
@@ -71,7 +73,7 @@ def _add_tile(typing_context, masks, tile, first, used, row_counts, lane_counts)
     return signature, codegen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_bits(masks, tiles, first, used, row_counts, lane_counts):
     """Add the friends that masks show, of new rows and a run of lanes, to the counts of both.
 
@@ -83,7 +85,7 @@ def add_bits(masks, tiles, first, used, row_counts, lane_counts):
         _add_tile(masks, t, first, used, row_counts, lane_counts)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def store(rows, first, tiles):
     """Copy rows (m, width) into the lanes first, first + 1, ... of tiles, as far as tiles has them."""
     for i in range(max(0, -first), min(len(rows), len(tiles) * LANES - first)):
@@ -92,7 +94,7 @@ def store(rows, first, tiles):
             tiles[t, k, lane] = rows[i, k]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def load(tiles, used, rows):
     """Copy the first `used` lanes of tiles into rows (used, width)."""
     for i in range(used):

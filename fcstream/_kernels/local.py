@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from . import kernel
 
 DONE, STARVED, UNDECIDED = 0, 1, 2
 _LOW = np.uint64(0xFFFFFFFF)
 _NO, _YES, _UNSURE = 0, 1, 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gaussians(words, first, numerator, denominators, table, out):
     """Draw discrete Gaussians out[first:], draw i with variance numerator / denominators[i // per]; out int64 (n *
     per,).
@@ -92,7 +93,7 @@ def gaussians(words, first, numerator, denominators, table, out):
     return len(out), p, DONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def table_gaussians(quarters, first, which, starts, lookup, fine, out):
     """Draw discrete Gaussians out[first:] by inversion, row i // per from table which[i // per]; out int64 (n * per,).
 
@@ -138,7 +139,7 @@ def table_gaussians(quarters, first, which, starts, lookup, fine, out):
     return len(out), p, DONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _root(square):
     """Compute the integer square root of an int64 below 2**62."""
     root = np.int64(math.sqrt(np.float64(square)))
@@ -149,7 +150,7 @@ def _root(square):
     return root
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def distances(points, to, fineness, out):
     """Compute floor(fineness |x - to|) for rows of int64 points (n, d): out (n,) int64. The caller bounds squares."""
     for i in range(points.shape[0]):
@@ -160,7 +161,7 @@ def distances(points, to, fineness, out):
         out[i] = _root(fineness * fineness * total)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def box_distances(points, center2, half2, fineness, out):
     """Compute floor(fineness phi) of the signed distance to a box in half steps: out int64 (n,). The caller bounds
     squares.
@@ -179,7 +180,7 @@ def box_distances(points, center2, half2, fineness, out):
             out[i] = (fineness * most) // 2  # Python's floor
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_answers(sums, rows, weights, values):
     """Add replies to sums: sums[rows[i]] += weights[i] values[i]; sums float64 (n, k), values int64 (m, k)."""
     for i in range(len(rows)):

@@ -10,17 +10,18 @@ Matrices are packed, entry (i, k), k <= i, at i * (i + 1) / 2 + k; tiles have sh
 
 from __future__ import annotations
 
-import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from . import kernel
+from .vectors import DOUBLES, HAS_AVX512, WIDTH, add_bits, load, splat, store
+
 LANES = 64
-_WIDTH = 8  # float64 in a vector; on narrower machines LLVM splits it
-_VECTORS = 4 if llvm.get_host_cpu_features().get("avx512f", False) else 1
-_GROUP = _WIDTH * _VECTORS
+_VECTORS = 4 if HAS_AVX512 else 1
+_GROUP = WIDTH * _VECTORS
 _LARGEST = 2.0**400  # entries beyond could overflow or vanish in a product
 
 
@@ -37,13 +38,13 @@ def _definite(swapped: bool):  # type: ignore[no-untyped-def]
         signature = types.uint64(rows, scaled, row, tiles, tile, start, d, h, a, inverse)
 
         def codegen(context, builder, signature, arguments):
-            i32, i64, vector = ir.IntType(32), ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
+            i64, vector = ir.IntType(64), DOUBLES
             data = {
                 n: context.make_array(signature.args[n])(context, builder, arguments[n]).data for n in (0, 1, 3, 8, 9)
             }
             row, tile, start, d = (arguments[n] for n in (2, 4, 5, 6))
             fused = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fma.v{_WIDTH}f64"
+                builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fma.v{WIDTH}f64"
             )
             every = range(_VECTORS)
 
@@ -52,28 +53,16 @@ def _definite(swapped: bool):  # type: ignore[no-untyped-def]
 
             size = triangle(d)
 
-            def splat(value):
-                one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, i32(0))
-                order = ir.Constant(ir.VectorType(i32, _WIDTH), [0] * _WIDTH)
-                return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), order)
-
-            def line(array, number, v, width=_GROUP, offset=None):
-                at = builder.add(builder.mul(number, i64(width)), i64(v * _WIDTH))
-                at = at if offset is None else builder.add(at, offset)
-                return builder.bitcast(builder.gep(data[array], [at]), vector.as_pointer())
-
-            def load(*place):
-                found = builder.load(line(*place))
-                found.align = 8
-                return found
+            def place(number, v, width=_GROUP):
+                return builder.add(builder.mul(number, i64(width)), i64(v * WIDTH))
 
             def difference(entry):
                 number = builder.add(builder.mul(tile, size), entry)
-                lanes = [load(3, number, v, LANES, start) for v in every]
+                lanes = [load(builder, data[3], builder.add(place(number, v, LANES), start)) for v in every]
                 at = builder.add(builder.mul(row, size), entry)
-                x = splat(builder.load(builder.gep(data[0 if swapped else 1], [at])))
+                x = splat(builder, builder.load(builder.gep(data[0 if swapped else 1], [at])))
                 if swapped:
-                    return [builder.fsub(builder.fmul(splat(arguments[7]), y), x) for y in lanes]
+                    return [builder.fsub(builder.fmul(splat(builder, arguments[7]), y), x) for y in lanes]
                 return [builder.fsub(x, y) for y in lanes]
 
             def minus_product(total, x, y):
@@ -92,27 +81,27 @@ def _definite(swapped: bool):  # type: ignore[no-untyped-def]
                     with cgutils.for_range(builder, k) as terms:
                         left, right = builder.add(first, terms.index), builder.add(above, terms.index)
                         for v in every:
-                            total = minus_product(builder.load(sums[v]), load(8, left, v), load(8, right, v))
+                            x, y = (load(builder, data[8], place(number, v)) for number in (left, right))
+                            total = minus_product(builder.load(sums[v]), x, y)
                             builder.store(total, sums[v])
                     for v in every:
-                        builder.store(builder.load(sums[v]), line(8, builder.add(first, k), v)).align = 8
+                        store(builder, builder.load(sums[v]), data[8], place(builder.add(first, k), v))
                 for v, value in zip(every, difference(builder.add(first, i)), strict=True):
                     builder.store(value, sums[v])
                 with cgutils.for_range(builder, i) as columns:
                     here = builder.add(first, columns.index)
                     for v in every:
-                        x = load(8, here, v)
-                        quotient = builder.fmul(x, load(9, columns.index, v))
+                        x = load(builder, data[8], place(here, v))
+                        quotient = builder.fmul(x, load(builder, data[9], place(columns.index, v)))
                         builder.store(minus_product(builder.load(sums[v]), x, quotient), sums[v])
-                        builder.store(quotient, line(8, here, v)).align = 8
+                        store(builder, quotient, data[8], place(here, v))
                 word = i64(0)
                 for v in every:
                     pivot = builder.load(sums[v])
-                    bits = builder.fcmp_ordered(">", pivot, ir.Constant(vector, [0.0] * _WIDTH))
-                    bits = builder.zext(builder.bitcast(bits, ir.IntType(_WIDTH)), i64)
-                    word = builder.or_(word, builder.shl(bits, i64(v * _WIDTH)))
-                    one = ir.Constant(vector, [1.0] * _WIDTH)
-                    builder.store(builder.fdiv(one, pivot), line(9, i, v)).align = 8
+                    bits = builder.fcmp_ordered(">", pivot, ir.Constant(vector, [0.0] * WIDTH))
+                    word = add_bits(builder, word, bits, i64(v * WIDTH))
+                    one = ir.Constant(vector, [1.0] * WIDTH)
+                    store(builder, builder.fdiv(one, pivot), data[9], place(i, v))
                 so_far = builder.select(builder.icmp_signed("==", i, i64(0)), i64(-1), builder.load(alive))
                 builder.store(builder.and_(so_far, word), alive)
                 with builder.if_then(builder.icmp_signed("==", builder.load(alive), i64(0))):
@@ -128,7 +117,7 @@ _row_above = _definite(False)
 _lane_above = _definite(True)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def compare(rows, scaled, tiles, used, first, d, h, masks):
     """Fill masks (tiles, m) uint64 for packed matrices (m, d (d + 1) / 2) against the first `used` lanes.
 
@@ -147,7 +136,7 @@ def compare(rows, scaled, tiles, used, first, d, h, masks):
             masks[t, i] = found
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def mark_unsound(rows, d, least):
     """Overwrite packed matrices that are not safely positive definite with NaN, so that they have no friends.
 

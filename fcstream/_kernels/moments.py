@@ -6,10 +6,10 @@ how points were batched. There is no fast math, and each operation rounds once.
 
 from __future__ import annotations
 
-from numba import njit
+from . import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_points(points, shards, sizes, means, scatters):
     """Add points (m, d) to shards (m,): sizes (t,) int64, means (t, d), scatters (t, d, d), lower triangles only.
 

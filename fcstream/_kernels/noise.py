@@ -11,14 +11,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from . import kernel
 
 DONE, STARVED, UNDECIDED = 0, 1, 2
 _NO, _YES, _UNSURE = 0, 1, 2
 _LARGEST = 128  # larger draws are left to exact arithmetic; up to here integers stay below 2**63
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _below_exp(word, gamma):
     """Decide whether the uniform number that starts with `word` is below exp(-gamma): _YES, _NO or _UNSURE.
 
@@ -34,7 +35,7 @@ def _below_exp(word, gamma):
     return _UNSURE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mask_for(bound):
     """Find the smallest 2**b - 1 that is at least bound - 1."""
     mask = np.uint64(bound - 1)
@@ -47,7 +48,7 @@ def _mask_for(bound):
     return mask
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _geometric(words, p, scale, mask):
     """Draw x >= 0 with P(x) proportional to exp(-x / scale) from words[p:]; returns (status, x, next p)."""
     used = len(words)
@@ -80,7 +81,7 @@ def _geometric(words, p, scale, mask):
                 return UNDECIDED, np.int64(0), p
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def discrete_laplace(words, first, numerator, denominator, out):
     """Draw out[first:] with P(y) proportional to exp(-|y| * denominator / numerator).
 
@@ -105,7 +106,7 @@ def discrete_laplace(words, first, numerator, denominator, out):
     return len(out), p, DONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lattice_laplace(words, first, numerator, denominator, rate, out):
     """Draw rows out[first:] with P(z) proportional to exp(-rate |z|); out int64 (n, d), d >= 2.
 
@@ -151,7 +152,7 @@ def lattice_laplace(words, first, numerator, denominator, rate, out):
     return len(out), p, DONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def discrete_gaussian(words, first, scale, variance, out):
     """Draw out[first:] with P(y) proportional to exp(-y**2 / (2 variance)); scale = floor(sqrt(variance)) + 1.
 
@@ -185,7 +186,7 @@ def discrete_gaussian(words, first, scale, variance, out):
     return len(out), p, DONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bernoulli(words, first, numerators, denominator, out):
     """Draw out[first:], True with probability numerators[i] / denominator exactly.
 
@@ -211,7 +212,7 @@ def bernoulli(words, first, numerators, denominator, out):
     return len(out), p, DONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _tail_limits(count, size, threshold, inverse, cutoff):
     """Find what 16 random bits decide about one count, in the smaller normal tail beside the threshold.
 
@@ -228,7 +229,7 @@ def _tail_limits(count, size, threshold, inverse, cutoff):
     return np.int32(math.floor(bound - margin)), np.int32(math.ceil(bound + margin)), np.uint8(x >= 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def threshold_bits(words, counts, size, threshold, sigma, cutoff, out):
     """Draw the keep bits of counts[i] - size / 2 + N(0, sigma**2) >= threshold, from 16 random bits for each point.
 
@@ -273,7 +274,7 @@ def threshold_bits(words, counts, size, threshold, sigma, cutoff, out):
     return undecided
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def skips(words, log_stay, out):
     """Count the failures before a success of a coin with ln(1 - rate) = log_stay, one number for each word.
 

@@ -20,9 +20,12 @@ import functools
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import config, njit, types
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from . import kernel
+from .vectors import WIDTH, Squares, load, splat, store, sum_loop
 
 
 def _target_features() -> set[str]:
@@ -40,7 +43,6 @@ SCREEN_ROWS = 8
 _FEATURES = _target_features()
 SCREENS = {"avx512f", "avx512bw", "avx512vnni"} <= _FEATURES
 """Whether this processor screens pairs with 8-bit dot products."""
-_WIDTH = 8  # float64 in a vector; on narrower machines LLVM splits it
 # Rows and vectors of lanes held at once, by the number of registers: 6 x 4 sums fill AVX-512, 4 x 1 (8 halves) AVX2.
 _ROWS, _VECTORS = (6, 4) if "avx512f" in _FEATURES else (4, 1)
 _CELLS_PER_OCTAVE = 128
@@ -51,78 +53,9 @@ _SLACK = 1e-9
 _PROBE = 16  # where screening does not pay, every 16th tile is screened, to notice when it pays again
 
 
-def _splat(builder, value, vector):  # type: ignore[no-untyped-def]
-    """Make a vector whose lanes all hold `value`."""
-    i32 = ir.IntType(32)
-    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, i32(0))
-    return builder.shuffle_vector(
-        one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(i32, vector.count), [0] * vector.count)
-    )
-
-
-def _load(builder, base, offset, vector, align):  # type: ignore[no-untyped-def]
-    loaded = builder.load(builder.bitcast(builder.gep(base, [offset]), vector.as_pointer()))
-    loaded.align = align
-    return loaded
-
-
-def _store(builder, value, base, offset, align):  # type: ignore[no-untyped-def]
-    stored = builder.store(value, builder.bitcast(builder.gep(base, [offset]), value.type.as_pointer()))
-    stored.align = align
-
-
 def _add_to(builder, base, offset, value):  # type: ignore[no-untyped-def]
     at = builder.gep(base, [offset])
     builder.store(builder.add(builder.load(at), value), at)
-
-
-def _sum_loop(builder, row_at, tile_at, dimension, start, vectors, step):  # type: ignore[no-untyped-def]
-    """Apply step(sums, row value, lanes) over all coordinates, for some rows and some vectors of lanes from `start` on.
-
-    The sums are kept in registers; `step` also has the vector types, see `_Squares` and `_Products`. Returns
-    sums[row][vector].
-    """
-    i64 = ir.IntType(64)
-    before = builder.block
-    loop = builder.append_basic_block("coordinates")
-    after = builder.append_basic_block("summed")
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    k = builder.phi(i64)
-    k.add_incoming(i64(0), before)
-    sums = [[builder.phi(step.vector) for _ in range(vectors)] for _ in row_at]
-    offset = builder.add(builder.mul(k, i64(LANES)), start)
-    lanes = [
-        _load(builder, tile_at, builder.add(offset, i64(v * step.vector.count)), step.vector, step.align)
-        for v in range(vectors)
-    ]
-    results = []
-    for row, phis in zip(row_at, sums, strict=True):
-        x = _splat(builder, builder.load(builder.gep(row, [k])), step.vector)
-        results.append([])
-        for v, (lane, phi) in enumerate(zip(lanes, phis, strict=True)):
-            phi.add_incoming(step.first(v), before)
-            total = step(builder, phi, x, lane)
-            phi.add_incoming(total, loop)
-            results[-1].append(total)
-    following = builder.add(k, i64(1))
-    k.add_incoming(following, loop)
-    builder.cbranch(builder.icmp_signed("<", following, dimension), loop, after)
-    builder.position_at_end(after)
-    return results
-
-
-class _Squares:
-    """Adds (lane - x)**2 to a sum in float64."""
-
-    vector, align = ir.VectorType(ir.DoubleType(), _WIDTH), 8
-
-    def first(self, _v):  # type: ignore[no-untyped-def]
-        return ir.Constant(self.vector, [0.0] * _WIDTH)
-
-    def __call__(self, builder, total, x, lane):  # type: ignore[no-untyped-def]
-        diff = builder.fsub(lane, x)
-        return builder.fadd(total, builder.fmul(diff, diff, flags=("contract",)), flags=("contract",))
 
 
 class _Products:
@@ -172,12 +105,12 @@ def _tally(builder, masks, row_counts, first_row, lane_counts, lane):  # type: i
     found = [i32(0)] * len(masks)
     for v in range(len(masks[0])):
         at = builder.add(lane, i64(v * width))
-        counted = _load(builder, lane_counts, at, hits, 4)
+        counted = load(builder, lane_counts, at, hits, 4)
         for r, row in enumerate(masks):
             counted = builder.add(counted, builder.zext(row[v], hits))
             bits = builder.bitcast(row[v], ir.IntType(width))
             found[r] = builder.add(found[r], builder.zext(builder.ctpop(bits), i32))
-        _store(builder, counted, lane_counts, at, 4)
+        store(builder, counted, lane_counts, at, 4)
     for r, number in enumerate(found):
         _add_to(builder, row_counts, builder.add(first_row, i64(r)), number)
 
@@ -195,16 +128,16 @@ def _counting_block(rows: int, vectors: int, lanes: int):  # type: ignore[no-unt
         signature = types.void(points, row, tiles, tile, lane, radius2, row_counts, lane_counts, target)
 
         def codegen(context, builder, signature, arguments):
-            i64, step = ir.IntType(64), _Squares()
+            i64, step = ir.IntType(64), Squares()
             _, first_row, _, tile_index, first_lane, limit, _, _, target = arguments
             points, tiles, by_row, by_lane = _arrays(context, builder, signature, arguments, 0, 2, 6, 7)
             row_at, dimension = _rows_at(builder, points, first_row, rows)
             tile_at = builder.gep(tiles.data, [builder.mul(tile_index, builder.mul(dimension, i64(LANES)))])
-            limit = _splat(builder, limit, step.vector)
+            limit = splat(builder, limit, step.vector)
             counts = builder.gep(by_lane.data, [builder.mul(target, i64(LANES))])
-            for start in range(0, lanes, _WIDTH * vectors):
+            for start in range(0, lanes, WIDTH * vectors):
                 at = builder.add(first_lane, i64(start))
-                sums = _sum_loop(builder, row_at, tile_at, dimension, at, vectors, step)
+                sums = sum_loop(builder, row_at, tile_at, dimension, at, vectors, step, LANES)
                 masks = [[builder.fcmp_ordered("<=", s, limit) for s in row] for row in sums]
                 _tally(builder, masks, by_row.data, first_row, counts, at)
             return context.get_dummy_value()
@@ -220,15 +153,15 @@ def _sums_block(typing_context, points, row, tiles, tile, sums):
     signature = types.void(points, row, tiles, tile, sums)
 
     def codegen(context, builder, signature, arguments):
-        i64, step = ir.IntType(64), _Squares()
+        i64, step = ir.IntType(64), Squares()
         points, tiles, out = _arrays(context, builder, signature, arguments, 0, 2, 4)
         row_at, dimension = _rows_at(builder, points, arguments[1], _ROWS)
         tile_at = builder.gep(tiles.data, [builder.mul(arguments[3], builder.mul(dimension, i64(LANES)))])
-        for start in range(0, LANES, _WIDTH * _VECTORS):
-            results = _sum_loop(builder, row_at, tile_at, dimension, i64(start), _VECTORS, step)
+        for start in range(0, LANES, WIDTH * _VECTORS):
+            results = sum_loop(builder, row_at, tile_at, dimension, i64(start), _VECTORS, step, LANES)
             for r, row in enumerate(results):
                 for v, value in enumerate(row):
-                    _store(builder, value, out.data, i64(r * LANES + start + v * _WIDTH), 8)
+                    store(builder, value, out.data, i64(r * LANES + start + v * WIDTH), 8)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -254,14 +187,14 @@ def _screen_block(typing_context, codes, row, tile_codes, tile, starts, bars, ro
         tile_at = builder.gep(tiles.data, [builder.mul(tile_index, builder.mul(words, i64(LANES)))])
         vector = _Products.vector
         base = builder.mul(tile_index, i64(LANES))
-        first = [_load(builder, starts.data, builder.add(base, i64(16 * v)), vector, 4) for v in range(2)]
-        sums = _sum_loop(builder, row_at, tile_at, words, i64(0), 2, _Products(first))
+        first = [load(builder, starts.data, builder.add(base, i64(16 * v)), vector, 4) for v in range(2)]
+        sums = sum_loop(builder, row_at, tile_at, words, i64(0), 2, _Products(first), LANES)
         friends, maybes, bar_rows = [], [], cgutils.unpack_tuple(builder, bars.shape)[1]
         for r, row in enumerate(sums):
             at = builder.add(first_row, i64(r))
             for masks, bar in ((friends, at), (maybes, builder.add(at, bar_rows))):
-                splat = _splat(builder, builder.load(builder.gep(bars.data, [bar])), vector)
-                masks.append([builder.icmp_signed(">=", value, splat) for value in row])
+                bound = splat(builder, builder.load(builder.gep(bars.data, [bar])), vector)
+                masks.append([builder.icmp_signed(">=", value, bound) for value in row])
         counts = builder.gep(by_lane.data, [builder.mul(target, i64(LANES))])
         result = cgutils.alloca_once_value(builder, i64(0))
         some = [functools.reduce(builder.or_, [row[v] for row in maybes]) for v in range(2)]
@@ -296,8 +229,8 @@ def _add_all(builder, row_counts, first_row, lane_counts):  # type: ignore[no-un
     """Count all pairs of a screened block as friends."""
     i32, i64, vector = ir.IntType(32), ir.IntType(64), _Products.vector
     for lane in range(0, LANES, vector.count):
-        counted = _load(builder, lane_counts, i64(lane), vector, 4)
-        _store(
+        counted = load(builder, lane_counts, i64(lane), vector, 4)
+        store(
             builder, builder.add(counted, ir.Constant(vector, [SCREEN_ROWS] * vector.count)), lane_counts, i64(lane), 4
         )
     for r in range(SCREEN_ROWS):
@@ -314,7 +247,7 @@ def _part(builder, mask, half):  # type: ignore[no-untyped-def]
 def _spread(builder, halves):  # type: ignore[no-untyped-def]
     """Make a 16-lane mask of the halves that are NOT set."""
     eight = ir.VectorType(ir.IntType(1), 8)
-    ends = [_splat(builder, builder.not_(half), eight) for half in halves]
+    ends = [splat(builder, builder.not_(half), eight) for half in halves]
     return builder.shuffle_vector(*ends, ir.Constant(ir.VectorType(ir.IntType(32), 16), list(range(16))))
 
 
@@ -330,10 +263,10 @@ def _bits(typing_context, value):
 
 _count_rows = _counting_block(_ROWS, _VECTORS, LANES)
 _count_row = _counting_block(1, min(_VECTORS, 4), LANES)
-_count_part = _counting_block(SCREEN_ROWS, 1, _WIDTH)
+_count_part = _counting_block(SCREEN_ROWS, 1, WIDTH)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_exactly(rows, start, stop, tiles, tile, radius2, row_counts, lane_counts, target):
     """Compare rows start..stop, and no others, with one tile; adds friends to row_counts and LANES of lane_counts."""
     i = start
@@ -345,7 +278,7 @@ def _count_exactly(rows, start, stop, tiles, tile, radius2, row_counts, lane_cou
         i += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _screen(rows, start, stop, tiles, tile, radius2, row_counts, lane_counts, target):
     """Screen rows start..stop, and up to 7 rows behind them, against one tile; returns the number of undecided vectors.
 
@@ -364,12 +297,12 @@ def _screen(rows, start, stop, tiles, tile, radius2, row_counts, lane_counts, ta
                 _count_part(points, i, tile_points, tile, lane, radius2, row_counts, lane_counts, target)
                 again += 1
             doubts >>= 1
-            lane += _WIDTH
+            lane += WIDTH
         i += SCREEN_ROWS
     return again
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _cell(distance, unit):
     """Find the cell of a distance. Cells ascend and have a relative width of 1/128.
 
@@ -380,13 +313,13 @@ def _cell(distance, unit):
     return min(max((_bits(distance) >> 45) - unit, 0), CELLS - 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unit_of(radius):
     """Compute the `unit` of `_cell` for a radius: 1/64 of the radius is the shortest distance told apart from 0."""
     return _bits(radius / 64.0) >> 45
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_rows(distances, wide, radius, gap, order, positions, ranks, classes):
     """Sort rows by cell of distance, those not marked in wide (m,) bool first: row order[i] stands at positions[i].
 
@@ -420,7 +353,7 @@ def sort_rows(distances, wide, radius, gap, order, positions, ranks, classes):
         positions[place] = position
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _decide_pairs(rows, start, stop, hard, tiles, tile, screened, radius2, row_counts, lane_counts, target, state):
     """Compare rows start..stop with one tile, by 8-bit products or exactly.
 
@@ -432,7 +365,7 @@ def _decide_pairs(rows, start, stop, hard, tiles, tile, screened, radius2, row_c
         if hard:
             end = start + (stop - start) // SCREEN_ROWS * SCREEN_ROWS
         state[1] += _screen(rows, start, end, tiles, tile, radius2, row_counts, lane_counts, target)
-        state[0] += (end - start + SCREEN_ROWS - 1) // SCREEN_ROWS * (LANES // _WIDTH)
+        state[0] += (end - start + SCREEN_ROWS - 1) // SCREEN_ROWS * (LANES // WIDTH)
         if state[0] > 1 << 16:
             state[0] >>= 1
             state[1] >>= 1
@@ -447,7 +380,7 @@ def _decide_pairs(rows, start, stop, hard, tiles, tile, screened, radius2, row_c
         _count_exactly(points, end, stop, tile_points, tile, radius2, row_counts, lane_counts, target)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mask_lanes(tiles, starts, tile, kept, hidden, hidden_starts):
     """Copy a tile into hidden with +inf in its lanes from `kept` on."""
     for k in range(tiles.shape[1]):
@@ -460,7 +393,7 @@ def _mask_lanes(tiles, starts, tile, kept, hidden, hidden_starts):
             hidden_starts[0, j] = starts[tile, j] if j < kept else -1000000000
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep(rows, tiles, limits, counts):
     """Compare a batch of rows with tiles; each pair is decided by distances from a pivot, by 8 bits, or exactly.
 
@@ -548,7 +481,7 @@ def sweep(rows, tiles, limits, counts):
                 )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _extremes(sums, rows, used):
     """Return the least and the largest of the sums of some rows with the used lanes."""
     low, high = np.inf, 0.0
@@ -560,7 +493,7 @@ def _extremes(sums, rows, used):
     return low, high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rung(radii2, value):
     """The first radius that reaches a squared distance; len(radii2) if none does."""
     low, high = 0, len(radii2)
@@ -573,7 +506,7 @@ def _rung(radii2, value):
     return low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_rungs(sums, start, stop, used, radii2, row_rungs, lane_rungs, found, lanes):
     """Add pairs of the rows start..stop with one tile to the first radius that reaches them, on both sides.
 
@@ -603,7 +536,7 @@ def _add_rungs(sums, start, stop, used, radii2, row_rungs, lane_rungs, found, la
             rung_lanes[j] += lanes[j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_ladder(rows, stop, tiles, shape, self_rows, radii2, row_rungs, lane_rungs):
     """Compare the first `stop` rows of a batch with tiles, for many radii at once.
 
@@ -635,7 +568,7 @@ def sweep_ladder(rows, stop, tiles, shape, self_rows, radii2, row_rungs, lane_ru
             i = end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_blocks(rows, row_starts, reach, tiles, tile_blocks, radius2, row_counts, lane_counts):
     """Compare rows with the tiles at most `reach` blocks away on a circle of blocks; adds friends to both counts.
 
@@ -657,7 +590,7 @@ def sweep_blocks(rows, row_starts, reach, tiles, tile_blocks, radius2, row_count
             _count_exactly(rows, 0, row_starts[high - blocks], tiles, t, radius2, row_counts, lane_counts, t)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep_fresh(rows, m, row_blocks, row_starts, reach, radius2, row_counts):
     """Compare m rows sorted by block with each other, by the rule of `sweep_blocks`; adds friends, each row itself
     included.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from numba import njit
+from . import kernel
 
 LANES = 32
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_by_block(row_blocks, order, row_starts):
     """Sort rows by block, stably: fill order (m,) int64 and row_starts (blocks + 1,) int64, each block's first row."""
     row_starts[:] = 0
@@ -21,7 +21,7 @@ def sort_by_block(row_blocks, order, row_starts):
         fill[row_blocks[i]] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def assign_slots(row_starts, open_tile, next_tile, used, tile_blocks, slots):
     """Give every row of a batch sorted by block a lane in a tile of its block: slots (m,) = tile * LANES + lane."""
     for b in range(len(row_starts) - 1):
@@ -38,7 +38,7 @@ def assign_slots(row_starts, open_tile, next_tile, used, tile_blocks, slots):
     return next_tile
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def store(rows, slots, first_tile, tiles):
     """Copy the rows whose slots lie in a tile array that starts at tile `first_tile`."""
     for i in range(len(slots)):
@@ -49,7 +49,7 @@ def store(rows, slots, first_tile, tiles):
                 tiles[t, k, lane] = rows[i, k]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sampled_partners(block_sizes, reach, out):
     """Count the points in the blocks at most `reach` away from each on a circle, itself included: out (blocks,)."""
     blocks = len(block_sizes)
@@ -64,7 +64,7 @@ def sampled_partners(block_sizes, reach, out):
         total += block_sizes[(b + reach + 1) % blocks] - block_sizes[(b - reach) % blocks]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@kernel(fastmath={"reassoc", "contract"})
 def _distance(x, y):
     """Compute the squared distance of lattice points, exact up to 2**53 and monotone above."""
     total = 0.0
@@ -74,7 +74,7 @@ def _distance(x, y):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def use_coins(points, row, stop, at, gaps, radius2, scores):
     """Compare the ordered pairs that coins chose: scores[i] changes by +1 for a friend whom row i uses, by -1 for
     another row.

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from . import kernel
 
 LANES = 32
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _tile_weights(t, lanes_used, mask, weight):
     """Fill weight with 1.0 for the masked lanes of tile t, else 0.0; returns how many lanes are masked."""
     wanted = 0
@@ -27,7 +28,7 @@ def _tile_weights(t, lanes_used, mask, weight):
     return wanted
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@kernel(fastmath={"reassoc", "contract"})
 def masked_sum(tiles, lanes_used, mask, out):
     """Add the coordinates of the masked lanes to out (d,) int64. mask (lanes_used,) bool."""
     d = tiles.shape[1]
@@ -44,7 +45,7 @@ def masked_sum(tiles, lanes_used, mask, out):
             out[k] += np.int64(total)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def _tile_norms(tile, center, norms):
     """Compute the squared distance of every lane of one tile from center, exact up to 2**53 and monotone above."""
     for j in range(LANES):
@@ -57,7 +58,7 @@ def _tile_norms(tile, center, norms):
             norms[j] += diff * diff
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def masked_histogram(tiles, lanes_used, mask, center, bounds, out):
     """Count the masked lanes by squared distance from center: out[b] += 1 for the first b with norm <= bounds[b].
 
@@ -78,7 +79,7 @@ def masked_histogram(tiles, lanes_used, mask, center, bounds, out):
                 out[bins[j]] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _factor(norm, radius_squared):
     """Compute the factor by which an offset shrinks onto the ball, slightly less, so that rounding seldom leaves the
     ball.
@@ -86,7 +87,7 @@ def _factor(norm, radius_squared):
     return 1.0 if norm <= radius_squared else math.sqrt(radius_squared / norm) * (1.0 - 4e-15)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _clip_tile(tile, center, factor, weight, clipped, checks):
     """Clip the offsets of all lanes and truncate them toward the center (0 for unwanted lanes); computes their squared
     norms.
@@ -106,7 +107,7 @@ def _clip_tile(tile, center, factor, weight, clipped, checks):
             checks[j] += v * v
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc"})
+@kernel(fastmath={"reassoc"})
 def _add_rows(clipped, out):
     """Add each coordinate's sum over the lanes to out; exact, because the terms are integers below 2**27."""
     for k in range(clipped.shape[0]):
@@ -117,7 +118,7 @@ def _add_rows(clipped, out):
         out[k] += np.int64(total)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc"})
+@kernel(fastmath={"reassoc"})
 def _add_offsets(tile, center, weight, out):
     """Add the offsets of the wanted lanes, none of them clipped; exact, because the terms are integers below 2**42."""
     for k in range(tile.shape[0]):
@@ -129,7 +130,7 @@ def _add_offsets(tile, center, weight, out):
         out[k] += np.int64(total)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def clipped_sum(tiles, lanes_used, mask, center, radius_squared, out):
     """Add the offsets from center of the masked lanes, each clipped to the ball, to out (d,) int64.
 
@@ -169,7 +170,7 @@ def clipped_sum(tiles, lanes_used, mask, center, radius_squared, out):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def inside_sum(tiles, lanes_used, mask, center, radius_squared, out):
     """Add the offsets from center of the masked lanes within the ball to out (d,) int64; returns the number of these
     lanes.
@@ -195,7 +196,7 @@ def inside_sum(tiles, lanes_used, mask, center, radius_squared, out):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def inside_squares(tiles, lanes_used, mask, center, radius_squared, shift, out):
     """Add the squared offsets, each divided by 2**shift and rounded down, of the masked lanes within the ball.
 
@@ -218,7 +219,7 @@ def inside_squares(tiles, lanes_used, mask, center, radius_squared, shift, out):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rung_totals(rungs, out):
     """Add the numbers of all lanes, rungs (t, radii, LANES) int32, to out (radii,) int64. Free lanes hold 0."""
     for t in range(rungs.shape[0]):
@@ -230,7 +231,7 @@ def rung_totals(rungs, out):
             out[r] += total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rungs_up_to(rungs, rung, lanes, out):
     """Add to out (n,) int64, for each of some lanes (n,) int64, its numbers in rungs[:, : rung + 1]."""
     for i in range(len(lanes)):

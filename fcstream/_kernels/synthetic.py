@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from . import kernel
 
 WORD = 64
 PLANES = 6
@@ -29,7 +31,7 @@ def _ones(typing_context, word):
     return types.int64(types.uint64), codegen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _code(value, cuts, first, last):
     """Count how many of cuts[first:last], ascending, are at most a value."""
     if last - first == 1:
@@ -44,7 +46,7 @@ def _code(value, cuts, first, last):
     return low - first
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pack(points, columns, cuts, starts, booleans, words, levels):
     """Pack lattice points (m, d) into words (m, W) uint64, all zero before, and levels (m, C) uint16.
 
@@ -73,7 +75,7 @@ def pack(points, columns, cuts, starts, booleans, words, levels):
             levels[r, a - booleans] = code
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _transpose(block):
     """Transpose 64 words of 64 bits in place: exchange halves, then halves of halves, and so on."""
     size, mask = 32, np.uint64(0xFFFFFFFF)
@@ -89,7 +91,7 @@ def _transpose(block):
         mask ^= mask << np.uint64(size)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _columns_of(words, first, count, booleans, columns):
     """Collect the bits of `count` <= 64 rows from `first` on by column: columns (booleans,) uint64."""
     block = np.empty(WORD, np.uint64)
@@ -101,7 +103,7 @@ def _columns_of(words, first, count, booleans, columns):
             columns[w * WORD + j] = block[j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_pairs(words, levels, offsets, booleans, moments):
     """Add to moments (p, p), above and on the diagonal, the number of records in which both of two bits are set.
 
@@ -135,7 +137,7 @@ def add_pairs(words, levels, offsets, booleans, moments):
                     row[bits[c]] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pour(planes, row):
     """Add bit-sliced counts, planes (W, PLANES) uint64, to how often each bit is set, row (p,), and set the planes to
     0.
@@ -149,7 +151,7 @@ def _pour(planes, row):
                     row[w * WORD + j] += np.int64(((plane >> np.uint64(j)) & np.uint64(1)) << np.uint64(k))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_cells(
     words, levels, offsets, booleans, bytewise, levelwise, base, width, lowest, lookup, strides, counts, ones
 ):
@@ -199,7 +201,7 @@ def add_cells(
             _pour(planes[cell], ones[cell, :booleans])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unpack(words, levels, booleans, codes):
     """Unpack records to codes (m, attributes) int64, Booleans first."""
     for r in range(len(words)):
@@ -209,7 +211,7 @@ def unpack(words, levels, booleans, codes):
             codes[r, booleans + c] = levels[r, c]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_tables(codes, members, strides, starts, tables):
     """Add records to contingency tables laid end to end in tables (cells,) int64.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from . import kernel
 
 LANES = 32
 TOP = 127.0  # largest code
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@kernel(fastmath={"reassoc", "contract"})
 def distances_from(rows, pivot, out):
     """Compute the distance of every row (m, d) from pivot; its rounding error is far below the slack that its readers
     allow.
@@ -23,7 +24,7 @@ def distances_from(rows, pivot, out):
         out[i] = np.sqrt(total)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@kernel(fastmath={"reassoc", "contract"})
 def encode(rows, pivot, scale, codes, errors, wide):
     """Round each row's offset from the pivot to multiples of scale, as signed bytes codes (m, 4 * words) int8.
 
@@ -49,7 +50,7 @@ def encode(rows, pivot, scale, codes, errors, wide):
         wide[i] = beyond > 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def arrange(rows, distances, order, positions, out, out_distances):
     """Copy row order[i] and its distance to positions[i]."""
     for i in range(len(order)):
@@ -59,14 +60,14 @@ def arrange(rows, distances, order, positions, out, out_distances):
             target[k] = source[k]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def note_arrivals(order, positions, slots, before, arrivals):
     """Record each lane's arrival number: row order[i] stands at positions[i] and came as number before + order[i]."""
     for i in range(len(order)):
         arrivals[slots[positions[i]]] = before + order[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def arrange_codes(codes, order, positions, count, low, high, out, bars, starts):
     """Prepare the first `count` codes of an order for screening: unsigned bytes out (m, 4 * words) and bars (2, m).
 
@@ -87,7 +88,7 @@ def arrange_codes(codes, order, positions, count, low, high, out, bars, starts):
         bars[1, positions[i]] = (norm - 1 - high) >> 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def assign_slots(distances, classes, edges, open_tile, next_tile, shape, spans, self_rows, slots):
     """Give every row a lane: slots (m,) int64 = tile * LANES + lane. Rows are nearly sorted by distance within a class.
 
@@ -121,7 +122,7 @@ def assign_slots(distances, classes, edges, open_tile, next_tile, shape, spans, 
     return next_tile
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def store(rows, slots, shape, self_rows, first_tile, tiles):
     """Copy rows to their lanes in a tile array that starts at tile first_tile; self_rows holds the rows of each tile.
 
@@ -149,7 +150,7 @@ def store(rows, slots, shape, self_rows, first_tile, tiles):
                     tile[k, j] = np.inf
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def store_codes(words, row_starts, slots, shape, self_rows, first_tile, tile_codes, starts):
     """Copy rows of unsigned bytes, int32 words (m, w), to their lanes as signed bytes; starts: see `arrange_codes`."""
     width = words.shape[1]
@@ -171,7 +172,7 @@ def store_codes(words, row_starts, slots, shape, self_rows, first_tile, tile_cod
             starts[t, lane + i] = row_starts[first + i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def open_lanes(slots, certain_counts, counts):
     """Subtract from the counts of new lanes the certain counts that their tiles were given before."""
     for i in range(len(slots)):
@@ -179,7 +180,7 @@ def open_lanes(slots, certain_counts, counts):
             counts[slots[i]] = -certain_counts[slots[i] // LANES]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def settle(slots, row_counts, row_certain, counts):
     """Add the counts of a batch's rows to the counts of their lanes."""
     surely = 0
@@ -189,7 +190,7 @@ def settle(slots, row_counts, row_certain, counts):
             counts[slots[i]] += row_counts[i] + surely
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def used_lanes(shape, lanes):
     """List the lanes (n,) int64 that hold points, ascending; returns how many."""
     at = 0
@@ -200,7 +201,7 @@ def used_lanes(shape, lanes):
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def load(tiles, lanes, rows):
     """Copy the points in the lanes (n,) int64 of a tile array into rows (n, d)."""
     for i in range(len(lanes)):
@@ -209,7 +210,7 @@ def load(tiles, lanes, rows):
             rows[i, k] = tiles[t, k, lane]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def totals(shape, counts, certain_counts, out):
     """Add counts (t * LANES,) and certain_counts (t,) of the used lanes to out (n,) int64, in the lanes' order."""
     at = 0

@@ -11,73 +11,20 @@ their sides are then known to differ by less than 2**63.
 
 from __future__ import annotations
 
-import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from . import kernel
+from .vectors import DOUBLES, HAS_AVX512, WIDTH, Squares, add_bits, load, splat, store, sum_loop
+
 LANES = 64
-_WIDTH = 8  # float64 in a vector; on narrower machines LLVM splits it
 # Number of vectors of lanes held at once, by the number of registers (AVX-512 or AVX2): against one point, and against
 # several points. Two more numbers are kept for each sum.
-_WIDE = llvm.get_host_cpu_features().get("avx512f", False)
-_ALONE = 8 if _WIDE else 2
-_POINTS, _TOGETHER = (4, 2) if _WIDE else (2, 1)
-_COLUMNS = 4 if _WIDE else 1
-
-
-def _splat(builder, value):  # type: ignore[no-untyped-def]
-    """Make a vector whose lanes all hold `value`."""
-    vector, i32 = ir.VectorType(ir.DoubleType(), _WIDTH), ir.IntType(32)
-    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, i32(0))
-    return builder.shuffle_vector(
-        one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(i32, _WIDTH), [0] * _WIDTH)
-    )
-
-
-def _vector_at(builder, address, offset):  # type: ignore[no-untyped-def]
-    """Return a pointer to the vector that starts `offset` numbers after an address."""
-    return builder.bitcast(builder.gep(address, [offset]), ir.VectorType(ir.DoubleType(), _WIDTH).as_pointer())
-
-
-def _add_bits(builder, word, bits, shift):  # type: ignore[no-untyped-def]
-    """Put the bits of a vector into a word from bit `shift` on."""
-    i64 = ir.IntType(64)
-    return builder.or_(word, builder.shl(builder.zext(builder.bitcast(bits, ir.IntType(_WIDTH)), i64), shift))
-
-
-def _sum_loop(builder, points_at, tile_at, dimension, vectors):  # type: ignore[no-untyped-def]
-    """Compute squared distances of some points from some vectors of lanes: sums[point][vector], kept in registers."""
-    i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
-    before = builder.block
-    loop, after = builder.append_basic_block("coordinates"), builder.append_basic_block("summed")
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    c = builder.phi(i64)
-    c.add_incoming(i64(0), before)
-    sums = [[builder.phi(vector) for _ in range(vectors)] for _ in points_at]
-    base = builder.mul(c, i64(LANES))
-    lanes = []
-    for v in range(vectors):
-        lanes.append(builder.load(_vector_at(builder, tile_at, builder.add(base, i64(v * _WIDTH)))))
-        lanes[-1].align = 8
-    totals = []
-    for point_at, phis in zip(points_at, sums, strict=True):
-        x = _splat(builder, builder.load(builder.gep(point_at, [c])))
-        totals.append([])
-        for lane, phi in zip(lanes, phis, strict=True):
-            diff = builder.fsub(lane, x)
-            square = builder.fmul(diff, diff, flags=("contract",))
-            total = builder.fadd(phi, square, flags=("contract",))
-            phi.add_incoming(ir.Constant(vector, [0.0] * _WIDTH), before)
-            phi.add_incoming(total, loop)
-            totals[-1].append(total)
-    following = builder.add(c, i64(1))
-    c.add_incoming(following, loop)
-    builder.cbranch(builder.icmp_signed("<", following, dimension), loop, after)
-    builder.position_at_end(after)
-    return totals
+_ALONE = 8 if HAS_AVX512 else 2
+_POINTS, _TOGETHER = (4, 2) if HAS_AVX512 else (2, 1)
+_COLUMNS = 4 if HAS_AVX512 else 1
 
 
 def _judge(builder, low, high, arguments):  # type: ignore[no-untyped-def]
@@ -86,10 +33,10 @@ def _judge(builder, low, high, arguments):  # type: ignore[no-untyped-def]
     Below 2**52 both sides are exact, above they are compared with a slack.
     """
     vector = low.type
-    p, q, eps = (_splat(builder, argument) for argument in arguments)
+    p, q, eps = (splat(builder, argument) for argument in arguments)
     left, right = builder.fmul(p, low), builder.fmul(q, high)
-    exact = builder.fcmp_ordered("<", right, ir.Constant(vector, [2.0**52] * _WIDTH))
-    slack = builder.select(exact, ir.Constant(vector, [0.0] * _WIDTH), builder.fmul(right, eps))
+    exact = builder.fcmp_ordered("<", right, ir.Constant(vector, [2.0**52] * WIDTH))
+    slack = builder.select(exact, ir.Constant(vector, [0.0] * WIDTH), builder.fmul(right, eps))
     fails = builder.fcmp_ordered(">=", left, builder.fadd(right, slack))
     return fails, builder.fcmp_ordered(">=", left, builder.fsub(right, slack))
 
@@ -121,16 +68,15 @@ def _nearest_points(points: int, vectors: int):  # type: ignore[no-untyped-def]
         signature = words(tuples, row, i, k, d, tiles, tile, start, distances, nearest, p, q, eps, radius2)
 
         def codegen(context, builder, signature, arguments):
-            i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
+            i64, vector = ir.IntType(64), DOUBLES
             data = {n: context.make_array(signature.args[n])(context, builder, arguments[n]).data for n in (0, 5, 8, 9)}
             row, i, k, d, tile, start = (arguments[n] for n in (1, 2, 3, 4, 6, 7))
             width = builder.mul(k, d)
             point_at = builder.add(builder.mul(row, width), builder.mul(i, d))
             points_at = [builder.gep(data[0], [builder.add(point_at, builder.mul(d, i64(n)))]) for n in range(points)]
 
-            def cell(array, line, v):
-                lane = builder.add(start, i64(v * _WIDTH))
-                return _vector_at(builder, data[array], builder.add(builder.mul(line, i64(LANES)), lane))
+            def place(line, v):
+                return builder.add(builder.mul(line, i64(LANES)), builder.add(start, i64(v * WIDTH)))
 
             before = builder.block
             loop, after = builder.append_basic_block("partners"), builder.append_basic_block("ranked")
@@ -139,13 +85,13 @@ def _nearest_points(points: int, vectors: int):  # type: ignore[no-untyped-def]
             j = builder.phi(i64)
             phis = [[(builder.phi(vector), builder.phi(vector)) for _ in range(vectors)] for _ in range(points)]
             lane_row = builder.add(builder.mul(tile, width), builder.mul(j, d))
-            tile_at = builder.gep(data[5], [builder.add(builder.mul(lane_row, i64(LANES)), start)])
-            totals = _sum_loop(builder, points_at, tile_at, d, vectors)
+            tile_at = builder.gep(data[5], [builder.mul(lane_row, i64(LANES))])
+            totals = sum_loop(builder, points_at, tile_at, d, start, vectors, Squares(), LANES)
             ranked = []
             for n in range(points):
                 line = builder.add(builder.mul(builder.add(i, i64(n)), k), j)
                 for v in range(vectors):
-                    builder.store(totals[n][v], cell(8, line, v)).align = 8
+                    store(builder, totals[n][v], data[8], place(line, v))
                 ranked.append([_two_smallest(builder, totals[n][v], *phis[n][v])[:2] for v in range(vectors)])
             following = builder.add(j, i64(1))
             j.add_incoming(i64(0), before)
@@ -153,21 +99,21 @@ def _nearest_points(points: int, vectors: int):  # type: ignore[no-untyped-def]
             for n in range(points):
                 for v in range(vectors):
                     for phi, value in zip(phis[n][v], ranked[n][v], strict=True):
-                        phi.add_incoming(ir.Constant(vector, [float("inf")] * _WIDTH), before)
+                        phi.add_incoming(ir.Constant(vector, [float("inf")] * WIDTH), before)
                         phi.add_incoming(value, builder.block)
             builder.cbranch(builder.icmp_signed("<", following, k), loop, after)
             builder.position_at_end(after)
-            failed, doubted, beyond = i64(0), i64(0), _splat(builder, arguments[13])
+            failed, doubted, beyond = i64(0), i64(0), splat(builder, arguments[13])
             for n in range(points):
                 for v in range(vectors):
                     low, high = ranked[n][v]
-                    builder.store(low, cell(9, builder.add(i, i64(n)), v)).align = 8
+                    store(builder, low, data[9], place(builder.add(i, i64(n)), v))
                     fails, doubts = _judge(builder, low, high, arguments[10:13])
                     fails = builder.or_(fails, builder.fcmp_ordered(">", low, beyond))
-                    shift = builder.add(start, i64(v * _WIDTH))
+                    shift = builder.add(start, i64(v * WIDTH))
                     failed, doubted = (
-                        _add_bits(builder, failed, fails, shift),
-                        _add_bits(builder, doubted, doubts, shift),
+                        add_bits(builder, failed, fails, shift),
+                        add_bits(builder, doubted, doubts, shift),
                     )
             return context.make_tuple(builder, signature.return_type, [failed, doubted])
 
@@ -188,15 +134,13 @@ def _nearest_partners(typing_context, distances, nearest, j, k, start, p, q, eps
     signature = words(distances, nearest, j, k, start, p, q, eps)
 
     def codegen(context, builder, signature, arguments):
-        i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
+        i64, vector = ir.IntType(64), DOUBLES
         data = [context.make_array(signature.args[n])(context, builder, arguments[n]).data for n in (0, 1)]
         j, k, start = arguments[2], arguments[3], arguments[4]
 
         def cell(array, line, v):
-            lane = builder.add(start, i64(v * _WIDTH))
-            found = builder.load(_vector_at(builder, data[array], builder.add(builder.mul(line, i64(LANES)), lane)))
-            found.align = 8
-            return found
+            lane = builder.add(start, i64(v * WIDTH))
+            return load(builder, data[array], builder.add(builder.mul(line, i64(LANES)), lane))
 
         before = builder.block
         loop, after = builder.append_basic_block("points"), builder.append_basic_block("ranked")
@@ -214,7 +158,7 @@ def _nearest_partners(typing_context, distances, nearest, j, k, start, p, q, eps
         i.add_incoming(following, loop)
         for v in range(_COLUMNS):
             for phi, value in zip(phis[v], ranked[v], strict=True):
-                phi.add_incoming(ir.Constant(vector, [float("inf")] * _WIDTH), before)
+                phi.add_incoming(ir.Constant(vector, [float("inf")] * WIDTH), before)
                 phi.add_incoming(value, loop)
         builder.cbranch(builder.icmp_signed("<", following, k), loop, after)
         builder.position_at_end(after)
@@ -222,8 +166,8 @@ def _nearest_partners(typing_context, distances, nearest, j, k, start, p, q, eps
         for v in range(_COLUMNS):
             low, high, best = ranked[v]
             bits = *_judge(builder, low, high, arguments[5:8]), builder.fcmp_ordered(">", low, best)
-            shift = builder.add(start, i64(v * _WIDTH))
-            found = [_add_bits(builder, word, some, shift) for word, some in zip(found, bits, strict=True)]
+            shift = builder.add(start, i64(v * WIDTH))
+            found = [add_bits(builder, word, some, shift) for word, some in zip(found, bits, strict=True)]
         return context.make_tuple(builder, signature.return_type, found)
 
     return signature, codegen
@@ -233,7 +177,7 @@ _nearest_alone = _nearest_points(1, _ALONE)
 _nearest_together = _nearest_points(_POINTS, _TOGETHER)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _less(a, a_rest, p, b, b_rest, q, eps):
     """Return whether p * a < q * b for integers a, b: given as floats with a relative error, and as values modulo
     2**64.
@@ -246,7 +190,7 @@ def _less(a, a_rest, p, b, b_rest, q, eps):
     return np.int64(q * b_rest - p * a_rest) > 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _match_exactly(x, tile, lane, k, p, q, eps):
     """Decide the match of a flat tuple and one lane in exact integers. p = denominator**2, q = numerator**2, uint64."""
     d = len(x) // k
@@ -275,13 +219,13 @@ def _match_exactly(x, tile, lane, k, p, q, eps):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _some(word, start, vectors):
     """Return whether any lane of some vectors is wanted."""
-    return (word >> np.uint64(start)) << np.uint64(LANES - vectors * _WIDTH) != 0
+    return (word >> np.uint64(start)) << np.uint64(LANES - vectors * WIDTH) != 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _match_lanes(tuples, row, tiles, tile, k, wanted, p, q, eps, radius2, distances, nearest):
     """Find which of the wanted lanes of a tile match a row, and which floats cannot decide: two words of bits.
 
@@ -292,13 +236,13 @@ def _match_lanes(tuples, row, tiles, tile, k, wanted, p, q, eps, radius2, distan
     doubts, lonely = np.uint64(0), np.uint64(0)
     # first the first point alone, which decides most tuples that do not match
     for i in range(k if k <= _POINTS else 1):
-        for start in range(0, LANES, _ALONE * _WIDTH):
+        for start in range(0, LANES, _ALONE * WIDTH):
             if _some(wanted, start, _ALONE):
                 fails, doubt = _nearest_alone(
                     tuples, row, i, k, d, tiles, tile, start, distances, nearest, p, q, eps, radius2
                 )
                 wanted, doubts = wanted & ~fails, doubts | doubt
-    for start in range(0, LANES, _TOGETHER * _WIDTH):
+    for start in range(0, LANES, _TOGETHER * WIDTH):
         i = 1 if k > _POINTS else k
         while i < k and _some(wanted, start, _TOGETHER):
             i = min(i, k - _POINTS)  # the last group may overlap the one before
@@ -307,7 +251,7 @@ def _match_lanes(tuples, row, tiles, tile, k, wanted, p, q, eps, radius2, distan
             )
             wanted, doubts = wanted & ~fails, doubts | doubt
             i += _POINTS
-    for start in range(0, LANES, _COLUMNS * _WIDTH):
+    for start in range(0, LANES, _COLUMNS * WIDTH):
         j = 0
         while j < k and _some(wanted, start, _COLUMNS):
             fails, doubt, unreturned = _nearest_partners(distances, nearest, j, k, start, p, q, eps)
@@ -316,7 +260,7 @@ def _match_lanes(tuples, row, tiles, tile, k, wanted, p, q, eps, radius2, distan
     return wanted & ~doubts & ~lonely, wanted & doubts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def match(tuples, tiles, used, first, k, p, q, eps, radius2, undecided, masks):
     """Add the friends among undecided pairs to masks, both (tiles, m) uint64, for tuples (m, k * d) and the first
     `used` lanes.

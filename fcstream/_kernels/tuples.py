@@ -18,75 +18,21 @@ from __future__ import annotations
 
 import math
 
-import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from . import kernel
+from .vectors import HAS_AVX512, WIDTH, Squares, add_bits, load, splat, sum_loop
+
 LANES = 64
-_WIDTH = 8  # float64 in a vector; on narrower machines LLVM splits it
 _ROWS = 4
 # Number of vectors of lanes held at once, by the number of registers: 4 x 4 sums fill AVX-512, 4 x 1 AVX2.
-_VECTORS = 4 if llvm.get_host_cpu_features().get("avx512f", False) else 1
+_VECTORS = 4 if HAS_AVX512 else 1
 _SLACK = 1e-9  # relative; rounding stays below 1e-11 for d < 2**16
 UPPER, LOWER, OUTER, ROOM = 0, 1, 2, 3  # columns of bounds, see `number`
-
-
-def _splat(builder, value):  # type: ignore[no-untyped-def]
-    """Make a vector whose lanes all hold `value`."""
-    vector, i32 = ir.VectorType(ir.DoubleType(), _WIDTH), ir.IntType(32)
-    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, i32(0))
-    return builder.shuffle_vector(
-        one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(i32, _WIDTH), [0] * _WIDTH)
-    )
-
-
-def _vector_at(builder, address, offset):  # type: ignore[no-untyped-def]
-    """Return a pointer to the vector that starts `offset` numbers after an address."""
-    return builder.bitcast(builder.gep(address, [offset]), ir.VectorType(ir.DoubleType(), _WIDTH).as_pointer())
-
-
-def _add_bits(builder, word, bits, shift):  # type: ignore[no-untyped-def]
-    """Put the bits of a vector into a word from bit `shift` on."""
-    i64 = ir.IntType(64)
-    return builder.or_(word, builder.shl(builder.zext(builder.bitcast(bits, ir.IntType(_WIDTH)), i64), shift))
-
-
-def _sum_loop(builder, points_at, tile_at, dimension):  # type: ignore[no-untyped-def]
-    """Compute the squared distances of some points from _VECTORS vectors of lanes: sums[point][vector], kept in
-    registers.
-    """
-    i64, vector = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDTH)
-    before = builder.block
-    loop, after = builder.append_basic_block("coordinates"), builder.append_basic_block("summed")
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    c = builder.phi(i64)
-    c.add_incoming(i64(0), before)
-    sums = [[builder.phi(vector) for _ in range(_VECTORS)] for _ in points_at]
-    base = builder.mul(c, i64(LANES))
-    lanes = []
-    for v in range(_VECTORS):
-        lanes.append(builder.load(_vector_at(builder, tile_at, builder.add(base, i64(v * _WIDTH)))))
-        lanes[-1].align = 8
-    totals = []
-    for point_at, phis in zip(points_at, sums, strict=True):
-        x = _splat(builder, builder.load(builder.gep(point_at, [c])))
-        totals.append([])
-        for lane, phi in zip(lanes, phis, strict=True):
-            diff = builder.fsub(lane, x)
-            square = builder.fmul(diff, diff, flags=("contract",))
-            total = builder.fadd(phi, square, flags=("contract",))
-            phi.add_incoming(ir.Constant(vector, [0.0] * _WIDTH), before)
-            phi.add_incoming(total, loop)
-            totals[-1].append(total)
-    following = builder.add(c, i64(1))
-    c.add_incoming(following, loop)
-    builder.cbranch(builder.icmp_signed("<", following, dimension), loop, after)
-    builder.position_at_end(after)
-    return totals
 
 
 def _within(rows: int):  # type: ignore[no-untyped-def]
@@ -115,13 +61,13 @@ def _within(rows: int):  # type: ignore[no-untyped-def]
                 builder.load(builder.gep(data[7], [builder.add(builder.mul(row, shape[7][1]), j)])) for row in chosen
             ]
             found = [i64(0)] * rows
-            for start in range(0, LANES, _WIDTH * _VECTORS):
-                totals = _sum_loop(builder, points_at, builder.gep(tile_at, [i64(start)]), d)
+            for start in range(0, LANES, WIDTH * _VECTORS):
+                totals = sum_loop(builder, points_at, tile_at, d, i64(start), _VECTORS, Squares(), LANES)
                 for r in range(rows):
-                    limit = _splat(builder, limits[r])
+                    limit = splat(builder, limits[r])
                     for v in range(_VECTORS):
                         bits = builder.fcmp_ordered("<=", totals[r][v], limit)
-                        found[r] = _add_bits(builder, found[r], bits, i64(start + v * _WIDTH))
+                        found[r] = add_bits(builder, found[r], bits, i64(start + v * WIDTH))
             for r in range(rows):
                 close_at = builder.gep(data[8], [chosen[r]])
                 builder.store(builder.and_(builder.load(close_at), found[r]), close_at)
@@ -145,11 +91,10 @@ def _lanes_that_are(comparison: str):  # type: ignore[no-untyped-def]
             i64 = ir.IntType(64)
             array = context.make_array(signature.args[0])(context, builder, arguments[0])
             row_at = builder.gep(array.data, [builder.mul(arguments[1], i64(LANES))])
-            limit, found = _splat(builder, arguments[2]), i64(0)
-            for start in range(0, LANES, _WIDTH):
-                lanes = builder.load(_vector_at(builder, row_at, i64(start)))
-                lanes.align = 8
-                found = _add_bits(builder, found, builder.fcmp_ordered(comparison, lanes, limit), i64(start))
+            limit, found = splat(builder, arguments[2]), i64(0)
+            for start in range(0, LANES, WIDTH):
+                lanes = load(builder, row_at, i64(start))
+                found = add_bits(builder, found, builder.fcmp_ordered(comparison, lanes, limit), i64(start))
             return found
 
         return signature, codegen
@@ -163,7 +108,7 @@ _lanes_below = _lanes_that_are("<")
 _lanes_above = _lanes_that_are(">")
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _squared_distance(x, i, y, j, d):
     """Compute the squared distance of the points i and j of two flat tuples."""
     a, b = x[i * d : (i + 1) * d], y[j * d : (j + 1) * d]
@@ -174,7 +119,7 @@ def _squared_distance(x, i, y, j, d):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _reaches(x, gamma, radius2, near, far):
     """Bound how far point i of a flat tuple may be from its partner in another.
 
@@ -196,7 +141,7 @@ def _reaches(x, gamma, radius2, near, far):
         far[i] = (min(closest * (gamma / (1.0 - gamma)), radius) if gamma < 1.0 else radius) * (1.0 + _SLACK)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _numbers(x, pivot, scale, ordered, numbers, away):
     """Find the number of the pivot point nearest to each point, and its distance in that pivot point's unit: away (k,).
 
@@ -215,7 +160,7 @@ def _numbers(x, pivot, scale, ordered, numbers, away):
     return distinct
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def number(tuples, pivot, radii2, gamma, radius2, bounds, limits):
     """Prepare new tuples (m, k * d): number their points like the pivot's (k * d,) and bound their distance from it.
 
@@ -253,7 +198,7 @@ def number(tuples, pivot, radii2, gamma, radius2, bounds, limits):
             bounds[t, UPPER], bounds[t, ROOM], limits[t, 0] = math.inf, -math.inf, -1.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _by_pivot(bounds, row, tile_bounds, tile, lanes):
     """Find certain friends among the first `lanes` of a tile, and its undecided lanes: two words of bits."""
     table = tile_bounds[tile]
@@ -263,7 +208,7 @@ def _by_pivot(bounds, row, tile_bounds, tile, lanes):
     return friends, valid & ~(friends | strangers)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _by_number(tuples, limits, tiles, tile, asked, count, close):
     """Remove from close (m,) the lanes with a point beyond the limit of the same point of the rows in `asked`."""
     k = limits.shape[1]
@@ -283,7 +228,7 @@ def _by_number(tuples, limits, tiles, tile, asked, count, close):
         at += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def compare(tuples, bounds, limits, tiles, tile_bounds, used, first, masks, undecided):
     """Fill masks and undecided, both (tiles, m) uint64, for numbered tuples (m, k * d) against the first `used` lanes.
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import pytest
 from support import naive
 from support.helpers import exact_counts
 
+import fcstream
 from fcstream._kernels import pairs
 from fcstream.counting import exact, tiles
 from fcstream.counting import threads as pool
@@ -363,12 +365,43 @@ def test_the_naive_twin_agrees_with_the_integer_twin():
     assert exact_counts(points, radius_squared).tolist() == naive.friend_counts(points, radius_squared)
 
 
-def test_cached_code_is_not_shared_between_files():
-    """A cached kernel that calls another file's would go stale when that one changes."""
-    folder = Path(pairs.__file__).parent
-    for file in folder.glob("[a-z]*.py"):
-        for line in file.read_text().splitlines():
-            assert not line.startswith(("from .", "import fcstream", "from fcstream")), f"{file.name}: {line}"
+@pytest.mark.slow
+def test_a_changed_helper_compiles_the_kernels_that_use_it_anew(tmp_path):
+    """And no others; what has not changed is not compiled again in another process."""
+    package = tmp_path / "fcstream"
+    shutil.copytree(Path(fcstream.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    program = """
+import numba.core.event as event
+import numpy as np
+from fcstream._kernels import bits, lane_counts
+compiled = []
+class Listener(event.Listener):
+    def on_start(self, e): compiled.append(e.data["dispatcher"].py_func.__name__)
+    def on_end(self, e): pass
+with event.install_listener("numba:compile", Listener()):
+    items, tiles = np.arange(9, dtype=np.uint64)[:, None], np.zeros((1, 1, 64), np.uint64)
+    lane_counts.store(items, 0, tiles)
+    masks = np.zeros((1, 9), np.uint64)
+    bits.compare(items, tiles, 9, 0, 1, masks)
+print(*compiled, masks[0, 1:].tolist())
+"""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+
+    def run():
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+        names, _, found = done.stdout.partition("[")
+        return {"store", "compare"} & set(names.split()), found  # Numba compiles functions of its own besides
+
+    first, found = run()
+    assert first == {"store", "compare"}
+    assert run() == (set(), found)
+    helpers = package / "_kernels" / "vectors.py"
+    helpers.write_text(helpers.read_text().replace("builder.xor(x, lane)", "builder.or_(x, lane)"))
+    changed, other = run()
+    assert changed == {"compare"}
+    assert other != found
+    assert run() == (set(), other)
 
 
 @pytest.mark.slow
