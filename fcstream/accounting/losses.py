@@ -155,10 +155,6 @@ class PrivacyLoss(Loss):
     def delta(self) -> float:
         return self.delta_femto / DELTA_UNIT
 
-    @property
-    def rho_fraction(self) -> Fraction:
-        return Fraction(self.rho_nano, RHO_UNIT)
-
     def epsilon(self, delta: float) -> float:
         """Return the smallest known epsilon for which this loss is (epsilon, `delta`)-DP: see `epsilon_tight`."""
         return epsilon_tight(self.rho, delta - self.delta)

@@ -13,8 +13,8 @@ from ..errors import ConfigError
 from ..noise.samplers import Noise
 from ..releases.clusters.mixtures import MixtureAlgorithm as Learned
 from ..releases.clusters.plan import ClusterJob
-from ..stream.lattice import Lattice
-from .statistics import _charge, _loss, _rows
+from ..stream.lattice import Lattice, as_rows
+from .statistics import _charge, _loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,7 +146,7 @@ def private_centers(
     >>> answer.status, (answer.centers.round(1) + 0.0).tolist()
     ('released', [[-0.5, 0.0], [0.2, -0.6], [0.5, 0.5]])
     """
-    rows = _rows(points)
+    rows = as_rows(points, "points")
     job = ClusterJob(
         k, _center(center, rows.shape[1]), float(ball), size_hint, oracle, radius, radius_min, tuples, spread, fallback,
         fallback_share, method=method,
@@ -238,7 +238,7 @@ def private_mixture(
     ------
     Specification 6.14; proof 7.9; erratum 4.5; Cohen et al. 2021, PrivatekGMM.
     """
-    rows = _rows(points)
+    rows = as_rows(points, "points")
     where = _center(center, rows.shape[1])
     job = ClusterJob(k, where, float(ball), max(1, size_hint // 2), oracle, spread=spread, method=method)
     lattice, noise = Lattice(step), noise or Noise()

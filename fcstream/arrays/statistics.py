@@ -19,7 +19,7 @@ from ..releases.statistics.quantiles import QuantilesOptions
 from ..releases.statistics.variance import VarianceOptions
 from ..releases.tables.marginals import MarginalsOptions
 from ..releases.tables.synthetic import SyntheticOptions
-from ..stream.lattice import Feature, Grid, Lattice
+from ..stream.lattice import Feature, Grid, Lattice, as_doubles, as_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -447,12 +447,7 @@ def private_marginals(
 
 def _coded(rows: ArrayLike, levels: Sequence[int] | None) -> tuple[NDArray[np.float64], Grid]:
     """Check a table of codes and make its grid; a code that is not a whole number becomes -1, which is out of range."""
-    try:
-        table = np.asarray(rows, np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError("must be a rectangular array of codes", "rows") from None
-    if table.ndim != 2 or table.shape[1] < 1:
-        raise ConfigError(f"must have shape (n, d) with d >= 1, got {table.shape}", "rows")
+    table = as_rows(rows, "rows", "a rectangular array of codes")
     sizes = [2] * table.shape[1] if levels is None else [int(size) for size in levels]
     if len(sizes) != table.shape[1] or min(sizes) < 2:
         raise ConfigError(f"must hold {table.shape[1]} numbers of at least 2", "levels")
@@ -467,10 +462,7 @@ def _coded(rows: ArrayLike, levels: Sequence[int] | None) -> tuple[NDArray[np.fl
 
 def _as_column(values: ArrayLike) -> ArrayLike:
     """Turn values (n,) into rows (n, 1)."""
-    try:
-        column = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError("must be a list of numbers", "values") from None
+    column = as_doubles(values, "values", "a list of numbers")
     if column.ndim != 1:
         raise ConfigError(f"must have shape (n,), got {column.shape}", "values")
     return column[:, None]
@@ -480,7 +472,7 @@ def _checked(
     points: ArrayLike, bounds: tuple[float, float], **numbers: float
 ) -> tuple[NDArray[np.float64], float, float]:
     """Return rows and bounds as numbers, after checking them and the range of rho and delta among `numbers`."""
-    rows = _rows(points)
+    rows = as_rows(points, "points")
     try:
         low, high = map(float, bounds)
         found = {name: float(value) for name, value in numbers.items()}
@@ -489,16 +481,6 @@ def _checked(
         raise ConfigError(f"bounds must be two numbers, and {', '.join(numbers)} one each{search}") from None
     _loss(found["rho"], found.get("delta", 0.0))
     return rows, low, high
-
-
-def _rows(points: ArrayLike) -> NDArray[np.float64]:
-    try:
-        rows = np.asarray(points, np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError("must be a rectangular array of numbers", "points") from None
-    if rows.ndim != 2 or rows.shape[1] < 1:
-        raise ConfigError(f"must have shape (n, d) with d >= 1, got {rows.shape}", "points")
-    return rows
 
 
 def _loss(rho: float, delta: float) -> PrivacyLoss:
@@ -518,8 +500,6 @@ def _charge(loss: PrivacyLoss) -> Charge:
 
 
 def _grid(rows: NDArray[np.float64], low: float, high: float, step: float) -> Grid:
-    if rows.shape[1] == 0:
-        raise ConfigError("must have at least one column", "rows")
     return Grid(Lattice(step), tuple(Feature(f"x{k}", low, high) for k in range(rows.shape[1])))
 
 

@@ -278,10 +278,6 @@ class ThresholdFilter:
         first = PrivacyLoss(self.size.first_nano, self.loss.delta_femto)
         return first, self.loss - first
 
-    def select_from(self, view: FriendCountView, noise: Noise) -> Core:
-        """Draw a core from a window."""
-        return self.select_core(self.read(view), noise)
-
     def select_core(self, counts: NDArray[np.int64], noise: Noise) -> Core:
         """Draw a core from the numbers that `read` returns for a window: both stages, one after the other."""
         return self.keep(counts, self.size.draw(len(counts), noise), noise)

@@ -531,15 +531,10 @@ def friend_counts(points: NDArray[np.float64], radius: float, *, step: float) ->
 def to_points(points: object, step: float):  # type: ignore[no-untyped-def]
     """Check an array of scaled points and round it to the lattice: returns (float64 integers (n, d), Lattice)."""
 
-    from ..stream.lattice import Lattice
+    from ..stream.lattice import Lattice, as_rows
 
     lattice = Lattice(step)
-    try:
-        array = np.asarray(points, np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError("must be a rectangular array of numbers", "points") from None
-    if array.ndim != 2 or array.shape[1] < 1:
-        raise ConfigError(f"must have shape (n, d) with d >= 1, got {array.shape}", "points")
+    array = as_rows(points, "points")
     if not np.isfinite(array).all():
         raise ConfigError("must be finite: remove rows with NaN or infinity first", "points")
     lattice_points = lattice.coordinates(array)

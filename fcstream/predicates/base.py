@@ -58,17 +58,20 @@ class Family(ABC):
     def check(self, items: object) -> NDArray[Any]:
         """Convert items (n, ...) to the form that this family stores, or raise a ConfigError that shows no item."""
 
-    @abstractmethod
     def rows(self, items: NDArray[Any]) -> Arrays:
         """Prepare new items for comparison and storage: arrays of equal length."""
+        return (items,)
 
     @abstractmethod
     def allocate(self, tiles: int) -> Arrays:
         """Allocate arrays for that many tiles."""
 
-    @abstractmethod
     def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:
         """Copy rows into the lanes first, first + 1, ..., those that exist in the arrays."""
+        from .._kernels import lane_counts
+
+        for row, array in zip(rows, arrays, strict=False):  # what else belongs to rows is not kept
+            lane_counts.store(row, first, array)
 
     @abstractmethod
     def compare(self, rows: Arrays, arrays: Arrays, used: int, first: int, masks: NDArray[np.uint64]) -> None:

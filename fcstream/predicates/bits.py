@@ -34,16 +34,8 @@ class _BitsFamily(Family):
             raise ConfigError("must not have bits set beyond `bits`", "items")
         return np.ascontiguousarray(words)
 
-    def rows(self, items: NDArray[np.uint64]) -> Arrays:
-        return (items,)
-
     def allocate(self, tiles: int) -> Arrays:
         return (np.zeros((tiles, self._words, LANES), np.uint64),)
-
-    def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:
-        from .._kernels import lane_counts
-
-        lane_counts.store(rows[0], first, arrays[0])
 
     def compare(self, rows: Arrays, arrays: Arrays, used: int, first: int, masks: NDArray[np.uint64]) -> None:
         from .._kernels import bits

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..counting import threads
 from ..errors import ConfigError
+from ..stream.lattice import as_doubles
 from .base import LANES, Family, Predicate
 
 if TYPE_CHECKING:
@@ -32,10 +33,7 @@ class _MatrixFamily(Family):
 
     def check(self, items: object) -> NDArray[np.float64]:
         d = self._d
-        try:
-            matrices = np.asarray(items, np.float64)
-        except (TypeError, ValueError):
-            raise ConfigError("must be a rectangular array of numbers", "items") from None
+        matrices = as_doubles(items, "items")
         if matrices.ndim != 3 or matrices.shape[1:] != (d, d):
             raise ConfigError(f"must have shape (n, {d}, {d}), got {matrices.shape}", "items")
         if not np.isfinite(matrices).all():
@@ -53,11 +51,6 @@ class _MatrixFamily(Family):
 
     def allocate(self, tiles: int) -> Arrays:
         return (np.zeros((tiles, self._d * (self._d + 1) // 2, LANES)),)
-
-    def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:
-        from .._kernels import lane_counts
-
-        lane_counts.store(rows[0], first, arrays[0])
 
     def compare(self, rows: Arrays, arrays: Arrays, used: int, first: int, masks: NDArray[np.uint64]) -> None:
         from .._kernels import matrices

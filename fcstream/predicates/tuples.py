@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ConfigError
-from ..stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
+from ..stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED, as_doubles
 from .base import LANES, Family, Predicate
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ class _TupleFamily(Family):
 
     def check(self, items: object) -> NDArray[np.float64]:
         shape = self._k, self._d
-        try:
-            tuples = np.ascontiguousarray(items, np.float64)
-        except (TypeError, ValueError):
-            raise ConfigError("must be a rectangular array of numbers", "items") from None
+        tuples = np.ascontiguousarray(as_doubles(items, "items"))
         if tuples.ndim != 3 or tuples.shape[1:] != shape:
             raise ConfigError(f"must have shape (n, {shape[0]}, {shape[1]}), got {tuples.shape}", "items")
         if not ((np.rint(tuples) == tuples) & (np.abs(tuples) <= MAX_COORDINATE)).all():
@@ -63,12 +60,6 @@ class _TupleFamily(Family):
 
     def allocate(self, tiles: int) -> Arrays:
         return np.zeros((tiles, self._k * self._d, LANES)), np.zeros((tiles, 4, LANES))
-
-    def store(self, rows: Arrays, first: int, arrays: Arrays) -> None:
-        from .._kernels import lane_counts
-
-        lane_counts.store(rows[0], first, arrays[0])
-        lane_counts.store(rows[1], first, arrays[1])
 
     def items(self, arrays: Arrays, used: int) -> NDArray[np.float64]:
         from .._kernels import lane_counts

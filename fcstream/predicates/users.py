@@ -57,9 +57,6 @@ class _UserFamily(Family):
         self._dtype, self._shape = array.dtype, array.shape[1:]
         return rows
 
-    def rows(self, items: NDArray[Any]) -> Arrays:
-        return (items,)
-
     def allocate(self, tiles: int) -> Arrays:
         return (np.zeros((tiles * LANES, *self._shape), self._dtype),)
 

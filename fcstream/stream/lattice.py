@@ -34,6 +34,22 @@ def exact(value: float | int | str | Fraction) -> Fraction:
     return value if isinstance(value, Fraction) else Fraction(Decimal(str(value)))
 
 
+def as_doubles(values: object, key: str, what: str = "a rectangular array of numbers") -> NDArray[np.float64]:
+    """Return an array of what a caller gave as the argument `key`."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(f"must be {what}", key) from None
+
+
+def as_rows(values: object, key: str, what: str = "a rectangular array of numbers") -> NDArray[np.float64]:
+    """Return an array (n, d), d >= 1, of what a caller gave as the argument `key`."""
+    rows = as_doubles(values, key, what)
+    if rows.ndim != 2 or rows.shape[1] < 1:
+        raise ConfigError(f"must have shape (n, d) with d >= 1, got {rows.shape}", key)
+    return rows
+
+
 def _check_positive(value: float, key: str) -> None:
     if not SMALLEST <= value <= LARGEST:
         raise ConfigError(f"must be a positive number from {SMALLEST:g} to {LARGEST:g}, got {value!r}", key)

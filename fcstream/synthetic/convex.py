@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..stream.panes import PaneStore
 from ..stream.totals import Totals
 from .cells import FINE, MAX_CELLS
 from .mixtures import to_simplex
@@ -85,16 +86,12 @@ class _RegionPane:
     parts: list[NDArray[np.int16]] = field(default_factory=list)
 
 
-class RegionCounts:
+class RegionCounts(PaneStore["_RegionPane"]):
     """Records of each pane as small integers, and their exact second moments."""
 
     def __init__(self, region: ConvexSet) -> None:
+        super().__init__()
         self._region = region
-        self._held: dict[int, _RegionPane] = {}
-
-    @property
-    def panes(self) -> list[int]:
-        return sorted(self._held)
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         d = len(self._region.center)
@@ -106,11 +103,8 @@ class RegionCounts:
             held.moments.part += (whole.T @ whole).astype(np.int64)
             held.parts.append(small.astype(np.int16))
 
-    def drop(self, pane: int) -> None:
-        self._held.pop(pane, None)
-
     def view(self, panes: Iterable[int]) -> RegionView:
-        return RegionView([self._held[pane] for pane in panes if pane in self._held], len(self._region.center))
+        return RegionView(self.held(panes), len(self._region.center))
 
 
 class RegionView:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..stream.panes import PaneStore
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -67,7 +69,7 @@ class _TablePane:
     ones: NDArray[np.int64] | None = None
 
 
-class TableCounts:
+class TableCounts(PaneStore[_TablePane]):
     """Counter of table records: second moments of each pane, updated as records come, and the packed records
     themselves.
 
@@ -86,17 +88,13 @@ class TableCounts:
     """
 
     def __init__(self, codes: Codes, cells: Cells | None = None, keeps: bool = True) -> None:
+        super().__init__()
         self.codes = codes
         self.public = cells
         self._keeps = keeps and cells is None
         self._ahead: Cells | None = None
-        self._held: dict[int, _TablePane] = {}
         offsets = codes.offsets[codes.booleans :]
         self._offsets = np.array(offsets, np.int64)
-
-    @property
-    def panes(self) -> list[int]:
-        return sorted(self._held)
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         codes, m = self.codes, len(points)
@@ -118,11 +116,8 @@ class TableCounts:
         if self._ahead is not None:
             self._up_to_date(held, self._ahead)
 
-    def drop(self, pane: int) -> None:
-        self._held.pop(pane, None)
-
     def view(self, panes: Iterable[int]) -> TableView:
-        return TableView(self, [self._held[pane] for pane in panes if pane in self._held])
+        return TableView(self, self.held(panes))
 
     def prepare(self, cells: Cells) -> None:
         """Count later records in these cells too as they come."""
@@ -290,18 +285,14 @@ class PairPanes:
         return found
 
 
-class TablePanes:
+class TablePanes(PaneStore["NDArray[np.int64]"]):
     """Counter of contingency tables of any order; records are not kept."""
 
     def __init__(self, codes: Codes, tables: ContingencyTables) -> None:
+        super().__init__()
         self._codes, self._tables = codes, tables
         self._layout = tables.layout()
         self._cells = tables.cells
-        self._held: dict[int, NDArray[np.int64]] = {}
-
-    @property
-    def panes(self) -> list[int]:
-        return sorted(self._held)
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         from .._kernels import synthetic as kernels
@@ -315,13 +306,9 @@ class TablePanes:
         held = self._held.setdefault(pane, np.zeros(self._cells, np.int64))
         kernels.add_tables(rows, *self._layout, held)
 
-    def drop(self, pane: int) -> None:
-        self._held.pop(pane, None)
-
     def view(self, panes: Iterable[int]) -> NDArray[np.int64]:
         """Return all tables of a window; private."""
         total = np.zeros(self._cells, np.int64)
-        for pane in panes:
-            if pane in self._held:
-                total += self._held[pane]
+        for held in self.held(panes):
+            total += held
         return total

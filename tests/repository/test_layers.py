@@ -249,7 +249,7 @@ INSIDE = {
         "sessions",
         "stores",
     ],
-    "stream": ["admission", "contributions", "__init__", "waiting_records", "lattice", "totals", "windows"],
+    "stream": ["admission", "contributions", "__init__", "waiting_records", "lattice", "panes", "totals", "windows"],
     "synthetic": ["__init__", "convex", "counts", "microaggregation", "cells", "mixtures", "bingham", "codes"],
 }
 COUNTING = ("counting", "predicates", "cores", "releases", "noise", "local", "synthetic")  # may call kernels

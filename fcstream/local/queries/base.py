@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,13 +83,7 @@ class Plan:
     notes: list[str]
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "sigma": self.sigma,
-            "widths": self.widths,
-            "half_saved_at": self.half_saved_at,
-            "error": self.error,
-            "notes": self.notes,
-        }
+        return asdict(self)
 
     def lines(self) -> list[str]:
         lines = [

@@ -100,8 +100,7 @@ class RangeCount(Query):
 
     def finish(self, found: Transcript, triple: Triple, rounds: Rounds) -> tuple[Any, float | None]:
         """The count. The bound is a distance: devices farther from the boundary (or cut) are counted right."""
-        left = found.rows(Transcript.LEFT)
-        left = left[found.known[left] > 0]
+        left = found.heard()
         phi = found.estimates(triple, left)
         cut = np.zeros(len(left)) if triple.points else self.cuts(triple.sigma(found.known[left]))
         value = len(found.rows(Transcript.INSIDE)) + int((phi < cut).sum())

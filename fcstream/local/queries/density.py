@@ -97,8 +97,7 @@ class KernelDensity(Query):
         n = len(found.who) - len(found.rows(Transcript.SILENT))
         if n == 0:
             return 0.0, None
-        left = found.rows(Transcript.LEFT)
-        left = left[found.known[left] > 0]
+        left = found.heard()
         away = found.estimates(triple, left)
         sigma = triple.sigma(found.known[left])
         if triple.pure:  # the narrower kernel is for Gaussian noise

@@ -217,6 +217,11 @@ class Transcript:
         """The rows in one state (not the devices' numbers)."""
         return np.flatnonzero(self.state == state)
 
+    def heard(self) -> NDArray[np.int64]:
+        """Respondents that are left and have answered."""
+        left = self.rows(self.LEFT)
+        return left[self.known[left] > 0]
+
     def means(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Averaged replies of some rows; 0 for rows without replies."""
         found = self.sums[rows]
@@ -363,8 +368,7 @@ def eliminate(
         heard, weights = rows[answered], triple.weigh(costs[answered])
         found.known[heard] += weights
         _add(found.sums, heard, weights, values)
-        left = found.rows(Transcript.LEFT)
-        left = left[found.known[left] > 0]
+        left = found.heard()
         phi = found.estimates(triple, left)
         h = triple.half_width(found.known[left], rounds.level(n, len(left)), found.consumed[left])
         found.state[left] = judge(left, phi, h)

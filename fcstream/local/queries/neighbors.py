@@ -82,8 +82,7 @@ class Nearest(Query):
 
     def finish(self, found: Transcript, triple: Triple, rounds: Rounds) -> tuple[Any, float | None]:
         """The devices' numbers. The bound: the s-th found is at most that much farther than the true s-th nearest."""
-        left = found.rows(Transcript.LEFT)
-        left = left[found.known[left] > 0]
+        left = found.heard()
         phi = found.estimates(triple, left)
         order = np.argsort(phi, kind="stable")[: self.k]
         return found.who[left[order]], 2 * error_width(found, triple, rounds) * _step_width(self.space)

@@ -65,14 +65,10 @@ def find(oracle: str | Oracle, k: int, dimension: int) -> Oracle:
         raise ConfigError(f"must be one of {', '.join(NAMES)} or a function, got {oracle!r}", "oracle")
     if oracle == "auto":
         oracle = "pca" if dimension >= 4 * k else "kmeans"
-    if oracle == "gaussians":
+    if oracle in ("gaussians", "minibatch"):
         if not has_sklearn():
-            raise ConfigError(f"must not be 'gaussians' without scikit-learn: {extra_missing('clusters')}", "oracle")
-        return gaussians
-    if oracle == "minibatch":
-        if not has_sklearn():
-            raise ConfigError(f"must not be 'minibatch' without scikit-learn: {extra_missing('clusters')}", "oracle")
-        return MINIBATCH
+            raise ConfigError(f"must not be {oracle!r} without scikit-learn: {extra_missing('clusters')}", "oracle")
+        return gaussians if oracle == "gaussians" else MINIBATCH
     if oracle == "pca":
         return pca
     return kmeans if oracle == "kmeans" and has_sklearn() else scipy_kmeans

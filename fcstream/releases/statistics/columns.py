@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import ConfigError
+from ...stream.panes import PaneStore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,30 +54,23 @@ class Column:
         return cls(index, feature, lowest, highest)
 
 
-class ColumnValues:
+class ColumnValues(PaneStore["list[NDArray[np.int64]]"]):
     """The lattice values of one feature, per pane: 8 bytes a record."""
 
     def __init__(self, index: int) -> None:
+        super().__init__()
         self._index = index
-        self._held: dict[int, list[NDArray[np.int64]]] = {}
-
-    @property
-    def panes(self) -> list[int]:
-        return sorted(self._held)
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         self._held.setdefault(pane, []).append(points[:, self._index].astype(np.int64))
 
-    def drop(self, pane: int) -> None:
-        self._held.pop(pane, None)
-
     def view(self, panes: Iterable[int]) -> NDArray[np.int64]:
         """All values, ascending; private."""
-        parts = [part for pane in panes for part in self._held.get(pane, [])]
+        parts = [part for held in self.held(panes) for part in held]
         return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
 
-class BinCounts:
+class BinCounts(PaneStore["NDArray[np.int64]"]):
     """How many records fall into each bin of one feature, per pane; no record is kept.
 
     Parameters
@@ -90,16 +84,12 @@ class BinCounts:
     """
 
     def __init__(self, index: int, inner: tuple[int, ...] = (), values: tuple[int, ...] = ()) -> None:
+        super().__init__()
         self._index = index
         self._inner = np.array(inner, np.int64)
         self._order = np.argsort(values, kind="stable")
         self._values = np.array(values, np.int64)[self._order]
         self._bins = len(values or inner) + 1
-        self._held: dict[int, NDArray[np.int64]] = {}
-
-    @property
-    def panes(self) -> list[int]:
-        return sorted(self._held)
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         column = points[:, self._index].astype(np.int64)
@@ -109,14 +99,11 @@ class BinCounts:
         else:
             bins = np.searchsorted(self._inner, column, side="right")
         counts = np.bincount(bins, minlength=self._bins)
-        self._held[pane] = self._held.get(pane, 0) + counts
-
-    def drop(self, pane: int) -> None:
-        self._held.pop(pane, None)
+        self._held[pane] = self._held.get(pane, np.zeros_like(counts)) + counts
 
     def view(self, panes: Iterable[int]) -> NDArray[np.int64]:
         """Number of records in each bin; private."""
         total = np.zeros(self._bins, np.int64)
-        for pane in panes:
-            total += self._held.get(pane, 0)
+        for held in self.held(panes):
+            total += held
         return total

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...stream.panes import PaneStore
 from ..base import Counter, Forecast, MechanismBase, Outcome
 from ..options import BuildContext, Options
 
@@ -82,7 +83,7 @@ class WindowSize:
     size: int
 
 
-class SizeCounter:
+class SizeCounter(PaneStore[int]):
     """Counts the records of each pane without keeping them.
 
     Privacy
@@ -94,25 +95,13 @@ class SizeCounter:
     Specification 5.9; ours.
     """
 
-    def __init__(self) -> None:
-        self._held: dict[int, int] = {}
-
-    @property
-    def panes(self) -> list[int]:
-        """Panes that hold records, ascending."""
-        return sorted(self._held)
-
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         """Count lattice points (m, d); d may be 0."""
         self._held[pane] = self._held.get(pane, 0) + len(points)
 
-    def drop(self, pane: int) -> None:
-        """Drop a pane."""
-        self._held.pop(pane, None)
-
     def view(self, panes: Iterable[int]) -> WindowSize:
         """Return the view of the window that these panes make up."""
-        return WindowSize(sum(self._held.get(pane, 0) for pane in panes))
+        return WindowSize(sum(self.held(panes)))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import ConfigError
+from ...stream.panes import PaneStore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,32 +19,9 @@ if TYPE_CHECKING:
 MAX_SHARDS = 2**20
 
 
-@dataclass(slots=True)
-class _PaneMoments:
-    """Moments of one pane's points per shard: sizes (t,), means (t, d), scatter matrices (t, d, d, lower triangles)."""
-
-    sizes: NDArray[np.int64]
-    means: NDArray[np.float64]
-    scatters: NDArray[np.float64]
-
-    @classmethod
-    def none(cls, shards: int, dimension: int) -> _PaneMoments:
-        return cls(np.zeros(shards, np.int64), np.zeros((shards, dimension)), np.zeros((shards, dimension, dimension)))
-
-    def merged(self, other: _PaneMoments) -> _PaneMoments:
-        """Combine two sets of moments; each shard's result depends on that shard alone."""
-        sizes = self.sizes + other.sizes
-        weights = other.sizes / np.maximum(sizes, 1)
-        gaps = other.means - self.means
-        means = self.means + gaps * weights[:, None]
-        between = gaps[:, :, None] * gaps[:, None, :]
-        scatters = self.scatters + other.scatters + between * (self.sizes * weights)[:, None, None]
-        return _PaneMoments(sizes, means, scatters)
-
-
 @dataclass(frozen=True, slots=True)
 class MomentsView:
-    """Moments of a window's points per shard; private.
+    """Moments of a pane's or a window's points per shard; private.
 
     Attributes
     ----------
@@ -56,6 +34,20 @@ class MomentsView:
     sizes: NDArray[np.int64]
     means: NDArray[np.float64]
     scatters: NDArray[np.float64]
+
+    @classmethod
+    def none(cls, shards: int, dimension: int) -> MomentsView:
+        return cls(np.zeros(shards, np.int64), np.zeros((shards, dimension)), np.zeros((shards, dimension, dimension)))
+
+    def merged(self, other: MomentsView) -> MomentsView:
+        """Combine two sets of moments; each shard's result depends on that shard alone."""
+        sizes = self.sizes + other.sizes
+        weights = other.sizes / np.maximum(sizes, 1)
+        gaps = other.means - self.means
+        means = self.means + gaps * weights[:, None]
+        between = gaps[:, :, None] * gaps[:, None, :]
+        scatters = self.scatters + other.scatters + between * (self.sizes * weights)[:, None, None]
+        return MomentsView(sizes, means, scatters)
 
     def __repr__(self) -> str:
         return f"<MomentsView of {len(self.sizes)} shards>"  # nothing of what it holds
@@ -75,7 +67,7 @@ class MomentsView:
         return low + np.tril(low, -1).transpose(0, 2, 1)
 
 
-class ShardMoments:
+class ShardMoments(PaneStore[MomentsView]):
     """Counter that keeps the count, mean and scatter matrix of every shard, pane by pane (specification 7.3).
 
     Every point falls into one of the shards by its own coin, drawn when the point arrives.
@@ -103,19 +95,14 @@ class ShardMoments:
             raise ConfigError(f"must be at least 1, got {dimension}", "dimension")
         if not 2 <= shards <= MAX_SHARDS:
             raise ConfigError(f"must be in [2, 2**20], got {shards}", "shards")
+        super().__init__()
         self.dimension = dimension
         self.shards = shards
         self._noise = noise
-        self._panes: dict[int, _PaneMoments] = {}
-
-    @property
-    def panes(self) -> list[int]:
-        """Return the panes that hold points, ascending."""
-        return sorted(self._panes)
 
     def size(self, pane: int) -> int:
         """Return the number of points in one pane."""
-        return int(self._panes[pane].sizes.sum()) if pane in self._panes else 0
+        return int(self._held[pane].sizes.sum()) if pane in self._held else 0
 
     def add(self, pane: int, points: NDArray[np.float64]) -> None:
         """Add lattice points (m, d) to a pane; they are not kept."""
@@ -125,22 +112,16 @@ class ShardMoments:
             raise ConfigError(f"must have shape (m, {self.dimension}), got {points.shape}", "points")
         if len(points) == 0:
             return
-        if pane not in self._panes:
-            self._panes[pane] = _PaneMoments.none(self.shards, self.dimension)
-        held, rows = self._panes[pane], np.ascontiguousarray(points, np.float64)
+        if pane not in self._held:
+            self._held[pane] = MomentsView.none(self.shards, self.dimension)
+        held, rows = self._held[pane], np.ascontiguousarray(points, np.float64)
         coins = self._noise.uniform_integers(self.shards, len(rows))
         moments.add_points(rows, coins, held.sizes, held.means, held.scatters)
 
-    def drop(self, pane: int) -> None:
-        """Drop a pane; does nothing if it is absent."""
-        self._panes.pop(pane, None)
-
     def view(self, panes: Iterable[int]) -> MomentsView:
         """Return the view of the window that these panes make up; panes without points may be absent."""
-        found = _PaneMoments.none(self.shards, self.dimension)
-        for i, pane in enumerate(sorted(set(panes) & self._panes.keys())):
-            held = self._panes[pane]
-            found = (
-                found.merged(held) if i else _PaneMoments(held.sizes.copy(), held.means.copy(), held.scatters.copy())
-            )
-        return MomentsView(found.sizes, found.means, found.scatters)
+        found = MomentsView.none(self.shards, self.dimension)
+        for i, pane in enumerate(sorted(set(panes) & self._held.keys())):
+            held = self._held[pane]
+            found = found.merged(held) if i else MomentsView(held.sizes.copy(), held.means.copy(), held.scatters.copy())
+        return found

@@ -187,15 +187,15 @@ def test_filters_take_only_what_was_counted_for_them():
     for counter in (blocks, exact):
         counter.add(0, np.zeros((50, 1)))
     with pytest.raises(ConfigError, match="exact"):
-        ZCDPFilter(loss).select_from(blocks.view([0]), noise)
+        ZCDPFilter(loss).read(blocks.view([0]))
     with pytest.raises(ConfigError, match="sampled by"):
-        HiddenCoinFilter(loss, Fraction(3, 8)).select_from(blocks.view([0]), noise)  # the right rate, the wrong coins
+        HiddenCoinFilter(loss, Fraction(3, 8)).read(blocks.view([0]))  # the right rate, the wrong coins
     with pytest.raises(ConfigError, match="sampled by"):
-        SparseZCDPFilter(loss, Fraction(1, 8)).select_from(blocks.view([0]), noise)
+        SparseZCDPFilter(loss, Fraction(1, 8)).read(blocks.view([0]))
     with pytest.raises(ConfigError, match="sampled by"):
-        HiddenCoinFilter(loss, Fraction(3, 8)).select_from(exact.view([0]), noise)
-    assert SparseZCDPFilter(loss, Fraction(3, 8)).select_from(blocks.view([0]), noise).mask.shape == (50,)
-    assert ZCDPFilter(loss).select_from(exact.view([0]), noise).mask.shape == (50,)
+        HiddenCoinFilter(loss, Fraction(3, 8)).read(exact.view([0]))
+    assert SparseZCDPFilter(loss, Fraction(3, 8)).read(blocks.view([0])).shape == (50,)
+    assert ZCDPFilter(loss).read(exact.view([0])).shape == (50,)
 
 
 @pytest.mark.parametrize("pairs", ["blocks", "hidden"])

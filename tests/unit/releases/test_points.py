@@ -122,7 +122,7 @@ def test_sensitivities_and_what_the_parts_cost():
     mean, pairs, counts, sums = mechanism.variances
     cost = Fraction(2 * REACH**2) / (2 * mean) + Fraction(REACH**4) / (2 * pairs) + 1 / (2 * counts)
     cost += Fraction(REACH**2) / (2 * sums)
-    assert cost <= mechanism.loss.rho_fraction
+    assert cost <= Fraction(mechanism.loss.rho_nano, 10**9)
     assert float(cost) == pytest.approx(mechanism.loss.rho, rel=1e-4)
     assert sum(mechanism.shares) == mechanism.loss.rho_nano
 

@@ -340,7 +340,7 @@ def test_the_parts_cost_what_is_charged(sizes):
     means, pairs, counts, sums = mechanism.scales
     cost = Fraction(codes.norm_squared + 1) / (2 * means) + Fraction(codes.pairs_squared) / (2 * pairs)
     cost += 1 / (2 * counts) + Fraction(codes.norm_squared) / (2 * sums)
-    charged = mechanism.loss.rho_fraction
+    charged = Fraction(mechanism.loss.rho_nano, 10**9)
     assert cost <= charged
     assert float(cost) == pytest.approx(float(charged), rel=1e-4 if codes.pairs_squared else 0.7)
     assert sum(mechanism.shares) == mechanism.loss.rho_nano
