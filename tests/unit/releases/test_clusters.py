@@ -15,19 +15,16 @@ import fcstream
 from fcstream._kernels import clusters as kernels
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.cores.filters import ZCDPFilter
-from fcstream.cores.replacement import ReplacedFilter, ReplacedSizeFilter, tail_quantile
+from fcstream.cores.replacement import ReplacedFilter, tail_quantile
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchTuples, MatchWithin, OrderedTuples
-from fcstream.releases.averages import FriendlyAverage
 from fcstream.releases.clusters import oracles
 from fcstream.releases.clusters.pipeline import ClusteringAlgorithm, LloydRounds, LloydStep, nearest_labels
 from fcstream.releases.clusters.shards import ShardCounts, Shards
 from fcstream.releases.clusters.tuples import (
     GAMMA,
-    OrderedAverage,
     TupleAverage,
-    TwoCores,
     friend_counts,
     noisy_mode,
     radius_grid,
@@ -138,16 +135,10 @@ def test_items_with_few_friends_are_kept_with_at_most_delta():
     assert 0.99e-6 < worst <= 1e-6
 
 
-@pytest.mark.parametrize(("kind", "fewest"), [(ZCDPFilter, 2660), (ReplacedSizeFilter, 10_730)])
-def test_the_papers_second_core_needs_thousands_of_tuples(kind, fewest):
-    """0.05 of a quarter of rho = 1: the figures that `TupleAverage` tells."""
-    core = kind(PrivacyLoss.charge(0.0125, 2.5e-9))
-    assert core.margin(fewest - 20) < 0 <= core.margin(fewest)
-
-
-def test_a_core_of_a_core_has_twice_the_deviation():
-    loss = PrivacyLoss.charge(0.5, 1e-8)
-    assert ReplacedSizeFilter(loss).bar(400)[1] == pytest.approx(2 * ZCDPFilter(loss).bar(400)[1])
+def test_the_papers_second_core_needs_thousands_of_tuples():
+    """0.05 of a quarter of rho = 1: the figure that `TupleAverage` tells."""
+    core = ZCDPFilter(PrivacyLoss.charge(0.0125, 2.5e-9))
+    assert core.margin(2640) < 0 <= core.margin(2660)
 
 
 def test_filters_refuse_what_they_cannot_do():
@@ -342,35 +333,6 @@ def test_k_of_one_needs_no_match():
     assert np.abs(found.value - BASE[1]).max() < 5 * found.sigma.max() + 10
     with pytest.raises(ConfigError, match="'search' or public for k = 1"):
         average(k=1)
-
-
-def test_the_papers_two_cores_never_release_at_200_but_do_with_thousands():
-    rungs = radius_grid(10, 2000, 1.5)
-    base = BASE[:2]
-    step = TwoCores(LOSS, 200, 2, 2, rungs)
-    assert all(step.release(tuples_like(base, 200, 20, s), seeded(s), Paid())[1] is None for s in range(5))
-    paid = Paid()
-    reason, found = TwoCores(LOSS, 6000, 2, 2, rungs).release(tuples_like(base, 6000, 20, 0), seeded(1), paid)
-    assert reason is None
-    assert paid.total.fits(LOSS)
-    order = np.argmin(((found.value[:, None] - base) ** 2).sum(axis=2), axis=1)
-    assert np.abs(found.value - base[order]).max() < 6 * found.sigma.max() + 5
-
-
-def test_every_coordinate_of_an_ordered_average_has_the_noise_of_its_own_radius():
-    step, loss = OrderedAverage(LOSS, 2, 2, radius_grid(10, 2000, 1.5)), PrivacyLoss.charge(0.9, 5e-9)
-    paid = Paid()
-    _, found = step._average(loss, [100**2, 700**2], tuples_like(BASE[:2], 500, 20, 0, shuffle=False), seeded(), paid)
-    assert paid.total == loss
-    assert found.sigma[1, 0] / found.sigma[0, 0] == pytest.approx(7, rel=0.03)
-    n_hat = found.count - FriendlyAverage(loss, 1).offset
-    least = 2 * 100 / n_hat * math.sqrt(2 / (2 * 0.81))
-    assert least * 0.99 <= found.sigma[0, 0] <= 1.03 * least
-
-
-def test_ordered_average_accepts_an_empty_core():
-    step = OrderedAverage(LOSS, 2, 2, radius_grid(10, 2000, 1.5))
-    assert step.release(np.empty((0, 2, 2)), seeded(), Paid()) == ("no_match", None)
 
 
 @pytest.mark.parametrize(
