@@ -252,7 +252,8 @@ INSIDE = {
     "stream": ["admission", "contributions", "__init__", "waiting_records", "lattice", "panes", "totals", "windows"],
     "synthetic": ["__init__", "convex", "counts", "microaggregation", "cells", "mixtures", "bingham", "codes"],
 }
-COUNTING = ("counting", "predicates", "cores", "releases", "noise", "local", "synthetic")  # may call kernels
+# These may call kernels.
+COUNTING = ("_kernels", "counting", "predicates", "cores", "releases", "noise", "local", "synthetic")
 RANK = {name: i for i, row in enumerate(ROWS) for name in row}
 
 
