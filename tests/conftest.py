@@ -12,11 +12,14 @@ import pytest
 
 pytest_plugins = [  # fixtures for servers
     "support.beside",
+    "support.kafka",
+    "support.queues",  # which the next one imports
     "support.mqtt",
     "support.nats_server",
     "support.postgres",
     "support.rabbitmq",
     "support.redis_server",
+    "support.reported_ledgers",
     "support.running",
 ]
 

@@ -53,7 +53,7 @@ class Fault:
 
 
 MECHANISMS = "audit/test_mechanisms.py::test_a_cheap_mechanism_stays_below_its_claim"
-STREAM = "audit/test_streams.py::test"
+STREAM = "audit/test_stream_faults.py::test"
 
 FAULTS = [
     # -- noise that is too small ---------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ FAULTS = [
         "releases/clusters/mixtures.py",
         "variance = gaussian_variance(ball * ball, rest)",
         "variance = gaussian_variance(ball * ball, rest) / 16",
-        ("unit/releases/test_ktuples.py::test_a_learners_noise_is_that_of_its_share",),
+        ("unit/releases/test_ktuple_mixtures.py::test_a_learners_noise_is_that_of_its_share",),
     ),
     Fault(
         "second moments of points at a fraction of their sensitivity",
@@ -129,7 +129,7 @@ FAULTS = [
         "releases/tables/synthetic.py",
         "gaussian_variance(max(1, codes.pairs_squared), self.shares[1])",
         "gaussian_variance(1, self.shares[1])",
-        ("unit/synthetic/test_synthetic.py::test_the_parts_cost_what_is_charged",),
+        ("unit/synthetic/test_cost.py::test_the_parts_cost_what_is_charged",),
     ),
     Fault(
         "a check of the diameter at half its sensitivity",
@@ -277,7 +277,7 @@ FAULTS = [
         "cores/replacement.py",
         "return Core(noise.threshold_bits(counts, self.size, threshold, sigma), None)",
         "return Core(np.ones(len(counts), np.bool_), None)",
-        ("unit/releases/test_clusters.py::test_outlier_tuples_are_left_out",),
+        ("unit/releases/test_tuples.py::test_outlier_tuples_are_left_out",),
     ),
     Fault(
         "a size below the true one more often than delta pays for",

@@ -2,7 +2,7 @@
 
 As in `test_releases`, the neighbors differ in one record that is as bad as the mechanism allows, and everything that is
 told of a window counts: values, counts, reasons, and what was paid. The bounds are taken at several deltas, as the
-best place to look depends on the fault, and of rho too (see `test_streams`).
+best place to look depends on the fault, and of rho too (see `support.neighboring_streams`).
 """
 
 import math

@@ -3,7 +3,6 @@
 
 import concurrent.futures
 import contextlib
-import itertools
 import os
 import signal
 import socket
@@ -14,35 +13,21 @@ import sys
 import threading
 import time
 
+import confluent_kafka
 import numpy as np
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from support import kafka_mock
 from support.helpers import service
+from support.kafka import make_topic, quiet, send, sink_of
+from support.sources import SECRET
 
 from fcstream.connectors import open_live, open_ranges, open_sink
+from fcstream.connectors.kafka import source as kafka_module
+from fcstream.connectors.kafka.source import KafkaSource
 from fcstream.connectors.urls import parse
 from fcstream.errors import ConfigError, SinkError, SourceError
-from fcstream.testing import SinkContract, SourceContract, sample_release
-
-confluent_kafka = pytest.importorskip("confluent_kafka")
-from confluent_kafka import Consumer, Producer, TopicPartition  # noqa: E402
-
-from fcstream.connectors.kafka import source as kafka_module  # noqa: E402
-from fcstream.connectors.kafka.sink import KafkaSink  # noqa: E402
-from fcstream.connectors.kafka.source import KafkaSource  # noqa: E402
-
-SECRET = "s3cretWord"
-NAMES = itertools.count()
-
-
-@pytest.fixture(scope="module", params=["mock", "real"] if "FCSTREAM_KAFKA" in os.environ else ["mock"])
-def broker(request):
-    if request.param == "mock":
-        with kafka_mock.mock() as (address, _):
-            yield address
-    else:
-        address = os.environ["FCSTREAM_KAFKA"]
-        yield service("Kafka", lambda: Consumer({**quiet(address), "group.id": "x"}).list_topics(timeout=5) and address)
+from fcstream.testing import SourceContract, sample_release
 
 
 def stop(process):
@@ -83,38 +68,11 @@ class Exchanging:
         pass
 
 
-def quiet(address):
-    return {"bootstrap.servers": address, "log_level": 0}
-
-
-def make_topic(address, partitions=4):
-    """A new topic."""
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    name = f"fcstream-{os.getpid()}-{time.time_ns()}-{next(NAMES)}"
-    if address == os.environ.get("FCSTREAM_KAFKA"):
-        AdminClient(quiet(address)).create_topics([NewTopic(name, partitions, 1)])[name].result(60)
-    else:
-        Producer(quiet(address)).list_topics(name, timeout=60)  # the mock makes it, with 4 partitions
-    return name
-
-
-def send(address, topic, bodies, partition=None):
-    producer = Producer(quiet(address))
-    for i, body in enumerate(bodies):
-        producer.produce(topic, body, partition=i % 4 if partition is None else partition)
-    assert producer.flush(60) == 0
-
-
 def source_of(address, topic, patience_s=60.0, session_s=None, options=""):
     # The mock's groups wait for nearly a session when a member has left; real brokers take 6 s and more only.
     session_s = session_s or (6 if address == os.environ.get("FCSTREAM_KAFKA") else 4)
     url = f"kafka://{address}/{topic}?group={topic}&session_s={session_s}{options}"
     return KafkaSource(parse(url, "source.url"), "name", patience_s)
-
-
-def sink_of(address, topic, patience_s=60.0):
-    return KafkaSink(parse(f"kafka://{address}/{topic}", "sink.url"), patience_s)
 
 
 def bodies_of(chunks):
@@ -158,8 +116,8 @@ def gather(sources, wanted, seconds=90.0):
 
 class TestKafkaSource(SourceContract):
     @pytest.fixture(autouse=True)
-    def _place(self, broker):
-        self.address, self.topic = broker, make_topic(broker)
+    def _place(self, kafka_broker):
+        self.address, self.topic = kafka_broker, make_topic(kafka_broker)
 
     def make(self, tmp_path):
         return source_of(self.address, self.topic)
@@ -171,11 +129,11 @@ class TestKafkaSource(SourceContract):
         return open_ranges(f"kafka://{self.address}/{self.topic}?group=x", "ranges")
 
 
-def test_topics_partitions_and_tombstones(broker):
-    topics = [make_topic(broker), make_topic(broker)]
+def test_topics_partitions_and_tombstones(kafka_broker):
+    topics = [make_topic(kafka_broker), make_topic(kafka_broker)]
     for topic in topics:
-        send(broker, topic, [topic.encode(), None, b"c", b"d", *[b"more"] * 40])
-    source = open_live(f"kafka://{broker}/{','.join(topics)}", f"group-{topics[0]}")
+        send(kafka_broker, topic, [topic.encode(), None, b"c", b"d", *[b"more"] * 40])
+    source = open_live(f"kafka://{kafka_broker}/{','.join(topics)}", f"group-{topics[0]}")
     assert not source.receipt_is_durable
     ends = source.ends()  # waits for the partitions, and may receive meanwhile
     assert ends == {f"{topic}:{i}": 11 for topic in topics for i in range(4)}
@@ -213,16 +171,16 @@ def test_topics_partitions_and_tombstones(broker):
         source.poll(1, 0)
 
 
-def test_a_rebalance_starts_again_from_the_committed_positions(broker):
-    topic = make_topic(broker)
-    send(broker, topic, [b"%d" % i for i in range(80)])
-    one = source_of(broker, topic)
+def test_a_rebalance_starts_again_from_the_committed_positions(kafka_broker):
+    topic = make_topic(kafka_broker)
+    send(kafka_broker, topic, [b"%d" % i for i in range(80)])
+    one = source_of(kafka_broker, topic)
     gather([one], lambda found: len(bodies_of(found[0])) == 80)
     assert one.generation == 0
     one.commit({f"{topic}:{i}": 5 + i for i in range(4)})
-    two = source_of(broker, topic)
+    two = source_of(kafka_broker, topic)
     rest = sorted(b"%d" % i for i in range(80) if i // 4 >= 5 + i % 4)
-    send(broker, topic, [b"new"] * 4)
+    send(kafka_broker, topic, [b"new"] * 4)
 
     def shared(found):
         return all(found) and len(bodies_of(found[0] + found[1])) >= len(rest) + 4
@@ -250,9 +208,9 @@ def test_a_rebalance_starts_again_from_the_committed_positions(broker):
     two.close()
 
 
-def test_messages_from_before_an_exchange_are_not_taken(broker):
-    topic = make_topic(broker)
-    source = source_of(broker, topic)
+def test_messages_from_before_an_exchange_are_not_taken(kafka_broker):
+    topic = make_topic(kafka_broker)
+    source = source_of(kafka_broker, topic)
     source._consumer.close()
     source._consumer = Exchanging(source, topic)
     assert source._receive(["held"], 10, 0.0) == []
@@ -263,11 +221,11 @@ def test_messages_from_before_an_exchange_are_not_taken(broker):
     source.close()
 
 
-def test_what_comes_while_an_answer_is_waited_for_is_bounded(broker, monkeypatch):
-    topic = make_topic(broker)
+def test_what_comes_while_an_answer_is_waited_for_is_bounded(kafka_broker, monkeypatch):
+    topic = make_topic(kafka_broker)
     sent = [b"%05d" % i for i in range(3000)]
-    send(broker, topic, sent)
-    source = source_of(broker, topic)
+    send(kafka_broker, topic, sent)
+    source = source_of(kafka_broker, topic)
     source._wait(lambda: source._is_assigned and source._held, "an assignment")
     monkeypatch.setattr(kafka_module, "_MAX_HELD", 1000 * (300 + 5))
     full = []
@@ -284,7 +242,7 @@ def test_what_comes_while_an_answer_is_waited_for_is_bounded(broker, monkeypatch
     source.close()
 
 
-def test_the_first_messages_of_a_member_are_taken_as_they_come(broker):
+def test_the_first_messages_of_a_member_are_taken_as_they_come(kafka_broker):
     """They may come from the very call that brings the assignment: none is of a time before, none is read again."""
 
     class StreamStatus:
@@ -298,10 +256,10 @@ def test_the_first_messages_of_a_member_are_taken_as_they_come(broker):
         def __getattr__(self, name):
             return getattr(self.consumer, name)
 
-    topic = make_topic(broker)
+    topic = make_topic(kafka_broker)
     sent = [b"%d" % i for i in range(40)]
-    send(broker, topic, sent)
-    source = source_of(broker, topic)
+    send(kafka_broker, topic, sent)
+    source = source_of(kafka_broker, topic)
     watched = source._consumer = StreamStatus(source._consumer)
     [found] = gather([source], lambda found: len(bodies_of(found[0])) >= len(sent))
     assert sorted(bodies_of(found)) == sorted(sent)
@@ -445,9 +403,9 @@ def test_brokers_that_are_not_there():
             assert time.monotonic() - began < 30.0
 
 
-def test_a_topic_that_is_not_there(broker):
+def test_a_topic_that_is_not_there(kafka_broker):
     with pytest.raises(SourceError, match=r"has no such topic: create it, or correct `source.url`"):
-        source_of(broker, "fcstream-nobody-made-this", patience_s=6.0)
+        source_of(kafka_broker, "fcstream-nobody-made-this", patience_s=6.0)
 
 
 class Guard(threading.Thread):
@@ -558,116 +516,13 @@ def test_addresses_that_cannot_be_used(rest, message):
     assert SECRET not in str(caught.value)
 
 
-def test_a_sink_has_one_topic_and_no_group():
-    for rest, message in (("a,b", "must name one topic"), ("a?group=x", "unknown option 'group'")):
-        with pytest.raises(ConfigError, match=message):
-            open_sink(f"kafka://host/{rest}")
-
-
-class TestKafkaSink(SinkContract):
-    @pytest.fixture(autouse=True)
-    def _place(self, broker):
-        self.address, self.topic = broker, make_topic(broker)
-
-    def make(self, tmp_path):
-        return sink_of(self.address, self.topic)
-
-    def read(self, tmp_path):
-        from fcstream.releases.base import Release
-
-        return [Release.from_bytes(message.value()) for message in messages_of(self.address, self.topic)]
-
-
-def messages_of(address, topic):
-    """All messages of a topic, partition by partition."""
-    reader = Consumer({**quiet(address), "group.id": "reader", "enable.partition.eof": True, "fetch.wait.max.ms": 10})
-    found = []
-    for partition in reader.list_topics(topic, timeout=60).topics[topic].partitions:
-        reader.assign([TopicPartition(topic, partition, 0)])
-        while True:
-            message = reader.poll(60)
-            assert message is not None
-            if message.error():
-                break
-            found.append(message)
-    reader.close()
-    return found
-
-
-def test_a_message_says_which_window_it_is_of(broker):
-    topic = make_topic(broker)
-    sink = sink_of(broker, topic)
-    assert sink.last() is None
-    sink.write([])
-    sink.write([sample_release(i) for i in range(3)])
-    found = messages_of(broker, topic)
-    assert [message.key() for message in found] == [b"sample"] * 3
-    assert [message.headers() for message in found] == [
-        [("window", b"%d/%d" % (i * 60_000, i * 60_000 + 60_000))] for i in range(3)
-    ]
-    assert [message.value() for message in found] == [sample_release(i).to_bytes() for i in range(3)]
-    sink.close()
-    sink.close()
-    with pytest.raises(SinkError, match="is closed"):
-        sink.write([sample_release(0)])
-
-
-def test_the_last_release_among_other_messages(broker):
-    import dataclasses
-
-    topic = make_topic(broker)
-    sink = sink_of(broker, topic)
-    other = dataclasses.replace(sample_release(9), stream="other")
-    sink.write([sample_release(0), sample_release(1)])
-    time.sleep(0.01)
-    sink.write([other])
-    send(broker, topic, [b"not ours", b"\xff", b"{}", b'{"value":' + b"[" * 5000])
-    assert sink.last() == other
-    assert sink.last("sample") == sample_release(1)
-    assert sink.last("nobody") is None
-    sent = [sample_release(i) for i in range(3)]
-    assert sink.missing(sent) == sent[2:]
-    assert sink.missing([dataclasses.replace(sample_release(1), count=1)]) != []
-    assert sink.missing([]) == []
-    sink.close()
-
-
-def test_a_release_that_is_refused(broker):
-    import dataclasses
-
-    topic = make_topic(broker)
-    sink = sink_of(broker, topic)
-    large = dataclasses.replace(sample_release(1), value=[0.123456789012345] * 100_000)
-    huge = dataclasses.replace(sample_release(2), value=[0.123456789012345] * 1_000_000)
-    for _ in range(4):  # what the brokers have is not sent again, and what comes later waits
-        with pytest.raises(SinkError, match=r"did not take all releases: .*too large") as caught:
-            sink.write([sample_release(0), large, huge, sample_release(3)])
-        assert "0.1234" not in str(caught.value)
-    assert [message.value() for message in messages_of(broker, topic)] == [
-        each.to_bytes() for each in (sample_release(0), large)
-    ]
-    sink.write([sample_release(4)])
-    assert sink.last() == sample_release(4)
-    sink.close()
-
-
-def test_names_of_groups(broker):
-    topic = make_topic(broker)
-    opened = source_of(broker, f"{topic}?group=&patience=60", options="&instance=")
+def test_names_of_groups(kafka_broker):
+    topic = make_topic(kafka_broker)
+    opened = source_of(kafka_broker, f"{topic}?group=&patience=60", options="&instance=")
     opened.close()
     for option in ("group", "instance"):
         with pytest.raises(ConfigError, match="255 bytes at most"):
-            open_live(f"kafka://{broker}/{topic}?{option}={300 * 'n'}", "name")
-
-
-def test_a_crash_writes_the_same_bytes_again(broker):
-    topic = make_topic(broker)
-    sent = [sample_release(i) for i in range(4)]
-    for count in (2, 4):
-        sink = sink_of(broker, topic)
-        sink.write(sink.missing(sent[:count]))
-        del sink  # no farewell
-    assert [message.value() for message in messages_of(broker, topic)] == [each.to_bytes() for each in sent]
+            open_live(f"kafka://{kafka_broker}/{topic}?{option}={300 * 'n'}", "name")
 
 
 @pytest.mark.parametrize("polls_first", [False, True])

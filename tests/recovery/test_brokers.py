@@ -27,12 +27,8 @@ from fcstream.ledgers.sqlite.ledger import SQLiteLedger
 LENGTH_MS = 5000
 START = """
 import confluent_kafka, nats, paho.mqtt.client, pika, redis, rstream
-from fcstream import Engine
-from support.helpers import sample
-count = {"kind": "count", "method": None, "spread": None, "radius": None, "delta": None}
-with Engine(sample(release=count)) as engine:
-    engine.push([1], [[20.0, 50.0]])
-    engine.close()
+from fcstream.planning.warmup import warm_up
+warm_up("count")
 """
 
 

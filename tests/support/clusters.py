@@ -1,11 +1,14 @@
 """Points in clusters, tuples of centers, and a quick oracle for them."""
 
 import numpy as np
+from hypothesis import strategies as st
 
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.noise.samplers import Noise, SeededEntropy
+from fcstream.releases.clusters.agreement import Balls, Geometry
 from fcstream.releases.clusters.plan import ClusterJob
 
+small = st.integers(0, 2**32 - 1)
 LOSS = PrivacyLoss.charge(1, 1e-8)
 STEP = 1e-4
 
@@ -53,3 +56,8 @@ def quick(points, k, seed):
 def job(**changes):
     values = {"k": 3, "center": (0.0, 0.0), "ball": 1.0, "size_hint": 6000, "oracle": quick}
     return ClusterJob(**(values | changes))
+
+
+def balls_of(tuples, r2=400**2, i=0):
+    radii, inside = Geometry(r2).members(tuples[i : i + 1], tuples)
+    return Balls(tuples[i], radii[0], inside[0])

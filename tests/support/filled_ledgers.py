@@ -5,7 +5,7 @@ import numpy as np
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.ledgers.base import Request, SealedRelease, Terms
 from fcstream.stream.contributions import user_key
-from fcstream.testing import window
+from fcstream.testing import LedgerContract, window
 
 LOSS = PrivacyLoss.charge("0.1", "1e-9")
 CAP = PrivacyLoss.cap("1.0", "1e-6")
@@ -14,6 +14,14 @@ STREAMS = (
     Terms("rooms/b", "event", CAP, '{"stream":{"key":"room"}}', CAP * 9),
     Terms("people", "user", CAP, '{"stream":{"unit":"user"}}'),
 )
+
+
+def fill_blocks(ledger, n):
+    """Windows of two blocks each: all charged, all but the last sealed, the first acknowledged."""
+    loss = LedgerContract.loss
+    ledger.charge([Request(window(i), loss, (str(i), str(i + 1))) for i in range(n)])
+    ledger.seal([SealedRelease(window(i), b"answer") for i in range(n - 1)])
+    ledger.acknowledge([window(0)])
 
 
 def fill(ledger, n=12):

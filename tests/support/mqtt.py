@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -10,7 +11,14 @@ import time
 
 import pytest
 
+from fcstream.connectors.mqtt.sink import MqttSink
+from fcstream.connectors.mqtt.source import MqttTopic
+from fcstream.connectors.spool import Spool
+from fcstream.connectors.spooled import SpooledSource
+from fcstream.connectors.urls import parse
+from fcstream.testing import SourceContract
 from support.helpers import free_port, service
+from support.queues import MIB
 
 HOST = os.environ.get("FCSTREAM_MQTT", "127.0.0.1:1883")
 NAMES = itertools.count()
@@ -103,3 +111,31 @@ class Mosquitto:
         self._process.wait(60)
 
     close = stop
+
+
+@pytest.fixture
+def mosquitto(tmp_path):
+    if shutil.which("mosquitto") is None:
+        pytest.skip("mosquitto is not installed")
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    with contextlib.closing(Mosquitto(folder)) as it:
+        yield it
+
+
+def queue(topic, options="", host=HOST, name=None, patience_s=60.0):
+    return MqttTopic(parse(f"mqtt://{host}/{topic}?{options}", "source.url"), name or topic, patience_s)
+
+
+def spooled(folder, topic, options="", host=HOST, patience_s=60.0):
+    return contextlib.closing(
+        SpooledSource(queue(topic, options, host, patience_s=patience_s), Spool(folder / "spool", 16 * MIB))
+    )
+
+
+def sink(topic, options="", host=HOST, patience_s=60.0):
+    return contextlib.closing(MqttSink(parse(f"mqtt://{host}/{topic}?{options}", "sink.url"), patience_s))
+
+
+def drain(source, wanted, seconds=60.0):
+    return [body for *_, body in SourceContract().drain(source, wanted, seconds)]

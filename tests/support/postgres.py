@@ -6,8 +6,13 @@ import os
 
 import pytest
 
-from fcstream.testing import LedgerContract
+from fcstream.ledgers.base import Request
+from fcstream.testing import LedgerContract, window
+from support.filled_ledgers import fill_blocks
 
+TERMS = LedgerContract.terms
+LOSS = LedgerContract.loss
+USERS = LedgerContract.users_terms
 URL = os.environ.get("FCSTREAM_POSTGRESQL", "postgresql://postgres@127.0.0.1:5432/test")
 PLACES = ["postgresql://127.0.0.1:5432/test", "postgresql:///test?host=/var/run/postgresql"]
 NAMES = itertools.count()
@@ -68,3 +73,12 @@ def postgres(postgres_url):
     schema.cut_sessions()
     schema.sql("DROP SCHEMA IF EXISTS {s} CASCADE")
     schema.db.close()
+
+
+def charged(ledger, index, *blocks, loss=LOSS):
+    return ledger.charge([Request(window(index), loss, blocks or (str(index),))])[0].charge
+
+
+def filled(place, n=4, terms=TERMS):
+    with contextlib.closing(place.open(terms)) as ledger:
+        fill_blocks(ledger, n)

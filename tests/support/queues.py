@@ -2,9 +2,18 @@
 
 from collections import deque
 
+import pytest
+
+from fcstream.connectors import spooled
 from fcstream.connectors.base import ReceivedMessage
 
 MIB = 1 << 20
+
+
+@pytest.fixture(params=[spooled._MUCH, 0], ids=["alone", "ahead"])
+def much(request, monkeypatch):
+    """Receiving and the disk one after the other, and at the same time."""
+    monkeypatch.setattr(spooled, "_MUCH", request.param)
 
 
 class Queue:
@@ -54,3 +63,24 @@ def drain(source, most=100):
         for chunk in chunks:
             rows += zip(chunk.offsets.tolist(), chunk.timestamps_ms.tolist(), chunk.bodies, strict=True)
     return rows
+
+
+class NamedQueue(Queue):
+    """Every message is its own identity; those that begin with ``?`` have none."""
+
+    def delivery_id(self, received):
+        return None if received.body.startswith(b"?") else received.body
+
+
+def contents(spool):
+    number, rows = spool.position, []
+    while number < spool.end:
+        found = spool.read(number)
+        assert found.first == number
+        rows += [(found.first + i, found.receipt_ms, body) for i, body in enumerate(found.bodies)]
+        number += len(found.bodies)
+    return rows
+
+
+def segments(folder):
+    return sorted(folder.glob("*.rows"))

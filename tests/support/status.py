@@ -3,10 +3,15 @@
 import urllib.error
 import urllib.request
 
-from fcstream.config import ServiceSection
+from fcstream.config import Config, ServiceSection
 from fcstream.service.context import SessionContext
 from fcstream.service.metrics import StreamStatus
 from fcstream.service.supervisor import Supervisor
+from support.helpers import sample
+
+SENTINEL = "c0nt3nt-of-a-record"
+URL = "redis://127.0.0.1:6379/0?stream=k&patience=2"
+LIVE = {"url": URL, "name": "n"}
 
 
 def watched(stream="s", **section):
@@ -24,3 +29,11 @@ def ask(port, path, host="127.0.0.1", accept=""):
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+def live(**changes):
+    mapping = sample(**changes)
+    mapping["source"] = {**LIVE, **changes.get("source", {})}
+    mapping["window"]["clock"] = "broker"
+    mapping.setdefault("sink", {"url": "jsonl:x"})
+    return Config.from_mapping(mapping)

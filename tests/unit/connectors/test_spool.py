@@ -1,23 +1,17 @@
-"""The spool: what is on disk counts, whatever happens to the process, the disk or the clock."""
+"""The spool: what is on disk counts, and segments go when they were committed."""
 
 import contextlib
 import logging
 import os
 import random
-import resource
 import shutil
-import signal
 import stat
-import subprocess
-import sys
-from collections import deque
 
 import numpy as np
 import pytest
-from support.queues import MIB, Queue, drain
+from support.queues import MIB, NamedQueue, Queue, contents, drain, segments
 
 from fcstream.connectors import spool as module
-from fcstream.connectors import spooled
 from fcstream.connectors.spool import MIN_BYTES, Spool
 from fcstream.connectors.spooled import SpooledSource
 from fcstream.errors import ConfigError, SourceError
@@ -25,34 +19,8 @@ from fcstream.formats.batch import Schema
 from fcstream.formats.payloads import decoder_for, read_messages
 from fcstream.testing import ManualClock, SourceContract
 
+pytestmark = pytest.mark.usefixtures("much")
 SECRET = b"s3cretBody"
-
-
-@pytest.fixture(autouse=True, params=[spooled._MUCH, 0], ids=["alone", "ahead"])
-def much(request, monkeypatch):
-    """Receiving and the disk one after the other, and at the same time."""
-    monkeypatch.setattr(spooled, "_MUCH", request.param)
-
-
-class NamedQueue(Queue):
-    """Every message is its own identity; those that begin with ``?`` have none."""
-
-    def delivery_id(self, received):
-        return None if received.body.startswith(b"?") else received.body
-
-
-def contents(spool):
-    number, rows = spool.position, []
-    while number < spool.end:
-        found = spool.read(number)
-        assert found.first == number
-        rows += [(found.first + i, found.receipt_ms, body) for i, body in enumerate(found.bodies)]
-        number += len(found.bodies)
-    return rows
-
-
-def segments(folder):
-    return sorted(folder.glob("*.rows"))
 
 
 class TestSpooledSource(SourceContract):
@@ -78,9 +46,6 @@ def check(folder, segment_bytes=None):
     """Open a spool, read all of it, and close it."""
     with contextlib.closing(Spool(folder, MIB, segment_bytes)) as spool:
         return [body for *_, body in contents(spool)]
-
-
-# ── what is on disk ──
 
 
 def test_modes_and_files(tmp_path):
@@ -292,9 +257,6 @@ def test_damaged_position_says_what_to_do(tmp_path):
     spool.close()
 
 
-# ── when segments go ──
-
-
 def test_segments_go_only_when_all_their_records_are_committed(tmp_path):
     spool = Spool(tmp_path / "spool", MIB, 1000)
     for i in range(40):
@@ -392,313 +354,3 @@ def test_a_message_larger_than_half_the_spool_is_rejected_alone_and_holds_nothin
     batch, _, _ = read_messages(decoder_for(format, schema), np.array([7]), np.array([1]), [b"\xc1"])
     assert len(batch.times_ms) == 0
     assert [(each.reason, each.position) for each in batch.rejections] == [("broken_record", 7)]
-
-
-# ── the order of things: receive, disk, acknowledge ──
-
-
-def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path, monkeypatch):
-    log = []
-    queue = Queue([b"1", b"2"])
-    source = SpooledSource(queue, Spool(tmp_path / "spool", MIB))
-    fsync, acknowledge = os.fsync, queue.acknowledge
-    monkeypatch.setattr(os, "fsync", lambda file: (log.append("fsync"), fsync(file)))
-    monkeypatch.setattr(queue, "acknowledge", lambda received: (log.append(len(received)), acknowledge(received)))
-    source.poll(100, 0.0)
-    assert log == ["fsync", 2]
-    source.close()
-
-
-def test_a_queue_that_fails_while_the_disk_writes(tmp_path):
-    """What was written counts once; the failure is told when it is in the way."""
-
-    class Failing(Queue):
-        def receive(self, max_messages, timeout_s):
-            if self.received and self.waiting:
-                raise SourceError("away")
-            return super().receive(max_messages, timeout_s)
-
-    queue = Failing([b"1", b"2", b"3"])
-    with contextlib.closing(SpooledSource(queue, Spool(tmp_path / "spool", MIB))) as source:
-        assert [bytes(body) for chunk in source.poll(2, 0.0) for body in chunk.bodies] == [b"1", b"2"]
-        assert queue.sent == []
-        with pytest.raises(SourceError, match="away"):
-            source.poll(2, 0.0)
-        assert source._spool.end == 2
-
-
-def test_a_queue_is_served_while_a_long_spool_is_read(tmp_path, monkeypatch):
-    spool = Spool(tmp_path / "spool", MIB)
-    for i in range(10):
-        spool.append([b"%d" % i])
-    monkeypatch.setattr(spooled, "POLL_BYTES", 1)
-    monkeypatch.setattr(spooled, "_SERVE_S", 0.0)
-    queue = Queue([b"new"])
-    with contextlib.closing(SpooledSource(queue, spool)) as source:
-        source.poll(1, 0.0)
-        assert queue.received == 1
-        assert [body for _, _, body in drain(source)] == [b"%d" % i for i in range(1, 10)] + [b"new"]
-
-
-def test_the_end_pulls_what_the_queue_holds_but_not_for_ever(tmp_path, monkeypatch):
-    queue = Queue(b"%d" % i for i in range(10_000))
-    source = SpooledSource(queue, Spool(tmp_path / "spool", 16 * MIB))
-    assert source.ends() == {"spool": 10_000}
-    assert source.behind({"spool": 10_000})
-    assert not source.behind({})
-    assert len(drain(source, 3000)) == 10_000
-    monkeypatch.setattr(spooled, "_ENDS_S", 0.2)
-    monkeypatch.setattr(queue, "pending", lambda: queue.send([b"x"]) is None)  # a publisher that never stops
-    source.ends()
-    source.close()
-
-
-def test_polls_stay_small(tmp_path, monkeypatch):
-    monkeypatch.setattr(spooled, "POLL_BYTES", 1000)
-    queue = Queue(b"x" * 400 for _ in range(20))
-    spool = Spool(tmp_path / "spool", MIB)
-    for _ in range(20):
-        spool.append([b"x" * 400])
-    source = SpooledSource(queue, spool)
-    assert [len(chunk.bodies) for chunk in source.poll(100, 0)] == [3]
-    source.close()
-
-
-def test_identities_survive_lost_acknowledgements_rotation_and_restarts(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MEMORY", 50)
-    queue = NamedQueue()
-    sent = [b"%04d" % i * 20 for i in range(300)]
-    monkeypatch.setattr(queue, "acknowledge", lambda received: None)  # every one is lost
-    found, duplicates = [], 0
-    for start in range(0, 300, 25):
-        queue.send(sent[start : start + 25])
-        source = SpooledSource(queue, Spool(tmp_path / "spool", 4 * MIB, 1500))
-        source._next = len(found)
-        while source.behind(source.ends()):
-            found += drain(source, 10)
-        source.commit({"spool": len(found)})
-        queue.reconnect()
-        queue.waiting = deque(list(queue.waiting)[-30:])  # what the broker did see
-        duplicates += source.duplicates
-        source.close()
-    assert [row[2] for row in found] == sent
-    assert duplicates > 200
-
-
-def test_identities_within_one_batch_and_messages_without(tmp_path):
-    queue = NamedQueue([b"a", b"?", b"a", b"b", b"?", b"b", b"c"])
-    source = SpooledSource(queue, Spool(tmp_path / "spool", MIB))
-    assert [row[2] for row in drain(source)] == [b"a", b"?", b"b", b"?", b"c"]
-    assert source.duplicates == 2
-    assert not queue.sent
-    source.close()
-
-
-def test_identities_and_a_full_spool(tmp_path):
-    """What did not fit is neither acknowledged nor remembered."""
-    queue = NamedQueue([b"%05d" % (i // 2) * 2000 for i in range(400)])  # each twice
-    source = SpooledSource(queue, Spool(tmp_path / "spool", MIB))
-    found = drain(source)
-    while len(found) < 200:
-        source.commit({"spool": found[-1][0] + 1})
-        found += drain(source)
-    assert [row[2] for row in found] == [b"%05d" % i * 2000 for i in range(200)]
-    assert drain(source) == []
-    assert source.duplicates == 200
-    assert not queue.sent
-    source.close()
-
-
-# ── clocks ──
-
-
-def test_receipt_times_never_decrease(tmp_path):
-    clock = ManualClock(5000)
-    spool = Spool(tmp_path / "spool", MIB, 100, clock=lambda: clock.now_ms)
-    spool.append([b"a"])
-    clock.tick(-3000)
-    spool.append([b"b"])
-    spool.commit(2)
-    spool.append([b"c"])  # in a segment of its own
-    spool.commit(3)
-    spool.close()
-    assert len(segments(tmp_path / "spool")) == 1
-    spool = Spool(tmp_path / "spool", MIB, 100, clock=lambda: clock.now_ms)
-    spool.append([b"d"])
-    clock.tick(9000)
-    spool.append([b"e"])
-    assert [receipt for _, receipt, _ in contents(spool)] == [5000, 11000]
-    spool.close()
-
-
-# ── disks, processes ──
-
-
-def test_two_processes(tmp_path):
-    spool = Spool(tmp_path / "spool", MIB)
-    with pytest.raises(SourceError, match="is in use"):
-        Spool(tmp_path / "spool", MIB)
-    code = "import sys; from fcstream.connectors.spool import Spool; Spool(sys.argv[1], 1 << 20)"
-    done = subprocess.run([sys.executable, "-c", code, spool.folder], capture_output=True, text=True)
-    assert "SourceError" in done.stderr
-    assert "is in use" in done.stderr
-    spool.close()
-    Spool(tmp_path / "spool", MIB).close()
-
-
-def test_disk_full(tmp_path):
-    """RLIMIT_FSIZE stands for it: the batch is taken back, the next one that fits goes on, nothing is acknowledged."""
-    queue = Queue([b"%03d" % i * 100 for i in range(20)])
-    source = SpooledSource(queue, Spool(tmp_path / "spool", MIB))
-    assert len(source.poll(5, 0)[0].bodies) == 5
-    size = segments(tmp_path / "spool")[0].stat().st_size
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 1000, before[1]))
-    try:
-        for _ in range(3):
-            with pytest.raises(SourceError, match="cannot be written: File too large"):
-                source.poll(10, 0)
-        assert segments(tmp_path / "spool")[0].stat().st_size == size
-        assert len(queue.sent) == queue.received - 5 >= 10
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    found = drain(source)
-    assert [row[0] for row in found] == list(range(5, 20))
-    assert [row[2] for row in found] == [b"%03d" % i * 100 for i in range(5, 20)]
-    assert not queue.sent
-    source.close()
-
-
-def test_disk_full_when_a_segment_begins_or_a_position_is_noted(tmp_path, monkeypatch):
-    spool = Spool(tmp_path / "spool", MIB, 500)
-    spool.append([b"a" * 400])
-
-    def refuse(*args, **options):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "_write_all", refuse)
-        with pytest.raises(SourceError, match="No space left"):
-            spool.append([b"b" * 400])
-        with pytest.raises(SourceError, match="No space left"):
-            spool.commit(1)
-    assert len(segments(spool.folder)) == 1
-    assert spool.position == 0
-    spool.append([b"b" * 400])
-    spool.close()
-    spool = Spool(tmp_path / "spool", MIB, 500)
-    assert [body[:1] for *_, body in contents(spool)] == [b"a", b"b"]
-    spool.close()
-
-
-def test_nothing_is_written_after_what_could_not_be_taken_back(tmp_path, monkeypatch):
-    spool = Spool(tmp_path / "spool", MIB)
-    spool.append([b"a"])
-
-    def refuse(*args):
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", refuse)
-        patch.setattr(os, "ftruncate", refuse)
-        with pytest.raises(SourceError, match="Input/output error"):
-            spool.append([b"b"])
-    with pytest.raises(SourceError, match="cannot be written"):
-        spool.append([b"c"])
-    spool.close()
-    spool = Spool(tmp_path / "spool", MIB)
-    assert [body for *_, body in contents(spool)] in ([b"a"], [b"a", b"b"])
-    spool.close()
-
-
-CHILD = """
-import os, signal, sys
-from support.queues import Queue, drain
-from fcstream.connectors.spool import Spool
-from fcstream.connectors.spooled import SpooledSource
-queue = Queue(b"%03d" % i for i in range(40))
-source = SpooledSource(queue, Spool(sys.argv[1], 1 << 20))
-acknowledge, count = queue.acknowledge, 0
-def die(received):
-    global count
-    count += 1
-    if count == int(sys.argv[2]):
-        os.kill(os.getpid(), signal.SIGKILL)
-    acknowledge(received)
-    print(*(int(one.body) for one in received), flush=True)
-queue.acknowledge = die
-drain(source, 7)
-"""
-
-
-@pytest.mark.parametrize("count", [1, 3, 6])
-def test_kill_between_disk_and_acknowledgement(tmp_path, count):
-    """What was acknowledged is there; what was being acknowledged is there too, and comes again from the broker."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, tmp_path / "spool", str(count)], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == -signal.SIGKILL
-    acknowledged = {int(word) for word in done.stdout.split()}
-    assert len(acknowledged) == 7 * (count - 1)
-    spool = Spool(tmp_path / "spool", MIB)
-    assert [int(body) for *_, body in contents(spool)] == list(range(min(7 * count, 40)))
-    again = [i for i in range(40) if i not in acknowledged]  # what the broker sends next
-    source = SpooledSource(Queue(b"%03d" % i for i in again), spool)
-    found = [int(row[2]) for row in drain(source)]
-    assert sorted(set(found)) == list(range(40))
-    assert len(found) - 40 == min(7, 40 - len(acknowledged))  # the records that are there twice, and no others
-    source.close()
-
-
-def test_kill_at_any_moment(tmp_path):
-    """Whatever was told as taken is there after it, in order, and the spool goes on."""
-    code = """
-import sys
-from fcstream.connectors.spool import Spool
-spool = Spool(sys.argv[1], 1 << 26, 5000)
-while True:
-    first = spool.end
-    spool.append([b"%08d" % i * 20 for i in range(first, first + 9)])
-    if spool.end % 5 == 0:
-        spool.commit(spool.end - 40)
-    print(spool.end, flush=True)
-"""
-    rng, end = random.Random(3), 0
-    for _ in range(6):
-        child = subprocess.Popen([sys.executable, "-c", code, tmp_path / "spool"], stdout=subprocess.PIPE, text=True)
-        told = [child.stdout.readline() for _ in range(rng.randrange(1, 60))]
-        child.send_signal(signal.SIGKILL)
-        rest, _ = child.communicate()
-        told += [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
-        spool = Spool(tmp_path / "spool", 1 << 26, 5000)
-        assert spool.end >= int(told[-1]) > end
-        rows = contents(spool)
-        assert [row[0] for row in rows] == list(range(spool.position, spool.end))
-        assert all(body == b"%08d" % number * 20 for number, _, body in rows)
-        end = spool.end
-        spool.close()
-
-
-@pytest.mark.parametrize("most", [3, 5000])
-def test_many_pieces_of_one_write(tmp_path, monkeypatch, most):
-    """The system takes less than it is given; and more pieces are given than it takes at once."""
-    real, calls = os.pwritev, []
-
-    def pwritev(file, parts, at):
-        calls.append(len(parts))
-        joined = b"".join(parts)
-        return os.pwrite(file, joined[:most], at)
-
-    bodies = [b"0123456789", b"", *[bytes([i % 251]) * 3000 for i in range(5 if most == 3 else 2500)]]
-    monkeypatch.setattr(os, "pwritev", pwritev)
-    spool = Spool(tmp_path / "spool", 1 << 26)
-    spool.append(bodies)
-    spool.close()
-    monkeypatch.setattr(os, "pwritev", real)
-    assert max(calls) <= 1024
-    spool = Spool(tmp_path / "spool", 1 << 26)
-    assert [row[2] for row in contents(spool)] == bodies
-    spool.append(bodies)
-    assert [row[2] for row in contents(spool)] == bodies * 2
-    spool.close()
