@@ -1,6 +1,7 @@
 """The worked examples of CONTRIBUTING.md are run, and extensions are found the way an installed package's are."""
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -132,7 +133,7 @@ def test_a_stream_of_nothing_but_extensions(installed, tmp_path):
         end = "2026-01-01T00:10:00Z"
     """)
     command = [sys.executable, "-m", "fcstream", "doctor", "rooms.toml"]
-    environment = {"PYTHONPATH": ":".join([*installed, str(REPOSITORY)])}
+    environment = os.environ | {"PYTHONPATH": ":".join([*installed, str(REPOSITORY)])}
     seen = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert "ok: source: outbox://local" in seen.stdout
     command[-2] = "run"

@@ -24,7 +24,8 @@ def _is_beside(item):
 def _begin(module, items):
     from fcstream.planning.warmup import warm_up
 
-    warm_up("count")  # else all of them would compile it at once
+    if any("folder" in item.fixturenames for item in items):  # it starts the command there
+        warm_up("count")  # else all of them would compile it at once
     pool = ThreadPoolExecutor(AT_ONCE)
     module.addfinalizer(lambda: pool.shutdown(cancel_futures=True))
     make_folder, begun = module.session.config._tmp_path_factory.mktemp, {}
