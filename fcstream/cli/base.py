@@ -146,7 +146,9 @@ def ledger_readers(ledger: str, stream: str | None) -> Iterator[Iterator[LedgerR
 
 def public(ledger: str) -> str:
     """A ledger's location without secrets."""
-    if "://" not in ledger:
+    from ..ledgers import is_shared
+
+    if not is_shared(ledger):
         return ledger_path(ledger)
     from ..ledgers.postgres.connection import ServerAddress
 

@@ -15,7 +15,7 @@ import click
 
 from ..errors import BudgetExhausted, ConfigError
 from ..runtime.compile_cache import watching_compilation
-from .base import ending_like_an_interrupt, guarded, ledger_path, load, main
+from .base import ending_like_an_interrupt, guarded, load, main
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -222,4 +222,7 @@ def _keep_apart(config: Config) -> None:
 
 
 def _is_new_file(ledger: str) -> bool:
-    return ledger.startswith("sqlite:") and not os.path.exists(ledger_path(ledger))
+    from ..ledgers import check_scheme
+
+    scheme, location = check_scheme(ledger)
+    return scheme == "sqlite" and not os.path.exists(location)

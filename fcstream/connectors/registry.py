@@ -100,5 +100,10 @@ def is_known(scheme: str, *roles: Role) -> bool:
     return scheme in known(*roles) or any(len(_entries(scheme, role)) for role in roles)
 
 
+def speaks(url: str, scheme: str) -> bool:
+    """Whether a URL names a system of the same kind as another scheme of this package, encrypted or not."""
+    return CONNECTORS.get(url.partition("://")[0]) is CONNECTORS[scheme]
+
+
 def _entries(scheme: str, role: Role) -> Any:
     return entry_points(group=_GROUPS[role], name=scheme) if role in _GROUPS else ()

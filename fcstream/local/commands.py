@@ -13,6 +13,7 @@ import numpy as np
 
 from ..accounting.filters import BudgetSchedule
 from ..accounting.losses import PrivacyLoss
+from ..connectors.registry import speaks
 from ..errors import ConfigError
 from ..noise.samplers import Noise, SeededEntropy
 from ..runtime.undo import on_error
@@ -52,8 +53,8 @@ def serve(settings: Settings, report: Callable[[str], None]) -> None:
     from .transport.gateway import Gateway
 
     listen = settings.devices.listen
-    scheme = listen.partition("://")[0]
-    if scheme not in ("mqtt", "mqtts", "http"):
+    is_mqtt = speaks(listen, "mqtt")
+    if not is_mqtt and listen.partition("://")[0] != "http":
         raise ConfigError("must be mqtt://HOST/PREFIX, mqtts:// or http://HOST:PORT", "devices.listen")
     stop = threading.Event()
     with ExitStack() as stack:
@@ -62,10 +63,10 @@ def serve(settings: Settings, report: Callable[[str], None]) -> None:
         stack.enter_context(without_garbage_collection())
         stack.callback(journal.close)
         gateway = Gateway(held)
-        if scheme == "http":
-            _serve_http(listen, gateway, stop, report)
-        else:
+        if is_mqtt:
             _serve_mqtt(listen, settings.devices.gateway, gateway, stop, report)
+        else:
+            _serve_http(listen, gateway, stop, report)
 
 
 @contextmanager
@@ -128,7 +129,7 @@ def ask(settings: Settings, report: Callable[[dict[str, Any]], None]) -> None:
     analyst = settings.analyst
     if not analyst.devices:
         raise ConfigError("is required here", "analyst.devices")
-    is_mqtt = analyst.url.startswith(("mqtt://", "mqtts://"))
+    is_mqtt = speaks(analyst.url, "mqtt")
     if analyst.url and not is_mqtt:
         raise ConfigError("must be mqtt:// or mqtts://, or left out if gateways are http:// addresses", "analyst.url")
     devices = list(_addresses(analyst.devices))

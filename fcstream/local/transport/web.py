@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
+from ...connectors.registry import speaks
 from ...connectors.urls import mask
 from ...errors import ConfigError, needs_package
 from ...runtime.http_server import Limits, Server
@@ -110,7 +111,7 @@ class HttpTransport:
 
     def exchange(self, messages: Mapping[str, tuple[str, bytes]], timeout_s: float) -> dict[str, bytes]:
         for url, _ in messages.values():
-            if not url.startswith(("http://", "https://")):
+            if not speaks(url, "http"):
                 raise ConfigError(f"must be http:// or https://, got {mask(url)}", "analyst.devices")
         sent = {self._pool.submit(self._post, url, body, timeout_s): batch for batch, (url, body) in messages.items()}
         done, late = wait(sent, timeout_s * max(1, -(-len(sent) // _AT_ONCE)) + 1)
