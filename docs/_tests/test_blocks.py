@@ -68,6 +68,17 @@ python ../program.py
 :class: output
 run as a program
 ~~~
+<!-- file: b.json -->
+~~~json
+[1, 2]
+~~~
+~~~sh
+cat ../b.json
+~~~
+<!-- output -->
+~~~
+[1, 2]
+~~~
 <!-- not run: nobody has it -->
 ~~~sh
 exit 1

@@ -119,22 +119,26 @@ def read(path: Path) -> Page:
         meta, skipped = yaml.safe_load(front[1]) or {}, front[0].count("\n")
         text = text[front.end() :]
     page = Page(path, [], meta.get("services", []), meta.get("extras", []), meta.get("data", False))
-    excuse, output = None, False
+    excuse, output, caption = None, False, None
     for token in MarkdownIt().parse(text):
         if token.type == "html_block":
             if found := re.search(r"<!-- not run: (.+?) -->", token.content, re.DOTALL):
                 excuse = " ".join(found[1].split())
             if "<!-- output -->" in token.content:
                 output = True
+            if found := re.search(r"<!-- file: (.+?) -->", token.content):
+                caption = found[1]
             if found := re.match(r"<!-- run: (.+?) -->", token.content, re.DOTALL):
                 page.blocks.append(Block("sh", found[1] + "\n", token.map[0] + skipped + 1, hidden=True))
         elif token.type == "fence":
             block = _block(token, skipped)
             if block is not None:
                 block.excuse, block.output = excuse, block.output or output
+                if caption is not None:
+                    block.options["caption"] = caption
                 _check(block, page)
                 page.blocks.append(block)
-            excuse, output = None, False
+            excuse, output, caption = None, False, None
     return page
 
 
