@@ -214,19 +214,11 @@ def plan(config: Config, delta: float | None = None) -> StreamPlan:
     ------
     Specification 1.2, 12.1; proof 1.8; forecasts of the mechanisms.
     """
-    job = config.job
-    mechanism, schedule = job.mechanism, job.schedule
-    hint = config.release.size_hint
+    job, hint = config.job, config.release.size_hint
+    mechanism = job.mechanism
     forecast, notes = _usable_forecast(config, job, hint), _notes(job, hint)
     smallest = _smallest_size(mechanism)
     is_told = not notes.chance and (hint is not None or smallest == 1)
-    delta = max(1e-6, 2 * job.terms.capacity.delta) if delta is None else delta
-    per_day = DAY_MS / schedule.slide_ms
-
-    def epsilon(loss: PrivacyLoss, times: float = 1) -> float:
-        return epsilon_tight(loss.rho * times, delta - loss.delta * times)
-
-    is_event = job.terms.unit == "event"
     return StreamPlan(
         stream=job.terms.stream,
         kind=mechanism.kind,
@@ -236,18 +228,6 @@ def plan(config: Config, delta: float | None = None) -> StreamPlan:
         probability=forecast.probability if is_told else None,
         sigma=mechanism.predicted_sigmas(hint or USUAL_SIZE, job.grid),
         smallest_size=smallest,
-        loss=mechanism.loss,
-        per_record=mechanism.loss * (schedule.overlap if is_event else 1),
-        capacity=job.terms.capacity,
-        windows_per_day=per_day,
-        windows=scheduled_windows(job),
-        epsilon_delta=delta,
-        epsilon_guarantee=epsilon(job.terms.capacity),
-        epsilon_release=epsilon(mechanism.loss),
-        epsilon_day=epsilon(mechanism.loss, per_day),
-        epsilon_year=epsilon(mechanism.loss, per_day * 365),
-        lasting_windows=None if is_event else lasting_windows(mechanism.loss, job.terms.capacity),
-        total=job.terms.total,
         notes=[*notes.lines, *_message_note(config, job), *_split_note(config, job, notes)],
         facts=notes.facts,
         case=notes.case,
@@ -259,8 +239,34 @@ def plan(config: Config, delta: float | None = None) -> StreamPlan:
         warnings=_warnings(config, job, forecast.probability, notes)
         + _limit_warnings(config, job)
         + _pair_advice(job, notes, hint),
+        **_costs(job, delta),
         **_savings(job, notes.stopped, config.budget.savings, hint),
     )
+
+
+def _costs(job: Job, delta: float | None) -> dict[str, Any]:
+    """What windows cost, how many of them the budget lasts, and that in epsilon at a delta."""
+    loss, capacity, schedule = job.mechanism.loss, job.terms.capacity, job.schedule
+    at = max(1e-6, 2 * capacity.delta) if delta is None else delta
+    per_day, is_event = DAY_MS / schedule.slide_ms, job.terms.unit == "event"
+
+    def epsilon(spent: PrivacyLoss, times: float = 1) -> float:
+        return epsilon_tight(spent.rho * times, at - spent.delta * times)
+
+    return {
+        "loss": loss,
+        "per_record": loss * (schedule.overlap if is_event else 1),
+        "capacity": capacity,
+        "windows_per_day": per_day,
+        "windows": scheduled_windows(job),
+        "epsilon_delta": at,
+        "epsilon_guarantee": epsilon(capacity),
+        "epsilon_release": epsilon(loss),
+        "epsilon_day": epsilon(loss, per_day),
+        "epsilon_year": epsilon(loss, per_day * 365),
+        "lasting_windows": None if is_event else lasting_windows(loss, capacity),
+        "total": job.terms.total,
+    }
 
 
 def _savings(job: Job, stopped: PrivacyLoss | None, policy: str, hint: int | None) -> dict[str, Any]:

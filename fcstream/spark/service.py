@@ -7,7 +7,7 @@ built again whenever something breaks.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -116,29 +116,13 @@ class SparkSupervisor(Supervisor):
         """See `Supervisor`: micro-batches replace steps."""
         self._clear_ending()
         with ExitStack() as stack:
-            lease = None
-            if self._open_lease is not None:
-                lease = self._open_lease()
-                stack.callback(close_quietly, lease.close)
-                while not self._takes_lease(lease):
-                    self._stand_by("another process answers this stream")
-                    yield None
-                    if self._ending.is_set():
-                        return
-            self._feed = WindowFeed()
-            engine = self._engine(None)
-            stack.callback(close_quietly, engine.abort)
-            sink = self._sink()
-            stack.callback(close_quietly, sink.close)
+            lease = None if self._open_lease is None else self._open_lease()
             if lease is not None:
-                sink = LeaderSink(sink, lease)
-            publisher = Publisher(engine, sink, self._context)
-            publisher.left_over()
-            engine.begin(self._context.clock())
+                stack.callback(close_quietly, lease.close)
+                if not (yield from self._standing_by(lease)):
+                    return
             notes = TaskReports(self._dead_letters.write)
-            batches = MicroBatches(engine, publisher, self._feed, notes, self._context, lease)
-            query = self._now.open(partial(start, self._spark, engine=engine, batches=batches), "source")
-            stack.callback(batches.stop, query)
+            batches, query = self._start(stack, lease, notes)
             while not self._ending.wait(_STEP_S):
                 if batches.error is not None:
                     raise batches.error
@@ -147,6 +131,32 @@ class SparkSupervisor(Supervisor):
                 self._count(notes)
                 yield batches if batches.done else None
             self._count(notes)
+
+    def _standing_by(self, lease: Lease) -> Generator[None, None, bool]:
+        """Wait until the lease is this process's; returns whether it is, or False if the service is to end."""
+        while not self._takes_lease(lease):
+            self._stand_by("another process answers this stream")
+            yield None
+            if self._ending.is_set():
+                return False
+        return True
+
+    def _start(self, stack: ExitStack, lease: Lease | None, notes: TaskReports) -> tuple[MicroBatches, StreamingQuery]:
+        """Open engine and sink, publish what is left over, and start the query; the stack closes all of them."""
+        self._feed = WindowFeed()
+        engine = self._engine(None)
+        stack.callback(close_quietly, engine.abort)
+        sink = self._sink()
+        stack.callback(close_quietly, sink.close)
+        if lease is not None:
+            sink = LeaderSink(sink, lease)
+        publisher = Publisher(engine, sink, self._context)
+        publisher.left_over()
+        engine.begin(self._context.clock())
+        batches = MicroBatches(engine, publisher, self._feed, notes, self._context, lease)
+        query = self._now.open(partial(start, self._spark, engine=engine, batches=batches), "source")
+        stack.callback(batches.stop, query)
+        return batches, query
 
     def _serve(self, on_step: Callable[[Supervisor], object] | None) -> None:
         from py4j.protocol import Py4JNetworkError
