@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-AT_ONCE = 6
+AT_ONCE = 4
+LONGEST_S = 900  # what each of them waits for has limits of its own
 _BEGUN = pytest.StashKey()
 
 
@@ -34,6 +35,12 @@ def _begin(module, items):
         folder = {"folder": make_folder("beside")} if "folder" in item.fixturenames else {}
         begun[item.nodeid] = pool.submit(item.obj, **given, **folder)
     return begun
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if _is_beside(item):
+            item.add_marker(pytest.mark.timeout(LONGEST_S))
 
 
 @pytest.hookimpl(trylast=True)
