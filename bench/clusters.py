@@ -285,10 +285,10 @@ def speed(arguments: argparse.Namespace) -> bool:
             tuples = np.rint(base + rng.normal(size=(t, k, d)) * 2**9)
             for i in range(t):
                 tuples[i] = tuples[i][rng.permutation(k)]
-            rungs = radius_grid(2**10, 2**20, 1.25)
-            made = TupleAverage(LOSS, t, k, d, 10**7, 85 * 10**7, rungs)
+            radii_squared = radius_grid(2**10, 2**20, 1.25)
+            made = TupleAverage(LOSS, t, k, d, 10**7, 85 * 10**7, radii_squared)
             test = plan_gaussian(PrivacyLoss.charge(0.5, 1e-8), t)
-            balls = BallCenters(LOSS, test, k, d, 10**7, rungs)
+            balls = BallCenters(LOSS, test, k, d, 10**7, radii_squared)
             told = []
             for mechanism in (made, balls):
                 times = []

@@ -101,13 +101,13 @@ def _tally(builder, masks, row_counts, first_row, lane_counts, lane):  # type: i
     """Add the friends in masks[row][vector] to the counts of rows and, from `lane` on, of lanes."""
     i32, i64 = ir.IntType(32), ir.IntType(64)
     width = masks[0][0].type.count
-    hits = ir.VectorType(i32, width)
+    counts = ir.VectorType(i32, width)
     found = [i32(0)] * len(masks)
     for v in range(len(masks[0])):
         at = builder.add(lane, i64(v * width))
-        counted = load(builder, lane_counts, at, hits, 4)
+        counted = load(builder, lane_counts, at, counts, 4)
         for r, row in enumerate(masks):
-            counted = builder.add(counted, builder.zext(row[v], hits))
+            counted = builder.add(counted, builder.zext(row[v], counts))
             bits = builder.bitcast(row[v], ir.IntType(width))
             found[r] = builder.add(found[r], builder.zext(builder.ctpop(bits), i32))
         store(builder, counted, lane_counts, at, 4)
@@ -494,7 +494,7 @@ def _extremes(sums, rows, used):
 
 
 @kernel
-def _rung(radii2, value):
+def _first_radius(radii2, value):
     """The first radius that reaches a squared distance; len(radii2) if none does."""
     low, high = 0, len(radii2)
     while low < high:
@@ -507,42 +507,42 @@ def _rung(radii2, value):
 
 
 @kernel
-def _add_rungs(sums, start, stop, used, radii2, row_rungs, lane_rungs, found, lanes):
+def _add_by_radius(sums, start, stop, used, radii2, row_radii, lane_radii, found, lanes):
     """Add pairs of the rows start..stop with one tile to the first radius that reaches them, on both sides.
 
-    sums (_ROWS, LANES); row_rungs (m, radii) int32; lane_rungs (radii, LANES) int32; found (_ROWS,) and lanes (LANES,)
+    sums (_ROWS, LANES); row_radii (m, radii) int32; lane_radii (radii, LANES) int32; found (_ROWS,) and lanes (LANES,)
     int32 are scratch. Only radii between the least and the largest distance are compared.
     """
     low, high = _extremes(sums, stop - start, used)
-    first, last = _rung(radii2, low), _rung(radii2, high)
+    first, last = _first_radius(radii2, low), _first_radius(radii2, high)
     found[:] = 0
     lanes[:] = 0
-    for rung in range(first, min(last + 1, len(radii2))):
-        radius2 = radii2[rung]
-        rung_lanes = lane_rungs[rung]
+    for index in range(first, min(last + 1, len(radii2))):
+        radius2 = radii2[index]
+        radius_lanes = lane_radii[index]
         for j in range(LANES):
-            rung_lanes[j] -= lanes[j]
+            radius_lanes[j] -= lanes[j]
             lanes[j] = 0
         for r in range(stop - start):
             line = sums[r]
             total = np.int32(0)
             for j in range(LANES):
-                hit = np.int32(line[j] <= radius2)
-                total += hit
-                lanes[j] += hit
-            row_rungs[start + r, rung] += total - found[r]
+                is_friend = np.int32(line[j] <= radius2)
+                total += is_friend
+                lanes[j] += is_friend
+            row_radii[start + r, index] += total - found[r]
             found[r] = total
         for j in range(LANES):
-            rung_lanes[j] += lanes[j]
+            radius_lanes[j] += lanes[j]
 
 
 @kernel
-def sweep_ladder(rows, stop, tiles, shape, self_rows, radii2, row_rungs, lane_rungs):
+def sweep_radii(rows, stop, tiles, shape, self_rows, radii2, row_radii, lane_radii):
     """Compare the first `stop` rows of a batch with tiles, for many radii at once.
 
     rows, tiles: points; shape, self_rows: see `sweep`. Rows that are stored in a tile are its last, and none of the
     batch's rows comes before the first of them, except where the tile is new. radii2 (radii,) float64 ascending. A
-    pair is added to the first radius that reaches it, in row_rungs (m, radii) and lane_rungs (t, radii, LANES) int32;
+    pair is added to the first radius that reaches it, in row_radii (m, radii) and lane_radii (t, radii, LANES) int32;
     sums over radii up to one are its friend counts.
     """
     sums = np.empty((_ROWS, LANES))
@@ -559,12 +559,12 @@ def sweep_ladder(rows, stop, tiles, shape, self_rows, radii2, row_rungs, lane_ru
             # the tile's own rows count as rows among themselves, and as any other row for its older lanes
             if i < later:
                 unused[:] = 0
-                _add_rungs(sums, i, end, used, radii2, row_rungs, unused, found, lanes)
-                for rung in range(len(radii2)):
+                _add_by_radius(sums, i, end, used, radii2, row_radii, unused, found, lanes)
+                for index in range(len(radii2)):
                     for j in range(kept):
-                        lane_rungs[t, rung, j] += unused[rung, j]
+                        lane_radii[t, index, j] += unused[index, j]
             else:
-                _add_rungs(sums, i, end, used, radii2, row_rungs, lane_rungs[t], found, lanes)
+                _add_by_radius(sums, i, end, used, radii2, row_radii, lane_radii[t], found, lanes)
             i = end
 
 
@@ -622,9 +622,9 @@ def sweep_fresh(rows, m, row_blocks, row_starts, reach, radius2, row_counts):
                 for r in range(min(_ROWS, stop - i)):
                     mine = row_blocks[i + r]
                     line = sums[r]
-                    hits = 0
+                    friends = 0
                     for j in range(used):
                         away = abs(mine - row_blocks[base + j])
                         near = away <= reach or blocks - away <= reach
-                        hits += near and line[j] <= radius2
-                    row_counts[i + r] += hits
+                        friends += near and line[j] <= radius2
+                    row_counts[i + r] += friends

@@ -220,11 +220,11 @@ def inside_squares(tiles, lanes_used, mask, center, radius_squared, shift, out):
 
 
 @kernel
-def rung_totals(rungs, out):
-    """Add the numbers of all lanes, rungs (t, radii, LANES) int32, to out (radii,) int64. Free lanes hold 0."""
-    for t in range(rungs.shape[0]):
-        for r in range(rungs.shape[1]):
-            lane = rungs[t, r]
+def radius_totals(by_radius, out):
+    """Add the counts of all lanes, by_radius (t, radii, LANES) int32, to out (radii,) int64. Free lanes hold 0."""
+    for t in range(by_radius.shape[0]):
+        for r in range(by_radius.shape[1]):
+            lane = by_radius[t, r]
             total = np.int64(0)
             for j in range(LANES):
                 total += lane[j]
@@ -232,11 +232,11 @@ def rung_totals(rungs, out):
 
 
 @kernel
-def rungs_up_to(rungs, rung, lanes, out):
-    """Add to out (n,) int64, for each of some lanes (n,) int64, its numbers in rungs[:, : rung + 1]."""
+def counts_within(by_radius, index, lanes, out):
+    """Add to out (n,) int64, for each of some lanes (n,) int64, its counts in by_radius[:, : index + 1]."""
     for i in range(len(lanes)):
         t, j = lanes[i] // LANES, lanes[i] % LANES
         total = np.int64(0)
-        for r in range(rung + 1):
-            total += rungs[t, r, j]
+        for r in range(index + 1):
+            total += by_radius[t, r, j]
         out[i] += total

@@ -284,13 +284,13 @@ class PrivacyOdometer:
         return rho + math.sqrt(2 * variance * math.log1p(math.sqrt(variance / eta) / (2 * left)))
 
     def _ladder_bound(self, failure: float) -> float:
-        """Return the textbook bound for the smallest rung, a sum of rho, that holds all losses spent so far.
+        """Return the textbook bound for the smallest of doubling sums of rho that holds all losses spent so far.
 
-        Each rung is twice the one before, and all rungs share the failure probability.
+        Each of these sums is twice the one before, and all of them share the failure probability.
         """
         first = max(1, int(self._tuned_for * RHO_UNIT) >> 4)
-        rung = max(0, (-(-self.spent.rho_nano // first) - 1).bit_length())
-        return epsilon_simple((first << rung) / RHO_UNIT, 6 * failure / (math.pi * (rung + 1)) ** 2)
+        doublings = max(0, (-(-self.spent.rho_nano // first) - 1).bit_length())
+        return epsilon_simple((first << doublings) / RHO_UNIT, 6 * failure / (math.pi * (doublings + 1)) ** 2)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class MultiRadiusView:
     arrivals: tuple[NDArray[np.int32] | NDArray[np.int64], ...] = ()
 
     def __repr__(self) -> str:
-        return f"<LadderView of {self.radii} radii>"  # points and counts are private
+        return f"<MultiRadiusView of {self.radii} radii>"  # points and counts are private
 
     @property
     def size(self) -> int:
@@ -56,7 +56,7 @@ class MultiRadiusView:
     @property
     def counts(self) -> NDArray[np.int64]:
         """Friend count of every point for each radius, in the order of `points`: int64 (radii, n)."""
-        return np.stack([self._counts(rung) for rung in range(self.radii)])
+        return np.stack([self._counts(index) for index in range(self.radii)])
 
     @property
     def points(self) -> NDArray[np.float64]:
@@ -73,26 +73,26 @@ class MultiRadiusView:
         from .._kernels import sums
 
         totals = [0] * self.radii
-        for _, _, rungs in self.parts:
-            for some in rungs:
+        for _, _, by_radius in self.parts:
+            for some in by_radius:
                 found = np.zeros(self.radii, np.int64)
-                sums.rung_totals(some, found)
+                sums.radius_totals(some, found)
                 totals = [a + b for a, b in zip(totals, found.tolist(), strict=True)]
         return np.array(list(itertools.accumulate(totals)), object)
 
-    def at(self, rung: int) -> WindowView:
+    def at(self, index: int) -> WindowView:
         """Return the window's view for one radius, equal to that of a counter for this radius alone."""
         tiles, lanes = (tuple(part[i] for part in self.parts) for i in (0, 1))
-        return WindowView(tiles, lanes, self._counts(rung), self.arrivals, self.dimension)  # type: ignore[arg-type]
+        return WindowView(tiles, lanes, self._counts(index), self.arrivals, self.dimension)  # type: ignore[arg-type]
 
-    def _counts(self, rung: int) -> NDArray[np.int64]:
+    def _counts(self, index: int) -> NDArray[np.int64]:
         from .._kernels import sums
 
         counts, start = np.zeros(self.size, np.int64), 0
-        for _, lanes, rungs in self.parts:
+        for _, lanes, by_radius in self.parts:
             here = counts[start : start + len(lanes)]
-            for some in rungs:
-                sums.rungs_up_to(some, rung, lanes, here)
+            for some in by_radius:
+                sums.counts_within(some, index, lanes, here)
             start += len(lanes)
         return counts
 
@@ -141,13 +141,13 @@ class LadderCounts(PointCounts):
         for pane in wanted:
             held = self._panes[pane]
             for chunk, here in held.parts():
-                rungs = tuple(self._rungs(held.counts[other])[here] for other in wanted if other in held.counts)
-                parts.append((chunk.tiles[: here.stop - here.start], held.lanes(here), rungs))
+                by_radius = tuple(self._by_radius(held.counts[other])[here] for other in wanted if other in held.counts)
+                parts.append((chunk.tiles[: here.stop - here.start], held.lanes(here), by_radius))
                 arrivals.append(numbered(held.columns.arrivals[here].reshape(-1), before, held.size))
             before += held.size
         return MultiRadiusView(tuple(parts), len(self._radii), self.dimension, tuple(arrivals))
 
-    def _rungs(self, counts: NDArray[np.int32]) -> NDArray[np.int32]:
+    def _by_radius(self, counts: NDArray[np.int32]) -> NDArray[np.int32]:
         """Reshape counts to (tile, radius, lane): pairs within a radius but not within the next smaller one."""
 
         return counts.reshape(-1, len(self._radii), LANES)
@@ -159,13 +159,13 @@ class LadderCounts(PointCounts):
     def _compare(self, pane: int, held: TilePane, other: int, neighbor: TilePane, batch: SortedRows) -> None:
         from .._kernels import pairs
 
-        mine = self._rungs(held.counts_with(other)[0])
-        theirs = self._rungs(neighbor.counts_with(pane)[0])
+        mine = self._by_radius(held.counts_with(other)[0])
+        theirs = self._by_radius(neighbor.counts_with(pane)[0])
         found = np.zeros((batch.room, len(self._radii)), np.int32)
         columns = neighbor.columns
         for chunk, here in neighbor.parts():
             tiles = chunk.tiles[: here.stop - here.start]
-            pairs.sweep_ladder(
+            pairs.sweep_radii(
                 batch.rows,
                 batch.size,
                 tiles,

@@ -39,9 +39,9 @@ def warm_up(*kinds: str) -> None:
     private_variance(
         points, radius=1, rho=10, delta=1e-6, size_hint=300, step=1e-3, bounds=(-1, 1), reach=1, noise=seeded
     )
-    ladder = LadderCounts(2, [1, 4])
-    ladder.add(0, np.zeros((2, 2)))
-    _ = ladder.view([0]).pairs, ladder.view([0]).at(0)
+    several = LadderCounts(2, [1, 4])
+    several.add(0, np.zeros((2, 2)))
+    _ = several.view([0]).pairs, several.view([0]).at(0)
     measured_costs(2)
     if not kinds or "synthetic" in kinds:
         private_synthetic(np.zeros((300, 3)), rho=100, levels=[2, 2, 3], noise=seeded)

@@ -270,7 +270,7 @@ class PredicateCounts:
             raise ConfigError("must not be used after an error in the middle of `add`: make a new one", "counter")
 
     def _add_batch(self, pane: int, held: _ItemPane, rows: Arrays) -> None:
-        from .._kernels import lane_counts as hits
+        from .._kernels import lane_counts as kernels
 
         m = len(rows[0])
         start = held.insert(rows, self._family)
@@ -283,7 +283,7 @@ class PredicateCounts:
                 tiles = -(-used // LANES)
                 masks = self._room(tiles, m)
                 self._family.compare(rows, chunk.arrays, used, first, masks)
-                hits.add_bits(
+                kernels.add_bits(
                     masks, tiles, first, used, row_counts, lane_counts[chunk.first : chunk.first + chunk.lanes]
                 )
             held.counts_with(other)[start : start + m] += row_counts

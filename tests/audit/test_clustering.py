@@ -148,8 +148,8 @@ def test_a_lloyd_step(method, weak):
 @pytest.mark.parametrize("weak", [1.0, 0.1])
 def test_a_radius_that_is_searched_for(weak):
     """One tuple replaced by a stranger, where a check is undecided."""
-    rungs = tuple((100 * 4**b) ** 2 for b in range(4))
-    made = TupleAverage(PrivacyLoss.charge(1, 1e-8), 150, 3, 2, 10**8, 8 * 10**8, rungs, "search")
+    radii_squared = tuple((100 * 4**b) ** 2 for b in range(4))
+    made = TupleAverage(PrivacyLoss.charge(1, 1e-8), 150, 3, 2, 10**8, 8 * 10**8, radii_squared, "search")
     one = np.tile(BASE, (150, 1, 1))
     strange = next(s for s in range(150) if s * (299 - s) / 150 > made._search.check.bar - 1)
     one[1 : 1 + strange] = 0.0
@@ -157,7 +157,7 @@ def test_a_radius_that_is_searched_for(weak):
     two[0] = [[9000.0, -9000.0], [0.0, 9000.0], [-9000.0, 0.0]]
     rows = []
     for tuples, seed in ((one, 0), (two, 10**6)):
-        pairs = [friend_counts(MatchWithin(3, 2, r2, made.gamma), tuples).sum() for r2 in rungs]
+        pairs = [friend_counts(MatchWithin(3, 2, r2, made.gamma), tuples).sum() for r2 in radii_squared]
         noises = (Weak(SeededEntropy(seed + s), weak) for s in range(4000))
         rows.append(np.array([[made._search.find(pairs.__getitem__, 150, noise)] for noise in noises], float))
     bound = epsilon_lower_bound(*rows, DELTA)

@@ -227,7 +227,7 @@ def sampled_scores(points, radius_squared: int, used) -> list[int]:
     return [1 + sum((1 if friend[i][j] else -1) for j in range(n) if j != i and used[i][j]) for i in range(n)]
 
 
-def ladder_counts(points, radii_squared) -> list[list[int]]:
+def counts_by_radius(points, radii_squared) -> list[list[int]]:
     return [friend_counts(points, radius_squared) for radius_squared in radii_squared]
 
 
@@ -297,11 +297,11 @@ def label(point, origin, ball_squared: int, centers) -> int:
     return min(range(len(centers)), key=lambda j: (_squared_distance(point, centers[j]), j))
 
 
-def separations_between(tuples, rungs) -> list[int]:
-    """How many tuples have their separation below rung 0, in [rung b - 1, rung b), or at the last rung and above."""
-    out = [0] * (len(rungs) + 1)
+def separations_between(tuples, edges) -> list[int]:
+    """How many tuples have their separation below edge 0, in [edge b - 1, edge b), or at the last edge and above."""
+    out = [0] * (len(edges) + 1)
     for points in tuples:
-        out[sum(separation(points) >= rung for rung in rungs)] += 1
+        out[sum(separation(points) >= edge for edge in edges)] += 1
     return out
 
 

@@ -80,10 +80,10 @@ def _sums(parts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _paid(transcript: Transcript) -> NDArray[np.int64]:
     """For how many rounds each device was charged: a device that is left out once is not asked again."""
-    hit = _sums(transcript.parts) == transcript.consumed[:, None]
-    if not hit.any(axis=1).all():
+    is_reached = _sums(transcript.parts) == transcript.consumed[:, None]
+    if not is_reached.any(axis=1).all():
         raise ConfigError("must be charged round by round", "query")
-    return np.asarray(hit.argmax(axis=1), np.int64)
+    return np.asarray(is_reached.argmax(axis=1), np.int64)
 
 
 def used_by(record: dict[str, Any], offered: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -175,7 +175,7 @@ class BallCenters:
     k, dimension : int
     radius_nano : int
         rho (nano) for finding the radius; 0 with a public radius or with each ball's own radius.
-    rungs : tuple of int
+    radii_squared : tuple of int
         Squared separations in lattice steps, ascending; or the one public squared radius; or empty if each ball has
         its own radius.
     parted : int
@@ -203,33 +203,33 @@ class BallCenters:
     k: int
     dimension: int
     radius_nano: int
-    rungs: tuple[int, ...]
+    radii_squared: tuple[int, ...]
     parted: int = 7
     answer: str = "centers"
 
     def __post_init__(self) -> None:
         if self.answer not in ANSWERS:
             raise ConfigError(f"must be one of {', '.join(ANSWERS)}, got {self.answer!r}", "answer")
-        if (self.radius_nano > 0) != (len(self.rungs) > 1):
-            raise ConfigError("must leave rho for finding the radius on a ladder, and none otherwise", "shares")
-        if not self.rungs and (self.answer != "centers" or self.last.delta_femto < 1):
+        if (self.radius_nano > 0) != (len(self.radii_squared) > 1):
+            raise ConfigError("must leave rho for finding the radius on a grid, and none otherwise", "shares")
+        if not self.radii_squared and (self.answer != "centers" or self.last.delta_femto < 1):
             raise ConfigError(
-                "must be a ladder or a public radius, but for 'centers' with delta of their own", "radius"
+                "must be a grid of radii or a public radius, but for 'centers' with delta of their own", "radius"
             )
-        if not self.rungs and self.k < 2:
+        if not self.radii_squared and self.k < 2:
             raise ConfigError("must be a public radius for k = 1: one point has no distance to another", "radius")
         if self.last.rho_nano < 2:
             raise ConfigError("must leave rho for the answer", "shares")
-        if len(self.rungs) == 1:
-            _ = Geometry(self.rungs[0], self.parted)
+        if len(self.radii_squared) == 1:
+            _ = Geometry(self.radii_squared[0], self.parted)
         self._check_noise()
 
     def _check_noise(self) -> None:
         """Refuse a rho with which the noise of the largest radius could not be drawn."""
         rho = self.last.rho_nano
-        if not self.rungs:
+        if not self.radii_squared:
             return check_noise(*_of_logs(self.k, self.parted, self.last))
-        largest = self.rungs[0] if len(self.rungs) == 1 else self.rungs[-1] // self.parted**2
+        largest = self.radii_squared[0] if len(self.radii_squared) == 1 else self.radii_squared[-1] // self.parted**2
         if self.answer == "centers":
             return check_noise(4 * self.k * largest, rho)
         # one that leaves out l of q >= 2 l + 2 tuples moves by less than 4 r
@@ -250,7 +250,7 @@ class BallCenters:
         `start` is called before every stage.
         """
         radius_squared: int | None = None
-        if self.rungs:
+        if self.radii_squared:
             radius_squared = self._radius(tuples, noise, start)
             if radius_squared is None:
                 return "no_radius", None
@@ -280,9 +280,9 @@ class BallCenters:
 
     def _radius(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> int | None:
         """Return the public squared radius, or find it as 1 / `parted` of a separation that nearly all tuples have."""
-        if len(self.rungs) == 1:
-            return self.rungs[0]
+        if len(self.radii_squared) == 1:
+            return self.radii_squared[0]
         start(PrivacyLoss(self.radius_nano))
-        b = noisy_mode(tuples, self.rungs, self.radius_nano, noise)
-        found = None if b is None else self.rungs[max(0, b - 2)] // self.parted**2
+        b = noisy_mode(tuples, self.radii_squared, self.radius_nano, noise)
+        found = None if b is None else self.radii_squared[max(0, b - 2)] // self.parted**2
         return found or None

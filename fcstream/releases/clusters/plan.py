@@ -161,7 +161,7 @@ def _try(
     except ConfigError:
         return None
     radius_nano = average.radius_nano
-    step = average.average(average.rungs[-1])
+    step = average.average(average.radii_squared[-1])
     reach = float(average.gamma / (1 - average.gamma)) * 1.25
     usable = 2 * reach * _FINENESS * math.sqrt(k / (2 * step.rho2))
     if average.forecast(0.0, usable)[0] < _RELEASED:
@@ -247,7 +247,7 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
         parted = max(PARTED, math.ceil(2 * _BALL_FINENESS * math.sqrt(k * RHO_UNIT / (2 * answer))))
         if parted > 10**4:
             continue
-        # Radii lie between one and two rungs below 1 / `parted` of the distance.
+        # Radii lie between one and two steps below 1 / `parted` of the distance.
         reach = (
             _typical_quantile(dimension, _BALL_OUTLIER_TUPLES / 2)
             * math.sqrt(2 * t * k / size_hint)
@@ -385,9 +385,9 @@ class ClusterJob:
         shards = Shards(plan.tuples, self.k, oracle, origin, ball_squared, lattice.step)
         rest = loss - PrivacyLoss(plan.lloyd_nano)
         if isinstance(plan, BallPlan):
-            rungs = self._rungs(lattice, RADIUS_RATIO)
+            radii_squared = self._radii_squared(lattice, RADIUS_RATIO)
             return shards, BallCenters(
-                rest, plan.test, self.k, len(self.center), plan.radius_nano, rungs, plan.parted
+                rest, plan.test, self.k, len(self.center), plan.radius_nano, radii_squared, plan.parted
             )  # fmt: skip
         return shards, self._average(lattice)(rest, plan.tuples, plan.radius_nano, plan.core_nano)
 
@@ -431,7 +431,7 @@ class ClusterJob:
             raise ConfigError(f"must be in (0, 1), got {self.fallback_share}", "fallback_share")
         return max(1, int(loss.rho_nano * self.fallback_share))
 
-    def _rungs(self, lattice: Lattice, ratio: float) -> tuple[int, ...]:
+    def _radii_squared(self, lattice: Lattice, ratio: float) -> tuple[int, ...]:
         """Return the squared distances from the smallest one to look for to the ball's diameter, `ratio` apart."""
         smallest = max(1.0, (self.radius_min or self.ball / 1000) / lattice.step)
         largest = 2 * math.sqrt(self._ball(lattice)[0])
@@ -444,13 +444,13 @@ class ClusterJob:
         if not isinstance(method, str):
             public = (lattice.radius_squared(method, "radius"),)
             return lambda loss, t, _, core: TupleAverage(loss, t, self.k, d, 0, core, public, "public", self.gamma)
-        rungs = self._rungs(lattice, SEARCH_RATIO if method == "search" else RADIUS_RATIO)
+        radii_squared = self._radii_squared(lattice, SEARCH_RATIO if method == "search" else RADIUS_RATIO)
 
         def make(loss: PrivacyLoss, t: int, radius: int, core: int) -> TupleAverage:
             if method == "search":  # a test that lets go a tenth of the pairs, with noise far below that
-                tests = max(1, math.ceil(math.log2(len(rungs))))
+                tests = max(1, math.ceil(math.log2(len(radii_squared))))
                 wanted = int(min(0.3 * loss.rho, tests * 4 * 5.0 * (10 / t) ** 2) * RHO_UNIT)
                 core, radius = core + radius - wanted, wanted
-            return TupleAverage(loss, t, self.k, d, radius, core, rungs, method, self.gamma)
+            return TupleAverage(loss, t, self.k, d, radius, core, radii_squared, method, self.gamma)
 
         return make

@@ -103,24 +103,24 @@ def reorder(tuples: NDArray[np.float64], noise: Noise) -> NDArray[np.float64]:
     return np.ascontiguousarray(numbered[:, order])
 
 
-def noisy_mode(tuples: NDArray[np.float64], rungs: tuple[int, ...], rho_nano: int, noise: Noise) -> int | None:
-    """Find, by noisy counts, the rung b >= 1 for which most tuples have a separation in [rungs[b - 1], rungs[b]).
+def noisy_mode(tuples: NDArray[np.float64], radii_squared: tuple[int, ...], rho_nano: int, noise: Noise) -> int | None:
+    """Find, by noisy counts, the b >= 1 for which most tuples have a separation from entry b - 1 to below entry b.
 
-    The result is None if that rung holds too few tuples.
+    The result is None if that bin holds too few tuples.
 
     Parameters
     ----------
     tuples : float64 (t, k, d)
         Tuples; the separation of a tuple is the smallest distance between two of its points.
-    rungs : tuple of int
-        Squared distances, ascending; b = len(rungs) stands for separations above the last one.
+    radii_squared : tuple of int
+        Squared distances, ascending; b = len(radii_squared) stands for separations above the last one.
     rho_nano : int
     noise : Noise
 
     Privacy
     -------
     Unit: one tuple. Relation: REPLACE one, which moves two bins by 1: noise N(0, 1/rho) per bin makes rho-zCDP. A
-    rung that holds less than a quarter of t by that count is no answer.
+    bin that holds less than a quarter of t by that count is not used.
 
     Source
     ------
@@ -130,10 +130,10 @@ def noisy_mode(tuples: NDArray[np.float64], rungs: tuple[int, ...], rho_nano: in
 
     separations = np.empty(len(tuples))
     clusters.separations(tuples, separations)
-    found = np.searchsorted(np.array(rungs, np.float64), separations, side="right")
-    bins = np.bincount(found, minlength=len(rungs) + 1).astype(np.int64)
+    found = np.searchsorted(np.array(radii_squared, np.float64), separations, side="right")
+    bins = np.bincount(found, minlength=len(radii_squared) + 1).astype(np.int64)
     bins += noise.discrete_gaussian(Fraction(RHO_UNIT, rho_nano), len(bins))
-    best = int(np.argmax(bins[1:])) + 1  # bin 0 lies below the smallest rung: equal points, or next to it
+    best = int(np.argmax(bins[1:])) + 1  # bin 0 lies below the smallest distance: equal points, or next to it
     return best if 4 * int(bins[best]) >= len(tuples) else None
 
 
@@ -149,11 +149,11 @@ class TupleAverage:
         Number t of tuples, number of points in a tuple, number of coordinates; public.
     radius_nano, core_nano : int
         rho (nano) for finding the radius (0 with a public radius) and for the core; the average takes the rest.
-    rungs : tuple of int
+    radii_squared : tuple of int
         Squared distances in lattice steps among which the radius is found, or the one public squared radius.
     method : str
-        How the radius is found: ``histogram`` of every tuple's smallest distance between two points (on a ladder of
-        ratio 1.25), ``search`` (FindDiam on the largest matched distance, on a ladder of ratio 1.5), ``public``.
+        How the radius is found: ``histogram`` of every tuple's smallest distance between two points (on a grid of
+        ratio 1.25), ``search`` (FindDiam on the largest matched distance, on a grid of ratio 1.5), ``public``.
     gamma : Fraction
         At most 1/5.
 
@@ -181,7 +181,7 @@ class TupleAverage:
     dimension: int
     radius_nano: int
     core_nano: int
-    rungs: tuple[int, ...]
+    radii_squared: tuple[int, ...]
     method: str = "histogram"
     gamma: Fraction = GAMMA
 
@@ -194,15 +194,15 @@ class TupleAverage:
             raise ConfigError("must leave rho for finding the radius, and none where it is public", "shares")
         if self.method == "histogram" and self.k == 1:
             raise ConfigError("must be 'search' or public for k = 1: one point has no distance to another", "radius")
-        if self.method == "public" and len(self.rungs) != 1:
+        if self.method == "public" and len(self.radii_squared) != 1:
             raise ConfigError("must be one public radius", "radius")
-        _ = self.core, self.average(self.rungs[-1])  # refuse budgets that are too small to split, now
+        _ = self.core, self.average(self.radii_squared[-1])  # refuse budgets that are too small to split, now
         if self.method == "search":
-            _ = self._search, self.average(self._above(self.rungs[-1]))
+            _ = self._search, self.average(self._above(self.radii_squared[-1]))
 
     @cached_property
     def _search(self) -> DiameterSearch:
-        return DiameterSearch(self.radius_nano, SEARCH_BETA, len(self.rungs))
+        return DiameterSearch(self.radius_nano, SEARCH_BETA, len(self.radii_squared))
 
     @cached_property
     def core(self) -> ReplacedFilter:
@@ -210,7 +210,7 @@ class TupleAverage:
 
     @staticmethod
     def _above(radius_squared: int) -> int:
-        """Return the square of the radius two rungs up."""
+        """Return the square of the radius two steps up."""
         return min(math.floor(radius_squared * SEARCH_RATIO**4), MAX_RADIUS_SQUARED)
 
     def average(self, radius_squared: int) -> FriendlyAverage:
@@ -222,7 +222,7 @@ class TupleAverage:
     @property
     def last(self) -> PrivacyLoss:
         """Return the loss of the last stage, which is not spent if the tuples do not agree."""
-        return self.average(self.rungs[-1]).second
+        return self.average(self.radii_squared[-1]).second
 
     def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
         """Return a reason to refuse, or the estimate with value and sigma (k, d).
@@ -245,7 +245,7 @@ class TupleAverage:
 
         Its noise would then be a seventh of the smallest distance, or more.
         """
-        rho2 = self.average(self.rungs[-1]).rho2
+        rho2 = self.average(self.radii_squared[-1]).rho2
         return math.ceil(2 / MAX_NOISE * math.sqrt(self.k / (2 * rho2)))
 
     def forecast(self, outlier_tuples: float, usable: float = 0.0) -> tuple[float, float]:
@@ -256,31 +256,31 @@ class TupleAverage:
         t, good = self.tuples, self.tuples * (1 - outlier_tuples)
         threshold, sigma = self.core.bar
         keep = normal_above((threshold - (good - t / 2)) / sigma)
-        step = self.average(self.rungs[-1])
+        step = self.average(self.radii_squared[-1])
         mean, variance = good * keep - step.offset, good * keep * (1 - keep) + float(step.size_variance)
         return normal_above((usable - mean) / math.sqrt(variance)), mean
 
     def _radius(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> int | None:
         """Return the squared radius of the predicate, public or released."""
         if self.method == "public":
-            return self.rungs[0]
+            return self.radii_squared[0]
         if self.method == "search":
 
-            def pairs(rung: int) -> int:
-                match = MatchWithin(self.k, self.dimension, self.rungs[rung], self.gamma)
+            def pairs(index: int) -> int:
+                match = MatchWithin(self.k, self.dimension, self.radii_squared[index], self.gamma)
                 return int(friend_counts(match, tuples).sum())
 
-            rung = self._search.find(pairs, len(tuples), noise, start)
-            # The radius is two rungs up, because FindDiam leaves out a part of the pairs that the core needs.
-            return self._above(self.rungs[rung])
+            index = self._search.find(pairs, len(tuples), noise, start)
+            # The radius is two steps up, because FindDiam leaves out a part of the pairs that the core needs.
+            return self._above(self.radii_squared[index])
         start(PrivacyLoss(self.radius_nano))
-        b = noisy_mode(tuples, self.rungs, self.radius_nano, noise)
+        b = noisy_mode(tuples, self.radii_squared, self.radius_nano, noise)
         if b is None:
             return None
-        # Matched points are closer than gamma / (1 - gamma) of the separation; the radius is one rung larger for tuples
+        # Matched points are closer than gamma / (1 - gamma) of the separation; the radius is one step larger for tuples
         # above the mode.
         reach = self.gamma / (1 - self.gamma)
-        top = self.rungs[min(b + 1, len(self.rungs) - 1)]
+        top = self.radii_squared[min(b + 1, len(self.radii_squared) - 1)]
         return max(1, min(math.floor(reach * reach * top), MAX_RADIUS_SQUARED))
 
 

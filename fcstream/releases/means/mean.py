@@ -41,7 +41,7 @@ CORE_MARGIN = 3.0
 """Noise deviations by which a friend of all points passes the core's threshold at the public size hint."""
 MAX_CORE_SHARE = 0.6
 RADIUS_RATIO = 1.25
-_FINE = 3  # bins of a rung
+_FINE = 3  # fine bins of a coarse bin
 _TAIL = 3.0  # noise deviations by which a tail must stand out
 
 
@@ -373,8 +373,8 @@ class RecentredMean(CoreStage, PointMechanism):
         They form a grid from far below the diameter to twice the diameter.
         """
         top = 2 * math.sqrt(self.radius_squared)
-        rungs = top / RADIUS_RATIO ** np.arange(24, -1 / _FINE, -1 / _FINE)
-        squares: NDArray[np.float64] = np.floor(np.maximum(rungs, 1.0) ** 2)
+        radii = top / RADIUS_RATIO ** np.arange(24, -1 / _FINE, -1 / _FINE)
+        squares: NDArray[np.float64] = np.floor(np.maximum(radii, 1.0) ** 2)
         return squares
 
     def stages(self, view: WindowView, charge: Charge, noise: Noise) -> Outcome:
@@ -519,28 +519,28 @@ def _chain(shares: _RhoShares, center: FriendlyAverage, spread: Spread, dimensio
 
 
 def _best_reach(bins: NDArray[np.int64], edges: NDArray[np.float64], variance: float, unit_noise: float) -> float:
-    """Find the distance at which the tail of a noisy histogram of distances ends, to a fraction of a rung.
+    """Find the distance at which the tail of a noisy histogram of distances ends, to a fraction of a coarse bin.
 
-    `bins` (f b + 2,) are noisy counts with f bins a rung, and `edges` (f b + 1,) are the upper ends of the bins. The
-    upper bins of the last rung are left out if they hold no more than their noise.
+    `bins` (f b + 2,) are noisy counts with f bins to each coarse bin, and `edges` (f b + 1,) are the upper ends of the
+    bins. The upper bins of the last coarse bin are left out if they hold no more than their noise.
     """
     ends = np.arange(0, len(edges), _FINE)
     coarse = np.add.reduceat(bins, np.append([0], ends + 1))
-    rung = _best_rung(coarse, edges[ends], _FINE * variance, unit_noise)
-    at = int(ends[rung])
-    while at > max(0, ends[rung] - _FINE + 1) and bins[at] <= 2 * math.sqrt(variance):
+    last = _best_bin(coarse, edges[ends], _FINE * variance, unit_noise)
+    at = int(ends[last])
+    while at > max(0, ends[last] - _FINE + 1) and bins[at] <= 2 * math.sqrt(variance):
         at -= 1
     return float(edges[at])
 
 
-def _best_rung(bins: NDArray[np.int64], rungs: NDArray[np.float64], variance: float, unit_noise: float) -> int:
-    """Find the rung at which noise and clipping together cause the smallest error.
+def _best_bin(bins: NDArray[np.int64], radii: NDArray[np.float64], variance: float, unit_noise: float) -> int:
+    """Find the bin at whose end noise and clipping together cause the smallest error.
 
     Noise grows with the radius of the ball, and clipping falls. `bins` (b + 1,) are noisy counts of distances, and
-    `rungs` (b,) are the upper ends of the bins. Clipping is judged as if all clipped points lay on one side, so a
+    `radii` (b,) are the upper ends of the bins. Clipping is judged as if all clipped points lay on one side, so a
     one-sided tail is kept if keeping it adds little noise.
     """
-    edges: list[float] = [*rungs.tolist(), 2 * float(rungs[-1])]
+    edges: list[float] = [*radii.tolist(), 2 * float(radii[-1])]
     counts = bins.tolist()
     # A tail of bins that holds no more than its noise is treated as empty.
     top = above = 0
@@ -552,9 +552,9 @@ def _best_rung(bins: NDArray[np.int64], rungs: NDArray[np.float64], variance: fl
     counts = [max(0, count) for count in counts[: top + 1]]
     total = max(1, sum(counts))
     best, reach = math.inf, 0
-    beyond = moment = 0.0  # number, and sum of distances, of what lies beyond the rung
+    beyond = moment = 0.0  # number, and sum of distances, of what lies beyond the bin
     for b in range(top, -1, -1):
-        if b < len(rungs):
+        if b < len(radii):
             cost = math.hypot(unit_noise * edges[b], (moment - beyond * edges[b]) / total)
             if cost < best:
                 best, reach = cost, b

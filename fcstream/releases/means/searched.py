@@ -31,7 +31,7 @@ BETA = 0.05
 _FEW_OUTLIERS = 0.05  # that a search does without when it was told of none
 _SURE = 3.0  # noise deviations of a check
 _ROOM = Fraction(11, 200)  # that are this share of the points
-_MAX_WIDER = 4  # rungs
+_MAX_WIDER = 4  # steps of the grid of radii
 _ROUGH = 0.6
 _MIN_SEARCH, _MAX_SEARCH = 100, 10  # parts of rho: a hundredth, a tenth
 
@@ -119,32 +119,32 @@ class SearchedMean(PointMechanism):
 
     @cached_property
     def wider(self) -> int:
-        """Number of rungs between the radius that the search found and the radius that the mean uses.
+        """Number of steps between the radius that the search found and the radius that the mean uses.
 
-        As many rungs are used as keep the rough center's error, predicted from public numbers, at or below 0.6 of a
+        As many steps are used as keep the rough center's error, predicted from public numbers, at or below 0.6 of a
         typical point's distance from its center.
         """
         if self.method == "friendly":
             return 0
-        found, rungs = 10.0**6, 0
-        while rungs < _MAX_WIDER:
-            radius_squared = int((found * BASE ** (rungs + 1)) ** 2)
+        found, steps = 10.0**6, 0
+        while steps < _MAX_WIDER:
+            radius_squared = int((found * BASE ** (steps + 1)) ** 2)
             mean = RecentredMean(self._rest, radius_squared, self.dimension, self.size_hint, outliers=self.outliers)
             size = max(1.0, (1 - self.outliers) * self.size_hint - mean.center.offset)
             error = math.sqrt(self.dimension) * mean.center.sigma(size, self.dimension)
             if error > _ROUGH * found / math.sqrt(2):
                 break
-            rungs += 1
-        return rungs
+            steps += 1
+        return steps
 
     @property
     def _rest(self) -> PrivacyLoss:
         """Return the part of the loss that the search leaves to the mean."""
         return self.loss - PrivacyLoss(self.search.rho_nano)
 
-    def mean_at(self, rung: int) -> RecentredMean | FriendlyMean:
+    def mean_at(self, found: int) -> RecentredMean | FriendlyMean:
         """Return the mechanism of the mean after a search that found this radius."""
-        return _mean_at(self, rung)
+        return _mean_at(self, found)
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> LadderCounts:
         """Return the counter, which keeps exact friend counts for every radius."""
@@ -152,8 +152,8 @@ class SearchedMean(PointMechanism):
 
     def release(self, view: MultiRadiusView, charge: Charge, noise: Noise) -> Outcome:
         charge.open(self.loss)
-        rung = self.search.find(view.pairs.tolist().__getitem__, view.size, noise, charge.start)
-        mean = self.mean_at(rung)
+        found = self.search.find(view.pairs.tolist().__getitem__, view.size, noise, charge.start)
+        mean = self.mean_at(found)
         return mean.stages(view.at(self.radii_squared.index(mean.radius_squared)), charge, noise)
 
     def hint(self, reason: str) -> str:
@@ -221,9 +221,9 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 @lru_cache(maxsize=1024)
-def _mean_at(mechanism: SearchedMean, rung: int) -> RecentredMean | FriendlyMean:
+def _mean_at(mechanism: SearchedMean, found: int) -> RecentredMean | FriendlyMean:
     rest, radii = mechanism._rest, mechanism.radii_squared
-    wider = radii[min(rung + mechanism.wider, len(radii) - 1)]
+    wider = radii[min(found + mechanism.wider, len(radii) - 1)]
     if mechanism.method == "friendly":
         return FriendlyMean(rest, wider, mechanism.dimension, mechanism.size_hint)
     return RecentredMean(rest, wider, mechanism.dimension, mechanism.size_hint, outliers=mechanism.outliers)

@@ -25,7 +25,7 @@ def test_multi_radius_counts_equal_the_naive_twin_after_every_step(d, reach, mon
         held.setdefault(pane, []).extend(points.tolist())
         panes = range(max(0, pane - reach + 1), pane + 1)
         view = counter.view(panes)
-        assert view.counts.tolist() == naive.ladder_counts(view.points, radii)
+        assert view.counts.tolist() == naive.counts_by_radius(view.points, radii)
         assert view.pairs.tolist() == view.counts.sum(axis=1).tolist()
         assert sorted(view.points.tolist()) == sorted(p for k in panes for p in held.get(k, []))
         if pane > reach and pane - reach in counter.panes:

@@ -270,7 +270,7 @@ def test_clip_equals_its_twin():
 
 def ball_centers(t=150, **changes):
     test = plan_gaussian(PrivacyLoss.charge(0.4, 1e-8), t)
-    values = {"loss": LOSS, "test": test, "k": 3, "dimension": 2, "radius_nano": 0, "rungs": (300**2,)}
+    values = {"loss": LOSS, "test": test, "k": 3, "dimension": 2, "radius_nano": 0, "radii_squared": (300**2,)}
     return BallCenters(**(values | changes))
 
 
@@ -307,13 +307,13 @@ def test_a_failed_test_gives_the_answers_share_back():
     wild = np.rint(np.random.default_rng(0).normal(0, 5000, size=(150, 3, 2)))
     assert made.release(wild, seeded(), paid) == ("no_match", None)
     assert paid.total == made.test.loss
-    ladder_paid, with_ladder = Paid(), ball_centers(radius_nano=10**7, rungs=radius_grid(10, 10**5, 1.25))
-    assert with_ladder.release(np.zeros((150, 3, 2)), seeded(), ladder_paid) == ("no_radius", None)
-    assert ladder_paid.total == PrivacyLoss(10**7)
+    grid_paid, with_grid = Paid(), ball_centers(radius_nano=10**7, radii_squared=radius_grid(10, 10**5, 1.25))
+    assert with_grid.release(np.zeros((150, 3, 2)), seeded(), grid_paid) == ("no_radius", None)
+    assert grid_paid.total == PrivacyLoss(10**7)
 
 
 def test_a_found_radius_is_small_against_the_separation():
-    made = ball_centers(radius_nano=10**7, rungs=radius_grid(10, 10**5, 1.25))
+    made = ball_centers(radius_nano=10**7, radii_squared=radius_grid(10, 10**5, 1.25))
     for seed in range(5):
         r2 = made._radius(tuples_like(BASE, 150, 60, seed), seeded(seed), Paid())
         assert 5000 / 7 / 1.6 < math.sqrt(r2) < 5000 / 7
@@ -362,8 +362,8 @@ def test_the_planner_compares_and_says_why():
     [
         ({"answer": "median"}, "must be one of"),
         ({"radius_nano": 5}, "rho for finding the radius"),
-        ({"rungs": ()}, "delta of their own"),
-        ({"rungs": (), "k": 1, "loss": PrivacyLoss.charge(1, 2e-8)}, "public radius for k = 1"),
+        ({"radii_squared": ()}, "delta of their own"),
+        ({"radii_squared": (), "k": 1, "loss": PrivacyLoss.charge(1, 2e-8)}, "public radius for k = 1"),
         ({"loss": PrivacyLoss.charge(0.4, 1e-8)}, "leave rho for the answer"),
     ],
 )

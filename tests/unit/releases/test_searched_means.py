@@ -31,7 +31,7 @@ LOSS = PrivacyLoss.charge(1, 1e-8)
 RADII = search_radii(Lattice(1.0), 10, 1e5)
 
 
-def ladder_of(points, radii=RADII):
+def multi_radius_view(points, radii=RADII):
     points = np.asarray(points, np.float64).reshape(-1, np.shape(points)[-1])
     counter = LadderCounts(points.shape[1], radii)
     counter.add(0, points)
@@ -48,19 +48,19 @@ def mean(dimension=2, hint=400, **changes):
 @example(2, 5, 1.0, 5, 2472402290)
 def test_searches_equal_the_naive_twin_with_the_same_words(n, radii, rho, tolerance, seed):
     rng = np.random.default_rng(seed)
-    ladder = [4, 25, 100, 400, 2500, 10_000, 40_000][:radii]
+    radii_squared = [4, 25, 100, 400, 2500, 10_000, 40_000][:radii]
     points = np.rint(rng.normal(size=(n, 2)) * float(rng.choice([1, 10, 60])))
     search = DiameterSearch(int(rho * 1e9), 0.1 if seed % 2 else 1.0, radii, Fraction(tolerance, 20))
     variance = gaussian_variance(2049**2, search.check.rho_nano)
     words = Noise(SeededEntropy(seed))
     expected = naive.find_diameter(
         points,
-        ladder,
+        radii_squared,
         search.tolerance,
         search.check.bar,
         lambda: int(words.discrete_gaussian(variance, 1)[0]),
     )
-    view = ladder_of(points.reshape(n, 2), ladder)
+    view = multi_radius_view(points.reshape(n, 2), radii_squared)
     assert search.find(view.pairs.tolist().__getitem__, view.size, Noise(SeededEntropy(seed))) == expected
 
 
@@ -143,7 +143,7 @@ def test_it_costs_what_it_says_and_finds_the_mean(method):
     points = np.rint(rng.normal(size=(2000, 3)) * 200 + [5000, -300, 0])
     mechanism = mean(3, 2000, method=method)
     charge = charge_for(mechanism.loss)
-    outcome = mechanism.release(ladder_of(points), charge, Noise(SeededEntropy(0)))
+    outcome = mechanism.release(multi_radius_view(points), charge, Noise(SeededEntropy(0)))
     assert np.abs(outcome.value - [5000, -300, 0]).max() < 80
     # what is left: checks that were not needed, and rounding
     checks = mechanism.search.check.rho_nano
@@ -162,15 +162,15 @@ def test_at_the_radius_found_it_is_the_mean_of_that_radius():
     points = np.rint(rng.normal(size=(600, 2)) * 300)
     mechanism = mean(hint=600)
     noise, twin = Noise(SeededEntropy(9)), Noise(SeededEntropy(9))
-    outcome = mechanism.release(ladder_of(points), charge_for(LOSS), noise)
-    view = ladder_of(points)
-    rung = mechanism.search.find(view.pairs.tolist().__getitem__, view.size, twin)
-    known = mechanism.mean_at(rung)
-    assert known.radius_squared == RADII[rung + mechanism.wider]
+    outcome = mechanism.release(multi_radius_view(points), charge_for(LOSS), noise)
+    view = multi_radius_view(points)
+    index = mechanism.search.find(view.pairs.tolist().__getitem__, view.size, twin)
+    known = mechanism.mean_at(index)
+    assert known.radius_squared == RADII[index + mechanism.wider]
     exact = view_of(points, known.radius_squared)
-    assert sorted(exact.counts) == sorted(view.at(rung + mechanism.wider).counts)
+    assert sorted(exact.counts) == sorted(view.at(index + mechanism.wider).counts)
     charge = charge_for(known.loss)
-    expected = known.release(view.at(rung + mechanism.wider), charge, twin)
+    expected = known.release(view.at(index + mechanism.wider), charge, twin)
     assert outcome.value.tolist() == expected.value.tolist()
     assert outcome.count == expected.count
 
@@ -181,7 +181,7 @@ def test_outliers_change_neither_radius_nor_mean(percent):
     points = np.rint(rng.normal(size=(1000, 4)) * 100)
     points[: len(points) * percent // 100] = 50_000
     mechanism = mean(4, 1000, outliers=percent / 100 if percent > 5 else 0.0)
-    view = ladder_of(points)
+    view = multi_radius_view(points)
     assert mechanism.search.find(view.pairs.tolist().__getitem__, 1000, Noise(SeededEntropy(0))) < 12
     outcome = mechanism.release(view, charge_for(LOSS), Noise(SeededEntropy(0)))
     assert np.abs(outcome.value).max() < 30
@@ -202,7 +202,7 @@ def test_degenerate_windows_release_or_refuse_at_the_price_they_say(name, method
     mechanism = mean(method=method, loss=PrivacyLoss.charge(2, 1e-8), hint=600)
     for seed in range(3):
         charge = charge_for(mechanism.loss)
-        outcome = mechanism.release(ladder_of(DEGENERATE[name]), charge, Noise(SeededEntropy(seed)))
+        outcome = mechanism.release(multi_radius_view(DEGENERATE[name]), charge, Noise(SeededEntropy(seed)))
         assert (mechanism.loss - charge.unused).fits(mechanism.loss)
         if name in ("all equal", "collinear"):
             center = DEGENERATE[name].mean(axis=0)
@@ -288,7 +288,7 @@ def test_the_papers_search_takes_outliers_for_data():
     """Why `recentered` searches with a tolerance: 5% of far points are 10% of the pairs."""
     points = np.zeros((1000, 2))
     points[:50] = 50_000
-    pairs = ladder_of(points).pairs.tolist()
+    pairs = multi_radius_view(points).pairs.tolist()
     of = {method: mean(method=method, hint=1000).search for method in ("friendly", "recentered")}
     assert of["friendly"].find(pairs.__getitem__, 1000, Noise(SeededEntropy(0))) > 20
     assert of["recentered"].find(pairs.__getitem__, 1000, Noise(SeededEntropy(0))) == 0
@@ -310,7 +310,7 @@ def test_audit_of_the_whole_mean(factor):
     rng = np.random.default_rng(0)
     points = np.rint(rng.normal(size=(400, 2)) * 50)
     mechanism = mean(loss=PrivacyLoss.charge(0.5, 1e-9))
-    views = [ladder_of(rows) for rows in (points, np.vstack([points, [430, 0]]))]
+    views = [multi_radius_view(rows) for rows in (points, np.vstack([points, [430, 0]]))]
     a, b = (
         audited(view, mechanism, lambda s, i=i: Weak(SeededEntropy(s + i * 10**6), factor), 1000)
         for i, view in enumerate(views)

@@ -44,7 +44,7 @@ BOUNDS = {  # accumulator -> largest term, how many come together, and what must
     "sums of small integers": (REACH, COUNTED, LAST),
     "a user's coordinates": (MAX_COORDINATE, contributions._TOGETHER + contributions._LARGE // MAX_COORDINATE, LAST),
     "friends of a point in one pane, int32": (1, MAX_POINTS, 2**31 - 1),
-    "pairs of one part and one pane (rung_totals)": (MAX_POINTS, MAX_POINTS, LAST),
+    "pairs of one part and one pane (radius_totals)": (MAX_POINTS, MAX_POINTS, LAST),
     "pairs of tuples": (MAX_TUPLES, MAX_TUPLES, LAST),
     "numerators of a core's coins": (2**20, 2 * COUNTED, LAST),
     "costs of a quantile": (10**6, COUNTED, LAST),
@@ -157,10 +157,10 @@ def test_partial_sums_refuse_more_than_they_certainly_hold():
 
 def test_pairs_of_a_window_beyond_2_to_the_63_are_counted():
     """Some 3 * 10**9 points that are all friends: their ordered pairs no longer fit an int64."""
-    rungs = np.full((2**15, 1, LANES), 2**31 - 1, np.int32)
+    by_radius = np.full((2**15, 1, LANES), 2**31 - 1, np.int32)
     many = 4200
-    view = MultiRadiusView(((np.empty((0, 1, LANES)), np.empty(0, np.int64), (rungs,) * many),), 1, 1)
-    wanted = many * rungs.size * (2**31 - 1)
+    view = MultiRadiusView(((np.empty((0, 1, LANES)), np.empty(0, np.int64), (by_radius,) * many),), 1, 1)
+    wanted = many * by_radius.size * (2**31 - 1)
     assert wanted > LAST
     assert view.pairs.tolist() == [wanted]
 
