@@ -121,7 +121,7 @@ class PrivacyLoss(Loss):
 
     Privacy
     -------
-    Unit: whatever the privacy filter that takes the loss protects. Relation: add or remove one unit. The loss is
+    Protects one unit, added or removed: whatever the privacy filter that takes the loss protects. The loss is
     delta-approximate rho-zCDP in mixture form: P >= (1-delta)P', Q >= (1-delta)Q', D_alpha(P'||Q') <= rho*alpha both
     ways.
 
@@ -179,8 +179,8 @@ class DPLoss(Loss):
 
     Privacy
     -------
-    Unit: whatever the privacy filter that takes the loss protects. Relation: that of the mechanisms charged. Sums are
-    basic composition. Many more small losses fit if `zcdp_of_dp` converts them for a filter on `PrivacyLoss`.
+    Protects whatever the privacy filter that takes the loss protects, under the relation of the mechanisms charged.
+    Sums are basic composition. Many more small losses fit if `zcdp_of_dp` converts them for a filter on `PrivacyLoss`.
 
     Source
     ------
@@ -276,9 +276,9 @@ def zcdp_of_geo(epsilon: Number) -> PrivacyLoss:
 
     Privacy
     -------
-    Unit: one location. Relation: any other location within the public largest distance. Charge this rho, and never the
-    epsilon itself, to a filter on rho. The bound epsilon tanh(epsilon / 2) of plain DP does not hold here: for
-    distances near 0 no rho below epsilon**2 / 2 is valid.
+    Protects one location against any other within the public largest distance. Charge this rho, and never the epsilon
+    itself, to a filter on rho. The bound epsilon tanh(epsilon / 2) of plain DP does not hold here: for distances near 0
+    no rho below epsilon**2 / 2 is valid.
 
     Source
     ------
@@ -419,9 +419,9 @@ def geo_epsilon(rho: float, delta: float, distance: float) -> float:
 
     Privacy
     -------
-    Unit: one location. Relation: any other location within `distance`. The result is (epsilon, delta, distance)-geo
-    privacy: at distance D the outputs are (epsilon D, delta)-indistinguishable. The conversion is tight at the largest
-    distance, which is the worst case: with rho D**2 and epsilon D, delta grows with D.
+    Protects one location against any other within `distance`. The result is (epsilon, delta, distance)-geo privacy: at
+    distance D the outputs are (epsilon D, delta)-indistinguishable. The conversion is tight at the largest distance,
+    which is the worst case: with rho D**2 and epsilon D, delta grows with D.
 
     Source
     ------
@@ -446,10 +446,9 @@ def geo_rho_cap(epsilon: float, delta: float, distance: float) -> PrivacyLoss:
 
     Privacy
     -------
-    Unit: one location. Relation: any other location within `distance`. A filter with this capacity, charged each
-    mechanism's worst case over all pairs (rho per squared unit of distance, and `zcdp_of_geo` of an epsilon),
-    guarantees (epsilon, delta, distance)-geo privacy whatever is asked. The capacity is a public number and costs
-    nothing.
+    Protects one location against any other within `distance`. A filter with this capacity, charged each mechanism's
+    worst case over all pairs (rho per squared unit of distance, and `zcdp_of_geo` of an epsilon), guarantees (epsilon,
+    delta, distance)-geo privacy whatever is asked. The capacity is a public number and costs nothing.
 
     Source
     ------

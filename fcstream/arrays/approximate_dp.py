@@ -59,8 +59,8 @@ def private_dp_mean(
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. (epsilon, delta)-DP whatever the rows hold: see `BasicMean`. If the budget
-    may be zCDP, `private_mean` has much less noise.
+    Protects one row, added or removed, with (epsilon, delta)-DP, whatever the rows hold; `BasicMean` is the mechanism.
+    If the budget may be zCDP, `private_mean` has much less noise.
 
     Source
     ------
@@ -118,8 +118,8 @@ def private_covariance(
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. See `ShardCovariance`, also for what is not covered. A release needs
-    millions of rows: where a bound on the scale is known, a clipped Gaussian mechanism has far less noise.
+    Protects one row, added or removed; `ShardCovariance` states the guarantee and what it does not cover. A release
+    needs millions of rows: where a bound on the scale is known, a clipped Gaussian mechanism has far less noise.
 
     Source
     ------
@@ -180,8 +180,8 @@ def estimate_average(
 
     Privacy
     -------
-    Unit: one row. Relation: one row is REPLACED, and n is public; no other function here uses this relation. See
-    `EstimatedAverage`.
+    Protects one row that is REPLACED by another, while n is public; no other function here uses this relation.
+    `EstimatedAverage` states the guarantee.
 
     Source
     ------

@@ -125,7 +125,7 @@ def private_centers(
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. (rho, delta)-zCDP whatever the rows hold. The losses of several calls add
+    Protects one row, added or removed, with (rho, delta)-zCDP, whatever the rows hold. The losses of several calls add
     up, and the caller must keep account of them. Not covered: run time, errors about the array's shape, and oracles
     that keep something between calls.
 
@@ -231,8 +231,8 @@ def private_mixture(
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. (rho, delta)-zCDP, since a row is in one half, and in one part of that half.
-    A refusal costs the loss of the stages that were started.
+    Protects one row, added or removed, with (rho, delta)-zCDP, because a row is in one half, and in one part of that
+    half. A refusal costs the loss of the stages that were started.
 
     Source
     ------

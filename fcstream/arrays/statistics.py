@@ -88,7 +88,7 @@ def private_mean(
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. (rho, delta)-zCDP whatever the rows hold. The losses of several calls add
+    Protects one row, added or removed, with (rho, delta)-zCDP, whatever the rows hold. The losses of several calls add
     up, and the caller must keep account of them (see `PrivacyFilter`). Not covered: run time, and errors about the
     array's shape.
 
@@ -168,7 +168,7 @@ def private_histogram(
 
     Privacy
     -------
-    Unit: one value. Relation: add or remove. Pure rho-zCDP whatever the values are.
+    Protects one value, added or removed, with rho-zCDP and delta = 0, whatever the values are.
 
     Source
     ------
@@ -230,7 +230,7 @@ def private_quantiles(
 
     Privacy
     -------
-    Unit: one value. Relation: add or remove. Pure rho-zCDP whatever the values are.
+    Protects one value, added or removed, with rho-zCDP and delta = 0, whatever the values are.
 
     Source
     ------
@@ -281,7 +281,7 @@ def private_variance(
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. (rho, delta)-zCDP whatever the rows hold.
+    Protects one row, added or removed, with (rho, delta)-zCDP, whatever the rows hold.
 
     Source
     ------
@@ -361,7 +361,7 @@ def private_synthetic(
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. Pure rho-zCDP, or pure epsilon-DP, whatever the rows hold. The
+    Protects one row, added or removed, with rho-zCDP and delta = 0, or with epsilon-DP, whatever the rows hold. The
     losses of several calls add up, and the caller must keep account of them.
 
     Source
@@ -427,7 +427,7 @@ def private_marginals(
 
     Privacy
     -------
-    Unit: one row. Relation: add or remove. Pure rho-zCDP whatever the rows hold.
+    Protects one row, added or removed, with rho-zCDP and delta = 0, whatever the rows hold.
 
     Source
     ------

@@ -72,10 +72,10 @@ class BasicFilter:
 
     Privacy
     -------
-    Unit: one point. Relation: add or remove. With an f-friendly (epsilon, delta)-DP algorithm the whole is
-    (gamma (e^epsilon - 1), gamma delta e^(epsilon + gamma (e^epsilon - 1)))-DP, gamma = 1/(1 - 2 alpha) + 1 + alpha.
-    The core itself is not private. Friend counts must come from a symmetric, reflexive predicate. Run time is not
-    covered.
+    Protects one point, added or removed. If an f-friendly (epsilon, delta)-DP algorithm runs on the core, both together
+    are (gamma (e^epsilon - 1), gamma delta e^(epsilon + gamma (e^epsilon - 1)))-DP, with gamma = 1/(1 - 2 alpha) + 1 +
+    alpha. The core itself is not private. Friend counts must come from a symmetric, reflexive predicate. Run time is
+    not covered.
 
     Source
     ------
@@ -123,9 +123,9 @@ class ReplacementFilter:
 
     Privacy
     -------
-    Unit: one item among n. Relation: replaced; n is public. With an f-friendly (epsilon, delta)-DP algorithm (for items
-    added or removed) the whole is (3 (e^epsilon - 1), 3 delta e^(epsilon + 3 (e^epsilon - 1)))-DP. The core itself is
-    not private. Friend counts must come from a symmetric, reflexive predicate.
+    Protects one of n items that is replaced by another, while n is public. If an algorithm that is f-friendly (epsilon,
+    delta)-DP for items added or removed runs on the core, both together are (3 (e^epsilon - 1), 3 delta e^(epsilon + 3
+    (e^epsilon - 1)))-DP. The core itself is not private. Friend counts must come from a symmetric, reflexive predicate.
 
     Source
     ------
@@ -183,8 +183,8 @@ class NoisySize:
 
     Privacy
     -------
-    Unit: one point. Relation: add or remove. Sensitivity 1. n-hat costs `first_share` percent of rho and counts as
-    released; what is left is `rho2`, and `delta` less a `tails`-th.
+    Protects one point, added or removed; the sensitivity is 1. The noisy size n-hat costs `first_share` percent of rho
+    and counts as released. What is left of the loss is `rho2`, and `delta` less a `tails`-th of it.
 
     Source
     ------
@@ -243,7 +243,7 @@ class ThresholdFilter:
 
     Privacy
     -------
-    See `NoisySize`, and the filters.
+    `NoisySize` states the cost of the noisy size, and each filter its whole guarantee.
 
     Source
     ------
@@ -304,10 +304,10 @@ class ZCDPFilter(ThresholdFilter):
 
     Privacy
     -------
-    Unit: one point. Relation: add or remove. Followed by an f-friendly (rho', delta')-zCDP algorithm on the core the
-    whole costs (rho + rho', delta + delta'). Sensitivity: size 1, each count 1/2 around n/2. The noisy size n-hat
-    counts as released. 1e-15 of delta pays for the finite precision of the keep bits (n < 2**40). Not covered: the
-    core itself, run time.
+    Protects one point, added or removed. If an f-friendly (rho', delta')-zCDP algorithm runs on the core, both together
+    cost (rho + rho', delta + delta'). The sensitivity is 1 for the size, and 1/2 around n/2 for each count. The noisy
+    size n-hat counts as released. 1e-15 of delta pays for the finite precision of the keep bits (n < 2**40). Not
+    covered: the core itself, run time.
 
     Complexity
     ----------
@@ -375,7 +375,7 @@ def smallest_rho(size: int, delta: PrivacyLoss, margin: float, max_rho: int, str
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------

@@ -63,10 +63,11 @@ class FriendlyGenerator:
 
     Privacy
     -------
-    Unit: one point. Relation: REPLACED, with n public. The bit is epsilon-DP. Followed, on success, by an f-friendly
-    (epsilon2, delta2)-DP algorithm (for points added, removed or replaced) the whole costs `total`. All points that can
-    be kept, in two neighboring data sets together, share a friend. Probabilities are rounded to multiples of 2**-52
-    and the bit's statistic to 2**-16: `stability` and the bit's noise include both.
+    Protects one point that is REPLACED by another, while n is public. The bit is epsilon-DP. If the bit is success and
+    an f-friendly (epsilon2, delta2)-DP algorithm (for points added, removed or replaced) runs on the kept points, all
+    together cost `total`, because all points that can be kept, in two neighboring data sets together, share a friend.
+    Probabilities are rounded to multiples of 2**-52 and the bit's statistic to 2**-16; `stability` and the bit's noise
+    include both.
 
     Source
     ------

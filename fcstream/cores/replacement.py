@@ -33,7 +33,7 @@ def tail_quantile(probability: float) -> float:
 
     Privacy
     -------
-    Public arithmetic, checked with 60 digits: tail bounds of filters and tests rely on it.
+    Computed from public numbers alone, with 60 digits, because tail bounds of filters and tests rely on it.
 
     Source
     ------
@@ -63,9 +63,9 @@ class ReplacedFilter:
 
     Privacy
     -------
-    Unit: one item. Relation: REPLACE one item. Followed by an algorithm that is friendly (rho', delta')-zCDP for
-    replacing and for adding or removing an item of the core, the whole costs (rho + rho', delta + delta').
-    Sensitivity: t - 1 counts of at most 1 each. 1e-15 of delta pays for the finite precision of the keep bits.
+    Protects one item that is REPLACED by another. If an algorithm runs on the core that is friendly (rho', delta')-zCDP
+    for replacing and for adding or removing an item, both together cost (rho + rho', delta + delta'). The sensitivity
+    is at most 1 for each of t - 1 counts. 1e-15 of delta pays for the finite precision of the keep bits.
 
     Complexity
     ----------

@@ -159,9 +159,9 @@ class SparseZCDPFilter(_Sampled):
 
     Privacy
     -------
-    Unit: one point. Relation: add or remove. Followed by an f-friendly (rho', delta')-zCDP algorithm on the core the
-    whole costs (rho + rho', delta + delta'), even if all coins become known. Sensitivity: size 1, and 1/2 for each
-    sampled partner of the point. The noisy size n-hat counts as released. 1e-15 of delta pays for the finite
+    Protects one point, added or removed. If an f-friendly (rho', delta')-zCDP algorithm runs on the core, both together
+    cost (rho + rho', delta + delta'), even if all coins become known. The sensitivity is 1 for the size, and 1/2 for
+    each sampled partner of the point. The noisy size n-hat counts as released. 1e-15 of delta pays for the finite
     precision of the keep bits (n < 2**40, sigma >= 1). Coins must not depend on data, and a fixed number of partners
     per point is not enough. Without `parameter_sets` the radius must not come from the same coins. Not covered: the
     core itself, block sizes, run time.
@@ -211,10 +211,10 @@ class HiddenCoinFilter(_Sampled):
 
     Privacy
     -------
-    Unit: one point. Relation: add or remove. Followed by an f-friendly (rho', delta')-zCDP algorithm on the core the
-    whole costs (rho + rho', delta + delta'), provided that the coins stay secret, never shown or logged, and serve
-    one release of one window. Blocks must not be used, since one block decides all coins of a record. The noisy size
-    n-hat counts as released. 1e-15 of delta pays for the finite precision of the keep bits (n < 2**40, sigma >= 1). Not
+    Protects one point, added or removed. If an f-friendly (rho', delta')-zCDP algorithm runs on the core, both together
+    cost (rho + rho', delta + delta'), provided that the coins stay secret, are never shown or logged, and serve one
+    release of one window. Blocks must not be used, since one block decides all coins of a record. The noisy size n-hat
+    counts as released. 1e-15 of delta pays for the finite precision of the keep bits (n < 2**40, sigma >= 1). Not
     covered: the core itself, run time.
 
     Complexity
@@ -310,7 +310,7 @@ def smallest_rate(kind: Kind, size: int, loss: PrivacyLoss, margin: float = 3.0)
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -360,7 +360,7 @@ def choose(
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -407,7 +407,7 @@ def design_pairs(kind: Kind, size: int, loss: PrivacyLoss) -> PairSampling | Non
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------

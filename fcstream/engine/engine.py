@@ -86,12 +86,12 @@ class Engine:
 
     Privacy
     -------
-    Unit: one record (``event``), all records of one user (``user``), or any set of records with at most one in each
-    window (``stream``: the plain sum over windows). Relation: add or remove. Each release costs ``[release] rho,
-    delta`` on every block or user it covers, charged durably before any noise is drawn; the ledger's filters keep every
-    one within ``[budget]`` for ever. A user whose budget is used up is left out, see `Release.participation`. Not
-    covered: run time, memory, counters of rejected records, and, with clock ``wall``, the moment of publication if
-    windows are closed by `push`: call `advance` on a timer where that matters.
+    Protects one record (unit ``event``), all records of one user (``user``), or any set of records with at most one in
+    each window (``stream``, a plain sum over windows), added or removed. Each release costs ``[release] rho, delta`` on
+    every block or user it covers. This is charged durably before any noise is drawn, and the ledger's privacy filters
+    keep every block within ``[budget]`` for ever. A user whose budget is used up is left out, see
+    `Release.participation`. Not covered: run time, memory, counters of rejected records, and, with clock ``wall``, the
+    moment of publication if windows are closed by `push`: call `advance` on a timer where that matters.
 
     Source
     ------

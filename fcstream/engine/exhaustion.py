@@ -42,7 +42,7 @@ class Participation:
 
     Privacy
     -------
-    The block of a user present in every window is charged by public losses alone.
+    The block of a user present in every window is charged by public losses alone, so what it shows is public.
 
     Source
     ------

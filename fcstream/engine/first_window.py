@@ -34,8 +34,8 @@ class FirstWindow:
 
     Privacy
     -------
-    A function of the configuration and of two public times: when this was made, by this machine's clock, and what
-    `begin` is given first.
+    Depends on the configuration and on two public times: when this object was made, by this machine's clock, and the
+    first time that is given to `begin`.
 
     Source
     ------

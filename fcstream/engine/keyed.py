@@ -52,12 +52,12 @@ class KeyedEngine:
 
     Privacy
     -------
-    A record lies in one key's part, so with unit ``event`` each costs what it costs without keys. With the units
-    ``user`` and ``stream`` each part has filters of its own, and a user may have records under several keys: every
-    part gets ``[budget]`` divided by ``stream.keys_per_user``, by default the number of keys, so that the budget bounds
-    what all parts together tell; by default, then, no key may replace another. A smaller ``keys_per_user`` is
-    a promise of whoever runs the stream that no user's records lie under more keys than that, former keys among them;
-    it is not checked. `total_rho` is divided with every unit.
+    A record belongs to one key's stream, so with unit ``event`` each costs what it costs without keys. With the units
+    ``user`` and ``stream`` each key's stream has privacy filters of its own, and a user may have records under several
+    keys. So every one gets ``[budget]`` divided by ``stream.keys_per_user``, by default the number of keys, and the
+    budget bounds what all of them together reveal; by default, then, no key may replace another. A smaller
+    ``keys_per_user`` is a promise of whoever runs the stream that no user has records under more keys than that, former
+    keys among them; it is not checked. `total_rho` is divided with every unit.
 
     Source
     ------

@@ -34,7 +34,7 @@ class Function:
 
     Privacy
     -------
-    Unit: one value of one component. Where two values lie `dist` lattice steps apart, the integers of `evaluate` differ
+    Protects one value of one component. If two values are `dist` lattice steps apart, the integers of `evaluate` differ
     by at most `sensitivity` * dist.
 
     Source
@@ -131,7 +131,7 @@ class Distance(_Rounded):
 
     Privacy
     -------
-    1-Lipschitz by the triangle inequality; the integers move by at most `parts` + 1 per step.
+    1-Lipschitz by the triangle inequality; the integers move by at most `parts` + 1 for each step.
 
     Source
     ------
@@ -200,9 +200,9 @@ class Box(_Rounded):
 
     Privacy
     -------
-    1-Lipschitz: a signed distance after a map that stretches nothing. That the matrix stretches nothing is checked
-    in integers: the largest row sum of its Gram matrix is at most 1. The integers move by at most
-    `parts` + 1 per step.
+    1-Lipschitz, because it is a signed distance after a map that lengthens no distance. The latter is checked in
+    integers: the largest row sum of the matrix's Gram matrix is at most 1. The integers move by at most `parts` + 1 for
+    each step.
 
     Source
     ------
@@ -360,8 +360,8 @@ class Share(Function):
 
     Privacy
     -------
-    phi = (1 - q) h - q (N - h) for h of N records, times `bottom`: an integer. Adding or removing one record moves it
-    by at most max(top, bottom - top). N stays private.
+    phi = (1 - q) h - q (N - h) for h of N records, times `bottom`, which is an integer. Adding or removing one record
+    moves it by at most max(top, bottom - top). N stays private.
 
     Source
     ------
@@ -469,7 +469,7 @@ def function_from(mapping: Mapping[str, Any], named: Mapping[str, Named] | None 
 
     Privacy
     -------
-    Costs nothing; it reads the question only.
+    Costs nothing, because it reads the question only.
 
     Source
     ------

@@ -93,9 +93,9 @@ def gaussian_bin_draw(variance: Fraction, approximate: float, word: Source, more
 
     Privacy
     -------
-    Added to an integer vector that moves by at most s per unit of distance, in l2: (s**2 / (2 variance))-concentrated
-    geo-privacy, for all pairs, constant 1. Exact: no floating-point number decides. The run time depends on the value
-    drawn (not covered).
+    Added to an integer vector that moves by at most s per unit of distance, in l2, it gives (s**2 / (2
+    variance))-concentrated geo-privacy, for all pairs of values. The draw is exact: no floating-point number decides
+    it. Not covered: the run time, which depends on the value drawn.
 
     Source
     ------
@@ -169,8 +169,8 @@ def gaussian_table_draw(variance: Fraction, quarter: Source) -> int:
 
     Privacy
     -------
-    As `gaussian_bin_draw`. Exact: integers decide. Memory access and run time depend on the value drawn (not
-    covered).
+    The guarantee is that of `gaussian_bin_draw`. The draw is exact: integers decide it. Not covered: memory access and
+    run time, which depend on the value drawn.
 
     Source
     ------
@@ -193,7 +193,7 @@ def gaussians(noise: Noise, numerator: int, denominators: NDArray[np.int64], per
 
     Privacy
     -------
-    As `gaussian_bin_draw`; all draws are independent.
+    The guarantee is that of `gaussian_bin_draw` for each row; all draws are independent.
 
     Complexity
     ----------
@@ -346,9 +346,9 @@ def lattice_laplace_draw(rate: Fraction, dimension: int, word: Source, more: Sou
 
     Privacy
     -------
-    Added to a lattice point: (rate)-geo-privacy per lattice step, pure, for all pairs of lattice points: the sum of the
-    weights is the same around every point. Exact: no floating-point number decides. The run time depends on the value
-    drawn (not covered).
+    Added to a lattice point it gives rate-geo-privacy per lattice step, with delta = 0, for all pairs of lattice
+    points, because the sum of the weights is the same around every point. The draw is exact: no floating-point number
+    decides it. Not covered: the run time, which depends on the value drawn.
 
     Source
     ------
@@ -395,7 +395,7 @@ def lattice_laplace(noise: Noise, rate: Fraction, dimension: int, size: int) -> 
 
     Privacy
     -------
-    As `lattice_laplace_draw`; all draws are independent.
+    The guarantee is that of `lattice_laplace_draw` for each row; all draws are independent.
 
     Source
     ------

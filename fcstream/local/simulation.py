@@ -35,7 +35,7 @@ class Simulation:
 
     Privacy
     -------
-    Each device's replies together cost at most `capacity`, as those of a `LocalFilter`. Nothing is kept on disk, so the
+    Each device's replies together cost at most `capacity`, as with `LocalFilter`. Nothing is kept on disk, so the
     guarantee holds within one process.
 
     Complexity

@@ -39,7 +39,7 @@ class Space:
 
     Privacy
     -------
-    Unit: one value of the component. Relation: any other value; a loss of rho means rho * dist**2 * alpha, a loss of
+    Protects one value of the component against any other value: a loss of rho means rho * dist**2 * alpha, a loss of
     epsilon means epsilon * dist, with dist in public units (`unit`). Components compose under the largest of their
     distances: losses add up, whatever component each query is about, and a component needs no metric before it is
     first queried.
@@ -106,7 +106,8 @@ class Space:
 
         Privacy
         -------
-        Each row added to the function's integers is costs[i] / cost_nano in rho per squared unit, for all pairs.
+        A row that is added to the function's integers costs costs[i] / cost_nano in rho per squared unit, for all
+        pairs.
 
         Source
         ------
@@ -122,8 +123,8 @@ class Space:
 
         Privacy
         -------
-        Row i added to the function's integers is costs[i] / 1e9 in epsilon per unit of distance, with delta = 0, for
-        all pairs.
+        Row i that is added to the function's integers costs costs[i] / 1e9 in epsilon per unit of distance, with delta
+        = 0, for all pairs.
 
         Source
         ------
@@ -395,8 +396,8 @@ class Hamming(Space):
 
     Privacy
     -------
-    k positions that differ are k in l1 and sqrt(k) <= k in l2, so noise of deviation 1/sqrt(2 rho), or Laplace noise
-    of scale 1/epsilon, in every position is enough for all pairs.
+    Two values that differ in k positions are k apart in l1 and sqrt(k) <= k in l2. So noise of deviation 1/sqrt(2 rho),
+    or Laplace noise of scale 1/epsilon, in every position is enough for all pairs.
 
     Source
     ------
@@ -481,7 +482,8 @@ class Records(Space):
 
     Privacy
     -------
-    Unit: one record, add or remove; k records cost k times epsilon, k**2 times rho. The number of records is private.
+    Protects one record, added or removed; k records cost k times epsilon, k**2 times rho. The number of records is
+    private.
 
     Source
     ------

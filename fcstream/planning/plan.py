@@ -208,7 +208,7 @@ def plan(config: Config, delta: float | None = None) -> StreamPlan:
 
     Privacy
     -------
-    Reads public numbers only.
+    Reads public numbers only, so it costs nothing.
 
     Source
     ------

@@ -99,7 +99,7 @@ def check_noise(sensitivity_squared: Fraction | int, rho_nano: int, key: str = "
 
     Privacy
     -------
-    A function of public numbers, so that no later draw decides whether noise can be drawn.
+    Computed from public numbers alone, so that no later draw decides whether noise can be drawn.
 
     Source
     ------
@@ -127,7 +127,7 @@ def check_average(diameter: Fraction, rho_nano: int) -> None:
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -161,10 +161,10 @@ class FriendlyAverage:
 
     Privacy
     -------
-    Unit: one point. Relation: add or remove. (rho, delta)-zCDP for every pair of neighbors in which any two points
-    share a friend; to be run on a core only. Sensitivity: size 1; average 2 r_eff / n-hat plus h sqrt(d) for rounding
-    it to the grid h, with r_eff >= step * sqrt(radius_squared) and n-hat a released lower bound of the size. An empty
-    core and an n-hat of 0 or less give the same refusal.
+    Protects one point, added or removed, with (rho, delta)-zCDP for every pair of neighbors in which any two points
+    share a friend, so it must run on a core only. The sensitivity of the size is 1. That of the average is 2 r_eff /
+    n-hat, plus h sqrt(d) for rounding it to the grid h, with r_eff >= step * sqrt(radius_squared) and n-hat a released
+    lower bound of the size. An empty core and an n-hat of 0 or less give the same refusal.
 
     Source
     ------
@@ -280,10 +280,10 @@ class BallAverage:
 
     Privacy
     -------
-    Unit: one point. Relation: add or remove. Pure rho-zCDP (delta = 0), rho = sum + count, for every content and also
-    on a core. Sensitivity: sum R (each offset is clipped, truncated toward the center and checked in integers),
-    count 1. A noisy count below `smallest` gives no value; that rule is fixed beforehand. No ball asks for more noise
-    than can be drawn, whatever was released before.
+    Protects one point, added or removed, with rho-zCDP and delta = 0, whatever the points are, also on a core. rho is
+    the sum of the shares for sum and count. The sensitivity of the sum is R, because each offset is clipped, truncated
+    toward the center and checked in integers; that of the count is 1. A noisy count below `smallest` gives no value, by
+    a rule that is fixed beforehand. No ball asks for more noise than can be drawn, whatever was released before.
 
     Source
     ------
@@ -378,7 +378,7 @@ def norm_quantile(dimension: int, beta: float) -> float:
 
     Privacy
     -------
-    Public arithmetic; only usefulness depends on it.
+    Computed from public numbers alone; only the accuracy depends on it.
 
     Source
     ------

@@ -336,7 +336,7 @@ def friend_counter(pairs: PairSampling, radius_squared: int, dimension: int, rea
 
     Privacy
     -------
-    Coins are fresh for every window and are used for one release, which is why sampled pairs take tumbling windows.
+    Coins are fresh for every window and are used for one release, which is why sampled pairs need tumbling windows.
 
     Source
     ------

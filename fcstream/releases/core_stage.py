@@ -70,7 +70,7 @@ class CoreMechanism(Mechanism, Protocol):
 
     Privacy
     -------
-    An interface: each mechanism that implements it states its own guarantee.
+    Each mechanism that implements this interface states its own guarantee.
 
     Source
     ------
@@ -133,7 +133,7 @@ class CoreStage(MechanismBase):
 
         Privacy
         -------
-        A function of the noisy size, which is released with the refusal.
+        Depends on the noisy size alone, which is released with the refusal.
 
         Source
         ------

@@ -29,9 +29,9 @@ def strangers_per_point(pairs: int, n: int, tolerance: Fraction | int = 0) -> in
 
     Privacy
     -------
-    Private. Sensitivity 2 + 2**-10 when a point is added, removed or replaced, for a tolerance in [0, 1/2]: a point
-    with u strangers among n, of B ordered pairs in all, moves it by (2 u n - B) / (n (n - 1)) - tolerance, which lies
-    between -1 - tolerance and 2 - tolerance.
+    The result is private. Its sensitivity is 2 + 2**-10 when a point is added, removed or replaced, for a tolerance in
+    [0, 1/2]: a point with u strangers among n, of B ordered pairs in all, moves it by (2 u n - B) / (n (n - 1)) -
+    tolerance, which lies between -1 - tolerance and 2 - tolerance.
 
     Source
     ------
@@ -58,8 +58,8 @@ class DiameterCheck:
 
     Privacy
     -------
-    Unit: one item, a point or a tuple. Relation: add or remove; the same holds for an item replaced. rho-zCDP, for
-    every symmetric, reflexive predicate that grows with the radius. Sensitivity: that of `strangers_per_point`.
+    Protects one item (a point or a tuple), added, removed or replaced, with rho-zCDP, for every symmetric, reflexive
+    predicate that grows with the radius. The sensitivity is that of `strangers_per_point`.
 
     Source
     ------
@@ -111,8 +111,8 @@ class DiameterSearch:
 
     Privacy
     -------
-    Unit: one item. Relation: add or remove; the same holds for an item replaced. rho-zCDP: at most ceil(log2(radii))
-    checks, each with its share. The radius counts as released. Checks that are not needed are not started.
+    Protects one item, added, removed or replaced, with rho-zCDP: at most ceil(log2(radii)) checks, each with its share.
+    The radius counts as released. Checks that are not needed are not started.
 
     Complexity
     ----------

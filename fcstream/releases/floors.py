@@ -27,7 +27,7 @@ def gaussian_tail(variance: Fraction, least: int) -> float:
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -48,7 +48,7 @@ def least_gaussian(variance: Fraction, chance: Fraction = FALSE_RELEASE) -> int:
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -62,7 +62,7 @@ def laplace_tail(scale: Fraction, least: int) -> float:
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -79,7 +79,7 @@ def least_laplace(scale: Fraction) -> int:
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------

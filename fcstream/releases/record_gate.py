@@ -48,16 +48,16 @@ class RecordGate:
 
     Privacy
     -------
-    Unit: one record (one user, where users are counted). Relation: add or remove. (rho_g, delta_g)-zCDP, together with
-    the fact that of a window of more than H = `max_held` records nothing is kept but that there were more.
+    Protects one record (one user, where users are counted), added or removed, with (rho_g, delta_g)-zCDP. This includes
+    that of a window of more than H = `max_held` records nothing is kept except that there were more.
 
-    With n records and noise N of variance 1 / (2 rho_g) a window is refused iff n + N > `max_records` or n > H; the
-    refusal says nothing else (n + N is not told). What follows runs only if it is not refused.
+    With n records and noise N of variance 1 / (2 rho_g) a window is refused if and only if n + N > `max_records` or n >
+    H; the refusal reveals nothing else, in particular not n + N. What follows runs only if the window is not refused.
 
-    H is one number of the configuration, never of data, of load or of what a window was offered. What is kept and what
-    is not does not touch an answer that is not this refusal, so nothing is ever cut in silence. In sliding windows n is
-    each window's own; a pane is let go of only if it alone holds more than H, and so does every window that covers it.
-    Of users, n is the number of those whom the ledger admits to the window: all of them pay, also in a refused window.
+    H is one number of the configuration, and depends on no data, load or offered loss. Dropping records changes no
+    release but this refusal, so a release is never computed from a part of its records. In sliding windows n is each
+    window's own; a pane is dropped only if it alone holds more than H, and so every window that covers it does too. For
+    users, n is the number of those whom the ledger admits to the window: all of them pay, also in a refused window.
 
     Source
     ------
@@ -138,7 +138,7 @@ class GatedView:
 
     Privacy
     -------
-    Private, like every view.
+    NOT private: only mechanisms may read it.
 
     Source
     ------
@@ -224,8 +224,8 @@ class GatedMechanism:
 
     Privacy
     -------
-    Unit and relation: those of both. Their losses add up: the mechanism is not started in a window that the gate
-    refuses, which is a released fact, so what it would have cost goes back.
+    Protects the same unit and relation as gate and mechanism, and their losses add up. In a window that the gate
+    refuses, which is a released fact, the mechanism is not started, so its loss is refunded.
 
     Source
     ------
@@ -309,7 +309,7 @@ def default_limit(size_hint: int, loss: PrivacyLoss) -> int:
 
     Privacy
     -------
-    A function of public numbers.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -335,7 +335,7 @@ def build_gated(options: Options, setting: BuildContext, max_records: int | None
 
     Privacy
     -------
-    Of ``release.rho`` and ``delta`` the gate takes a hundredth and a tenth, rounded down, at least 1 unit each; of a
+    The gate takes a hundredth of ``release.rho`` and a tenth of ``delta``, rounded down, at least 1 unit of each; for a
     kind that needs no delta itself the whole delta is the gate's. The rest is the mechanism's.
 
     Source

@@ -40,7 +40,7 @@ class Spending:
     Privacy
     -------
     An offer is a function of public facts and of what earlier windows used, which is a function of their releases. It
-    is charged in full before data are read, and what was not used goes back when the window is sealed.
+    is charged in full before data are read, and what was not used is refunded when the window is sealed.
 
     Source
     ------

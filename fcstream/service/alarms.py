@@ -28,10 +28,11 @@ class Alarm:
 
     Privacy
     -------
-    Unit: one record, there or not (of a user with many records: each of them). Everything an alarm ever says costs
-    0.5-DP (pure; rho = 0.125 as zCDP), however often it is asked, if a record is counted once: the sparse vector
-    technique, with a fresh noisy threshold after every time that it goes off. It is not charged to the ledger: it is
-    for those who run the service. A record that is read again after a restart is counted again.
+    Protects one record, present or absent (of a user with many records, each of them). Everything that an alarm ever
+    reports costs 0.5-DP with delta = 0 (rho = 0.125 as zCDP), however often it is asked, if a record is counted once.
+    This is the sparse vector technique, with a fresh noisy threshold after every time that the alarm goes off. It is
+    not charged to the ledger, because it is for those who run the service. A record that is read again after a restart
+    is counted again.
 
     Source
     ------
@@ -81,7 +82,7 @@ class LateWatch:
 
     Privacy
     -------
-    That of one `Alarm`: every record that came too late is counted in it once.
+    The guarantee is that of one `Alarm`: every record that came too late is counted in it once.
 
     Source
     ------
@@ -127,9 +128,10 @@ class UnusableWatch:
 
     Privacy
     -------
-    Unit: one record, there or not. Everything it ever says costs 0.25-DP (pure; rho = 0.03125 as zCDP): each period has
-    a histogram of two bins, used and not, with discrete Laplace noise of scale 4; a record is in one bin of one period,
-    and periods end by a clock. It is not charged to the ledger, see `Alarm`. What comes too late is not in it.
+    Protects one record, present or absent. Everything that it ever reports costs 0.25-DP with delta = 0 (rho = 0.03125
+    as zCDP): each period has a histogram of two bins, used and not used, with discrete Laplace noise of scale 4; a
+    record is in one bin of one period, and periods end by a clock. It is not charged to the ledger, see `Alarm`.
+    Records that come too late are not counted.
 
     Source
     ------

@@ -87,7 +87,7 @@ def exposition(watched: Sequence[StreamStatus], accept: str = "") -> tuple[bytes
     -------
     How many messages and records came, how many were rejected and why, and what the process uses of the machine are
     exact functions of the data: they are exported only if ``service.counters`` says so, and then to whoever may see the
-    raw data. All else is public: configuration, answers, and what they cost.
+    raw data. All other metrics are public: configuration, releases, and what they cost.
 
     Source
     ------

@@ -34,8 +34,8 @@ class Account:
 
     Privacy
     -------
-    Protects nothing by itself: every device has its own privacy filter. It computes from public costs who can still
-    answer.
+    Protects nothing by itself, because every device has its own privacy filter. It computes from public costs which
+    devices can still reply.
 
     Source
     ------
@@ -68,7 +68,7 @@ def shares(schedule: BudgetSchedule, step: int, remaining: NDArray[np.int64]) ->
 
     Privacy
     -------
-    Public arithmetic on public costs.
+    Computed from public costs alone.
 
     Source
     ------

@@ -20,8 +20,8 @@ class LocalBudget:
 
     Privacy
     -------
-    Unit: the tuple of all components a device ever has. Relation: any other tuple, at the largest of the components'
-    distances.
+    Protects the tuple of all components that a device ever has, against any other tuple, at the largest of the
+    components' distances.
 
     Source
     ------

@@ -61,13 +61,13 @@ class LocalFilter:
 
     Privacy
     -------
-    All replies together keep within the budget, whatever is asked, in whatever order, and across crashes. A charge is
-    durable before noise is drawn, and a reply before it leaves. Each id (query and round) is charged once. Asked again,
-    the same question gets the same bytes and costs nothing, or is refused if the journal has dropped its query; a
-    different question under the same id is refused. After a crash between charge and reply, the noise is redrawn once
-    under the same charge, as nothing had left; after another crash the id is refused. Refusals cost nothing and depend
-    on public facts and costs only. Not covered: how long a reply takes, and whether the device has the component at all
-    (a missing value is answered like a public one).
+    All replies together stay within the budget, whatever is asked, in whatever order, and across crashes. A charge is
+    durable before noise is drawn, and a reply before it leaves. Each id (query and round) is charged once. If the same
+    question is asked again, the reply has the same bytes and costs nothing, or it is refused if the journal has dropped
+    its query; a different question under the same id is refused. After a crash between charge and reply, the noise is
+    redrawn once under the same charge, because nothing had left; after another crash the id is refused. Refusals cost
+    nothing and depend on public facts and costs only. Not covered: how long a reply takes, and whether the device has
+    the component at all (a missing value gets the reply of a public value).
 
     Source
     ------
@@ -222,8 +222,8 @@ def answer_all(asks: Sequence[tuple[LocalFilter, Ask]]) -> list[bytes]:
 
     Privacy
     -------
-    As `LocalFilter`: every device has its own filter and independent noise; a device's reply depends on its own value,
-    its own coins and what it was asked.
+    The guarantee is that of `LocalFilter` for every device: each has its own filter and independent noise, and its
+    reply depends on its own value, its own coins and what it was asked.
 
     Complexity
     ----------

@@ -44,7 +44,7 @@ class Answer:
 
     Privacy
     -------
-    Post-processing of the devices' replies.
+    Computed from the devices' replies alone (post-processing).
 
     Source
     ------
@@ -204,7 +204,7 @@ def error_width(found: Transcript, triple: Triple, rounds: Rounds) -> float:
 
     Privacy
     -------
-    Post-processing.
+    Computed from public numbers and replies alone (post-processing).
 
     Source
     ------

@@ -43,7 +43,7 @@ class RangeCount(Query):
 
     Privacy
     -------
-    The loss is what the devices are charged; the rest is post-processing.
+    Costs what the devices are charged; everything else is post-processing.
 
     Source
     ------

@@ -37,7 +37,7 @@ class Nearest(Query):
 
     Privacy
     -------
-    The loss is what the devices are charged; the rest is post-processing.
+    Costs what the devices are charged; everything else is post-processing.
 
     Source
     ------

@@ -35,8 +35,8 @@ class ShareBelow(Query):
 
     Privacy
     -------
-    Unit: one record, add or remove. The number of records stays private. The loss is what the
-    holder is charged. BM1 and PM1 only, as a table has no noisy points.
+    Protects one record of the holder, added or removed, and costs what the holder is charged. The number of records
+    stays private. Only BM1 and PM1 are possible, because a table has no noisy points.
 
     Source
     ------

@@ -49,8 +49,8 @@ class Gateway:
 
     Privacy
     -------
-    As `LocalFilter`: each reply is durable before it leaves. A client that can send messages can use up budgets, and
-    no more.
+    The guarantee is that of `LocalFilter`: each reply is durable before it leaves. A client that can send messages can
+    use up budgets, and do nothing else.
     """
 
     def __init__(self, devices: Iterable[LocalFilter]) -> None:

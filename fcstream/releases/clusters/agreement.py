@@ -47,7 +47,7 @@ class Balls:
 
     Privacy
     -------
-    None of its own.
+    Not private by itself.
 
     Source
     ------
@@ -73,8 +73,9 @@ class Geometry:
 
     Privacy
     -------
-    Unit: one tuple. A tuple's balls, and whether they partition another tuple, are functions of the two, in integers.
-    A tuple with two equal points, or with points nearer than Delta radii, has no balls and fits no tuple.
+    Protects nothing by itself. A tuple's balls, and whether they partition another tuple, are functions of these tuples
+    alone, in integers. A tuple with two equal points, or with points nearer than Delta radii, has no balls and is
+    partitioned by none.
 
     Source
     ------
@@ -159,12 +160,12 @@ class GaussianTest:
 
     Privacy
     -------
-    Unit: one tuple, one of t. Relation: REPLACE one. Let A be (rho_A, delta_A)-indistinguishable for all balls that
+    Protects one of t tuples that is REPLACED by another. Let A be (rho_A, delta_A)-indistinguishable for all balls that
     partition all but at most `max_outlier_tuples` tuples of two neighbors. Test and A together are
     (max(rho1, rho2) / (1 - delta2) + rho_A, delta1 + delta2 + delta_A)-zCDP with rho1 = rho2 here, delta1 = m Phi'((l -
-    theta) sqrt(2 rho1 / m)) and delta2 = Phi'((nu - 1) sqrt(2 rho2)); `loss` is the test's part, and 2e-15 of its delta
-    pays for the finite precision of the bits. A tuple has one role, so nothing is secret and nothing is a group. The
-    test is paid for even when it fails; A is not started then. Sensitivity: m counts of 1, and one sum of 1.
+    theta) sqrt(2 rho1 / m)) and delta2 = Phi'((nu - 1) sqrt(2 rho2)). `loss` is the test's part, and 2e-15 of its delta
+    pays for the finite precision of the bits. The sensitivity is 1 for each of m counts, and 1 for the sum. The test is
+    paid for even when it fails; A is not started then.
 
     Complexity
     ----------
@@ -273,7 +274,7 @@ def plan_gaussian(
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -306,7 +307,7 @@ def fewest_gaussian(loss: PrivacyLoss, outlier_tuples: float = 0.0, beta: float 
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------

@@ -38,7 +38,7 @@ class ClusterOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     Privacy
     -------
-    See the kinds.
+    Each kind's release states its guarantee.
 
     Source
     ------
@@ -102,7 +102,7 @@ def checked(release: Made) -> Made:
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -138,7 +138,7 @@ class CentersOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, kw
 
     Privacy
     -------
-    See `CentersRelease`.
+    `CentersRelease` states the guarantee.
 
     Source
     ------
@@ -209,7 +209,7 @@ class ClusterRelease(MechanismBase):
 
     Privacy
     -------
-    Says nothing of its own.
+    Each subclass states its own guarantee.
 
     Source
     ------
@@ -302,10 +302,10 @@ class CentersRelease(ClusterRelease):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. (rho, delta)-zCDP, see `ClusteringAlgorithm`. A window whose shards do
-    not agree is refused (``no_match``; ``no_radius`` where not even their scale is clear), which gives back what was
-    not started. Shard coins are drawn once per record: when the window closes, or when the record comes for an oracle
-    that learns meanwhile (``minibatch``, tumbling windows).
+    Protects one record, added or removed, with (rho, delta)-zCDP by `ClusteringAlgorithm`. A window whose shards do not
+    agree is refused (``no_match``, or ``no_radius`` if not even their scale is clear), which refunds the stages that
+    were not started. Shard coins are drawn once per record: when the window closes, or when the record comes for an
+    oracle that learns meanwhile (``minibatch``, tumbling windows).
 
     Source
     ------

@@ -40,8 +40,8 @@ def noisy_centers(balls: Balls, radius_squared: int, rho_nano: int, noise: Noise
 
     Privacy
     -------
-    Between two neighbors' balls that partition a common tuple: rho-zCDP, delta = 0. Sensitivity: each center moves by
-    at most 2 r, all together by 2 r sqrt(k). A set, to be sorted.
+    rho-zCDP with delta = 0 between two neighbors' balls that partition a common tuple. Each center moves by at most 2
+    r, so the sensitivity of all together is 2 r sqrt(k). The centers are a set, and must be sorted before release.
 
     Source
     ------
@@ -59,7 +59,7 @@ def spread_of_logs(parted: int) -> float:
 
     Privacy
     -------
-    The sensitivity of `own_centers`' first step.
+    Bounds the sensitivity of the first step of `own_centers`.
 
     Source
     ------
@@ -86,9 +86,9 @@ def own_centers(balls: Balls, parted: int, loss: PrivacyLoss, noise: Noise) -> E
 
     Privacy
     -------
-    Between two neighbors' balls that partition a common tuple: (rho, delta)-zCDP, half of rho for each step. A
-    logarithm of a distance moves by at most kappa; noise scale 1.3 e^u times what a known distance would take, with
-    u the quantile of delta / k: useful for Delta of several hundred only.
+    (rho, delta)-zCDP between two neighbors' balls that partition a common tuple, with half of rho for each step. The
+    logarithm of a distance moves by at most kappa. The noise has e^u times 1.3 times the scale that a known distance
+    would need, with u the quantile of delta / k, so it is useful only for Delta of several hundred.
 
     Source
     ------
@@ -140,7 +140,7 @@ def averages(
 
     Privacy
     -------
-    Between neighbors' balls that both leave out at most l of q >= 2 l + 2 tuples: rho-zCDP, delta = 0. Both order
+    rho-zCDP with delta = 0 between neighbors' balls that both leave out at most l of q >= 2 l + 2 tuples. Both order
     common tuples alike, and a mean moves by at most 4 r (l + 1) / (q - l), plus the rounding to its grid.
 
     Source
@@ -185,8 +185,9 @@ class BallCenters:
 
     Privacy
     -------
-    Unit: one tuple, one of t. Relation: REPLACE one. (rho, delta)-zCDP: radius (rho_r, see `noisy_mode`), test (its
-    loss), answer (the rest; delta only for own radii). The answer is not started, and not paid, where the test fails.
+    Protects one of t tuples that is REPLACED by another, with (rho, delta)-zCDP. The radius costs rho_r (see
+    `noisy_mode`), the test its loss, and the answer the rest; only own radii need a delta. The answer is not started,
+    and not paid for, if the test fails.
 
     Complexity
     ----------

@@ -58,7 +58,7 @@ class ClusterMixture:
 
     Privacy
     -------
-    Released values.
+    Holds released values only.
 
     Source
     ------
@@ -103,7 +103,7 @@ class ComponentEstimate:
 
     Privacy
     -------
-    Released values.
+    Holds released values only.
 
     Source
     ------
@@ -132,8 +132,8 @@ class ComponentLearner:
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. rho-zCDP: a third for the count and mean (`BallAverage`), the rest for
-    the second moments. Sensitivity: products of a clipped offset, each pair once, R**2 in l2.
+    Protects one record, added or removed, with rho-zCDP: a third for count and mean (`BallAverage`), the rest for the
+    second moments. The sensitivity of the products of a clipped offset, each pair once, is R**2 in l2.
 
     Source
     ------
@@ -214,9 +214,9 @@ class MixtureAlgorithm:
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. Every record flips a coin for its half, so a record is in one: the cost
-    is the larger of the tuples' (`average.loss`) and of ONE part's learner, in rho and in delta each. Where tuples do
-    not agree the answer is a refusal that costs what they started: a record of the other half has lost nothing then.
+    Protects one record, added or removed. Every record flips a coin for its half, so it is in one only, and the cost is
+    the larger of the tuples' (`average.loss`) and of ONE part's learner, in rho and in delta each. If the tuples do not
+    agree, the answer is a refusal that costs what they started; a record of the other half has then lost nothing.
     Replacing a record would cost two parts' learners, or one part's own cost under replacement, up to 4 rho.
 
     Source
@@ -334,7 +334,7 @@ class MixturesOptions(ClusterOptions, frozen=True, forbid_unknown_fields=True, k
 
     Privacy
     -------
-    See `MixturesRelease`.
+    `MixturesRelease` states the guarantee.
 
     Source
     ------
@@ -369,9 +369,9 @@ class MixturesRelease(ClusterRelease):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. (rho, delta)-zCDP, see `MixtureAlgorithm`. A window whose shards do not
-    agree is refused as for `CentersRelease`, which gives back what was not started. The coins for halves and shards are
-    drawn when the window closes.
+    Protects one record, added or removed, with (rho, delta)-zCDP by `MixtureAlgorithm`. A window whose shards do not
+    agree is refused as by `CentersRelease`, which refunds the stages that were not started. The coins for halves and
+    shards are drawn when the window closes.
 
     Source
     ------

@@ -91,7 +91,7 @@ def kmeans(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64
 
     Privacy
     -------
-    None of its own; see the module.
+    NOT private by itself; the module states how it may be used.
 
     Source
     ------
@@ -108,7 +108,7 @@ def gaussians(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.floa
 
     Privacy
     -------
-    None of its own; see the module.
+    NOT private by itself; the module states how it may be used.
 
     Source
     ------
@@ -126,7 +126,7 @@ def scipy_kmeans(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.f
 
     Privacy
     -------
-    None of its own; see the module.
+    NOT private by itself; the module states how it may be used.
 
     Source
     ------
@@ -151,7 +151,7 @@ def pca(points: NDArray[np.float64], k: int, seed: int) -> NDArray[np.float64]:
 
     Privacy
     -------
-    None of its own; see the module.
+    NOT private by itself; the module states how it may be used.
 
     Source
     ------
@@ -189,8 +189,8 @@ class Incremental:
 
     Privacy
     -------
-    A learner gets its own shard's records only, in chunks of a fixed number of them and in the order in which they
-    came: where other shards' records stood between them changes nothing.
+    A learner gets only its own shard's records, in chunks of a fixed number of them and in the order in which they
+    came. So records of other shards that came between them change nothing.
 
     Source
     ------
@@ -229,7 +229,7 @@ def total(oracle: Oracle, points: NDArray[np.float64], k: int, seed: int) -> NDA
 
     Privacy
     -------
-    What follows must be the same for every None.
+    Whatever follows must be the same for every None.
 
     Source
     ------
@@ -249,7 +249,7 @@ def quietly(call: Callable[..., object], *arguments: object) -> bool:
 
     Privacy
     -------
-    See `total`.
+    See `total`, whose rule holds here too.
 
     Source
     ------
@@ -269,7 +269,7 @@ def checked_centers(answer: object, k: int, dimension: int) -> NDArray[np.float6
 
     Privacy
     -------
-    See `total`.
+    See `total`, whose rule holds here too.
 
     Source
     ------

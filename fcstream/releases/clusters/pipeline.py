@@ -78,11 +78,11 @@ class LloydStep:
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. rho-zCDP ((rho, delta) for ``friendly``): a record is in one part, so
-    every part may use all of rho. Sensitivity of a part: R in its sum, 1 in its count. Replacing a record would cost
-    max(4 rho_sum, 2 rho_sum + 2 rho_count): within one part a sum moves by up to 2 R. The nearest center is a function
-    of the record and the released centers alone; a part with too few records keeps its center, which is a rule on its
-    released count.
+    Protects one record, added or removed, with rho-zCDP, or (rho, delta)-zCDP for ``friendly``. A record is in one part
+    only, so every part may use all of rho. The sensitivity of a part is R in its sum and 1 in its count. Replacing a
+    record would cost max(4 rho_sum, 2 rho_sum + 2 rho_count), because within one part a sum moves by up to 2 R. The
+    nearest center is a function of the record and the released centers alone. A part with too few records keeps its
+    center, by a rule on its released count.
 
     Complexity
     ----------
@@ -157,8 +157,8 @@ class LloydRounds:
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. rho-zCDP, delta = 0: five `LloydStep`, each with a fifth. The first
-    centers are a function of k, d and the ball.
+    Protects one record, added or removed, with rho-zCDP and delta = 0: five `LloydStep`, each with a fifth of rho. The
+    first centers are a function of k, d and the ball.
 
     Source
     ------
@@ -214,7 +214,7 @@ class ClusterCenters:
 
     Privacy
     -------
-    Released values.
+    Holds released values only.
 
     Source
     ------
@@ -264,10 +264,10 @@ class ClusteringAlgorithm:
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. (rho, delta)-zCDP by composition: with all coins given a record REPLACES
-    one of t tuples (`Shards`, `TupleAverage`), and it is in one part of the Lloyd step (`LloydStep`). What is started
-    after the tuples depends on whether their average was released, a released value. Centers are a set: they are sorted
-    after the noise.
+    Protects one record, added or removed, with (rho, delta)-zCDP by composition: with all coins given, a record
+    REPLACES one of t tuples (`Shards`, `TupleAverage`), and it is in one part of the Lloyd step (`LloydStep`). What is
+    started after the tuples depends on whether their average was released, which is a released fact. Centers are a set:
+    they are sorted after the noise.
 
     Source
     ------
@@ -342,7 +342,7 @@ def chance_of(average: TupleMethod, size: int) -> float:
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -363,7 +363,7 @@ def chance_by_agreement(average: TupleMethod, k: int) -> tuple[str, list[dict[st
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------

@@ -44,7 +44,7 @@ class ClusterPlan:
 
     Privacy
     -------
-    Public numbers only.
+    Holds public numbers only, so it costs nothing.
 
     Source
     ------
@@ -99,7 +99,7 @@ def plan_clusters(
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -201,7 +201,7 @@ class BallPlan:
 
     Privacy
     -------
-    Public numbers only.
+    Holds public numbers only, so it costs nothing.
 
     Source
     ------
@@ -224,7 +224,7 @@ def plan_balls(loss: PrivacyLoss, k: int, dimension: int, size_hint: int, lloyd:
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -270,7 +270,7 @@ class PlanChoice:
 
     Privacy
     -------
-    Public numbers only.
+    Holds public numbers only, so it costs nothing.
 
     Source
     ------
@@ -331,7 +331,7 @@ class ClusterJob:
 
     Privacy
     -------
-    Public numbers only.
+    Holds public numbers only, so it costs nothing.
 
     Source
     ------

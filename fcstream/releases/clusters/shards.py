@@ -50,11 +50,11 @@ class Shards:
 
     Privacy
     -------
-    Unit: one record. Relation: add, remove or replace it; tuples are then REPLACED, one of t. Costs nothing by itself:
-    the tuples are as private as the records. Coins are independent of the data and of each other, one per record. Each
+    Costs nothing by itself, because the tuples are as private as the records. If one record is added, removed or
+    replaced, one of t tuples is REPLACED. Coins are independent of the data and of each other, one per record. Each
     shard's points are sorted, so a tuple depends on what its shard holds and on nothing else, and gets a seed of its
-    own that depends on the shard's number only. Not covered: run time, and what an oracle's floating-point libraries
-    make of their surroundings (alignment); a user's oracle must keep nothing between calls.
+    own that depends on the shard's number only. Not covered: run time, and how an oracle's floating-point libraries
+    depend on memory layout (alignment). A user's oracle must keep nothing between calls.
 
     Source
     ------

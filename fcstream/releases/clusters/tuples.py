@@ -44,7 +44,7 @@ def radius_grid(smallest: float, largest: float, ratio: float) -> tuple[int, ...
 
     Privacy
     -------
-    Public arithmetic on public numbers.
+    Computed from public numbers alone.
 
     Source
     ------
@@ -62,7 +62,7 @@ def friend_counts(predicate: Predicate, tuples: NDArray[np.float64]) -> NDArray[
 
     Privacy
     -------
-    None: for cores and diameters.
+    NOT private: the counts are only for cores and diameters.
 
     Source
     ------
@@ -83,8 +83,8 @@ def reorder(tuples: NDArray[np.float64], noise: Noise) -> NDArray[np.float64]:
 
     Privacy
     -------
-    Unit: one tuple. Relation: replace, add or remove one. Costs nothing on a core: with gamma <= 1/5 all numberings
-    agree (see `TupleAverage`), so neighbors' outputs differ by one fixed permutation, which the random one hides.
+    Costs nothing on a core, whether one tuple is replaced, added or removed: with gamma <= 1/5 all numberings agree
+    (see `TupleAverage`), so neighbors' outputs differ by one fixed permutation, which the random one hides.
 
     Source
     ------
@@ -119,8 +119,8 @@ def noisy_mode(tuples: NDArray[np.float64], radii_squared: tuple[int, ...], rho_
 
     Privacy
     -------
-    Unit: one tuple. Relation: REPLACE one, which moves two bins by 1: noise N(0, 1/rho) per bin makes rho-zCDP. A
-    bin that holds less than a quarter of t by that count is not used.
+    Protects one tuple that is REPLACED by another, which moves two bins by 1, so noise N(0, 1/rho) in each bin gives
+    rho-zCDP. A mode that holds less than a quarter of t by that noisy count is not used.
 
     Source
     ------
@@ -159,11 +159,12 @@ class TupleAverage:
 
     Privacy
     -------
-    Unit: one tuple, one of t. Relation: REPLACE one. (rho, delta)-zCDP: radius (rho_r; the histogram of t tuples moves
-    by one in two bins, noise N(0, 1/rho_r) per bin; FindDiam as `DiameterSearch`), core (rho_core, delta/2), average
-    (the rest, delta/2). Sensitivity of the average: 2 r sqrt(k) over a released lower bound of the core's size.
+    Protects one of t tuples that is REPLACED by another, with (rho, delta)-zCDP. The radius costs rho_r: the histogram
+    of t tuples moves by one in two bins, with noise N(0, 1/rho_r) in each; for FindDiam see `DiameterSearch`. The core
+    costs (rho_core, delta/2) and the average the rest. The sensitivity of the average is 2 r sqrt(k) over a released
+    lower bound of the core's size.
 
-    One core serves both steps: with gamma of at most 1/5 the numberings of any tuples in it agree.
+    One core serves both steps, because with gamma of at most 1/5 the numberings of any tuples in it agree.
 
     Complexity
     ----------

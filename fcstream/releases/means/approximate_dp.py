@@ -51,7 +51,7 @@ class LowerCount:
 
     Privacy
     -------
-    Unit: one item. Relation: add or remove. epsilon-DP: discrete Laplace noise, sensitivity 1.
+    Protects one item, added or removed, with epsilon-DP, by discrete Laplace noise for sensitivity 1.
 
     Source
     ------
@@ -95,11 +95,10 @@ class FriendlyAverageDP:
 
     Privacy
     -------
-    Unit: one point. Relation: add or remove; the same holds for a point replaced. (epsilon, delta)-DP for every pair
-    of neighbors in which any two points share a friend; to be run on a core only. A share of epsilon goes to the size
-    (discrete Laplace, sensitivity 1), the rest to the average, of sensitivity 2 r_eff / n-hat plus rounding. Half of
-    delta covers n-hat above n, the other half is the Gaussian's. An empty core and an n-hat of 0 or less give the same
-    refusal.
+    Protects one point, added, removed or replaced, with (epsilon, delta)-DP for every pair of neighbors in which any
+    two points share a friend, so it must run on a core only. A share of epsilon is for the size (discrete Laplace,
+    sensitivity 1), the rest for the average, of sensitivity 2 r_eff / n-hat plus rounding. Half of delta covers an
+    n-hat above n, the other half is the Gaussian's. An empty core and an n-hat of 0 or less give the same refusal.
 
     Source
     ------
@@ -163,7 +162,7 @@ def printed_noise(loss: DPLoss, size: int) -> tuple[float, int]:
 
     Privacy
     -------
-    Public arithmetic: the paper's formula, to compare divisions of a budget.
+    Computed from public numbers alone, by the paper's formula, to compare divisions of a budget.
 
     Source
     ------
@@ -200,7 +199,7 @@ class BasicOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     Privacy
     -------
-    See `BasicMean`.
+    `BasicMean` states the guarantee.
 
     Source
     ------
@@ -243,9 +242,9 @@ class BasicMean(PointMechanism):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. (epsilon, delta)-DP with `total` = `BasicFilter.total` of
-    `FriendlyAverageDP`; charged as zCDP with epsilon tanh(epsilon / 2) (see `zcdp_of_dp`). One stage: the arithmetic of
-    groups covers the whole only, so nothing is given back.
+    Protects one record, added or removed, with (epsilon, delta)-DP, where `total` is `BasicFilter.total` of
+    `FriendlyAverageDP`. It is charged as zCDP with epsilon tanh(epsilon / 2) (see `zcdp_of_dp`), in one stage: the
+    arithmetic of groups covers the whole only, so nothing is refunded.
 
     Source
     ------
@@ -318,7 +317,7 @@ def paid_by(loss: PrivacyLoss) -> DPLoss:
 
     Privacy
     -------
-    The inverse of `zcdp_of_dp`, rounded down.
+    Computed from public numbers alone: the inverse of `zcdp_of_dp`, rounded down.
 
     Source
     ------
@@ -353,8 +352,9 @@ class EstimatedAverage:
 
     Privacy
     -------
-    Unit: one point. Relation: REPLACED, with n public; so it is for arrays, not for windows, whose number of records is
-    private. (epsilon, delta)-DP with `FriendlyGenerator.total` at most `total`. Shares come from public numbers.
+    Protects one point that is REPLACED by another, while n is public, with (epsilon, delta)-DP:
+    `FriendlyGenerator.total` is at most `total`. So it is for arrays, not for windows, whose number of records is
+    private. Shares come from public numbers.
 
     Source
     ------

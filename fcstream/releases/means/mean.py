@@ -63,7 +63,7 @@ class MeanOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     Privacy
     -------
-    See `RecentredMean`, `FriendlyMean` and `BallMean`.
+    `RecentredMean`, `FriendlyMean` and `BallMean` state the guarantees.
 
     Source
     ------
@@ -175,7 +175,7 @@ class BallMean(PointMechanism):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. Pure rho-zCDP, see `BallAverage`.
+    Protects one record, added or removed, with rho-zCDP and delta = 0, by `BallAverage`.
 
     Source
     ------
@@ -236,8 +236,8 @@ class FriendlyMean(CoreStage, PointMechanism):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. (rho, delta)-zCDP: the core has the loss (0.1 rho, delta/2), the average
-    the rest.
+    Protects one record, added or removed, with (rho, delta)-zCDP: (0.1 rho, delta/2) is for the core, the rest for the
+    average.
 
     Source
     ------
@@ -323,10 +323,10 @@ class RecentredMean(CoreStage, PointMechanism):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. (rho, delta)-zCDP: the core (rho_core, delta/2) followed by a friendly
-    algorithm on it: `FriendlyAverage` (the other delta/2), a histogram of the core's distances from that center (one
-    bin per record, sensitivity 1), and two `BallAverage`. The core is charged once for all of them. Shares
-    and radii come from public numbers and released values only.
+    Protects one record, added or removed, with (rho, delta)-zCDP. The core costs (rho_core, delta/2). The friendly
+    algorithm that runs on it is made of `FriendlyAverage` (the other delta/2), a histogram of the core's distances from
+    the resulting center (one bin per record, sensitivity 1), and two `BallAverage`. The core is charged once for all of
+    them. Shares and radii come from public numbers and released values only.
 
     Source
     ------

@@ -41,7 +41,7 @@ def search_radii(lattice: Lattice, smallest: float, largest: float) -> tuple[int
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -78,9 +78,9 @@ class SearchedMean(PointMechanism):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. (rho, delta)-zCDP: `DiameterSearch` on exact counts of all pairs (no
-    coins), then a mean with the rest at a radius that counts as released. ``friendly``: search 0.1 rho. Shares of
-    ``recentered`` come from public numbers.
+    Protects one record, added or removed, with (rho, delta)-zCDP: `DiameterSearch` on exact counts of all pairs (no
+    coins), then a mean with the rest at a radius that counts as released. With ``friendly`` the search costs 0.1 rho;
+    the shares of ``recentered`` come from public numbers.
 
     Source
     ------
@@ -197,7 +197,7 @@ class SearchOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_onl
 
     Privacy
     -------
-    See `SearchedMean`, `RecentredMean` and `FriendlyMean`.
+    `SearchedMean`, `RecentredMean` and `FriendlyMean` state the guarantees.
 
     Source
     ------

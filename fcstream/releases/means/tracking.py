@@ -47,7 +47,7 @@ class TrackingOptions(MeanOptions, frozen=True, forbid_unknown_fields=True, kw_o
 
     Privacy
     -------
-    See `TrackingMean`.
+    `TrackingMean` states the guarantee.
 
     Source
     ------
@@ -76,11 +76,11 @@ class TrackingMean(PointMechanism):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. A cold window has the guarantee of `RecentredMean`. A warm window is pure
-    rho-zCDP, for every content: center and radius come from earlier releases; it releases one histogram of two bins
-    (inside the ball, outside: sensitivity 1) and one sum of the offsets of the points inside (sensitivity: the radius).
-    Whether the next window starts cold, and so costs a delta of its own, is a function of this window's released
-    counts.
+    Protects one record, added or removed. A cold window has the guarantee of `RecentredMean`. A warm window costs
+    rho-zCDP with delta = 0, whatever it holds: center and radius come from earlier releases, and it releases one
+    histogram of two bins (inside the ball and outside, sensitivity 1) and one sum of the offsets of the points inside
+    (sensitivity: the radius). Whether the next window starts cold, and so costs a delta of its own, is a function of
+    this window's released counts.
 
     Source
     ------

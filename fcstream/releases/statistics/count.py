@@ -39,7 +39,7 @@ class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     Privacy
     -------
-    See `NoisyCount`.
+    `NoisyCount` states the guarantee.
 
     Source
     ------
@@ -115,8 +115,8 @@ class NoisyCount(MechanismBase):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. Pure rho-zCDP. Sensitivity 1. May be negative: clip it yourself, that is
-    free.
+    Protects one record, added or removed, with rho-zCDP and delta = 0; the sensitivity is 1. The count may be negative:
+    clip it yourself, which is post-processing.
 
     Source
     ------

@@ -48,7 +48,7 @@ def allowed_distance(eta: float, loss: tuple[float, float], dimension: int) -> f
 
     Privacy
     -------
-    A function of public numbers; costs nothing.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -108,10 +108,10 @@ class FriendlyCovariance:
 
     Privacy
     -------
-    Unit: one matrix. Relation: add or remove, for neighbors in which any two matrices share a friend; to be run on a
-    core only. (epsilon, delta)-DP: a noisy number of matrices (discrete Laplace, sensitivity 1), a refusal if it is at
-    most c1 / gamma, then `blur`. Leaving out one of n such matrices moves their mean by at most c1 / n, with
-    c1 = (1 + limit)**2 - 1. Known limit: floating point (see `blur` and `MatrixDistance`).
+    Protects one matrix, added or removed, with (epsilon, delta)-DP for neighbors in which any two matrices share a
+    friend, so it must run on a core only. It draws a noisy number of matrices (discrete Laplace, sensitivity 1),
+    refuses if that is at most c1 / gamma, and then calls `blur`. Leaving out one of n such matrices moves their mean by
+    at most c1 / n, with c1 = (1 + limit)**2 - 1. Known limit: floating point (see `blur` and `MatrixDistance`).
 
     Source
     ------
@@ -190,7 +190,7 @@ class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
 
     Privacy
     -------
-    See `ShardCovariance`.
+    `ShardCovariance` states the guarantee.
 
     Source
     ------
@@ -239,9 +239,9 @@ class ShardCovariance(MechanismBase):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove: that replaces one shard's matrix. (epsilon, delta)-DP with `total` =
-    `ReplacementFilter.total` of `FriendlyCovariance`: (3 (e^epsilon - 1), 3 delta e^(epsilon + 3 (e^epsilon - 1)));
-    charged as zCDP (see `zcdp_of_dp`), in one stage. Known limit: floating point.
+    Protects one record, added or removed, which replaces one shard's matrix, with (epsilon, delta)-DP. `total` is
+    `ReplacementFilter.total` of `FriendlyCovariance`: (3 (e^epsilon - 1), 3 delta e^(epsilon + 3 (e^epsilon - 1))). It
+    is charged as zCDP (see `zcdp_of_dp`), in one stage. Known limit: floating point.
 
     Source
     ------

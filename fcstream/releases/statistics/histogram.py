@@ -50,7 +50,7 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     Privacy
     -------
-    See `Histogram`.
+    `Histogram` states the guarantee.
 
     Source
     ------
@@ -118,8 +118,8 @@ class Histogram(MechanismBase):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. Pure rho-zCDP. A record lies in one bin, so the l2 sensitivity is 1
-    whatever the number of bins. Counts may be negative; the number of records is the sum of the noisy counts.
+    Protects one record, added or removed, with rho-zCDP and delta = 0. A record lies in one bin, so the l2 sensitivity
+    is 1 whatever the number of bins. Counts may be negative; the number of records is the sum of the noisy counts.
 
     Source
     ------

@@ -50,7 +50,7 @@ class QuantilesOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     Privacy
     -------
-    See `Quantiles`.
+    `Quantiles` states the guarantee.
 
     Source
     ------
@@ -97,11 +97,11 @@ class Quantiles(MechanismBase):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. Pure rho-zCDP: the count (sensitivity 1) and, for each level q, the
-    exponential mechanism over all lattice values v of the public range with cost |(1 - q) below(v) - q above(v)|, which
-    one record moves by at most max(q, 1 - q) either way: with the exponent eps / (2 max(q, 1 - q)) it has eps-bounded
-    range, so it costs eps**2 / 8. Drawn exactly. The values are sorted afterwards, which is free. A noisy count below
-    `least_count` gives ``too_few``, and the shares of the values go back.
+    Protects one record, added or removed, with rho-zCDP and delta = 0. The count has sensitivity 1. For each level q
+    the exponential mechanism runs over all lattice values v of the public range, with cost |(1 - q) below(v) - q
+    above(v)|. One record moves the cost by at most max(q, 1 - q) either way, so with the exponent eps / (2 max(q, 1 -
+    q)) the draw has eps-bounded range and costs eps**2 / 8. It is drawn exactly. Sorting the values afterwards is
+    post-processing. A noisy count below `least_count` gives ``too_few``, and the shares of the values are refunded.
 
     Source
     ------

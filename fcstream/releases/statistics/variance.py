@@ -51,7 +51,7 @@ class VarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=
 
     Privacy
     -------
-    See `Variance`.
+    `Variance` states the guarantee.
 
     Source
     ------
@@ -110,11 +110,11 @@ class Variance(MechanismBase):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. (rho, delta)-zCDP: the mean, then with its released center and radius R
-    the number of points in the ball (sensitivity 1) and the sum of their squared offsets in units of 2**shift steps
-    squared, rounded down in integers: the l2 norm of the squares of a vector is at most its squared norm, so the
-    sensitivity is R**2 / 2**shift. Points outside are left out. What the center's own noise adds to the squares is
-    released and taken off.
+    Protects one record, added or removed, with (rho, delta)-zCDP. First comes the mean; then, with its released center
+    and radius R, the number of points in the ball (sensitivity 1) and the sum of their squared offsets, in units of
+    2**shift squared steps and rounded down in integers. The l2 norm of the squares of a vector is at most its squared
+    norm, so the sensitivity is R**2 / 2**shift. Points outside are left out. What the center's own noise adds to the
+    squares is released and subtracted.
 
     Source
     ------

@@ -30,7 +30,7 @@ class TableMechanism(MechanismBase):
 
     Privacy
     -------
-    Says nothing of its own: a mixture, its seed and its rows are functions of noisy numbers and of fresh coins.
+    Costs nothing itself: a mixture, its seed and its rows are functions of noisy numbers and of fresh coins.
 
     Source
     ------
@@ -83,7 +83,7 @@ def usefulness(error: float) -> tuple[str, ...]:
 
     Privacy
     -------
-    Public numbers only.
+    Computed from public numbers alone, so it costs nothing.
 
     Source
     ------
@@ -106,7 +106,7 @@ def synthetic_codes(release: Release) -> tuple[list[dict[str, Any]], NDArray[np.
 
     Privacy
     -------
-    Post-processing: costs nothing, however often.
+    Post-processing, so it costs nothing, however often it is called.
 
     Source
     ------
@@ -135,7 +135,7 @@ def synthetic_rows(release: Release) -> dict[str, list[Any]]:
 
     Privacy
     -------
-    Post-processing: costs nothing, however often.
+    Post-processing, so it costs nothing, however often it is called.
 
     Source
     ------

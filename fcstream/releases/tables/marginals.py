@@ -56,7 +56,7 @@ class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     Privacy
     -------
-    See `Marginals`.
+    `Marginals` states the guarantee.
 
     Source
     ------
@@ -112,8 +112,8 @@ class Marginals(MechanismBase):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. Pure rho-zCDP. A record is counted once in each table, so the squared l2
-    sensitivity is the number of tables. Values may be negative.
+    Protects one record, added or removed, with rho-zCDP and delta = 0. A record is counted once in each table, so the
+    squared l2 sensitivity is the number of tables. Values may be negative.
 
     Source
     ------
@@ -192,7 +192,7 @@ def agree(noisy: NDArray[np.float64], tables: ContingencyTables) -> NDArray[np.f
 
     Privacy
     -------
-    Post-processing.
+    Post-processing, so it costs nothing.
 
     Complexity
     ----------

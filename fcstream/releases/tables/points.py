@@ -55,7 +55,7 @@ class PointsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     Privacy
     -------
-    See `Points`.
+    `Points` states the guarantee.
 
     Source
     ------
@@ -128,10 +128,11 @@ class Points(MechanismBase):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. Pure rho-zCDP, for every content. A record becomes integers of norm at
-    most R around the public center. Discrete Gaussians on (R count, sum), of squared sensitivity 2 R**2; on the upper
-    triangle of the second moments, R**4; and in every cell, empty ones too, on the count (1) and the sum (R**2): a
-    record lies in one cell, an integer function of it and of released numbers. Then all is projected onto the set.
+    Protects one record, added or removed, with rho-zCDP and delta = 0, whatever the window holds. A record becomes
+    integers of norm at most R around the public center. Discrete Gaussian noise is added to (R count, sum), of squared
+    sensitivity 2 R**2; to the upper triangle of the second moments, R**4; and in every cell, empty ones too, to the
+    count (1) and the sum (R**2). A record lies in one cell, which is an integer function of it and of released numbers.
+    Everything is then projected onto the set, which is post-processing.
 
     Source
     ------

@@ -145,16 +145,17 @@ class Synthetic(TableMechanism):
 
     Privacy
     -------
-    Unit: one record. Relation: add or remove. Pure rho-zCDP, for every content. A record is a vector u of integers of
-    one and the same norm (p Booleans: -1 and 1, norm sqrt(p)). Three exact discrete Gaussians: on (1, u), of squared
-    sensitivity norm squared + 1; on the products of entries of u of different columns, of squared sensitivity
-    p (p - 1) / 2 (`Codes.pairs_squared` in general); and, in every cell, empty ones too, on the number of records and
-    the sum of u: a record lies in one cell, which is an integer function of the record and of released numbers.
-    All else is post-processing. A noisy number of records below `least_count` stops after the first; the rest goes
-    back.
+    Protects one record, added or removed, with rho-zCDP and delta = 0, whatever the window holds. A record is a vector
+    u of integers, whose norm is the same for all records (for p Booleans -1 and 1, norm sqrt(p)). Exact discrete
+    Gaussian noise is added three times: to (1, u), of squared sensitivity norm squared + 1; to the products of entries
+    of u of different columns, of squared sensitivity p (p - 1) / 2 (`Codes.pairs_squared` in general); and, in every
+    cell, empty ones too, to the number of records and the sum of u. A record lies in one cell, which is an integer
+    function of the record and of released numbers. All else is post-processing. A noisy number of records below
+    `least_count` stops after the first stage, and the others are refunded.
 
-    With `is_pure`: pure epsilon-DP, charged as rho = epsilon tanh(epsilon / 2), nothing goes back. The same sums with
-    discrete Laplace noise, of l1 sensitivities p + 1, p (p - 1) / 2, 1 and p, epsilon divided as in `PURE_SHARES`.
+    With `is_pure` the release is epsilon-DP, charged as rho = epsilon tanh(epsilon / 2), and nothing is refunded.
+    Discrete Laplace noise is added to the same sums, of l1 sensitivities p + 1, p (p - 1) / 2, 1 and p, with epsilon
+    divided as in `PURE_SHARES`.
 
     Source
     ------

@@ -53,12 +53,12 @@ class PaperSynthetic(TableMechanism):
 
     Privacy
     -------
-    Unit: one record. Relation: replace one, as printed, and add or remove too, because n is the public `size_hint`
-    whatever the window holds: then one record moves less. Pure epsilon-DP in three equal parts, charged as rho-zCDP.
-    PROJ(n epsilon / (6 t) S) is as printed: two slips of the paper cancel (errata 5.1, 5.2); correcting one of them
-    alone breaks it. Weights: Lap(6 / (n epsilon)). Damped means: rounded to
-    a grid so fine that the printed 12 sqrt(p) / (b epsilon), twice what the cube needs, covers the rounding.
-    Floating point limits of PROJ: see `fcstream.synthetic.bingham`.
+    Protects one record that is replaced by another, as printed, and also one that is added or removed, because n is the
+    public `size_hint` whatever the window holds, and one record moves less then. It is epsilon-DP in three equal parts,
+    charged as rho-zCDP. PROJ(n epsilon / (6 t) S) is as printed: two slips of the paper cancel (errata 5.1, 5.2), and
+    correcting one of them alone breaks it. Weights get Lap(6 / (n epsilon)). Damped means are rounded to a grid so fine
+    that the printed 12 sqrt(p) / (b epsilon), twice what the cube needs, covers the rounding. The floating-point limits
+    of PROJ are stated in `fcstream.synthetic.bingham`.
 
     Source
     ------
