@@ -1,4 +1,4 @@
-"""Which partition a key comes by: what producers' clients compute, so that every process knows without asking."""
+"""Partitions of keys, computed as producers' clients do, so that each process knows a key's partition by itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MASK = 0xFFFFFFFF
 
 
 def partition_of(partitioner: str, key: str, total: int) -> int:
-    """The partition of a key, as UTF-8, among `total`.
+    """Compute the partition of a key, as UTF-8, among `total`.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def partition_of(partitioner: str, key: str, total: int) -> int:
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2 (Austin Appleby), 32 bits, with Kafka's seed."""
+    """Compute MurmurHash2 (Austin Appleby) of 32 bits with Kafka's seed."""
     h = (0x9747B28C ^ len(data)) & _MASK
     whole = len(data) & ~3
     for i in range(0, whole, 4):

@@ -1,6 +1,7 @@
-"""What ``fcstream doctor`` finds out about a source or sink: nothing is consumed, committed or written.
+"""Probes for ``fcstream doctor``: what can be found out about a source or sink without consuming, committing or
+writing.
 
-What can be found out without leaving a trace differs from system to system; a probe says what it did not try.
+What can be found out without leaving a trace differs from system to system; a probe reports what it did not try.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ _MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """Result of one check.
 
     Attributes
     ----------
     check : str
-        What was looked at, for instance ``source``.
+        What was checked, for instance ``source``.
     level : str
         ``ok``, ``warning`` or ``problem``.
     what, remedy : str
-        No secrets. The remedy of what is ok is empty.
+        Neither holds a secret. The remedy is empty if the level is ``ok``.
     """
 
     check: str
@@ -44,7 +45,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """Another machine's clock: how far it is ahead of ours, and by how much that may be wrong."""
+    """How far another machine's clock is ahead of this one, and the largest error of that figure."""
 
     whose: str
     ahead_ms: float
@@ -52,7 +53,7 @@ class ClockOffset:
 
     @classmethod
     def read(cls, whose: str, ask: Callable[[], float]) -> ClockOffset:
-        """`ask` returns Unix milliseconds; the shorter it takes, the less doubt."""
+        """Measure the offset; `ask` returns Unix milliseconds, and the less time it takes, the smaller is the error."""
         before = time.time_ns() / 1e6
         theirs = ask()
         after = time.time_ns() / 1e6
@@ -61,12 +62,12 @@ class ClockOffset:
 
 @dataclass(slots=True)
 class Checkup:
-    """What is found, in order.
+    """Findings of one run of ``fcstream doctor``, in order.
 
     Attributes
     ----------
     need_ms : int
-        For how long a source must keep a message: a window and its lateness.
+        How long a source must keep a message: a window and its lateness.
     """
 
     need_ms: int
@@ -83,7 +84,7 @@ class Checkup:
         self.findings.append(Finding(check, "problem", what, remedy))
 
     def retention(self, keeps_ms: float) -> None:
-        """Of a source that forgets by time."""
+        """Report whether a source that drops messages by age keeps them long enough."""
         keeps = f"the broker keeps messages for {keeps_ms / _MINUTE_MS:.3g} minutes"
         wants = f"a window and its lateness take {self.need_ms / _MINUTE_MS:.3g}"
         if keeps_ms < self.need_ms:
@@ -95,26 +96,27 @@ class Checkup:
 
 
 class Probe:
-    """How ``fcstream doctor`` looks at the systems of one URL scheme; this one: whether something listens at the port.
+    """Checks the systems of one URL scheme for ``fcstream doctor``; this base class checks whether something listens
+    there.
 
-    A probe of one's own is a subclass, made without arguments and named by the entry point group ``fcstream.probes``
-    under the scheme (in this package: by the registry). It consumes, commits and publishes nothing, and says what it
-    did not try. An `FcstreamError` that it raises is told as a problem, after what it found before.
+    A probe of another package is a subclass, made without arguments, which the entry point group ``fcstream.probes``
+    names under the scheme (in this package the registry does). It consumes, commits and publishes nothing, and reports
+    what it did not try. An `FcstreamError` that it raises is reported as a problem, after what it found before.
 
     Attributes
     ----------
     patience_option : str
-        The option of a URL that says how long its connector tries to connect: `doctor` gives 4 seconds.
+        The option of a URL that says how long its connector tries to connect; `doctor` sets it to 4 seconds.
     """
 
     patience_option = "patience"
 
     def source(self, checkup: Checkup, address: Address, name: str) -> None:
-        """Look at a source, as the consumer `name` would use it."""
+        """Check a source as the consumer `name` would use it."""
         self._listens(checkup, "source", address)
 
     def sink(self, checkup: Checkup, address: Address) -> None:
-        """Look at a sink of releases or of dead letters."""
+        """Check a sink of releases or of dead letters."""
         self._listens(checkup, "sink", address)
 
     def _listens(self, checkup: Checkup, check: str, address: Address) -> None:
@@ -123,7 +125,7 @@ class Probe:
             checkup.warn(
                 check,
                 f"{address.masked} was not looked at: its URL names no port, and its connector no probe for it",
-                "let its package have one (entry points `fcstream.probes`), or run it, and see what it says",
+                "let its package have one (entry points `fcstream.probes`), or start the service and read its log",
             )
             return
         try:
@@ -138,19 +140,19 @@ class Probe:
 
 
 def probe_source(checkup: Checkup, url: str, name: str) -> None:
-    """Look at a live source.
+    """Check a live source.
 
     Raises
     ------
     FcstreamError
-        It cannot be used; what was found before stands in `checkup`.
+        The source cannot be used; `checkup` holds what was found before.
     """
     probe, address = _probe_of(url, "source.url")
     probe.source(checkup, address, name)
 
 
 def probe_sink(checkup: Checkup, url: str) -> None:
-    """Look at a sink; see `probe_source`."""
+    """Check a sink; see `probe_source`."""
     scheme, _, path = url.partition(":")
     if scheme in TABLE_SINKS:
         probe_folder(checkup, "sink", path)
@@ -162,7 +164,7 @@ def probe_sink(checkup: Checkup, url: str) -> None:
 
 
 def probe_dead_letters(checkup: Checkup, url: str) -> None:
-    """Look at a broker that gets dead letters; see `probe_source`."""
+    """Check a broker that gets dead letters; see `probe_source`."""
     probe, address = _probe_of(url, "dead_letter.url")
     inner = Checkup(checkup.need_ms)
     probe.sink(inner, address)
@@ -170,7 +172,7 @@ def probe_dead_letters(checkup: Checkup, url: str) -> None:
 
 
 def probe_file(checkup: Checkup, check: str, target: str) -> None:
-    """A file that is appended to."""
+    """Check a file to which lines are appended."""
     path = Path(target)
     folder = path.absolute().parent
     if not folder.is_dir():
@@ -184,7 +186,7 @@ def probe_file(checkup: Checkup, check: str, target: str) -> None:
 
 
 def probe_folder(checkup: Checkup, check: str, target: str) -> None:
-    """A folder that files are put into."""
+    """Check a folder into which files are put."""
     folder = Path(target)
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent

@@ -1,4 +1,4 @@
-"""Which class serves which URL scheme: ours by the table below, those of other packages by entry point."""
+"""Registry of the classes that serve each URL scheme: the table below, and the entry points of other packages."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _GROUPS = {
 
 
 class Connector(NamedTuple):
-    """The classes of one system, as ``module:Class`` of this package; empty where it has none.
+    """The classes of one system, as ``module:Class`` of this package; empty for a role that it does not have.
 
     Attributes
     ----------
     source : str
-        A `LiveSource`: reads again from any position.
+        A `LiveSource`, which can be read again from any position.
     ranges : str
         A `ReplayableSource`, where that is another class than the source.
     queue : str
-        An `AckSource`: what is acknowledged is forgotten.
+        An `AckSource`, which forgets what is acknowledged.
     sink : str
     probe : str
         A subclass of `Probe`.
@@ -80,12 +80,12 @@ CONNECTORS = {
 
 
 def known(*roles: Role) -> list[str]:
-    """The schemes of this package that have a class of one of these roles."""
+    """List the schemes of this package that have a class of one of these roles."""
     return sorted(scheme for scheme, each in CONNECTORS.items() if any(getattr(each, role) for role in roles))
 
 
 def find(scheme: str, role: Role) -> Any:
-    """The class of a scheme in a role, None if there is none."""
+    """Load the class of a scheme in a role; None if there is none."""
     ours = getattr(CONNECTORS.get(scheme, Connector()), role)
     if ours:
         module, name = ours.split(":")
@@ -96,7 +96,7 @@ def find(scheme: str, role: Role) -> Any:
 
 
 def is_known(scheme: str, *roles: Role) -> bool:
-    """Whether `find` would find a class in one of these roles; none is loaded."""
+    """Return whether `find` would find a class in one of these roles; none is loaded."""
     return scheme in known(*roles) or any(len(_entries(scheme, role)) for role in roles)
 
 

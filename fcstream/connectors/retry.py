@@ -1,4 +1,4 @@
-"""Patience with lost connections: try again, with pauses that grow and are jittered, for a bounded time."""
+"""Retries after lost connections: with pauses that grow and are jittered, for a bounded time."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class BrokerLost(Exception):
 
 
 def pauses() -> Iterator[float]:
-    """Seconds to wait before each further try: doubling, up to 5, each between half and the whole of it."""
+    """Yield the seconds to wait before each further try: doubling, up to 5, each between half of that and all of it."""
     pause = _FIRST_S
     while True:
-        # The clock's last digits are jitter enough: this decides nothing but a waiting time.
+        # The clock's last digits are random enough, because they decide nothing but a waiting time.
         yield pause * (0.5 + 0.5 * (time.perf_counter_ns() % 1009) / 1009)
         pause = min(2 * pause, _MAX_S)
 
@@ -37,18 +37,21 @@ def with_patience(
     patience_s: float,
     error: Callable[[BaseException], FcstreamError],
 ) -> T:
-    """Do something with a connection; if it is lost, connect again and repeat, for `patience_s` seconds at most, and no
-    more once the stream is to end.
+    """Do something with a connection; if it is lost, connect again and repeat, for at most `patience_s` seconds.
+
+    It does not repeat once the stream is to stop.
+
+    It does not repeat once the stream is to stop.
 
     Parameters
     ----------
     action : callable
-        Must be safe to repeat. Raises `BrokerLost` when the connection is; everything else is passed on.
+        Something that is safe to repeat. Raises `BrokerLost` when the connection is; everything else is passed on.
     reconnect : callable
         May raise `BrokerLost` too.
     patience_s : float
     error : callable
-        Makes what is raised in the end from the last of them.
+        Makes the error that is raised in the end, from the last one of `lost`.
     """
     until = time.monotonic() + patience_s
     waits = pauses()
@@ -71,13 +74,13 @@ def with_patience(
 
 @contextmanager
 def deadline(descriptor: int, seconds: float) -> Iterator[threading.Event]:
-    """Shut a connection down if the block takes longer, whatever its client waits for; a client's own limit begins
-    anew with every byte that comes, and a server's does not help if its answers are lost.
+    """Shut a connection down if the block takes longer, whatever its client waits for.
 
-    Yields what is set then; whatever the block raises is a `TimeoutError` then.
+    A client's own limit starts again with every byte that comes, and a server's limit does not help if its responses
+    are lost. Yields an event that is set when time is over; whatever the block raises is a `TimeoutError` then.
     """
     is_over = threading.Event()
-    # A descriptor of our own: the connection's could be closed, and be another's, when time is over.
+    # A descriptor of its own, because the connection's could be closed, and be another file's, when time is over.
     with socket.socket(fileno=os.dup(descriptor)) as twin:
 
         def cut() -> None:
@@ -100,15 +103,17 @@ def deadline(descriptor: int, seconds: float) -> Iterator[threading.Event]:
 
 
 class PendingMessages(Generic[T]):
-    """What of a group of messages a broker does not have yet. A group that got stuck and is tried again goes on there:
-    what was confirmed before is not sent again."""
+    """The messages of a group that a broker does not have yet.
+
+    A group that failed and is tried again continues there: what was confirmed before is not sent again.
+    """
 
     def __init__(self) -> None:
         self._group: list[T] = []
         self._waiting: deque[T] = deque()
 
     def of(self, group: Sequence[T]) -> deque[T]:
-        """Those to send, in order; to be taken from the front when they are confirmed."""
+        """Return the messages to send, in order; the caller removes them from the front when they are confirmed."""
         if not self._waiting or self._group != list(group):
             self._group, self._waiting = list(group), deque(group)
         return self._waiting
@@ -122,7 +127,7 @@ class PendingMessages(Generic[T]):
 
 
 def close_quietly(*closers: Callable[[], object]) -> None:
-    """Let go of what may be broken already."""
+    """Close something that may be broken already, and ignore its errors."""
     for closer in closers:
         with suppress(Exception):
             closer()

@@ -1,4 +1,4 @@
-"""Where releases go: the protocol, and how they are read back."""
+"""Protocol of sinks, where releases go."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ..releases.base import Release
 
 
 class Sink(Protocol):
-    """Takes releases in order. What `write` took has reached the other side when it returns."""
+    """Accepts releases in order. When `write` returns, they have reached the other side."""
 
     def write(self, releases: Sequence[Release]) -> None:
-        """Publish them all, or raise `SinkError`; then they are written again later, with the same bytes."""
+        """Publish all of them, or raise `SinkError`; then they are written again later, with the same bytes."""
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
-        """Those of `releases`, sealed before a crash, that this sink does not hold yet (all, if it cannot tell)."""
+        """Return those of `releases`, sealed before a crash, that this sink does not hold; all, if it cannot know."""
 
     def last(self) -> Release | None:
-        """The last release that it holds, None if it holds none or cannot tell."""
+        """Return the last release that it holds; None if it holds none or cannot know."""
 
     def close(self) -> None:
-        """Let go of what is held. Idempotent."""
+        """Close the sink; may be called again."""
 
 
 def read_release(body: bytes, otherwise: str) -> Release:

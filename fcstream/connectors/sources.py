@@ -1,4 +1,4 @@
-"""Where records come from: the protocols of sources."""
+"""Protocols of sources, where records come from."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ..formats.batch import Batch
 
 
 class Source(Protocol):
-    """A stream of records, read once from front to back."""
+    """Records that are read once, from front to back."""
 
     def poll(self, max_records: int) -> Batch | None:
-        """The next records, at most about `max_records`; an empty batch if none is there yet, None at the end."""
+        """Return about `max_records` records at most; an empty batch if there are none yet, None at the end."""
 
     def close(self) -> None:
-        """Let go of what is held. Idempotent."""
+        """Close the source; may be called again."""
 
 
 @runtime_checkable
@@ -22,4 +22,4 @@ class MeasuredSource(Source, Protocol):
     """A source that knows how far it has been read."""
 
     def part_read(self) -> float | None:
-        """Between 0 and 1; None if its size is not known."""
+        """Return the share that was read, between 0 and 1; None if the size is not known."""

@@ -1,15 +1,15 @@
-"""The local journal before brokers that forget what was acknowledged (MQTT, AMQP queues): it makes them replayable.
+"""Spool: local files in front of brokers that forget acknowledged messages (MQTT, AMQP queues), to make them
+replayable.
 
 A message is acknowledged only when it is in the spool and on disk, and stays there until a commit says that no open
-window needs it. What remains is *at least once*: the broker sends a message again if the process or the connection dies
-after the spool took it and before the broker handled the acknowledgement. Nothing in such a message tells that it is
-the same, so it counts as another record, unless the queue knows an identity of deliveries (if the operator says so:
-AMQP's ``?delivery_id=message_id``, a user property of MQTT); then those of the last `MEMORY` messages are remembered,
-across restarts too.
+window needs it. Delivery is *at least once*: the broker sends a message again if the process or the connection dies
+after the spool took it and before the broker handled the acknowledgement. Such a message counts as another record,
+unless the operator names an identity of deliveries (AMQP's ``?delivery_id=message_id``, a user property of MQTT). Then
+the identities of the last `MEMORY` messages are remembered, across restarts too.
 
-Files, mode 0600 in a folder of mode 0700: ``lock``; ``position``, the first record that a restart needs; segments
-``FIRST.rows``, named after their first record. A segment is a row of frames, the first without records, with the ids of
-earlier ones, and then one for every `Spool.append`::
+The files have mode 0600 in a folder of mode 0700: ``lock``; ``position``, the first record that a restart needs; and
+segments ``FIRST.rows``, named after their first record. A segment is a row of frames. The first one has no records but
+the ids of earlier ones; each `Spool.append` adds one more::
 
     magic, first record, count, number of ids, of timestamps, receipt, bytes | crc32 |
     lengths, timestamps, ids, bodies | crc32 | end
@@ -38,24 +38,29 @@ from ..runtime.undo import on_error
 
 LOG = logging.getLogger("fcstream.connectors.spool")
 MEMORY = 4096
-"""Messages whose identities are remembered: no source with identities may have more of them unacknowledged."""
+"""Number of messages whose identities are remembered; a source with identities may not have more unacknowledged
+messages.
+"""
 MIN_BYTES = 1 << 20
 UNREADABLE = b"\xc1"
-"""Stands for a message that is too large: no text, and what MessagePack never uses."""
-_LARGE = 2048  # bytes: below, one copy costs less than many pieces
-_PIECE, _MAX_PARTS = 1 << 18, 1000  # bytes that a processor's cache holds; parts that a system writes at once
+"""Stands for a message that is too large: it is not text, and MessagePack never uses this byte."""
+_LARGE = 2048  # bytes; below it, one copy costs less than many pieces
+_PIECE, _MAX_PARTS = 1 << 18, 1000  # bytes that fit a processor's cache; parts that a system writes at once
 ID_BYTES = 16
 NO_ID = bytes(ID_BYTES)
 _STAMP_BYTES = 8
 _MAGIC, _FRAME, _CRC = b"fcs2", struct.Struct("<4sQIIIqQ"), struct.Struct("<I")
 _HEAD, _TAIL = _FRAME.size + _CRC.size, _CRC.size + 1
-_END = b"\n"  # not zero: a hole in a file does not look like an end
+_END = b"\n"  # not zero, so that a hole in a file does not look like an end
 _NAME = re.compile(r"(\d{20})\.rows")
 
 
 class SpooledRecords(NamedTuple):
-    """Records that came together, numbered from `first` on; `ids` has one for each, or none, and so has `timestamps`:
-    when each arrived, if that is not the time of receipt."""
+    """Records that came together, numbered from `first` on.
+
+    `ids` and `timestamps` have one entry for each record, or none. A timestamp says when a record arrived, if that is
+    not the time of receipt.
+    """
 
     first: int
     receipt_ms: int
@@ -64,7 +69,7 @@ class SpooledRecords(NamedTuple):
     timestamps: Sequence[int] = ()
 
     def part(self, start: int, stop: int | None = None) -> SpooledRecords:
-        """Some of them."""
+        """Return the records from `start` to before `stop`."""
         cut = slice(start, stop)
         return SpooledRecords(
             self.first + start, self.receipt_ms, self.bodies[cut], self.ids[cut], self.timestamps[cut]
@@ -81,27 +86,29 @@ class Spool:
     Parameters
     ----------
     folder : Path
-        For this alone; made if it is not there. One process at a time.
+        A folder for this spool alone; it is made if absent. One process at a time may open it.
     max_bytes : int
-        Of all its files. A spool that is full takes nothing and never drops anything.
+        Largest size of all its files. A spool that is full accepts nothing and never drops anything.
     segment_bytes : int, optional
-        Of one file, which is deleted whole; by default a sixteenth of `max_bytes`, 64 MiB at most.
+        Size of one file, which is deleted as a whole; by default a sixteenth of `max_bytes`, at most 64 MiB.
     clock : callable, optional
-        Unix milliseconds. If it is set back, receipt times stand still until it has caught up, after a restart too.
+        Returns Unix milliseconds. If it is set back, receipt times stay the same until it has caught up, after a
+        restart too.
 
     Attributes
     ----------
     position, end : int
         The first record that a restart needs; the number that the next record gets.
     alive_ms : int or None
-        When somebody last had it before, Unix milliseconds; None: nobody, or that is not known.
+        When a process last had the spool open before, in Unix milliseconds; None if none had, or that is not known.
     is_full : bool
-        The last `append` did not take everything.
+        Whether the last `append` could not store everything.
 
     Raises
     ------
     ConfigError, SourceError
-        In use, not ours, or damaged. A last frame that a crash tore was never acknowledged and is cut off.
+        The folder is in use, belongs to another program, or is damaged. A last frame that a crash tore was never
+        acknowledged and is cut off.
     """
 
     def __init__(
@@ -121,9 +128,9 @@ class Spool:
         self._receipt_ms = 0
         self.alive_ms: int | None = None
         self._ids: dict[bytes, None] = {}
-        self._sizes: dict[int, int] = {}  # first record of a segment -> bytes, ascending
-        self._recent = SpooledRecords(0, 0, [], [])  # what was appended last need not be read again
-        # The record that the next frame begins with, and the frames from there on.
+        self._sizes: dict[int, int] = {}  # bytes of a segment by its first record, ascending
+        self._recent = SpooledRecords(0, 0, [], [])  # what was appended last, so that it need not be read again
+        # The record with which the next frame begins, and the frames from there on.
         self._next_frame: tuple[int, Iterator[tuple[int, SpooledRecords]]] = (-1, iter(()))
         self._fds: dict[str, int] = {}
         with on_error(self.close), self._telling("opened"):
@@ -139,13 +146,13 @@ class Spool:
         return self._clock
 
     def mark(self) -> None:
-        """Note, for whoever opens it next, that somebody has it now."""
+        """Note that a process has the spool open now, for whichever opens it next."""
         now = self._clock()
         with self._telling("written"):
             os.utime(self._fds["lock"], ns=(now * 1_000_000, now * 1_000_000))
 
     def knows(self, identity: bytes) -> bool:
-        """Whether a record with this identity came lately."""
+        """Return whether one of the last `MEMORY` records had this identity."""
         return identity in self._ids
 
     def append(
@@ -155,32 +162,33 @@ class Spool:
         sync: Callable[[int], object] | None = None,
         timestamps: Sequence[int | None] = (),
     ) -> int:
-        """Put records on disk (one fsync) and say how many: less than all, from the front, if there is no room.
+        """Put records on disk (one fsync) and return how many: fewer than all, from the front, if there is no room.
 
         Parameters
         ----------
         bodies : sequence of bytes
         ids : sequence of bytes
-            One identity of 16 bytes for each (zeros: none), or nothing.
+            An identity of 16 bytes for each record (zeros for none), or nothing.
         sync : callable, optional
             Puts a file on disk; `os.fsync` by default.
         timestamps : sequence of int or None
-            When each arrived, or nothing; one that is missing or lies ahead of the clock is the time of receipt.
+            When each record arrived, or nothing. A time that is missing or ahead of the clock is replaced by the time
+            of receipt.
 
         Raises
         ------
         SourceError
-            The disk refuses. Nothing was taken.
+            The disk cannot be written. Nothing was stored.
 
         Notes
         -----
-        In place of a record that is larger than half of the spool one is kept that no format can read: it is rejected
-        where records are decoded. Otherwise it would come again, and not fit again, for ever.
+        A record that is larger than half of the spool is replaced by one that no format can read, and is rejected where
+        records are decoded. Otherwise it would come again, and not fit again, for ever.
         """
         if any(len(body) > self.max_bytes // 2 for body in bodies):
             bodies = [body if len(body) <= self.max_bytes // 2 else UNREADABLE for body in bodies]
         each = 4 + (ID_BYTES if ids else 0) + (_STAMP_BYTES if timestamps else 0)
-        frames = 2 * (_HEAD + _TAIL) + ID_BYTES * MEMORY  # a new segment may have to be begun
+        frames = 2 * (_HEAD + _TAIL) + ID_BYTES * MEMORY  # room for the beginning of a new segment
         room = self.max_bytes - self.stored_bytes - frames
         count = sum(total <= room for total in accumulate(len(body) + each for body in bodies))
         if count < len(bodies) and not self.is_full:
@@ -201,7 +209,7 @@ class Spool:
         return count
 
     def read(self, number: int) -> SpooledRecords:
-        """The records from `number` on of the frame that holds it; `number` must be before `end`.
+        """Return the records from `number` on of the frame that holds it; `number` must be before `end`.
 
         Raises
         ------
@@ -219,7 +227,9 @@ class Spool:
         return rows.part(skip) if skip else rows
 
     def commit(self, number: int) -> None:
-        """Note durably that a restart reads from this record on, and delete what is not needed. Never goes back."""
+        """Note durably that a restart reads from this record on, and delete what is not needed; the position never goes
+        back.
+        """
         number = min(number, self.end)
         if number <= self.position:
             return
@@ -242,7 +252,7 @@ class Spool:
                 del self._sizes[first]
 
     def close(self) -> None:
-        """Let go. Idempotent."""
+        """Close the spool; may be called again."""
         self._next_frame = (-1, iter(()))
         for name in list(self._fds):
             os.close(self._fds.pop(name))
@@ -256,10 +266,12 @@ class Spool:
             yield
         except OSError as error:
             words = error.strerror or type(error).__name__
-            raise SourceError(f"{self.folder} cannot be {what}: {words}; nothing was lost: mend it") from None
+            raise SourceError(
+                f"{self.folder} cannot be {what}: {words}; nothing was lost: repair the folder or its disk"
+            ) from None
 
     def _claim(self) -> None:
-        """The folder must be ours, and for us alone."""
+        """Lock the folder, after checking that it holds nothing but a spool."""
         absent = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in absent:
@@ -290,7 +302,7 @@ class Spool:
                 raise SourceError(f"{path} is damaged: remove it, and all that the spool holds is read again")
             self.position = int(text)
         if self._sizes and not self._scan(next(reversed(self._sizes))):
-            # It was being begun when the process died: those before it are whole.
+            # The process died while it began this segment; those before it are complete.
             begun = self._sizes.popitem()[0]
             whole = not self._sizes or self._scan(next(reversed(self._sizes)))
             if not whole or self.end != begun:
@@ -305,7 +317,7 @@ class Spool:
             self._start()
 
     def _scan(self, last: int) -> bool:
-        """Check the last segment, learn where it ends, and cut off what a crash tore; False if nothing is left."""
+        """Check the last segment, find its end, and cut off what a crash tore; returns False if nothing is left."""
         self.end, sound = last, 0
         with self._path(last).open("rb") as file:
             while sound < self._sizes[last]:
@@ -333,7 +345,7 @@ class Spool:
         )
 
     def _frames(self, start: int) -> Iterator[tuple[int, SpooledRecords]]:
-        """Frames from the one that holds a record on, with the number of the record after each."""
+        """Yield frames from the one that holds a record on, with the number of the record after each."""
         segment = number = max((first for first in self._sizes if first <= start), default=0)
         while True:
             try:
@@ -356,7 +368,7 @@ class Spool:
                 del self._ids[old]
 
     def _start(self) -> None:
-        """Begin a segment; it carries what must outlive those before it: the receipt time and the ids."""
+        """Begin a segment; it holds what must outlive earlier ones: the receipt time and the ids."""
         path, rows = self._path(self.end), SpooledRecords(self.end, self._receipt_ms, [], list(self._ids))
         with on_error(self._undo, lambda: path.unlink(missing_ok=True)):
             file = _new_file(path, _frame(rows))
@@ -380,7 +392,7 @@ class Spool:
         self._remember(rows.ids)
 
     def _undo(self, action: Callable[[], object]) -> None:
-        """Take back what was half written; if that fails, nothing more is written until the spool is opened anew."""
+        """Undo a write that failed; if that fails too, nothing more is written until the spool is opened anew."""
         try:
             action()
         except OSError:
@@ -389,15 +401,17 @@ class Spool:
 
 
 class _Broken(Exception):
-    """A segment does not hold what was written; `torn` if a crash while writing explains it."""
+    """A segment does not hold what was written; `torn` if a crash during a write explains it."""
 
     def __init__(self, torn: bool) -> None:
         self.torn = torn
 
 
 def _frame(rows: SpooledRecords) -> Iterator[list[bytes]]:
-    """Its parts, in pieces that a processor's cache keeps from checksum to write; large bodies are among them as they
-    are, not copied."""
+    """Make the parts of a frame, in pieces that stay in a processor's cache from checksum to write.
+
+    Large bodies are among them as they are, not copied.
+    """
     lengths = np.fromiter(map(len, rows.bodies), "<u4", len(rows.bodies))
     start = b"".join([lengths.tobytes(), np.array(rows.timestamps, "<i8").tobytes(), *rows.ids])
     bodies = rows.bodies if len(lengths) and lengths.mean() > _LARGE else [b"".join(rows.bodies)]
@@ -424,8 +438,10 @@ def _frame_size(rows: SpooledRecords) -> int:
 
 
 def _read_frame(file: BinaryIO, number: int, start: int) -> tuple[int, SpooledRecords]:
-    """The next frame, which must begin with record `number`, and the number after it; records before `start` are passed
-    over."""
+    """Read the next frame, which must begin with record `number`, and return it with the number of the record after it.
+
+    Records before `start` are skipped.
+    """
     head = file.read(_HEAD)
     if len(head) < _HEAD or zlib.crc32(head[: _FRAME.size]) != _CRC.unpack_from(head, _FRAME.size)[0]:
         raise _Broken(torn=len((head + file.read()).rstrip(b"\0")) < _HEAD)

@@ -1,4 +1,4 @@
-"""A queue that forgets, read through a spool, and what came while nobody read it."""
+"""Sources that read a queue through a spool, and the arrival times of messages that the queue held during a pause."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ if TYPE_CHECKING:
     from .spool import Spool
 
 POLL_BYTES = 1 << 26
-"""A poll stops gathering here; it exceeds it by one frame at most."""
+"""Size at which a poll stops reading; it exceeds this by one frame at most."""
 _ENDS_S, _STEP, _SERVE_S = 5.0, 4096, 5.0
 _DRAIN_S = 600.0
 _MIN_PAUSE_MS = 5000
-_MUCH = 1 << 20  # bytes: below, the disk is not worth a thread
+_MUCH = 1 << 20  # bytes; below it, a thread for the disk does not pay
 
 
 class CatchUp:
-    """When what a queue held during a pause counts as arrived, and how long windows wait for it: by clocks alone.
+    """Decides when messages that a queue held during a pause count as arrived, and how long windows wait for them.
+
+    Both depend on clocks alone.
 
     Parameters
     ----------
     allowance_ms : int
         The longest wait.
     clock : callable
-        Unix milliseconds.
+        Returns Unix milliseconds.
     """
 
     def __init__(self, allowance_ms: int, clock: Callable[[], int]) -> None:
@@ -45,8 +47,10 @@ class CatchUp:
         self._until_ms = self._arrival_ms = 0
 
     def begin(self, alive_ms: int | None) -> None:
-        """A pause ended: somebody last read the queue at some time (None: nobody ever did). Windows wait as long as the
-        pause was, but 5 seconds at least, and the allowance at most."""
+        """Note that a pause ended during which nobody read the queue, since `alive_ms` (None: it was never read).
+
+        Windows wait as long as the pause was, but at least 5 seconds and at most the allowance.
+        """
         now = self._clock()
         self._arrival_ms = now - self._allowance_ms if alive_ms is None else min(alive_ms, now)
         pause_ms = _MIN_PAUSE_MS if alive_ms is None else max(_MIN_PAUSE_MS, now - alive_ms)
@@ -54,7 +58,7 @@ class CatchUp:
 
     @property
     def arrival_ms(self) -> int | None:
-        """Before which nothing came that is received now: when the pause began; None: it comes now."""
+        """Return the time before which nothing came that is received now: the pause's begin; None if it comes now."""
         return self._arrival_ms if self.is_on else None
 
     @property
@@ -63,8 +67,7 @@ class CatchUp:
 
 
 class SpooledSource:
-    """A queue that forgets, read through a spool; a `LiveSource` of one partition, ``spool``, and a
-    `PrefetchingSource`.
+    """Reads a queue through a spool; a `LiveSource` of one partition, ``spool``, and a `PrefetchingSource`.
 
     Parameters
     ----------
@@ -72,20 +75,20 @@ class SpooledSource:
         May be an `IdentifyingQueue`, a `ReconnectingQueue` and a `DatedQueue` too.
     spool : Spool
     downtime_ms : int
-        How long windows wait at most, after a start or a lost connection, for what the broker held meanwhile. It
-        counts as arrived when the pause began.
+        How long windows wait at most, after a start or a lost connection, for messages that the broker held meanwhile.
+        These count as arrived when the pause began.
 
     Attributes
     ----------
     duplicates : int
-        Messages that were recognized by their identity and dropped.
+        Number of messages that were recognized by their identity and dropped.
 
     Notes
     -----
-    Both are owned, and closed with the source. While the spool is full nothing is received, so messages stay with the
-    broker. `ends` waits for nothing that was sent later, and for 5 seconds at most: what the broker still holds then is
-    received later, with later receipt times. Where messages say when they arrived, all that the broker had at an `ends`
-    is behind, for 10 minutes at most.
+    The source owns the queue and the spool, and closes them. While the spool is full nothing is received, so messages
+    stay with the broker. `ends` does not wait for messages that are sent later, and waits at most 5 seconds: what the
+    broker still holds then is received later, with later receipt times. Where messages hold their arrival times, `ends`
+    covers all that the broker had at that moment, for at most 10 minutes.
     """
 
     receipt_is_durable = True
@@ -97,7 +100,7 @@ class SpooledSource:
         self._reconnecting = queue if isinstance(queue, ReconnectingQueue) else None
         self._dated = queue if isinstance(queue, DatedQueue) and queue.gives_arrivals else None
         self._received = 0
-        self._wanted: int | None = None  # how many must have been received to be at an end
+        self._wanted: int | None = None  # number of messages that must have been received to be at an end
         self._drain_until: float | None = None
         self._connections = self._count_connections()
         self._alive_ms = spool.clock()
@@ -107,14 +110,15 @@ class SpooledSource:
         self._next = spool.position
         self._pulled = time.monotonic()
         self.duplicates = 0
-        self._held: list[ReceivedMessage] = []  # received, not in the spool yet, as it is full
+        self._held: list[ReceivedMessage] = []  # received, but not in the spool yet because it is full
         self._ahead: list[ReceivedMessage] = []  # received while those before them were put on disk
         self._disk = ThreadPoolExecutor(1, "fcstream-spool")
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
         if self._next == self._spool.end:
             self._pull(max_messages, timeout_s)
-        elif time.monotonic() > self._pulled + _SERVE_S:  # a long way to the end: the queue must not go away meanwhile
+        # much is left to read, and the queue's connection must stay alive meanwhile
+        elif time.monotonic() > self._pulled + _SERVE_S:
             self._pull(max_messages, 0.0)
         pieces: list[SpooledRecords] = []
         room, size, start = max_messages, 0, self._next
@@ -159,7 +163,7 @@ class SpooledSource:
         return self._drain_until is not None
 
     def _has_all(self) -> bool:
-        """Whether all was polled that the broker had at the last `ends`."""
+        """Return whether everything was polled that the broker had at the last `ends`."""
         if self._wanted is None and self._dated is not None:
             waiting = self._dated.waiting()
             self._wanted = None if waiting is None else self._received + waiting
@@ -180,7 +184,7 @@ class SpooledSource:
         close_quietly(self._queue.close, self._disk.shutdown, self._spool.close)
 
     def _pull(self, max_messages: int, timeout_s: float) -> None:
-        """Receive, put on disk, acknowledge."""
+        """Receive messages, put them on disk, and acknowledge them."""
         self._pulled = time.monotonic()
         self._held = [received for received in self._held if self._is_current(received)]
         if not self._held:
@@ -202,7 +206,7 @@ class SpooledSource:
         return 1 if self._reconnecting is None else self._reconnecting.connections
 
     def _mind_connection(self) -> None:
-        """After another connection was made, what comes may have waited since the last one was lost."""
+        """Note whether another connection was made; messages may have waited since the last one was lost."""
         connections = self._count_connections()
         if connections != self._connections:
             self._connections, self._wanted = connections, None
@@ -213,7 +217,7 @@ class SpooledSource:
             self._spool.mark()
 
     def _put(self) -> None:
-        """Spool and acknowledge what is held, as far as there is room."""
+        """Put held messages into the spool, as far as there is room, and acknowledge them."""
         held, fresh, ids = self._held, list(range(len(self._held))), []
         if self._identifying is not None:
             names = [self._identifying.delivery_id(received) for received in held]
@@ -233,10 +237,10 @@ class SpooledSource:
         self._queue.acknowledge(held[:done])
 
     def _sync(self, file: int) -> None:
-        """fsync, while the next messages are received: a thread waits for the disk, and does nothing else."""
+        """Call fsync in a thread, while the next messages are received."""
         syncing = self._disk.submit(os.fsync, file)
         try:
-            with suppress(SourceError):  # raised again when nothing is on its way to the disk
+            with suppress(SourceError):  # raised again once no write is in progress
                 self._ahead = self._queue.receive(_STEP, 0.0)
                 self._received += len(self._ahead)
         finally:

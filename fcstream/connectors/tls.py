@@ -1,4 +1,4 @@
-"""TLS as an address configures it, and what to do when the other side's certificate is refused."""
+"""TLS settings of an address, and what to do when the other side's certificate is refused."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from .urls import Address
 
 TRUST = "name the file of its authority as `ca`, or its host as the certificate does"
-_DEPTH = 10  # of errors within errors
+_DEPTH = 10  # largest depth of errors within errors
 
 
 def tls_context(address: Address) -> ssl.SSLContext:
-    """Of the options ``ca``, ``cert`` and ``key``; the system's authorities without ``ca``.
+    """Make a TLS context from the options ``ca``, ``cert`` and ``key``; the system's authorities are trusted without
+    ``ca``.
 
     Raises
     ------
@@ -35,12 +36,12 @@ def tls_context(address: Address) -> ssl.SSLContext:
 
 
 def tls_failure(error: BaseException) -> str | None:
-    """Why TLS failed, and the remedy, if certificates are the cause of an error; holds no secrets.
+    """Describe why TLS failed, with a remedy, if certificates are the cause of an error; holds no secrets.
 
     Parameters
     ----------
     error : BaseException
-        A client's; what it holds, what caused it and what it was raised in the middle of count too.
+        A client's error; errors that it holds, its cause and its context are searched too.
     """
     found: list[BaseException | None] = [error]
     for one in found:

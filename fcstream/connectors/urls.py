@@ -1,4 +1,4 @@
-"""Addresses of brokers: parsed, with secrets from the environment or files, and without them in messages."""
+"""Addresses of brokers: parsed, with secrets filled in from the environment or files, and masked in messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HARMLESS = frozenset((
     "session_s", "sslmode", "sslrootcert", "stream", "subject", "table", "tls", "unsafe",
 ))
 # fmt: on
-"""Options of connectors and ledgers whose values are no secrets."""
+"""Options of connectors and ledgers whose values are not secret."""
 _SECRET = frozenset(("password", "token", "key", "fcstream.bearer", "sasl.password"))
 
 
@@ -38,15 +38,15 @@ class Address:
     path : str
         Without the leading slash, decoded.
     options : dict
-        Of the query; `take` removes one.
+        Options of the query; `take` removes one.
     user, password : str or None
         Decoded; the password is not part of the representation.
     target : str
-        Path and query as they were given, placeholders filled in; not part of the representation.
+        Path and query as they were given, with placeholders filled in; not part of the representation.
     masked : str
-        For messages, see `mask`.
+        The URL as messages may show it, see `mask`.
     key : str
-        The configuration key it came from.
+        The configuration key that holds the URL.
     """
 
     scheme: str
@@ -84,19 +84,19 @@ class Address:
         return value
 
     def finish(self) -> None:
-        """Refuse options that nobody took."""
+        """Refuse options that nothing has taken."""
         if self.options:
-            # What follows a secret with an '&' in it looks like an option: only what the mask shows is named.
+            # The rest of a secret with an '&' in it looks like an option, so only what the mask shows is named.
             names = [repr(name) for name in sorted(self.options) if f"{name}=" in self.masked]
             raise ConfigError(f"has an unknown option {''.join(names[:1]) or '***'}: {self.masked}", self.key)
 
     def host(self, port: int) -> tuple[str, int]:
-        """The first host."""
+        """Return the first host and its port."""
         name, given = self.hosts[0]
         return name, given or port
 
     def listing(self, port: int) -> str:
-        """``host:port,host:port``."""
+        """Format the hosts as ``host:port,host:port``."""
         return ",".join(f"{name}:{given or port}" for name, given in self.hosts)
 
 
@@ -137,7 +137,7 @@ def parse(url: str, key: str) -> Address:
 
 
 def _is_name(host: str) -> bool:
-    """Whether a host's name could be looked up at all: no part of it is empty or very long."""
+    """Return whether a host's name can be looked up at all: no part of it is empty or very long."""
     try:
         return bool(host.encode("idna"))
     except UnicodeError:
@@ -145,11 +145,11 @@ def _is_name(host: str) -> bool:
 
 
 def mask(url: str) -> str:
-    """A URL as messages may show it: what is known to be no secret, ``***`` for the rest.
+    """Return a URL as messages may show it: what is known to be harmless, and ``***`` for the rest.
 
     A login is hidden whole, and so is the value of every option that is not known to be harmless: a misspelled
-    ``passwrd=`` holds a password too. Where the parts cannot be told apart, as special characters were not
-    percent-encoded, only the scheme is left. Placeholders may stay, they tell nothing.
+    ``passwrd=`` holds a password too. Where the parts cannot be separated, because special characters were not
+    percent-encoded, only the scheme is left. Placeholders may stay, because they reveal nothing.
     """
     if url.startswith(_FILES):
         kind, _, location = url.partition(":")
@@ -174,7 +174,7 @@ def mask(url: str) -> str:
         if not equals and "@" in pair:
             return hidden
         is_known = equals and name in _HARMLESS | _SECRET
-        # After a hidden one it may be the rest of a secret with an '&'.
+        # After a hidden option it may be the rest of a secret with an '&'.
         if is_known or (equals and _OPTION.fullmatch(name) and not any(one.endswith("***") for one in options)):
             options.append(f"{name}={value if name in _HARMLESS and _PLAIN.fullmatch(value) else '***'}")
         else:
@@ -184,7 +184,7 @@ def mask(url: str) -> str:
 
 
 def _target(url: str, key: str) -> str:
-    """The path as it was given; a placeholder in it may stand for several steps."""
+    """Return path and query as they were given; a placeholder in the path may stand for several steps."""
     rest = url.partition("://")[2]
     base = _without_placeholders(rest).partition("?")[0]
     _, slash, path = base.partition("/")
@@ -195,7 +195,7 @@ _KEPT = re.compile(r"\x00(\d+)\x00")
 
 
 def _without_placeholders(text: str) -> str:
-    """Placeholders may hold any character: numbers between zero bytes stand for them."""
+    """Replace placeholders, which may hold any character, by numbers between zero bytes."""
     numbers = itertools.count()
     return PLACEHOLDER.sub(lambda _: f"\x00{next(numbers)}\x00", text)
 
@@ -206,6 +206,6 @@ def _with_placeholders(text: str, original: str) -> str:
 
 
 def scheme_of(url: str) -> str:
-    """What a URL begins with, for messages: nothing of it if that is no scheme."""
+    """Return what a URL begins with, for messages; nothing of it if that is not a scheme."""
     scheme, colon, _ = url.partition(":")
     return scheme if colon and _SCHEME.fullmatch(scheme) else ""

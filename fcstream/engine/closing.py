@@ -1,4 +1,4 @@
-"""How windows are closed: charge the ledger, draw, seal."""
+"""Closing of windows: charge the ledger, draw, seal."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _NOTHING = PrivacyLoss()
 
 
 class Cost(NamedTuple):
-    """What a release cost, and what the window's most charged block has spent with it."""
+    """What a release cost, and what the window's most charged block has spent including that."""
 
     loss: PrivacyLoss
     spent: PrivacyLoss
 
 
 def request(job: Job, window: Window, loss: PrivacyLoss, users: NDArray[np.bytes_] | None) -> Request:
-    """A window that wants to be charged; `users` are the keys of those who have records in it, of the unit ``user``."""
+    """Make the request to charge a window; `users` are the keys of the users with records in it (unit ``user``)."""
     schedule = job.schedule
     blocks: tuple[str, ...] = ()
     if job.terms.unit == "event":
@@ -50,7 +50,7 @@ def request(job: Job, window: Window, loss: PrivacyLoss, users: NDArray[np.bytes
 def as_release(
     job: Job, window: Window, outcome: Outcome, cost: Cost, *, private: bool, participation: str | None
 ) -> Release:
-    """An outcome in the user's units, with what it cost."""
+    """Convert an outcome to the user's units, and add what it cost."""
     answer = job.mechanism.to_user_units(outcome, job.grid)
     return Release(
         stream=job.terms.stream,
@@ -78,7 +78,7 @@ def as_release(
 
 
 class WindowCloser:
-    """Charges windows durably, then draws, then seals: the order that the guarantee rests on.
+    """Charges windows durably, then draws, then seals, in the order on which the guarantee rests.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class WindowCloser:
     ledger : Ledger
     noise : Noise
     last : Release or None
-        The newest one that the ledger has sealed.
+        The newest release that the ledger has sealed.
     outbox : Outbox
         Seals the releases and keeps them for the caller.
 
@@ -100,20 +100,19 @@ class WindowCloser:
         self._job, self._ledger, self._noise, self._outbox = job, ledger, noise, outbox
         self._participation = Participation(job, ledger, last)
         self._track = self._track_after(last)
-        # Where late records wait for a window, windows close one by one: the end of a group must not depend on them.
+        # Where late records wait for a window, windows close one by one, because a group's end must not depend on them.
         self.group = job.spending.group if job.clock == "eof" or job.schedule.reach == 1 else 1
 
     @property
     def next_mechanism(self) -> Mechanism:
-        """The mechanism of the next window, if it is offered no savings."""
+        """Return the mechanism of the next window for the case that it is offered no savings."""
         spending = self._job.spending
         return spending.mechanism_at(spending.mechanism.loss.rho_nano, self._track)
 
     def close(self, windows: Sequence[Window], records: OpenRecords) -> None:
-        """Seal the releases of the next windows.
+        """Seal and return the releases of the next windows.
 
-        After an error the windows stay open: another try is charged nothing more, and draws once more for those that
-        were not sealed.
+        After an error the windows stay open: another try is not charged again and may draw once more.
         """
         mechanism = self._offer(windows[0].index)
         users = [records.users(window.index) for window in windows]
@@ -140,7 +139,7 @@ class WindowCloser:
         return last.track if last is not None and self._job.spending.tracks else None
 
     def _offer(self, index: int) -> Mechanism:
-        """The mechanism of a window, at the loss to charge."""
+        """Return the mechanism of a window, at the loss to charge."""
         spent, spending = _NOTHING, self._job.spending
         if self._job.terms.unit == "user" or spending.savings:
             spent = self._ledger.spent(USER_BLOCK if self._job.terms.unit == "user" else STREAM_BLOCK)
@@ -154,15 +153,15 @@ class WindowCloser:
         records: OpenRecords,
         users: ChargedUsers | None,
     ) -> tuple[Release, PrivacyLoss]:
-        """The release of one window, and what it did not use of its charge."""
+        """Make the release of one window; also returns what it did not use of its charge."""
         charge, is_paid_by_all = result.charge, self._participation.note(result)
         if charge is None:
             if result.interrupted is None:
                 return self._as_release(window, Outcome("budget_exhausted"), _NOTHING, result.spent), _NOTHING
             return self._as_release(window, Outcome("interrupted"), result.interrupted, result.spent), _NOTHING
         if charge.is_redraw and users is not None and self._job.gate is not None:
-            # Whether there are too many users was looked at before the draw. Those who came since are not charged, and
-            # must not decide it: there is no second draw.
+            # Whether there are too many users was decided before the draw. Users who came since are not charged, and
+            # must not change that decision, because there is no second draw.
             return self._as_release(window, Outcome("interrupted"), charge.loss, result.spent), _NOTHING
         view = records.view(self._job.schedule.panes(window), users, result.admitted)
         if charge.loss != mechanism.loss:  # charged before a crash, when another loss was offered

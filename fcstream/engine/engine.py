@@ -1,4 +1,4 @@
-"""The engine: read, count, close, charge, release, seal, publish."""
+"""Engine: reads, counts, closes, charges, releases, seals and publishes."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("fcstream.engine")
 _DAY_MS = 86_400_000
 MAX_WINDOWS_AT_ONCE = 1000
-"""Windows from which on one call of `Engine.advance` or `push` leaves the others to the next one."""
+"""Number of windows after which one call of `Engine.advance` or `push` leaves the others to the next call."""
 CounterFactory = Callable[[Job, Mechanism, Noise], tuple[Counter, "UserPoints | None"]]
-"""Makes what holds the records of a job's open windows, for the mechanism of the next one: all of them, and of the unit
-``user`` one point a user."""
+"""Makes the counters of a job's open windows, for the mechanism of the next one: of all records, and, with the unit
+``user``, of one point for each user.
+"""
 
 
 def default_counters(job: Job, mechanism: Mechanism, noise: Noise) -> tuple[Counter, UserPoints | None]:
-    """The counters of an engine that is pushed its records."""
+    """Make the counters of an engine whose records are pushed."""
     users = UserPoints(job.grid.dimension, job.per_user) if job.terms.unit == "user" else None
     return mechanism.counter(job.grid.dimension, job.schedule.reach, noise), users
 
@@ -54,17 +55,17 @@ class Engine:
     config : Config or mapping
         The same keys as the configuration file; `Engine.from_config` reads one.
     key : str, optional
-        Of a configuration with ``stream.keys``: the part of the stream that this engine answers. `KeyedEngine` answers
+        For a configuration with ``stream.keys``: the key whose stream this engine releases. `KeyedEngine` releases
         all of them.
     ledger : Ledger, optional
-        Already open; by default the one of ``[ledger] url``.
+        An open ledger; by default the one of ``[ledger] url``.
     noise : Noise, optional
         Exact noise from the operating system by default.
     on_rejection : callable, optional
         Gets every rejected record as a sequence of `Rejection` (reason, position, field). Without it they are counted
         in `rejected`, and the log has a warning for each new reason.
     stores : callable, optional
-        Where the records of open windows are, if others count them; they are not pushed here then. See
+        Makes the counters, if records are counted elsewhere and not pushed here. See
         `CounterFactory`.
 
     Raises
@@ -133,12 +134,12 @@ class Engine:
 
     @classmethod
     def from_config(cls, path: str | Path, **options: Any) -> Engine:
-        """An engine for a configuration file; options as in the class."""
+        """Make an engine for a configuration file; options as in the class."""
         return cls(Config.load(path), **options)
 
     @property
     def guarantee(self) -> PrivacyLoss:
-        """The cap of every block, for ever."""
+        """The capacity of every block, for ever."""
         return self.job.terms.capacity
 
     @property
@@ -149,52 +150,54 @@ class Engine:
 
     @property
     def spent_total(self) -> PrivacyLoss:
-        """What all windows together have spent of `[budget] total_rho`; nothing if that is not given."""
+        """What all windows together have spent of `[budget] total_rho`; None if that is not set."""
         with self._lock:
             return self._ledger.spent(TOTAL_BLOCK)
 
     @property
     def answered(self) -> int:
-        """How many windows of the schedule were answered before this engine started."""
+        """Number of the schedule's windows that had a release before this engine started."""
         return self._progress.answered_before
 
     @property
     def next_open_ms(self) -> int:
-        """Opening of the first window that is not answered."""
+        """Opening of the first window without a release."""
         return self._progress.next_open_ms
 
     @property
     def replayed(self) -> int:
-        """How many records lay in windows that were answered before this engine started. For the operator only."""
+        """Number of records in windows that had a release before this engine started. For the operator only."""
         return self._progress.replayed
 
     def windows_due(self, now_ms: int) -> int:
-        """How many windows are over at a public time and have no answer yet."""
+        """Count the windows that are due at a public time and have no release yet."""
         return max(0, self.job.schedule.due(now_ms) - self._progress.next)
 
     @property
     def parts(self) -> tuple[Engine, ...]:
-        """This engine: what `KeyedEngine` has one of for each key."""
+        """This engine, as the only one; `KeyedEngine` has one for each key."""
         return (self,)
 
     def has_sealed(self, open_ms: int) -> bool:
-        """Whether a window has its release, which another process may have sealed since this engine started."""
+        """Return whether a window has its release, which another process may have sealed since this engine started."""
         return self._progress.has_sealed(open_ms)
 
     @property
     def replay_from(self) -> int:
-        """From which event time on records must be pushed again after a restart, in Unix milliseconds: where the first
-        window opens that has no answer. Records before it lie in windows that have theirs; pushing them again changes
-        nothing."""
+        """The event time, in Unix milliseconds, from which on records must be pushed again after a restart.
+
+        It is the opening of the first window without a release. Earlier records lie in windows that have theirs;
+        pushing them again changes nothing.
+        """
         return self.next_open_ms
 
     @property
     def rejected(self) -> dict[str, int]:
-        """How many records were rejected, by reason. Exact, so not private: for the operator only."""
+        """Number of rejected records by reason. Exact, so not private: for the operator only."""
         return self.rejections.counts
 
     def drain_rejected(self) -> dict[str, int]:
-        """`rejected`, which starts anew."""
+        """Return `rejected`, and set it back to nothing."""
         with self._lock:
             return self.rejections.drain()
 
@@ -220,7 +223,7 @@ class Engine:
             Raw features in the configuration's order and their own units; left out if there are none. NaN says that an
             optional one is missing.
         ids : sequence of str or int (n,), optional
-            Whose record each is: required with the unit ``user``, refused with others. From 2**53 on, pandas must hold
+            The user of each record: required with the unit ``user``, else refused. From 2**53 on, pandas must hold
             them as ``Int64`` or text.
         arrival_ms : int or int array (n,), optional
             Arrival times: required with clock ``broker``, now by default with ``wall``, ignored with ``eof``.
@@ -241,13 +244,13 @@ class Engine:
             return self.tick()
 
     def begin(self, now_ms: int) -> None:
-        """Let the first run of a live stream begin, and skip the windows before for ever; later calls change nothing.
+        """Fix the first window of a live stream, and skip the windows before it for ever; later calls change nothing.
 
-        The first window that is answered is the one that was open when the engine was made, by this machine's clock, or
-        is at the public time `now_ms` where that lies earlier; with ``window.backlog`` the one that was open so long
-        before. It is kept in the ledger. With clock ``wall`` the engine does this itself, with ``broker`` the first
-        `advance` does. Records of the past are replayed by beginning in the past, or by a backlog: the arrival of a
-        record must not decide where answers begin.
+        The first window is the one that was open when the engine was made, by this machine's clock, or at the public
+        time `now_ms` if that is earlier; with ``window.backlog`` it is the one that was open so long before. It is kept
+        in the ledger. With clock ``wall`` the engine calls this itself, with ``broker`` the first `advance` does. To
+        replay records of the past, begin in the past or set a backlog: the arrival of a record must not decide where
+        releases begin.
         """
         with self._lock:
             self._check_open()
@@ -255,8 +258,9 @@ class Engine:
                 self._records.forget_before(self._progress.next)
 
     def tick(self) -> list[Release]:
-        """Acknowledge what was returned before, and with clock ``wall`` close what is due by now: `push` without
-        records."""
+        """Do what `push` does without records: acknowledge what was returned, and with clock ``wall`` close what is
+        due.
+        """
         with self._lock:
             self._acknowledge_returned()
             if self.job.clock == "wall":
@@ -272,7 +276,7 @@ class Engine:
         arrivals : int64 (n,), optional
             Arrival time of each row of the batch; None with clock ``eof``.
         identified : bool
-            Refuse positions that were seen before. Sources that never repeat a position do without.
+            Refuse positions that were seen before. Not needed for sources that never repeat a position.
 
         Notes
         -----
@@ -297,9 +301,10 @@ class Engine:
     def advance(self, now_ms: int) -> list[Release]:
         """Close every window whose close + lateness lies before the public time `now_ms`; returns their releases.
 
-        The caller says with it that no record that arrived before `now_ms` is still to come. The first call of a
-        new stream says where it begins, see `begin`. After a pause a call answers about `MAX_WINDOWS_AT_ONCE` windows:
-        call again while `windows_due` is not 0. With clock ``eof`` time does not close windows, and nothing happens.
+        By this call the caller states that no record that arrived before `now_ms` is still to come. The first call for
+        a new stream fixes its first window, see `begin`. After a pause a call closes about `MAX_WINDOWS_AT_ONCE`
+        windows: call again while `windows_due` is not 0. With clock ``eof`` time does not close windows, and nothing
+        happens.
         """
         with self._lock:
             now = read_moment(now_ms, "now_ms")
@@ -312,7 +317,9 @@ class Engine:
             return self._outbox.take()
 
     def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
-        """Close the windows due at `now_ms` (None: all of a schedule with an end), one group of releases at a time."""
+        """Close the windows due at `now_ms` (None: all of a schedule with an end), and yield one group of releases at a
+        time.
+        """
         if now_ms is not None:
             self.begin(now_ms)
         while True:
@@ -325,7 +332,9 @@ class Engine:
                 return
 
     def unpublished(self) -> list[Release]:
-        """What was sealed before a crash and may not have reached anyone: ask at the start, publish it again."""
+        """Return what was sealed before a crash and may not have been published: call it at the start, and publish the
+        result.
+        """
         with self._lock:
             return self._outbox.unpublished()
 
@@ -335,7 +344,7 @@ class Engine:
             self._outbox.requeue(releases)
 
     def acknowledge(self) -> None:
-        """Say that all releases returned to this thread are published. `push`, `advance` and `close` say it too."""
+        """Note that all releases returned to this thread are published. `push`, `advance` and `close` do the same."""
         with self._lock:
             self._acknowledge_returned()
 
@@ -381,7 +390,7 @@ class Engine:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _close_next(self, now_ms: int | None) -> bool:
-        """Close the next windows that are due, one group of them; False if there are none."""
+        """Close the next group of windows that are due; False if there are none."""
         self._check_open()
         windows = self._progress.windows_due(now_ms, self._closer.group)
         if not windows:
@@ -412,13 +421,13 @@ class Engine:
             raise EngineClosed("the engine is closed: make a new one to go on")
 
     def _acknowledge_returned(self) -> None:
-        """Acknowledge what this thread was returned; a closed engine closes its ledger with the last of it."""
+        """Acknowledge what was returned to this thread; a closed engine then closes its ledger once nothing is left."""
         self._outbox.acknowledge()
         if self._closed and self._outbox.is_settled:
             self._ledger.close()
 
     def _warn_of_loss(self) -> None:
-        """Say whether records of open windows are lost; not how many, nor when they were measured."""
+        """Warn if records of open windows are lost, without saying how many, or when they were measured."""
         if not self._records.is_empty:
             LOG.warning(
                 "stream %r: closed before all windows were over: the records of those that are open are lost, unless a "

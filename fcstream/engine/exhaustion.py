@@ -1,7 +1,7 @@
-"""When budgets run out, by public facts: what a user present in every window has left.
+"""Exhaustion of budgets by public facts: what a user present in every window has left.
 
-With the unit ``user`` no user has spent more than that one before the first window that has no room for them, so until
-then every user takes part. From then on some may be left out, and how many is data.
+With the unit ``user``, before the first window for which that user has no room, no user has spent more, so every user
+takes part until then. From then on some may be left out, and how many is private.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FULL, EXHAUSTED = "full", "exhausted"
 
 
 class Participation:
-    """Whether windows of the unit ``user`` have room for everybody, window by window.
+    """Decides, window by window, whether every user still has room; for the unit ``user``.
 
     Parameters
     ----------
     job : Job
     ledger : Ledger
     last : Release or None
-        The last one that was sealed.
+        The last release that was sealed.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Participation:
             self.state = (last.participation if last is not None else None) or FULL
 
     def note(self, result: ChargeResult) -> bool:
-        """Whether a user present in every window was charged for this one."""
+        """Note whether a user present in every window was charged for this one."""
         if self.state is None:
             return True
         is_charged = USER_BLOCK in self._ledger.charged_blocks(result.window)
@@ -73,8 +73,9 @@ class Participation:
 
 
 def windows_until(job: Job) -> int | None:
-    """For how many windows the budget of a user present in every window lasts if each costs its maximum; None: for all
-    of them."""
+    """Count the windows for which the budget of a user present in every window lasts at full cost; None for all of
+    them.
+    """
     if job.terms.unit == "event" or job.spending.savings is not None:
         return None
     lasting, count = lasting_windows(job.mechanism.loss, job.terms.capacity), scheduled_windows(job)
@@ -82,7 +83,7 @@ def windows_until(job: Job) -> int | None:
 
 
 def scheduled_windows(job: Job, now_ms: int | None = None) -> int | None:
-    """How many windows a stream answers whose first run is at a public time (now); None without an end."""
+    """Count the windows of a stream whose first run is at a public time (now); None without an end."""
     count = job.schedule.count
     if count is None or job.clock == "eof":
         return count
@@ -91,13 +92,13 @@ def scheduled_windows(job: Job, now_ms: int | None = None) -> int | None:
 
 
 def lasting_windows(loss: PrivacyLoss, capacity: PrivacyLoss) -> int:
-    """How many windows of one loss fit a cap."""
+    """Count the windows of one loss that fit a capacity."""
     windows = capacity.rho_nano // loss.rho_nano
     return min(windows, capacity.delta_femto // loss.delta_femto) if loss.delta_femto else windows
 
 
 def exhaustion_warning(job: Job) -> str | None:
-    """What a schedule that is longer than a budget leads to, as a sentence; None if the budget lasts."""
+    """Describe in a sentence what happens if the schedule is longer than the budget lasts; None if the budget lasts."""
     lasting = windows_until(job)
     if lasting is None:
         return None

@@ -1,7 +1,7 @@
-"""Which window a live stream begins with: fixed once, by a public clock, and kept in the ledger.
+"""First window of a live stream, fixed once by a public clock and kept in the ledger.
 
-Windows before it are skipped, not refused one by one. The arrival of the first record does not decide it: one record
-more would move the window that releases begin with.
+Windows before it are skipped, not refused one by one. The arrival of the first record does not decide it, because then
+one record could move the window with which releases begin.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 class FirstWindow:
-    """The beginning of one stream, or of one key's part.
+    """First window of one stream, or of the stream of one key.
 
     Parameters
     ----------
     job : Job
     ledger : Ledger
     is_answered : bool
-        Some window has its answer already.
+        Whether some window has its release already.
 
     Attributes
     ----------
     index : int or None
-        The first window that is answered; None until the stream's clock is known. Of files always the first one of
+        The first window that is released; None until the stream's clock is known. For files always the first one of
         the schedule.
 
     Privacy
@@ -44,7 +44,7 @@ class FirstWindow:
 
     def __init__(self, job: Job, ledger: Ledger, is_answered: bool) -> None:
         self._job, self._ledger = job, ledger
-        # Keys that are added later begin later, and the parts of a stream share what is kept under one name.
+        # Keys that are added later begin later, so each key has a name of its own for what the sibling streams share.
         self._made_ms = time.time_ns() // 1_000_000
         self._name = "first window" if job.key is None else f"first window of key {job.key}"
         self.index: int | None = 0 if job.clock == "eof" else None
@@ -53,8 +53,10 @@ class FirstWindow:
             self.index = self._index(kept) if kept is not None else 0 if is_answered else None
 
     def begin(self, now_ms: int) -> bool:
-        """Begin with the window that was open when this was made, or is at the public time `now_ms` where that lies
-        earlier; False if it was known already."""
+        """Fix the first window; returns False if it was known already.
+
+        It is the window that was open when this object was made, or at the public time `now_ms` if that is earlier.
+        """
         if self.index is not None:
             return False
         schedule = self._job.schedule
@@ -63,7 +65,7 @@ class FirstWindow:
         return True
 
     def skips(self, open_ms: int) -> bool:
-        """Whether a window lies before the first one."""
+        """Return whether a window lies before the first one."""
         return open_ms < self._job.schedule.window(self.index or 0).open_ms
 
     def _index(self, kept: str) -> int:

@@ -1,4 +1,4 @@
-"""What is pushed into an engine: arrays or a table become a batch, and what becomes of rejected records."""
+"""Intake of pushed records: arrays or a table become a batch, and rejected records are counted and reported."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ OnRejection = Callable[[Sequence[Rejection]], object]
 
 
 def clock_ms() -> int:
-    """This machine's clock."""
+    """Return the time of this machine's clock."""
     return time.time_ns() // 1_000_000
 
 
 def read_pushed(
     job: Job, times_ms: Any, points: Any, arrival_ms: Any, positions: Any, ids: Any, keys: Any = None
 ) -> tuple[Batch, NDArray[np.int64] | None]:
-    """The rows of a push that can be read, the others as rejections, and the arrivals; see `Engine.push`.
+    """Split a push into rows that can be read, rejections, and arrivals; see `Engine.push`.
 
     Raises
     ------
     ConfigError
-        Wrong shapes, or something that is missing or too much.
+        The shapes are wrong, or an argument is missing or must be left out.
     """
     if job.clock == "eof":
         arrival_ms = None
@@ -78,7 +78,7 @@ class Rejections:
         self.counts: dict[str, int] = {}
 
     def add(self, rejections: list[Rejection]) -> None:
-        """Count them and pass them on, in the order of their positions."""
+        """Count rejections and pass them on, in the order of their positions."""
         for rejection in rejections:
             self.counts[rejection.reason] = self.counts.get(rejection.reason, 0) + 1
             self._fields.setdefault(rejection.reason, rejection.field)
@@ -86,7 +86,7 @@ class Rejections:
             self._takes(sorted(rejections, key=lambda rejection: rejection.position))
 
     def drain(self) -> dict[str, int]:
-        """The counts, which start anew."""
+        """Return the counts, and set them back to nothing."""
         counts, self.counts = self.counts, {}
         return counts
 

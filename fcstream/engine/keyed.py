@@ -1,4 +1,4 @@
-"""A stream in parts: one engine for each declared key, all with the same configuration and ledger."""
+"""Engine of a stream with keys: one engine for each declared key, all with the same configuration and ledger."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class KeyedEngine:
     config : Config or mapping
         With ``stream.key`` and ``stream.keys``.
     keys : collection of str, optional
-        Which of the declared keys this engine answers; by default all. Others are answered by other processes.
+        The declared keys whose streams this engine releases; by default all. Others belong to other processes.
     ledgers : mapping of str to Ledger, optional
-        Already open, by key; by default streams of the one ledger of ``[ledger] url``, called ``stream/key``.
+        Open ledgers by key; by default streams of the one ledger of ``[ledger] url``, called ``stream/key``.
     noise, on_rejection, stores
         See `Engine`.
 
@@ -102,32 +102,32 @@ class KeyedEngine:
 
     @classmethod
     def from_config(cls, path: str | Path, **options: Any) -> KeyedEngine:
-        """An engine for a configuration file; options as in the class."""
+        """Make an engine for a configuration file; options as in the class."""
         return cls(Config.load(path), **options)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that are answered here."""
+        """The keys whose streams this engine releases."""
         return tuple(self.job.keys[i] for i in self._engines)
 
     @property
     def parts(self) -> tuple[Engine, ...]:
-        """The engine of each key that is answered here."""
+        """The engine of each key."""
         return tuple(self._engines.values())
 
     @property
     def guarantee(self) -> PrivacyLoss:
-        """The cap of every block of every part, for ever."""
+        """The capacity of every block of every key's stream, for ever."""
         return self.job.terms.capacity
 
     @property
     def spent(self) -> PrivacyLoss:
-        """What the most charged block of any part has spent."""
+        """What the most charged block of any key's stream has spent."""
         return max_loss([engine.spent for engine in self.parts])
 
     @property
     def answered(self) -> int:
-        """How many windows, of all parts together, were answered before this engine started."""
+        """Number of windows, of all keys' streams together, that had a release before this engine started."""
         return sum(engine.answered for engine in self.parts)
 
     @property
@@ -146,16 +146,16 @@ class KeyedEngine:
 
     @property
     def next_open_ms(self) -> int:
-        """Opening of the first window that is not answered for every key."""
+        """Opening of the first window that lacks the release of some key."""
         return min(engine.next_open_ms for engine in self.parts)
 
     @property
     def replay_from(self) -> int:
-        """See `Engine`: of the key that needs most."""
+        """See `Engine`; the earliest of all keys."""
         return self.next_open_ms
 
     def windows_due(self, now_ms: int) -> int:
-        """See `Engine.windows_due`; of all parts together."""
+        """See `Engine.windows_due`; the sum over all keys."""
         return sum(engine.windows_due(now_ms) for engine in self.parts)
 
     def push(
@@ -167,8 +167,7 @@ class KeyedEngine:
         arrival_ms: ArrayLike | None = None,
         positions: ArrayLike | None = None,
     ) -> list[Release]:
-        """Take records; see `Engine.push`. `keys` names each record's part, as text or a whole
-        number."""
+        """Take records; see `Engine.push`. `keys` holds the key of each record, as text or a whole number."""
         with self._lock:
             batch, arrivals = read_pushed(self.job, times_ms, points, arrival_ms, positions, ids, keys)
             self.take(batch, arrivals, identified=positions is not None)
@@ -206,7 +205,7 @@ class KeyedEngine:
                 if identified:
                     self._seen.add(batch.positions)
                 self._distribute(batch, arrivals, codes)
-            except BaseException as error:  # some keys may have counted their records
+            except BaseException as error:  # the engines of some keys may have counted their records
                 _raise_first([error, *self._try_each_part(Engine.abort)])
 
     def begin(self, now_ms: int) -> None:
@@ -221,7 +220,7 @@ class KeyedEngine:
             return self._gather(lambda engine: engine.advance(now_ms))
 
     def closing(self, now_ms: int | None = None) -> Iterator[list[Release]]:
-        """See `Engine.closing`; part by part."""
+        """See `Engine.closing`; key by key."""
         for engine in self.parts:
             yield from engine.closing(now_ms)
 
@@ -237,7 +236,7 @@ class KeyedEngine:
                 engine.acknowledge()
 
     def drain_rejected(self) -> dict[str, int]:
-        """`rejected`, which starts anew."""
+        """Return `rejected`, and set it back to nothing."""
         with self._lock:
             total = self.rejected
             self.rejections.drain()
@@ -266,7 +265,9 @@ class KeyedEngine:
             _raise_first(errors if error is None else [error, *errors])
 
     def _gather(self, action: Callable[[Engine], list[Release]]) -> list[Release]:
-        """What the engines of all keys return; if one of them fails, those before it keep theirs for the next call."""
+        """Collect what the engines of all keys return; if one fails, those before it return theirs again with the next
+        call.
+        """
         releases: list[Release] = []
         with ExitStack() as undo:
             for engine in self.parts:
@@ -287,7 +288,7 @@ class KeyedEngine:
         return errors
 
     def _distribute(self, batch: Batch, arrivals: NDArray[np.int64] | None, codes: NDArray[np.int64]) -> None:
-        """Give every part its records, in their order."""
+        """Give the engine of every key its records, in their order."""
         order = np.argsort(codes, kind="stable")
         ordered = codes[order]
         cuts = np.flatnonzero(np.diff(ordered)) + 1
@@ -314,7 +315,7 @@ def open_engine(
     on_rejection: OnRejection | None = None,
     stores: CounterFactory = default_counters,
 ) -> Engine | KeyedEngine:
-    """The engine of a configuration, with keys or without."""
+    """Make the engine of a configuration, with keys or without."""
     if config.stream.key is None:
         return Engine(config, noise=noise, on_rejection=on_rejection, stores=stores)
     return KeyedEngine(config, keys=keys, noise=noise, on_rejection=on_rejection, stores=stores)

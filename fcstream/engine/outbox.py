@@ -1,4 +1,4 @@
-"""Releases on their way to the caller: being sealed, not returned yet, or returned and not acknowledged."""
+"""Outbox: sealed releases that were not returned yet, or were returned and not acknowledged."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Outbox:
         self._ledger = ledger
         self._sealing: dict[WindowKey, Release] = {}
         self._waiting: dict[WindowKey, Release] = {}
-        self._returned: dict[int, list[WindowKey]] = {}  # by thread
+        self._returned: dict[int, list[WindowKey]] = {}  # releases that were returned, by thread
 
     @property
     def is_settled(self) -> bool:
-        """Whether everything that was returned is acknowledged."""
+        """Return whether everything that was returned is acknowledged."""
         return not self._returned
 
     def seal(self, releases: Sequence[tuple[Release, PrivacyLoss]]) -> None:
@@ -56,7 +56,7 @@ class Outbox:
         self._sealing = {}
 
     def take(self) -> list[Release]:
-        """Return what waits to this thread, which acknowledges it later."""
+        """Return the waiting releases to this thread, which acknowledges them later."""
         releases = list(self._waiting.values())
         if releases:
             self._returned.setdefault(threading.get_ident(), []).extend(self._waiting)
@@ -76,16 +76,16 @@ class Outbox:
         return [Release.from_bytes(body) for _, body in sealed]
 
     def acknowledge(self) -> None:
-        """This thread has published what it was returned."""
+        """Note that this thread has published what was returned to it."""
         self._acknowledge(threading.get_ident())
 
     def acknowledge_all(self) -> None:
-        """Every thread has published what it was returned."""
+        """Note that every thread has published what was returned to it."""
         for thread in list(self._returned):
             self._acknowledge(thread)
 
     def forget(self) -> None:
-        """Acknowledge nothing of what was returned."""
+        """Forget what was returned, without acknowledging it."""
         self._returned.clear()
 
     def _acknowledge(self, thread: int) -> None:
@@ -102,5 +102,5 @@ class Outbox:
 
 
 def window_key(release: Release) -> WindowKey:
-    """The name in the ledger of a release's window."""
+    """Return the name in the ledger of a release's window."""
     return WindowKey(release.window_open_ms, release.window_close_ms)

@@ -1,4 +1,4 @@
-"""Up to which window of its schedule a stream is answered."""
+"""Progress of a stream: up to which window of its schedule there are releases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """The first window without a release, and which records still have one to enter.
+    """Tracks the first window without a release, and which records may still enter a window.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ class Progress:
     Attributes
     ----------
     next : int
-        Index of the first window that is not answered.
+        Index of the first window without a release.
     replayed : int
-        How many records lay in windows that were answered before this process started.
+        Number of records in windows that had a release before this process started.
     """
 
     def __init__(self, job: Job, ledger: Ledger, last: WindowKey | None) -> None:
@@ -46,12 +46,12 @@ class Progress:
 
     @property
     def answered_before(self) -> int:
-        """How many windows of the schedule were answered before this process started."""
+        """Number of the schedule's windows that had a release before this process started."""
         return self._first - (self._start.index or 0)
 
     @property
     def next_open_ms(self) -> int:
-        """Opening of the first window that is not answered."""
+        """Opening of the first window without a release."""
         return self._job.schedule.window(self.next).open_ms
 
     def begin(self, now_ms: int) -> bool:
@@ -62,26 +62,28 @@ class Progress:
         return True
 
     def has_sealed(self, open_ms: int) -> bool:
-        """Whether a window has its release, which another process may have sealed since this one started."""
+        """Return whether a window has its release, which another process may have sealed since this one started."""
         if open_ms < self.next_open_ms:
             return not self._start.skips(open_ms)
         last = self._ledger.last_sealed()
         return last is not None and last[0].open_ms >= open_ms
 
     def windows_due(self, now_ms: int | None, most: int) -> list[Window]:
-        """The next windows that are over at a public time (None: all of a schedule with an end), `most` at most."""
+        """List the next windows that are due at a public time (None: all of a schedule with an end), at most `most`."""
         schedule = self._job.schedule
         due = schedule.count if now_ms is None else schedule.due(now_ms)
         return [schedule.window(index) for index in range(self.next, min(self.next + most, due or 0))]
 
     def open_rows(self, batch: Batch, admitted: Admitted) -> NDArray[np.bool_]:
-        """Which rows of a batch may enter a window that is not answered (n,); the others are rejected, or replayed."""
+        """Mark the rows (n,) of a batch that may enter a window without a release; the others are rejected, or
+        replayed.
+        """
         fine, last, rejections = admitted.fine, admitted.last, admitted.rejections
         closed = fine & (last < self.next)
         if closed.any():
             skipped = closed & (last < (self._start.index or 0))
             reject(rejections, skipped, batch, "time_out_of_range")
-            # A replayed record is no fault: its window was answered before this process started.
+            # A replayed record is not an error: its window had a release before this process started.
             self.replayed += int(np.count_nonzero(closed & ~skipped & (last < self._first)))
             reject(rejections, closed & (last >= self._first), batch, "window_closed")
         return fine & ~closed

@@ -1,4 +1,4 @@
-"""The records of windows that have no release yet, as far as releases need them."""
+"""Records of windows that have no release yet, as far as releases need them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ ChargedUsers = tuple["NDArray[np.bytes_]", "NDArray[np.float64] | None"]
 
 
 class OpenRecords:
-    """Counts records pane by pane, or keeps one point for each user, until their windows are answered.
+    """Counts records pane by pane, or keeps one point for each user, until their windows have a release.
 
     Parameters
     ----------
     job : Job
     ledger : Ledger
-        Says which users are sure to have room for a window's loss.
+        Knows which users are certain to have room for a window's loss.
     counter : Counter
     users : UserPoints or None
-        With the unit ``user``.
+        Given with the unit ``user`` only.
 
     Attributes
     ----------
@@ -48,16 +48,16 @@ class OpenRecords:
         self.counter, self._users = counter, users
         self._late = LateRecords(job.grid.dimension, None if job.gate is None else job.gate.max_held)
         self._seen = SeenPositions()
-        self._next_user_check: dict[int, int] = {}  # by window: at how many users
+        self._next_user_check: dict[int, int] = {}  # by window, the number of users at which it is checked again
         self.is_broken = False
 
     @property
     def is_empty(self) -> bool:
-        """Whether no record is kept."""
+        """Return whether no record is kept."""
         return not self.counter.panes and self._late.is_empty and (self._users is None or self._users.is_empty)
 
     def duplicates(self, batch: Batch) -> NDArray[np.bool_]:
-        """Which rows of a batch have a position that was added before (n,)."""
+        """Mark the rows (n,) of a batch whose position was added before."""
         return ~self._seen.fresh(batch.positions)
 
     def add(
@@ -71,11 +71,11 @@ class OpenRecords:
         admitted : Admitted
         rows : bool (n,)
         next_window : int
-            Windows before this one are answered.
+            Windows before this one have a release.
         identified : bool
             Note the positions of the whole batch as seen.
         """
-        # Late for an open window, in time for a later one that shares its pane.
+        # These records are late for an open window, but in time for a later one that shares its pane.
         late = rows & (admitted.first > np.maximum(admitted.covering, next_window))
         self.is_broken = True  # until all are added; not by a context manager, which takes as long as a small batch
         if identified:
@@ -94,14 +94,16 @@ class OpenRecords:
         self.is_broken = False
 
     def users(self, window: int) -> ChargedUsers | None:
-        """The users of a window, with the unit ``user``."""
+        """Return the users of a window, with the unit ``user``."""
         return None if self._users is None else self._users.read(window, self._ledger.salt)
 
     def view(self, panes: range, users: ChargedUsers | None, admitted: NDArray[np.bool_] | None) -> object:
-        """What a mechanism reads of a window; of the unit ``user`` one point for each user whom the ledger admitted."""
+        """Return what a mechanism reads of a window; with the unit ``user``, one point for each user whom the ledger
+        admitted.
+        """
         self.is_broken = True
         if users is not None and admitted is not None:
-            self.counter.drop(panes[0])  # of an earlier try
+            self.counter.drop(panes[0])  # left from an earlier try
             self.counter.add(panes[0], self._points_of(users, admitted))
         view = self.counter.view(panes)
         self.is_broken = False
@@ -131,9 +133,9 @@ class OpenRecords:
                 self.counter.add(pane, points[part])
 
     def _limit_users(self, users: UserPoints, window: int, next_window: int) -> None:
-        """Drop the points of a window that is sure to have too many users when it closes.
+        """Drop the points of a window that is certain to have too many users when it closes.
 
-        A user counts here who has room for all that the ledger can charge until then, so that neither which points are
+        Only users count here who have room for all that the ledger can charge until then, so neither which points are
         dropped nor when changes a release. All users count when the window closes.
         """
         gate = self._job.gate
@@ -147,10 +149,12 @@ class OpenRecords:
         self._next_user_check[window] = 2 * len(keys)
 
     def _points_of(self, users: ChargedUsers, admitted: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Points of those who take part. Of a flooded window only their number is right, and it is too large."""
+        """Return the points of the users who take part. For a window whose points were dropped, only their number
+        matters.
+        """
         if users[1] is not None:
             return users[1][admitted]
         assert self._job.gate is not None
-        # The ledger has admitted all who were sure to have room; whatever becomes of that, the window is refused.
+        # The ledger has admitted all who were certain to have room, which is enough to refuse the window.
         size = max(int(np.count_nonzero(admitted)), self._job.gate.max_held + 1)
         return np.broadcast_to(0.0, (size, self._job.grid.dimension))

@@ -134,7 +134,7 @@ class History:
                 nothing = self._kind(0, 0)
                 window = found[key] = WindowHistory(row.open_ms, row.close_ms, gross=nothing, net=nothing)
             if min(row.rho, row.delta) < 0:
-                raise LedgerDamaged(f"journal row {row.seq} is negative: `fcstream budget verify` tells more")
+                raise LedgerDamaged(f"journal row {row.seq} is negative: run `fcstream budget verify`")
             if row.kind in ("charge", "folded"):
                 window.gross = window.net = self._kind(row.rho, row.delta)
                 window.blocks, window.charged = blocks_of(row), True
@@ -226,9 +226,7 @@ class History:
     def _refund(self, window: WindowHistory, row: Row) -> None:
         refund = self._kind(row.rho, row.delta)
         if not refund.fits(window.net):
-            raise LedgerDamaged(
-                f"journal row {row.seq} refunds more than was charged: `fcstream budget verify` tells more"
-            )
+            raise LedgerDamaged(f"journal row {row.seq} refunds more than was charged: run `fcstream budget verify`")
         window.net = window.net - refund
 
 

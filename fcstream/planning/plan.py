@@ -1,4 +1,4 @@
-"""What a configuration will cost and give, from public numbers alone: no data are read."""
+"""Forecast of what a configuration will cost and give, from public numbers alone: no data are read."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from ..releases.registry import method_of
 NEVER, RARELY = 0.01, 0.99
 DAY_MS = 86_400_000
 USUAL_SIZE = 1000
-"""Records of a window at which noise is reported where there is no `size_hint`."""
+"""Number of records of a window for which noise is reported if there is no `size_hint`."""
 _MORE_RHO = (1.25, 1.5, 2, 3, 5, 10, 30, 100)
 _MAX_DELTA = 1e-4
 _RECORDS = re.compile(r"\brecord(?=s?\b)")
 MANY = 100_000
-"""Records per window from which `plan` measures how pairs are compared fastest."""
+"""Number of records per window from which on `plan` measures the fastest way to compare pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """The forecast of one configuration. `lines` prints it, `as_dict` is for programs.
+    """Forecast of one configuration. `lines` formats it for people, `as_dict` for programs.
 
     Attributes
     ----------
@@ -42,25 +42,25 @@ class StreamPlan:
     sigma : dict
         Expected noise deviations by name: of a mean per coordinate, in the features' own (transformed) units.
     smallest_size : int or None
-        Records from which a window releases with 99% if `size_hint` says so; None if no size up to 2**40 does.
+        Smallest `size_hint` whose windows release with 99%; None if no size up to 2**40 does.
     stopped : PrivacyLoss or None
-        What a window costs that stops at its noisy size; the rest goes back.
+        What a window costs that stops at its noisy size; the rest is refunded.
     savings : str
-        How what windows give back is rolled forward.
+        How refunds of earlier windows are offered to later ones.
     saved_rho, saved_sigma : float or None
-        If every other window stops at its size: the largest rho offered to one, and its noise as a part of the first's.
+        If every other window stops at its size: the largest rho offered to one, and its noise relative to the first's.
     total : PrivacyLoss or None
-        Cap of the sum of all windows, on top.
+        Capacity for the sum of all windows, if there is one.
     keys, keys_per_user : int or None
-        Of a stream in parts, one of which the plan is about.
+        For a stream with keys; the plan is about one of them.
     notes, facts : list of str, dict
-        What the kind of release says besides, for humans and for programs.
+        What the kind of release adds, for people and for programs.
     false_release : float or None
-        Chance that a window without records releases a value, at most; None where every window is answered.
+        Largest probability that a window without records releases a value; None where every window releases one.
     case : str
-        Of which records `probability` and `smallest_size` speak.
+        The kind of records for which `probability` and `smallest_size` hold.
     chance : str
-        On what it depends whether windows release, where no probability can be given.
+        What decides whether windows release, where no probability can be given.
     """
 
     stream: str
@@ -109,7 +109,7 @@ class StreamPlan:
         return {k: (None if isinstance(v, float) and not math.isfinite(v) else v) for k, v in values.items()}
 
     def lines(self) -> list[str]:
-        """For a human."""
+        """Format the plan for people."""
         what = f"{self.kind} ({self.method})" if self.method else self.kind
         points = points_of(self.unit)
         lines = [
@@ -142,7 +142,7 @@ class StreamPlan:
         return f"a window without {points} releases a value with probability {self.false_release:.1e} at most"
 
     def _release_lines(self) -> list[str]:
-        """How often windows release, as far as public numbers show, and with how much noise."""
+        """Describe how often windows release, as far as public numbers show, and with how much noise."""
         points = points_of(self.unit)
         at = f" of {self.size_hint} {points}" if self.size_hint else ""
         noise = ", ".join(f"{name} {_noise(value)}" for name, value in self.sigma.items())
@@ -270,7 +270,7 @@ def _costs(job: Job, delta: float | None) -> dict[str, Any]:
 
 
 def _savings(job: Job, stopped: PrivacyLoss | None, policy: str, hint: int | None) -> dict[str, Any]:
-    """What becomes of what stages that never start give back."""
+    """Compute what becomes of the loss of stages that are never started."""
     mechanism, savings = job.mechanism, job.spending.savings
     if stopped is None or savings is None or hint is None or savings.queries is None:
         return {}
@@ -288,7 +288,7 @@ def _savings(job: Job, stopped: PrivacyLoss | None, policy: str, hint: int | Non
 
 
 def _pair_advice(job: Job, notes: PlanNotes, hint: int | None) -> list[str]:
-    """Whether another choice of pairs would be cheaper on this machine: measured, for large windows only."""
+    """Advise another choice of pairs if it would be cheaper on this machine; measured, for large windows only."""
     if hint is None or hint < MANY or notes.core is None:
         return []
     from .speeds import cheapest_pairs
@@ -304,7 +304,7 @@ def _pair_advice(job: Job, notes: PlanNotes, hint: int | None) -> list[str]:
 
 
 def _message_note(config: Config, job: Job) -> list[str]:
-    """Up to which length rows of one message are protected each for itself."""
+    """Return the length of a message up to which its rows are protected each by itself."""
     if config.source is None or config.source.format not in ("floats", "arrow"):
         return []
     most = most_rows(job.grid.dimension)
@@ -315,7 +315,7 @@ def _message_note(config: Config, job: Job) -> list[str]:
 
 
 def _limit_warnings(config: Config, job: Job) -> list[str]:
-    """What bounds, or does not bound, the records that a window may hold."""
+    """Warn of what bounds, or does not bound, the records that a window may hold."""
     gate, points = job.gate, "users" if job.terms.unit == "user" else "records"
     if gate is None:
         if not config.release.holds_records:
@@ -334,7 +334,9 @@ def _limit_warnings(config: Config, job: Job) -> list[str]:
 
 
 def _split_note(config: Config, job: Job, notes: PlanNotes) -> list[str]:
-    """From which size on it pays to deal one window's pairs to many tasks; measured, for configurations with Spark."""
+    """Find the size from which on it pays to deal one window's pairs to many tasks; measured, for configurations with
+    Spark.
+    """
     if config.spark == SparkSection() or notes.core is None or notes.core[0].kind != "exact":
         return []
     from .speeds import split_from
@@ -348,12 +350,12 @@ def _split_note(config: Config, job: Job, notes: PlanNotes) -> list[str]:
 
 
 def quick_warnings(config: Config) -> list[str]:
-    """The warnings of `plan`, quickly, for a run.
+    """Return the warnings of `plan` that are quick to compute, for a run.
 
     Raises
     ------
     UnusablePlan
-        Windows of `size_hint` records would all but never release: they would only spend.
+        Windows of `size_hint` records would hardly ever release a value, and only spend.
     """
     job, hint = config.job, config.release.size_hint
     forecast = _usable_forecast(config, job, hint)
@@ -373,7 +375,9 @@ def _usable_forecast(config: Config, job: Job, hint: int | None) -> Forecast:
 
 
 def _notes(job: Job, hint: int | None) -> PlanNotes:
-    """The mechanism's, of users where users are counted: it knows points only, and calls them records."""
+    """Return the mechanism's notes, about users where users are counted, because the mechanism calls all points
+    records.
+    """
     notes = job.mechanism.notes(hint, job.grid)
     if job.terms.unit != "user":
         return notes
@@ -382,12 +386,14 @@ def _notes(job: Job, hint: int | None) -> PlanNotes:
 
 
 def points_of(unit: str) -> str:
-    """What a window counts."""
+    """Return what a window counts: records or users."""
     return "users" if unit == "user" else "records"
 
 
 def _remedies(config: Config, job: Job) -> str:
-    """What would make windows of the size hint release, each tried out; without what would not help."""
+    """List changes that would make windows of the size hint release; each is tried, and those that do not help are left
+    out.
+    """
     smallest, hint = _smallest_size(job.mechanism), config.release.size_hint
     found = []
     if smallest is not None and hint is not None and smallest > hint:
@@ -405,7 +411,7 @@ def _remedies(config: Config, job: Job) -> str:
 
 
 def _releases(config: Config, **changes: float) -> bool:
-    """Whether windows of the size hint would release with these options, and a budget that holds them."""
+    """Return whether windows of the size hint would release with these options, and a budget that holds them."""
     room = msgspec.structs.replace(config.budget, rho=1e6, delta=0.5, total_rho=None, total_delta=None, savings="none")
     try:
         changed = msgspec.structs.replace(config.release, **changes)
@@ -416,12 +422,12 @@ def _releases(config: Config, **changes: float) -> bool:
 
 
 def _smallest_size(mechanism: Mechanism) -> int | None:
-    """Smallest n whose windows release with 99%, if n is also the size hint that the budget is divided by."""
+    """Find the smallest n whose windows release with 99%, if n is also the size hint by which the budget is divided."""
 
     def usable(n: int) -> bool:
         try:
             return mechanism.with_size_hint(n).forecast(n).probability >= RARELY
-        except ConfigError:  # sampled pairs of so few records find no core, for instance
+        except ConfigError:  # for instance, sampled pairs of so few records find no core
             return False
 
     high = 1

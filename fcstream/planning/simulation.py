@@ -1,4 +1,4 @@
-"""Telemetry of a fleet that does not exist: rooms with drifting, bursting, stuck, wild, late and broken sensors."""
+"""Made-up telemetry of a fleet: rooms with drifting, bursting, stuck, wild, late and broken sensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class SensorFleet:
-    """A seeded fleet. The same parameters give the same lines, byte for byte.
+    """A seeded fleet of sensors. The same parameters give the same lines, byte for byte.
 
     Parameters
     ----------
@@ -24,10 +24,10 @@ class SensorFleet:
         Unix milliseconds.
     duration_ms : int
     interval_ms : int
-        Between two readings of one device; 50 devices every 50 s make 600 records in 10 minutes.
+        Time between two readings of one device; 50 devices every 50 s make 600 records in 10 minutes.
     seed : int
     faults : float
-        Chance that a reading is touched by each kind of fault (late, duplicate, wild, malformed); a tenth of it for a
+        Probability that a reading has each kind of fault (late, duplicate, wild, malformed); a tenth of it for a
         device to get stuck, or to burst.
     """
 
@@ -47,7 +47,7 @@ class SensorFleet:
             raise ConfigError(f"must be in [0, 0.2], got {self.faults}", "faults")
 
     def lines(self) -> Iterator[str]:
-        """JSON lines in order of arrival."""
+        """Yield JSON lines in order of arrival."""
         rng = np.random.Generator(np.random.PCG64(self.seed))
         offsets = rng.normal(0, 0.4, self.devices)
         phases = rng.integers(0, self.interval_ms, self.devices)

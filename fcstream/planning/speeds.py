@@ -1,4 +1,6 @@
-"""How fast this machine compares pairs: measured once on made-up points, never on data, so that a plan may use it."""
+"""Speed at which this machine compares pairs: measured once on made-up points, never on data, so that a plan may use
+it.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SPLIT_SECONDS = 2.0
-"""Spent on a window whose pairs are dealt to tasks, whatever its size: one more job."""
+"""Seconds that one more job costs for a window whose pairs are dealt to tasks, whatever its size."""
 SPLIT_SECONDS_PER_VALUE = 1e-7
-"""Per coordinate: points travel to every process."""
+"""Seconds per coordinate, because points travel to every process."""
 _POINTS = 2**14
-_VALUES = 2**22  # coordinates at most
+_VALUES = 2**22  # largest number of coordinates
 
 
 @cache
 def measured_costs(dimension: int) -> dict[str, float]:
-    """Seconds per pair of each way to compare pairs of points with so many coordinates, in one thread.
+    """Measure the seconds per pair of each way to compare pairs of points with so many coordinates, in one thread.
 
     The points are normal and nearly all friends, as in windows that release. Takes some tenths of a second, and some
     seconds more where nothing is compiled yet.
@@ -40,18 +42,18 @@ def measured_costs(dimension: int) -> dict[str, float]:
 
 
 def split_from(dimension: int, cores: int) -> int | None:
-    """Points of a window from which its pairs are counted sooner by many tasks than by one, half as soon at least.
+    """Find the number of points from which many tasks count a window's pairs in at most half of one task's time.
 
     Parameters
     ----------
     dimension : int
     cores : int
-        That count beside each other.
+        Number of cores that count in parallel.
 
     Returns
     -------
     int or None
-        None: never, with so few cores.
+        None if it never pays with so few cores.
     """
     if cores < 3:
         return None
@@ -80,7 +82,7 @@ def _measure(dimension: int) -> dict[str, float]:
 
 
 def _seconds(counter: FriendCounts | SampledCounts, points: NDArray[np.float64]) -> float:
-    """Time of the second of two windows: the first compiles."""
+    """Time the second of two windows, because the first one compiles."""
     taken = 0.0
     for pane in range(2):
         start = time.thread_time()
@@ -92,14 +94,14 @@ def _seconds(counter: FriendCounts | SampledCounts, points: NDArray[np.float64])
 
 
 def cheapest_pairs(size_hint: int, dimension: int, loss: PrivacyLoss, *, tumbling: bool = True) -> PairSampling:
-    """What `fcstream.cores.sampled_filters.choose` says on this machine.
+    """Choose pairs as `fcstream.cores.sampled_filters.choose` does, for the speed of this machine.
 
     Parameters
     ----------
     size_hint, dimension : int
-        Public.
+        Public numbers.
     loss : PrivacyLoss
-        Of the core filter.
+        Loss of the core filter.
     tumbling : bool
         Whether windows do not overlap.
     """

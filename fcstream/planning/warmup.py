@@ -1,4 +1,4 @@
-"""Compiles beforehand what windows need."""
+"""Warm-up: compiles beforehand what windows need."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def warm_up(*kinds: str) -> None:
     Parameters
     ----------
     *kinds : str
-        Of releases that are wanted; none for all. Centers and mixtures take a third of the time.
+        Kinds of releases that are wanted; all if none is given. Centers and mixtures take a third of the time.
     """
     seeded = Noise(SeededEntropy(0))
     points = np.zeros((300, 12))

@@ -1,4 +1,4 @@
-"""Warns an operator of what happens to many records, and reveals next to nothing about any one of them."""
+"""Alarms that warn an operator of what happens to many records, and reveal next to nothing about any one of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..noise.samplers import Noise
 
 _SCALE = 4
 _ASK_S = 1.0
-_TOLD_S = 900.0  # how long a warning stays after the alarm went off
-_FEW = 40  # noisy: none, but for the noise of all periods of a year
+_TOLD_S = 900.0  # seconds that a warning stays after the alarm went off
+_FEW = 40  # a noisy count up to this is taken for 0; it covers the noise of all periods of a year
 _NOT_UNUSABLE = ("late", "window_closed", "duplicate")
 USUAL = 100
-"""Around how many records an alarm goes off."""
+"""Number of records at which an alarm goes off, about."""
 
 
 class Alarm:
@@ -46,7 +46,7 @@ class Alarm:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Start again with a count of 0 and a new threshold."""
         self._count = 0
         self._threshold = USUAL + self._draw()
 
@@ -55,7 +55,9 @@ class Alarm:
         self._count += count
 
     def rings(self) -> bool:
-        """Ask; to be done at moments that no record decides. It begins anew after a yes."""
+        """Return whether the alarm goes off, and if so reset it. Must be called at moments that do not depend on
+        records.
+        """
         is_over = self._count + self._draw() >= self._threshold
         if is_over:
             self.reset()
@@ -71,14 +73,14 @@ class LateWatch:
     Parameters
     ----------
     warn : callable
-        Gets the kind of warning, and its text or None when it is over.
+        Called with the kind of warning, and its text or None when the warning is over.
     noise : Noise, optional
         See `Alarm`.
 
     Attributes
     ----------
     alarms : int
-        How often it went off.
+        Number of times the alarm went off.
 
     Privacy
     -------
@@ -95,7 +97,7 @@ class LateWatch:
         self.alarms = 0
 
     def note(self, rejected: Mapping[str, int]) -> None:
-        """Take what was rejected since the last call, by reason; asks the alarm once a second."""
+        """Count the records that were rejected since the last call, by reason; asks the alarm once a second."""
         self._alarm.add(rejected.get("late", 0) + rejected.get("window_closed", 0))
         now = time.monotonic()
         if now < self._ask_at:
@@ -114,16 +116,16 @@ class LateWatch:
 
 
 class UnusableWatch:
-    """Warns when next to nothing of what came within a period could be used.
+    """Warns when hardly any record that came within a period could be used.
 
     Parameters
     ----------
     warn : callable
         See `LateWatch`.
     period_s : float
-        Of one question; streams with few records need long ones.
+        Length of a period; streams with few records need long ones.
     kind : str
-        Of the warning.
+        Kind of the warning.
     noise : Noise, optional
 
     Privacy
@@ -154,9 +156,12 @@ class UnusableWatch:
         self._ask_at = time.monotonic() + self._period_s
 
     def note(self, records: int, rejected: Mapping[str, int]) -> None:
-        """Take how many records came since the last call, those that could not be read too, and the rejected by reason;
-        asks when a period is over."""
-        if time.monotonic() >= self._ask_at:  # first, so that what came after its end is not in it
+        """Count the records that came since the last call, unreadable ones too, and the rejected ones by reason.
+
+        Asks whether to warn when a period is over.
+        """
+        # first, so that records which came after the period's end do not count in it
+        if time.monotonic() >= self._ask_at:
             self._ask()
         late = sum(rejected.get(reason, 0) for reason in _NOT_UNUSABLE)
         unusable = sum(rejected.values()) - late
@@ -168,7 +173,7 @@ class UnusableWatch:
         if unusable >= USUAL and used <= _FEW:
             self._warn(
                 self._kind,
-                f"next to none of the records of the last {self._period_s:g} s could be used: check the names, ranges "
+                f"hardly any of the records of the last {self._period_s:g} s could be used: check the names, ranges "
                 "and units of [[features]], `stream.time_unit` and `source.format`; [dead_letter] tells each reason",
             )
         elif used > _FEW:

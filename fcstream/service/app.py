@@ -31,19 +31,19 @@ LOG = logging.getLogger("fcstream.service")
 
 
 class StreamSpec(NamedTuple):
-    """A configuration to serve, and, if SIGHUP is to read it anew, how."""
+    """A configuration to run, and how SIGHUP reads it again, if it may."""
 
     config: Config
     reread: Callable[[], Config] | None = None
 
 
 def plan_warnings(streams: Sequence[StreamSpec]) -> list[list[str]]:
-    """The warnings of `plan` for every stream.
+    """Collect the warnings of `plan` for every stream.
 
     Raises
     ------
     UnusablePlan
-        A stream's windows would all but never release (`size_hint`).
+        A stream's windows would hardly ever give a release (`size_hint`).
     """
     found = []
     for each in streams:
@@ -61,13 +61,13 @@ def serve(
 ) -> list[Supervisor]:
     """Run live configurations until SIGTERM or SIGINT; returns their supervisors, which `make` makes (`build`).
 
-    Several run beside each other, each on a thread of its own, whatever becomes of the others. The first one that has a
-    ``[service]`` section says for all where status is served and how logs look.
+    Each of several streams runs on a thread of its own, whatever becomes of the others. The first configuration with a
+    ``[service]`` section decides for all where status is served and how logs look.
 
     Raises
     ------
     BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch
-        What trying again would not mend; of several streams when all have ended.
+        An error that a new try would not remove; with several streams it is raised when all have ended.
     UnusablePlan
         See `plan_warnings`; nothing is opened.
     """
@@ -96,7 +96,7 @@ class ServedStream:
     supervisor : Supervisor
     status : StreamStatus
     warnings : list of str
-        Those of its plan.
+        Warnings of its plan.
     """
 
     spec: StreamSpec
@@ -109,7 +109,7 @@ class ServedStream:
     def of(
         cls, spec: StreamSpec, warnings: list[str], make: Callable[[Config, ActiveConfig], Supervisor]
     ) -> ServedStream:
-        """A stream whose supervisor `make` makes; it does not run yet."""
+        """Make a stream that does not run yet; `make` makes its supervisor."""
         active = ActiveConfig(spec.config)
         supervisor = make(spec.config, active)
         status = StreamStatus(spec.config.stream.name, supervisor, spec.config.service or ServiceSection())
@@ -117,7 +117,7 @@ class ServedStream:
 
 
 class App:
-    """A process that serves streams: what they share, from logs to signals.
+    """A process that runs streams, and what they share, such as logs and signals.
 
     Parameters
     ----------
@@ -128,12 +128,12 @@ class App:
         self._streams = streams
         self._supervisors = [each.supervisor for each in streams]
         self._statuses = [each.status for each in streams]
-        # The first stream with a [service] section speaks for the process.
+        # The first stream with a [service] section configures the process.
         self._speaker = next((each for each in streams if each.spec.config.service is not None), streams[0])
         self._progress, self._notifier = ProgressLine(), SystemdNotifier()
 
     def run(self) -> None:
-        """Serve until all streams have ended."""
+        """Run until all streams have ended."""
         section = self._speaker.status.section
         with ExitStack() as stack:
             name = self._streams[0].status.stream if len(self._streams) == 1 else None
@@ -155,7 +155,9 @@ class App:
         return not any(supervisor.is_starting for supervisor in self._supervisors)
 
     def _reloaders(self, logs: Logs, server: StatusServer) -> list[Reloader]:
-        """What reads each configuration again; that of the speaker changes logs and status server too."""
+        """Make what reads each configuration again; for the first stream with a [service] section also logs and status
+        server.
+        """
 
         def apply(fresh: ServiceSection) -> None:
             logs.set_format(fresh.log)
@@ -178,14 +180,14 @@ class App:
         self._notifier.ready()
 
     def _warm_up(self) -> None:
-        """Compile now, not between a charge and its seal: a process that dies there twice gives a window up."""
+        """Compile all kernels now, not between a charge and its seal, where dying twice loses a window."""
         with ExitStack() as waits:
             for supervisor in self._supervisors:
                 waits.enter_context(supervisor.external_calls.calling("kernels"))
             warm_up(*(each.spec.config.release.kind for each in self._streams))
 
     def _run(self, stream: ServedStream, logs: Logs) -> None:
-        """Serve one stream to its end."""
+        """Run one stream to its end."""
 
         def on_step(_: Supervisor) -> None:
             stream.active.confirm()
@@ -202,7 +204,7 @@ class App:
 
 
 def _run_all(runs: Sequence[Callable[[], None]], supervisors: Sequence[Supervisor]) -> None:
-    """Run all to their ends, one on this thread, several on a thread each; raise the first error then."""
+    """Run all to their ends, one on this thread, several on a thread each; then raise the first error."""
     if len(runs) == 1:
         runs[0]()
         return
@@ -211,7 +213,7 @@ def _run_all(runs: Sequence[Callable[[], None]], supervisors: Sequence[Superviso
     def guarded(run: Callable[[], None], supervisor: Supervisor) -> None:
         try:
             run()
-        except BaseException as error:  # whatever it is, the main thread raises it when all have ended
+        except BaseException as error:  # the main thread raises it when all have ended
             errors.append(error)
             supervisor.fail(error)
 
@@ -235,7 +237,7 @@ def _run_all(runs: Sequence[Callable[[], None]], supervisors: Sequence[Superviso
 
 @contextmanager
 def _last_words(logs: Logs) -> Iterator[None]:
-    """Log the error that ends a service, if the log is JSON: then every line of it is."""
+    """Log the error that ends a service, if the log is JSON, so that every line of it is JSON."""
     try:
         yield
     except FcstreamError as error:
@@ -246,14 +248,14 @@ def _last_words(logs: Logs) -> Iterator[None]:
 
 
 def _windows(watched: StreamStatus) -> str:
-    """Public numbers: a log may be read by people who may not see the records."""
+    """Format public numbers, because a log may be read by people who may not see the records."""
     counters = watched.service.counters
     refused = sum(counters.refused.values())
     return f"{counters.released:,} windows released, {refused:,} refused"
 
 
 def _line(watched: StreamStatus) -> str:
-    """For the operator at the terminal: the number of messages is exact."""
+    """Format a line for the operator's terminal; the number of messages is exact."""
     service = watched.service
     trouble = service.trouble or service.standby
     text = f"{watched.stream}: {service.counters.messages:,} messages, {_windows(watched)}"

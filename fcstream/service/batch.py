@@ -1,4 +1,4 @@
-"""One job from source to sink: reads, feeds the engine, publishes, reports to a human."""
+"""Runs one job from source to sink: reads, feeds the engine, publishes, and reports to a person."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ REMEDIES = {
     "too_long": "how many rows a message holds",
     "unknown_key": "`stream.key` and `stream.keys`",
 }
-"""What to look at where most records were rejected for a reason of `fcstream.formats.batch.REASONS`."""
-NO_RECORDS = "the source held no records; its windows are answered all the same, for ever"
+"""What to check if most records were rejected for a reason of `fcstream.formats.batch.REASONS`."""
+NO_RECORDS = "the source held no records; its windows are released nevertheless, and only once"
 _OF_A_NEW_STREAM = ("too_few", "no_core", "no_match", "no_radius", "too_many")
-"""Refusals that other settings prevent, but only in windows that have no answer yet."""
+"""Refusals that other settings prevent, but only in windows that have no release yet."""
 
 
 @dataclass(slots=True)
 class Summary:
-    """What one run did. Exact counts of records: for the operator, not for publication."""
+    """What one run did. Counts of records are exact: for the operator, not for publication."""
 
     records: int = 0
     released: int = 0
@@ -58,7 +58,7 @@ class Summary:
     spent: PrivacyLoss = field(default_factory=PrivacyLoss)
     guarantee: PrivacyLoss = field(default_factory=PrivacyLoss)
     stopped: BudgetExhausted | None = None
-    """Why later windows have no answer, with ``budget.exhausted`` = 'stop'."""
+    """Why later windows have no release, with ``budget.exhausted`` = 'stop'."""
 
     def add(self, releases: Sequence[Release]) -> None:
         for release in releases:
@@ -71,7 +71,7 @@ class Summary:
     def explain(self, mechanism: Mechanism) -> None:
         """Add what to do about windows that were refused."""
         self.hints = {reason: mechanism.hint(reason) for reason in self.refused}
-        if self.exhausted and "too_few" in self.hints:  # a larger `release.rho` would leave out more of them
+        if self.exhausted and "too_few" in self.hints:  # a larger `release.rho` would leave out more users
             self.hints["too_few"] = (
                 "too few records are left without those who have used up their budget: use longer windows, lower "
                 "`release.rho`, or raise `budget.rho`"
@@ -81,14 +81,14 @@ class Summary:
                 self.hints[reason] += "; for a new stream: these windows stay as they are"
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the summary for programs."""
         values = {name: getattr(self, name) for name in self.__slots__}
         stopped = None if self.stopped is None else str(self.stopped)
         return values | {"spent": self.spent.as_dict(), "guarantee": self.guarantee.as_dict(), "stopped": stopped}
 
     @property
     def warnings(self) -> list[str]:
-        """What to look at before the releases are used."""
+        """List what to check before the releases are used."""
         rejected, text = sum(self.rejected.values()), []
         if self.exhausted:
             text.append(
@@ -98,7 +98,7 @@ class Summary:
         if self.records == 0:
             text.append(NO_RECORDS)
         elif rejected == self.records:
-            text.append("every record was rejected; the windows are answered all the same, for ever")
+            text.append("every record was rejected; the windows are released nevertheless, and only once")
         elif 2 * rejected > self.records:
             text.append("most records were rejected")
         if 2 * rejected > self.records:
@@ -119,18 +119,18 @@ class Summary:
         if self.republished:
             text.append(f"{self.republished} releases sealed by an earlier run were published again, unchanged")
         if self.already_answered:
-            text.append(f"{self.already_answered} windows were answered by an earlier run and stay as they are")
+            text.append(f"{self.already_answered} windows were released by an earlier run and stay as they are")
         if self.replayed:
             text.append(f"{self.replayed} records lie in those windows and changed nothing")
         return text + [f"warning: {warning}" for warning in self.warnings]
 
 
 PAUSE_S = 0.5
-"""Between two lines that move on a terminal."""
+"""Seconds between two updates of a line on a terminal."""
 
 
 class ProgressLine:
-    """A line that moves on a terminal, a plain line now and then elsewhere; silent in short runs."""
+    """Shows progress: a line that is updated on a terminal, a line now and then elsewhere; nothing in short runs."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stderr
@@ -145,7 +145,7 @@ class ProgressLine:
             self._write(text)
 
     def compiling(self) -> None:
-        """Tell a terminal that functions are compiled; it takes some seconds, and so would be taken for a fault."""
+        """Show on a terminal that functions are compiled, because those seconds would be taken for a fault."""
         self._compiled += 1
         if self._live:
             many = _many(self._compiled, "function")
@@ -157,7 +157,7 @@ class ProgressLine:
             self._out.flush()
 
     def make_room(self) -> None:
-        """Before something is written to standard output, which may be the same terminal."""
+        """Clear the line before something is written to standard output, which may be the same terminal."""
         if self._shown and sys.stdout is not None and sys.stdout.isatty():
             self.clear()
 
@@ -169,13 +169,13 @@ class ProgressLine:
 
 
 class Pace:
-    """How much of one part of a run is done, and how long the rest will take if it goes on like that."""
+    """Measures the progress of one part of a run, and estimates how long the rest will take at the same speed."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
 
     def text(self, part: float | None) -> str:
-        """To stand after what was done; `part` lies between 0 and 1, or is not known."""
+        """Format progress and estimate; `part` is the share done, between 0 and 1, or None if that is not known."""
         if part is None:
             return ""
         left = (time.monotonic() - self._started) * (1 - part) / part if part > 0 else math.inf
@@ -184,14 +184,14 @@ class Pace:
 
 @without_garbage_collection()
 def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: ProgressLine | None = None) -> Summary:
-    """Run one job to the end of its source, or until its budget stops it: the summary's `stopped` says so then.
+    """Run one job to the end of its source, or until its budget stops it, as the summary's `stopped` then says.
 
     Parameters
     ----------
     engine : Engine or KeyedEngine
-        Open: a run that cannot charge reads nothing. Its ledger is closed at the end.
+        Must be open, because a run that cannot charge reads nothing. Its ledger is closed at the end.
     source, sink
-        Open; the caller closes them.
+        Must be open; the caller closes them.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
             engine.acknowledge()
             summary.add(group)
             done = summary.released + sum(summary.refused.values())
-            progress.show(f"{done:,} of {due:,} windows answered{pace.text(done / due if due else None)}")
+            progress.show(f"{done:,} of {due:,} windows released{pace.text(done / due if due else None)}")
         summary.explain(engine.job.mechanism)
         summary.rejected, summary.replayed = engine.rejected, engine.replayed
         summary.spent, summary.guarantee = engine.spent, engine.guarantee
@@ -234,7 +234,7 @@ def run(engine: Engine | KeyedEngine, source: Source, sink: Sink, *, progress: P
 
 
 def closing(engine: Engine | KeyedEngine, summary: Summary) -> Iterator[list[Release]]:
-    """What `engine.closing` yields, up to where the budget stops it: what was released until then is to be reported."""
+    """Yield what `engine.closing` yields, up to where the budget stops it; then the summary notes the reason."""
     try:
         yield from engine.closing()
     except BudgetExhausted as stopped:
@@ -242,8 +242,9 @@ def closing(engine: Engine | KeyedEngine, summary: Summary) -> Iterator[list[Rel
 
 
 def check_sink_matches_ledger(engine: Engine | KeyedEngine, sink: Sink) -> None:
-    """A sink that holds windows the ledger has not sealed shows that the ledger was lost or exchanged: answering them
-    again would spend their budget twice.
+    """Check that the ledger knows the last window that the sink holds.
+
+    If it does not, the ledger was lost or exchanged, and releasing these windows again would spend their budget twice.
 
     Raises
     ------
@@ -260,7 +261,7 @@ def check_sink_matches_ledger(engine: Engine | KeyedEngine, sink: Sink) -> None:
 
 
 def publish_left_over(engine: Engine | KeyedEngine, sink: Sink, summary: Summary) -> None:
-    """Releases that an earlier run sealed and did not know to be published."""
+    """Publish releases that an earlier run sealed and that the sink may not have."""
     sealed = engine.unpublished()
     missing = sink.missing(sealed)
     if missing:

@@ -1,4 +1,4 @@
-"""The supervisor of a configuration, and what opens the ledger, source, sink and dead letters that it names."""
+"""Builds the supervisor of a configuration, and opens the ledger, source, sink and dead letters that it names."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 def build(config: Config, active: ActiveConfig | None = None) -> Supervisor:
-    """The supervisor of a live stream. Of all that the configuration names, only the dead letters are opened yet.
+    """Build the supervisor of a live stream. Of all that the configuration names, only the dead letters are opened yet.
 
     Parameters
     ----------
     config : Config
     active : ActiveConfig, optional
-        Holds the configuration to use whenever a session begins; by default always this one.
+        Holds the configuration that each new session uses; by default always `config`.
 
     Raises
     ------
@@ -77,7 +77,7 @@ class StreamOpeners:
     ----------
     dead_letters : DeadLetterWriter
     format : str
-        Of the source's messages.
+        Format of the source's messages.
     partitioner : str or None
         Finds the partition of a key, where several processes share the keys of the stream.
     lease : callable or None
@@ -144,7 +144,7 @@ def _open_sink(config: Config) -> Sink:
 
 
 class DeadLetterWriter:
-    """Writes rejections to the dead letters that the configuration names; opens them again when it names others."""
+    """Writes rejections to the dead letters that the configuration names; opens new ones when it names others."""
 
     def __init__(self) -> None:
         self._section: DeadLetterSection | None = None
@@ -153,7 +153,7 @@ class DeadLetterWriter:
 
     @property
     def lost(self) -> int:
-        """How many could not be written anywhere; exact, not private."""
+        """Number of rejections that could not be written anywhere; exact, not private."""
         return self._lost + (0 if self._file is None else self._file.lost)
 
     def follow(self, config: Config) -> None:
@@ -189,5 +189,5 @@ def _spooled(queue: AckSource, source: SourceSection) -> LiveSource:
     from ..connectors.spool import Spool
     from ..connectors.spooled import SpooledSource
 
-    with on_error(queue.close):  # it has messages, which other consumers could have
+    with on_error(queue.close):  # it may hold messages that other consumers could get
         return SpooledSource(queue, Spool(Path(source.spool), source.spool_bytes), _downtime_ms(source))

@@ -1,4 +1,4 @@
-"""A look at the first lines of a source: whether a configuration can use anything of them, before anything is spent."""
+"""Checks the first lines of a source before anything is spent: can a configuration use any of them?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OUTSIDE = "outside the schedule (`window.start`, `window.end`)"
 
 @dataclass(slots=True)
 class InputCheck:
-    """What became of some lines. Exact counts: for the operator, not for publication.
+    """What became of the first lines. Counts are exact: for the operator, not for publication.
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class InputCheck:
         A record with a valid time outside the schedule counts as usable, unless another unit would bring it inside: a
         sorted file may begin before the schedule.
     outside : int
-        How many of the usable ones lie outside the schedule.
+        Number of usable records that lie outside the schedule.
     reasons : Counter
-        Why others are not, by reason and field (None: the whole line).
+        Number of other records by reason and field (None: the whole line).
     units : Counter
         ``stream.time_unit`` that would bring records into the schedule.
     settings : dict
@@ -58,7 +58,7 @@ class InputCheck:
         return counts | {"rejected": reasons, "time_units": dict(self.units)}
 
     def text(self) -> list[str]:
-        """For a human."""
+        """Format the result for people."""
         if not self.lines:
             return ["the source holds no records"]
         text = [f"{self.usable} of the first {self.lines} lines can be used"]
@@ -69,15 +69,15 @@ class InputCheck:
         return text + ([f"check {self._remedy()}"] if most_unusable else [])
 
     def warnings(self) -> list[str]:
-        """What should be looked at before anything is charged, though it stops no run."""
+        """List what should be checked before anything is charged, though it stops no run."""
         if not self.lines:
             return [NO_RECORDS]
         if self.usable and self.outside == self.usable:
-            return [f"all {self.usable} usable ones of the first {self.lines} lines lie {_OUTSIDE}"]
+            return [f"all {self.usable} usable lines of the first {self.lines} lines lie {_OUTSIDE}"]
         return []
 
     def check_usable(self) -> None:
-        """Stop before anything is charged.
+        """Raise an error, before anything is charged, if no line can be used.
 
         Raises
         ------
@@ -102,12 +102,12 @@ class InputCheck:
 
 
 def check_lines(config: Config, lines: int = LINES) -> InputCheck:
-    """Look at the first lines of a configuration's file; nothing is charged, released or written.
+    """Check the first lines of a configuration's file; nothing is charged, released or written.
 
     Raises
     ------
     ConfigError
-        The source is missing, or no file.
+        The source is missing, or not a file.
     SourceError
     """
     if config.source is None:
@@ -121,14 +121,14 @@ def check_lines(config: Config, lines: int = LINES) -> InputCheck:
 
 
 class SampledSource:
-    """A source whose first lines were looked at before it is read; a `Source`."""
+    """A source whose first lines are checked before it is read; a `Source`."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._waiting: list[Batch] = []
 
     def sample(self, job: Job, lines: int = LINES) -> InputCheck:
-        """Look at the first lines; they are polled again afterwards."""
+        """Check the first lines; they are polled again afterwards."""
         found = InputCheck(settings=_settings(job))
         while found.lines < lines and (batch := self._source.poll(lines - found.lines)) is not None:
             self._waiting.append(batch)
@@ -147,7 +147,7 @@ class SampledSource:
 
 
 def count_usable(job: Job, batch: Batch, found: InputCheck) -> None:
-    """Add what becomes of a batch of a source that ends."""
+    """Count what becomes of a batch of a source that ends, in `found`."""
     rejections = list(batch.rejections)
     found.lines += len(batch.times_ms) + len(rejections)
     rows = np.ones(len(batch.times_ms), np.bool_)
@@ -180,7 +180,9 @@ def _out_of_range(job: Job) -> tuple[str, str | None]:
 
 
 def _meant(job: Job, times_ms: np.ndarray[Any, np.dtype[np.int64]]) -> Mapping[str, int]:
-    """Which unit would bring times into the schedule, and how many: milliseconds read as seconds, or the reverse."""
+    """Find the unit that would bring times into the schedule, and how many: milliseconds read as seconds, or the
+    reverse.
+    """
     unit = job.schema.time_unit
     others = {"ms": ("s", times_ms * 1000), "s": ("ms", times_ms // 1000)}
     if unit not in others or not len(times_ms):

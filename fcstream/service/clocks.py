@@ -1,6 +1,6 @@
-"""What time it is for a stream: by its broker's clock where that can be asked, else by this machine's.
+"""Clock of a stream: its broker's where that can be asked, else this machine's.
 
-Windows close by these clocks alone. What timestamps say of a clock that cannot be asked goes through a noisy alarm
+Windows close by these clocks alone. What timestamps reveal of a clock that cannot be asked goes through a noisy alarm
 first.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .health import Health
 
 SLACK_MS = 1000
-"""Differences of clocks up to this are never acted upon."""
+"""Largest difference of clocks, in milliseconds, that is always ignored."""
 _ASK_S = 5.0
 
 
@@ -34,9 +34,9 @@ class StreamClock:
     own : callable
         This machine's clock, Unix milliseconds.
     lateness_ms : int
-        Beyond this gap between the clocks (and `SLACK_MS`), no window may close.
+        If the clocks differ by more than this (and `SLACK_MS`), no window may close.
     health : Health
-        Takes note of gaps.
+        Gets warnings of differences.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class StreamClock:
         self._limit_ms = max(lateness_ms, SLACK_MS)
         self._tell_ms = min(SLACK_MS, lateness_ms / 4) if lateness_ms else SLACK_MS
         self._ask_at = 0.0
-        self._theirs: tuple[int, float] | None = None  # and when it was asked
+        self._theirs: tuple[int, float] | None = None  # the broker's time, and when it was asked
         self._timestamps = TimestampWatch(self._limit_ms, health)
         health.clock_gap_ms = None
         health.keep_closed(None)
@@ -59,7 +59,7 @@ class StreamClock:
         return self._theirs is not None
 
     def now_ms(self) -> int:
-        """The time now, as far as it is known without asking; asks every few seconds."""
+        """Return the present time, as far as it is known without asking; asks every few seconds."""
         if time.monotonic() >= self._ask_at:
             return self.ask()
         if self._theirs is None:
@@ -68,12 +68,12 @@ class StreamClock:
         return theirs_ms + int(1000 * (time.monotonic() - at))
 
     def ask(self) -> int:
-        """Ask the broker for the time, or this machine if the broker has no clock to ask.
+        """Ask the broker for the time, or this machine if the broker has no clock that can be asked.
 
         Raises
         ------
         SourceError
-            The broker is away.
+            The broker cannot be reached.
         """
         before = self._own()
         with calling("source"):
@@ -93,12 +93,12 @@ class StreamClock:
         return reply.now_ms
 
     def observe(self, chunks: Sequence[Chunk]) -> None:
-        """See what timestamps say of a clock that cannot be asked."""
+        """Compare timestamps with this machine's clock, if the broker's clock cannot be asked."""
         if self._theirs is None and _has_brokers_stamps(self._source):
             self._timestamps.observe(chunks, self._own())
 
     def _compare(self, gap_ms: float, doubt_ms: float) -> None:
-        """This machine's clock is ahead of the broker's by so much."""
+        """Warn if this machine's clock is ahead of the broker's, or behind it, by too much."""
         self._health.clock_gap_ms = round(gap_ms)
         words = (
             f"this machine's clock is {abs(gap_ms) / 1000:.1f} s (± {doubt_ms / 1000:.3f}) "
@@ -106,7 +106,7 @@ class StreamClock:
         )
         sure_ms = abs(gap_ms) - doubt_ms
         is_over = sure_ms > self._limit_ms
-        self._health.keep_closed(f"{words}, more than window.lateness bears: set both by NTP" if is_over else None)
+        self._health.keep_closed(f"{words}, more than window.lateness allows: set both by NTP" if is_over else None)
         is_told = sure_ms > self._tell_ms and not is_over
         self._health.warn("clock", f"{words}: set both by NTP" if is_told else None)
 
@@ -114,7 +114,8 @@ class StreamClock:
         text = None
         if ahead_ms > SLACK_MS:
             text = (
-                f"the broker's timestamps run {ahead_ms / 1000:.0f} s ahead of its clock, because somebody chose them: "
+                f"the broker's timestamps run {ahead_ms / 1000:.0f} s ahead of its clock, because "
+                "a publisher chose them: "
                 "a message that is stamped ahead counts as in time while its window is open; let the broker stamp "
                 "messages, and make the stream anew"
             )
@@ -122,7 +123,10 @@ class StreamClock:
 
 
 class TimestampWatch:
-    """Notices a gap between clocks by the timestamps that a broker gives, where its clock cannot be asked.
+    r"""Notices a difference between clocks from the timestamps that a broker gives, where its clock cannot be asked.
+
+    A message behind a partition's end has arrived after that end was asked for. If its timestamp is nevertheless older,
+    the broker's clock is behind this machine's.
 
     A message behind an end that was asked for at some time has arrived after that time. If its timestamp is older all
     the same, the broker's clock is behind ours.
@@ -130,12 +134,12 @@ class TimestampWatch:
     Parameters
     ----------
     limit_ms : int
-        Gaps up to this are tolerated.
+        Differences up to this are tolerated.
     health : Health
 
     Privacy
     -------
-    What is done depends on two `Alarm`\\ s only, one for messages that show a gap and one for those that show none; a
+    What is done depends on two `Alarm`\ s only, one for messages that show a gap and one for those that show none; a
     record is in one message, which is counted in one of them.
 
     Source
@@ -150,20 +154,20 @@ class TimestampWatch:
         self._asked_ms = 0
 
     def asked(self, ends: Mapping[str, int], now_ms: int) -> None:
-        """The ends of the partitions were asked for at some time; a moment to ask the alarms too."""
+        """Note the ends of the partitions, and when they were asked for; also asks the alarms."""
         self._ends, self._asked_ms = ends, now_ms
         if self._odd.rings():
             self._fine.reset()
             self._health.keep_closed(
                 f"about {USUAL} messages have timestamps that are further from this machine's clock than "
-                "window.lateness bears: set its clock and the broker's by NTP"
+                "window.lateness allows: set its clock and the broker's by NTP"
             )
         elif self._fine.rings():
             self._odd.reset()
             self._health.keep_closed(None)
 
     def observe(self, chunks: Sequence[Chunk], now_ms: int) -> None:
-        """Count what shows a gap and what does not."""
+        """Count the messages that show a difference and those that show none."""
         odd = seen = 0
         for chunk in chunks:
             timestamps: Any = chunk.timestamps_ms[

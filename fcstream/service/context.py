@@ -1,4 +1,4 @@
-"""What outlives a session of a live stream: counters, health, and the events that end one."""
+"""What outlives a session of a live stream: counters, health, and the events that end a session."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Counters:
-    """What a service has done since it started. Numbers of messages and records, and the size of the spool, are exact,
-    so not private; how often the alarm of late records went off is noisy. `due_ms` is when the next window is to be
-    answered."""
+    """What a service has done since it started.
+
+    Numbers of messages and records, and the size of the spool, are exact, so not private; how often the alarm of late
+    records went off is noisy. `due_ms` is when the next window is due.
+    """
 
     messages: int = 0
     records: int = 0
@@ -45,7 +47,7 @@ class Counters:
             self.last_close_ms = max(self.last_close_ms or 0, release.window_close_ms)
 
     def update_from(self, engine: Engine | KeyedEngine) -> None:
-        """See from the ledger which windows are answered."""
+        """Read from the ledger which windows have a release."""
         schedule = engine.job.schedule
         following = schedule.index_after(engine.next_open_ms) - 1
         is_over = schedule.count is not None and following >= schedule.count
@@ -63,7 +65,7 @@ class SessionContext:
     clock : callable
         Public time in Unix milliseconds.
     partition_of : callable or None
-        Of streams whose keys several processes share: (key, number of partitions) -> the partition that carries it.
+        For streams whose keys several processes share: (key, number of partitions) -> the partition of the key.
     counters : Counters
     stopping : threading.Event
     ending : threading.Event

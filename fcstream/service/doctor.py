@@ -1,4 +1,4 @@
-"""``fcstream doctor``: looks at everything a configuration names, and says what to mend. Changes nothing.
+"""Implements ``fcstream doctor``: checks everything that a configuration names, and says what to correct.
 
 No record is read, no position is written, no release is published, no budget is spent, and a service that runs on the
 same configuration is not disturbed.
@@ -45,7 +45,7 @@ _UNSYNCHRONIZED = 5  # adjtimex: TIME_ERROR
 
 
 def examine(load: Callable[[], Config]) -> list[Finding]:
-    """Everything that was found, in order.
+    """Return all findings, in order.
 
     Parameters
     ----------
@@ -77,13 +77,15 @@ def examine(load: Callable[[], Config]) -> list[Finding]:
         except FcstreamError as error:
             found.problem(name, *_split_remedy(str(error)))
         except Exception as error:
-            # The text of an unexpected error could quote anything.
-            found.problem(name, f"could not be looked at ({type(error).__name__})", "run it, and see what it says")
+            # The text of an unexpected error could quote a record.
+            found.problem(
+                name, f"could not be looked at ({type(error).__name__})", "start the service and read its log"
+            )
     return found.findings
 
 
 def _split_remedy(message: str) -> tuple[str, str]:
-    """What is wrong and what to do, where a message says both."""
+    """Split a message into what is wrong and what to do, if it says both."""
     for mark in ("; ", ": "):
         what, checkup, remedy = message.rpartition(mark)
         if checkup and " " in remedy:
@@ -94,7 +96,7 @@ def _split_remedy(message: str) -> tuple[str, str]:
 def _configuration(checkup: Checkup, config: Config, job: Job) -> None:
     for name in ("source", "sink", "ledger"):
         if getattr(config, name) is None:
-            checkup.problem("configuration", f"[{name}] is missing", f"say where, as {name}.url")
+            checkup.problem("configuration", f"[{name}] is missing", f"set {name}.url")
     live = config.source is not None and is_live(config.source.url)
     kind = job.clock
     if live and kind == "eof":
@@ -122,7 +124,7 @@ def _plan(checkup: Checkup, config: Config, job: Job) -> None:
         checkup.problem("plan", str(error), "`fcstream plan` says what would do")
         return
     for text in warnings:
-        checkup.warn("plan", text, "`fcstream plan` tells more")
+        checkup.warn("plan", text, "run `fcstream plan` for the whole forecast")
     if not warnings:
         checkup.ok("plan", "windows of the size hint are expected to be released")
 
@@ -176,7 +178,7 @@ def _spool(checkup: Checkup, config: Config, job: Job) -> None:
 
 
 def _spool_files(checkup: Checkup, folder: str) -> int:
-    """Bytes in it."""
+    """Check the files of a spool, and return their size in bytes."""
     used, wrong = 0, []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -199,7 +201,7 @@ def _spool_files(checkup: Checkup, folder: str) -> int:
 
 
 def _is_locked(lock: str) -> str:
-    """Whether a process holds a file's lock; asking disturbs no lock."""
+    """Return a text if a process holds a file's lock; asking disturbs no lock."""
     if not os.path.exists(lock):
         return ""
     with open(lock, "rb") as file:
@@ -269,12 +271,12 @@ def _ledger(checkup: Checkup, config: Config, job: Job) -> None:
 
 
 def _parts(job: Job) -> list[Terms]:
-    """One for every key."""
+    """List the streams of all keys."""
     return [job.part(key).terms for key in job.keys] or [job.terms]
 
 
 def _streams(checkup: Checkup, job: Job, known: Mapping[str, tuple[Terms, Report]], location: str) -> None:
-    """The budgets of a stream, or of all its keys; of many, only those that need care."""
+    """Check the budgets of a stream, or of the streams of all keys; of many, report only those that need attention."""
     parts, fine = _parts(job), 0
     for terms, _ in known.values():
         if folded_name(terms.stream) == folded_name(job.terms.stream):
@@ -295,7 +297,7 @@ def _streams(checkup: Checkup, job: Job, known: Mapping[str, tuple[Terms, Report
 
 
 def _ledger_file(checkup: Checkup, path: str) -> bool:
-    """Whether there is one to look into."""
+    """Return whether there is a ledger to read."""
     itself = os.path.realpath(path) if os.path.islink(path) else path
     rollback_guard, folder = f"{itself}-witness", os.path.dirname(os.path.abspath(itself))
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
@@ -323,7 +325,7 @@ def _ledger_file(checkup: Checkup, path: str) -> bool:
 
 
 def _holders(state: os.stat_result) -> list[str]:
-    """Processes that have locked a file, where Linux lists them; the file itself is not opened."""
+    """List the processes that have locked a file, where Linux lists them; the file itself is not opened."""
     name = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
     try:
         with open("/proc/locks", encoding="ascii") as file:
@@ -334,7 +336,7 @@ def _holders(state: os.stat_result) -> list[str]:
 
 
 def _ledger_server(checkup: Checkup, url: str, stream: str) -> set[str] | None:
-    """Streams that the server has; None: there is no ledger to look into."""
+    """List the streams that the server has; None if there is no ledger to read."""
     from ..ledgers.postgres.connection import PostgresConnection, ServerAddress
 
     address = ServerAddress.of(url)
@@ -367,7 +369,7 @@ def _ledger_server(checkup: Checkup, url: str, stream: str) -> set[str] | None:
         if not all(ask(rights, table, table) for table in tables):
             checkup.problem("ledger", f"{location} may not be used by this login", "grant it the schema and its tables")
             return None
-        return {str(name) for (name,) in db.execute(f'SELECT stream FROM "{schema}".streams')}  # a checked name
+        return {str(name) for (name,) in db.execute(f'SELECT stream FROM "{schema}".streams')}  # the name was checked
 
     session = PostgresConnection(address, location, is_reader=True)
     with closing(session):
@@ -421,9 +423,9 @@ def _clocks(checkup: Checkup, config: Config, job: Job) -> None:
 
 
 def _clock_state() -> int:
-    """What the kernel says of its clock; -1: nothing."""
+    """Return the kernel's state of the clock; -1 if there is none."""
     try:
-        return int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512)))  # zeros: nothing is to be changed
+        return int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512)))  # zeros, so that nothing is changed
     except (OSError, AttributeError):
         return -1
 
@@ -457,7 +459,7 @@ def _port(checkup: Checkup, address: str) -> None:
             probe.bind((host, port))
         except OSError as error:
             if _is_ours(host, port):
-                checkup.ok("service", f"{address} is served by an fcstream that runs")
+                checkup.ok("service", f"{address} is served by a running fcstream")
             else:
                 why = error.strerror or type(error).__name__
                 checkup.problem("service", f"{address} cannot be used: {why}", "free it, or change service.listen")

@@ -1,4 +1,4 @@
-"""Which windows may lack messages that a broker dropped before they were read: known for each window from then on."""
+"""Windows that may lack messages because a broker dropped these before they were read."""
 
 from __future__ import annotations
 
@@ -22,33 +22,35 @@ class IncompleteWindows:
     Attributes
     ----------
     text : str or None
-        What to report, and for ever: lost messages do not come back.
+        What to report. It stays for ever, because lost messages do not come back.
     found : int
-        How many gaps there were.
+        Number of gaps.
     answered : int
-        How many releases were published of windows that may be incomplete.
+        Number of releases that were published of windows that may be incomplete.
     """
 
     def __init__(self) -> None:
         self.text: str | None = None
-        self._spans: list[tuple[int, int]] = []  # openings of windows, first and last
+        self._spans: list[tuple[int, int]] = []  # first and last opening of runs of windows
         self.found = self.answered = 0
 
     def update(self, source: LiveSource, schedule: Schedule, next_window: int, now_ms: int) -> int:
-        """Hear what a source misses, and say the last window that may be concerned (-1 for none)."""
+        """Note a source's gaps, and return the last window that they may concern (-1 for none)."""
         gaps = source.gaps() if isinstance(source, GappySource) else []
         return max((self._note(gap, schedule, next_window, now_ms) for gap in gaps), default=-1)
 
     def includes(self, open_ms: int) -> bool:
-        """Whether a window may be incomplete."""
+        """Return whether a window may be incomplete."""
         return any(first <= open_ms <= last for first, last in self._spans)
 
     def forget_answered(self, opens_ms: Sequence[int]) -> None:
-        """Windows were answered; those before them are not asked for again."""
+        """Note that windows have a release; earlier ones are not asked for again."""
         for open_ms in opens_ms:
             if self.includes(open_ms):
                 self.answered += 1
-                LOG.warning("window %d was answered incomplete: the broker had dropped messages unread", open_ms)
+                LOG.warning(
+                    "window %d was released without some messages: the broker had dropped messages unread", open_ms
+                )
 
     def _note(self, gap: Gap, schedule: Schedule, next_window: int, now_ms: int) -> int:
         self.found += 1

@@ -1,4 +1,4 @@
-"""How a live stream is, for those who watch it."""
+"""Health of a live stream, for those who watch it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ LOG = logging.getLogger("fcstream.service")
 
 @dataclass(slots=True)
 class Health:
-    """Whether a service is served now, and when it last went round (`time.monotonic`).
+    """State of a service, and when it last completed a step (`time.monotonic`).
 
     Attributes
     ----------
     trouble : str or None
-        Why a step cannot be done; the next one that is done ends it.
+        Why a step cannot be done; the next one that is done clears it.
     hold : str or None
-        Why no window is closed, while records are read as ever. The code that sets it clears it.
+        Why no window is closed, while records are read as usual. The code that sets it clears it.
     warnings : dict of str to str
-        What is wrong though the stream is served, by kind (``late``, ``clock``, ``stamps``, ``incomplete``, ...): part
-        of ``/ready``, and ``fcstream_warning`` in the metrics.
+        What is wrong although the stream runs, by kind (``late``, ``clock``, ``stamps``, ``incomplete``, ...): part of
+        ``/ready``, and ``fcstream_warning`` in the metrics.
     standby : str or None
-        Why another process answers; nothing is wrong with this one.
+        Why another process releases the windows; nothing is wrong with this one.
     clock_gap_ms : int or None
         How far this machine's clock is ahead of the broker's, where that is known.
     """
@@ -47,7 +47,7 @@ class Health:
         self.trouble, self.standby, self.beat = None, why, time.monotonic()
 
     def keep_closed(self, why: str | None) -> None:
-        """Hold all windows back, or no longer; logged when that changes."""
+        """Keep all windows open, with a reason, or (None) let them close again; logged when that changes."""
         if why is not None and self.hold is None:
             LOG.warning("no window is closed: %s", why)
         elif why is None and self.hold is not None:
@@ -55,10 +55,10 @@ class Health:
         self.hold = why
 
     def warn(self, kind: str, text: str | None) -> None:
-        """Note what is wrong, or (None) that it is mended; logged when that changes."""
+        """Note what is wrong, or (None) that it is no longer wrong; logged when that changes."""
         if text is None:
             if self.warnings.pop(kind, None) is not None:
-                LOG.info("no longer so: %s", kind)
+                LOG.info("warning is over: %s", kind)
         else:
             if kind not in self.warnings:
                 LOG.warning("%s", text)

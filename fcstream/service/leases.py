@@ -1,4 +1,4 @@
-"""Which process answers a stream, where several could: the one that holds its lease."""
+"""Leases: where several processes could release a stream's windows, only the one that holds the lease does."""
 
 from __future__ import annotations
 
@@ -17,22 +17,26 @@ if TYPE_CHECKING:
 
 
 class Lease(Protocol):
-    """The right of one process to answer a stream."""
+    """The right of one process to release a stream's windows."""
 
     def acquire(self) -> bool:
-        """Try to get it; whether this process holds it now."""
+        """Try to acquire the lease, and return whether this process holds it now."""
 
     def check(self) -> None:
-        """Raise `LedgerError` if this process holds it no longer; called often, so it may answer from memory for some
-        seconds."""
+        """Raise `LedgerError` if this process no longer holds the lease.
+
+        It is called often, so it may use an earlier result for some seconds.
+        """
 
     def close(self) -> None:
-        """Give it up. Idempotent."""
+        """Give the lease up; may be called again."""
 
 
 class LeaderSink:
-    """Writes to a sink only while this process holds the lease, so that a process that was suspended and replaced
-    publishes nothing."""
+    """Writes to a sink only while this process holds the lease.
+
+    So a process that was suspended and replaced publishes nothing.
+    """
 
     def __init__(self, sink: Sink, lease: Lease) -> None:
         self._sink, self._lease = sink, lease
@@ -52,12 +56,12 @@ class LeaderSink:
 
 
 class SessionLeases:
-    """The leases of one service, one for each session: only a ledger that several processes can share has any.
+    """Makes the leases of one service, one for each session; only ledgers that several processes can share have leases.
 
     Parameters
     ----------
     url : str
-        Of the ledger.
+        URL of the ledger.
     stream : str
     """
 
@@ -67,14 +71,14 @@ class SessionLeases:
         self._lead: PostgresLease | None = None
 
     def open(self) -> PostgresLease:
-        """The lease of a new session; it is not acquired yet."""
+        """Make the lease of a new session; it is not acquired yet."""
         from ..ledgers.postgres.leader import PostgresLease
 
         self._lead = PostgresLease(self._url, self._stream)
         return self._lead
 
     def bind(self, config: Config) -> Config:
-        """The configuration with a ledger that writes nothing once another process holds the lease."""
+        """Return the configuration with a ledger that writes nothing once another process holds the lease."""
         if self._lead is None or config.ledger is None:
             return config
         return replace(config, ledger=replace(config.ledger, url=self._lead.bind(config.ledger.url)))

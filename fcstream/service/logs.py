@@ -1,8 +1,8 @@
-"""Logs on standard error: text, or one JSON object a line; ours as they are, of libraries' only what cannot be data.
+"""Logs on standard error: text, or one JSON object on each line, without anything that may be data.
 
-Our messages hold no record's content; what a library writes might. So of a library's record only its template goes out
-(``%s`` for what was put in), or, if nothing was put in by the logging module, no text at all: it may have been put
-together before. Of exceptions only the kind is logged.
+Messages of this package hold no record's content; a library's messages might. So of a library's record only its
+template is logged (with ``%s`` where values belong). If the logging module inserted no values, nothing of the text is
+logged, because values may have been inserted before. Of exceptions only the class is logged.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ..errors import ConfigError, needs_package
 
 LOG = logging.getLogger("fcstream.service")
 WINDOWS = "fcstream.windows"
-"""Logger of what became of each window: logged in JSON only, a terminal has its line of status."""
+"""Logger of what became of each window; it is logged in JSON only, because a terminal has its status line."""
 _EXTRAS = ("stream", "window", "status", "reason", "incomplete")
 _STREAM: ContextVar[str | None] = ContextVar("stream", default=None)
 
 
 @contextmanager
 def stream_context(stream: str) -> Iterator[None]:
-    """What this thread logs inside the block is about a stream."""
+    """Mark what this thread logs inside the block as being about a stream."""
     token = _STREAM.set(stream)
     try:
         yield
@@ -35,7 +35,7 @@ def stream_context(stream: str) -> Iterator[None]:
 
 
 class Logs:
-    """The handler on the root logger; `set_format` exchanges its form."""
+    """The handler of the root logger, whose format can be exchanged."""
 
     def __init__(self, stream: str | None) -> None:
         self.handler = logging.StreamHandler(sys.stderr)
@@ -43,7 +43,7 @@ class Logs:
         self._stream = stream
 
     def set_format(self, kind: str) -> None:
-        """``text`` or ``json``.
+        """Set the format, ``text`` or ``json``.
 
         Raises
         ------
@@ -58,26 +58,26 @@ class Logs:
 
 @contextmanager
 def logging_as(kind: str, stream: str | None = None) -> Iterator[Logs]:
-    """Everything that is logged while the block runs: ours from INFO on, libraries' from WARNING on.
+    """Log everything while the block runs: this package's messages from INFO on, libraries' from WARNING on.
 
     Parameters
     ----------
     kind : str
         ``text`` or ``json``.
     stream : str, optional
-        What records are about that are logged outside of `stream_context`.
+        The stream of what is logged outside of `stream_context`.
     """
     logs = Logs(stream)
     logs.set_format(kind)
     root, ours = logging.getLogger(), logging.getLogger("fcstream")
     level, hook, raises = ours.level, threading.excepthook, logging.raiseExceptions
 
-    def tell(args: threading.ExceptHookArgs) -> None:  # by default the whole error is printed
+    def tell(args: threading.ExceptHookArgs) -> None:  # by default the whole error is printed, with its text
         LOG.error("a thread ended: %s", args.exc_type.__name__)
 
     root.addHandler(logs.handler)
     ours.setLevel(logging.INFO)
-    logging.captureWarnings(True)  # they would be printed, with a line of code
+    logging.captureWarnings(True)  # otherwise they would be printed with a line of code
     threading.excepthook, logging.raiseExceptions = tell, False  # else arguments are printed when one does not fit
     try:
         yield logs
@@ -93,7 +93,7 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 
 def safe_event(record: logging.LogRecord, message: str, args: object, kind: type[BaseException] | None) -> str:
-    """What a record may say, of its whole message, what was put into it, and the kind of its exception."""
+    """Return what a log may say: of the whole message, the values inserted into it, and the class of its exception."""
     if not _is_ours(record):
         where = f"{record.module}:{record.lineno}"
         is_template = bool(args) and isinstance(record.msg, str)
@@ -109,7 +109,7 @@ class _Text(logging.Formatter):
 
 
 def client_is_missing() -> str | None:
-    """What to say where JSON was asked for and cannot be written; None if it can."""
+    """Return the message for JSON logs that cannot be written; None if they can."""
     try:
         _structlog()
     except ConfigError as error:
@@ -133,7 +133,7 @@ def _json(stream: str | None) -> logging.Formatter:
         kind = error[0] if isinstance(error, tuple) else None
         event["event"] = safe_event(record, str(given["event"]), given.get("positional_args"), kind)
         event["stream"] = _STREAM.get() or stream
-        if _is_ours(record):  # a library may mean something else by the same names
+        if _is_ours(record):  # a library may use the same names with another meaning
             event |= {name: vars(record)[name] for name in _EXTRAS if name in vars(record)}
         return {name: value for name, value in event.items() if value is not None}
 

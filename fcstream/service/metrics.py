@@ -1,4 +1,4 @@
-"""What a service has done and stands at, for Prometheus: what is public always, exact counts of records if asked."""
+"""Metrics of services for Prometheus: public ones always, exact counts of records if configured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class BudgetGauge(NamedTuple):
-    """The budget of a stream's most charged filter (`block`: the unit), or of its total; public."""
+    """The budget of a stream's most charged privacy filter (`block`: the unit), or of its total; public."""
 
     block: str
     guarantee: PrivacyLoss
@@ -41,9 +41,9 @@ class StreamStatus:
     stream : str
     service : Supervisor
     section : ServiceSection
-        Says what may be exported; a reload replaces it.
+        Decides what may be exported; a reload replaces it.
     standings : dict of str to tuple of BudgetGauge
-        By the name of an engine's stream.
+        Gauges by the name of an engine's stream.
     reloads : dict of str to int
         How often the configuration was read again: ``taken``, ``refused``; and ``undone``, where what had been taken
         could not be opened.
@@ -76,7 +76,8 @@ def _standings(engine: Engine) -> tuple[BudgetGauge, ...]:
 
 
 def exposition(watched: Sequence[StreamStatus], accept: str = "") -> tuple[bytes, str]:
-    """The metrics in the format that an Accept header asks for (Prometheus text, or OpenMetrics), and its media type.
+    """Return the metrics in the format that an Accept header asks for (Prometheus text, or OpenMetrics), and its media
+    type.
 
     Raises
     ------
@@ -97,13 +98,13 @@ def exposition(watched: Sequence[StreamStatus], accept: str = "") -> tuple[bytes
     registry = client.CollectorRegistry()
     registry.register(_Streams(watched))
     if any(each.section.counters for each in watched):
-        client.ProcessCollector(registry=registry)  # of memory and processor: they follow the load
+        client.ProcessCollector(registry=registry)  # memory and processor time, which depend on the load
     encode, kind = client.exposition.choose_encoder(accept)
     return encode(registry), kind
 
 
 def client_is_missing() -> str | None:
-    """What to say where metrics were asked for and cannot be exported; None if they can."""
+    """Return the message for metrics that cannot be exported; None if they can."""
     try:
         _client()
     except FcstreamError as error:
@@ -140,25 +141,25 @@ class _Streams:
             "fcstream_ready", "1 if the stream is served now, by this process or another one", labels=["stream"]
         )
         state = core.GaugeMetricFamily("fcstream_state", "1 for the state it is in", labels=["stream", "state"])
-        errors = _counter(core, "errors", "Failed tries to use what is outside", "part")
+        errors = _counter(core, "errors", "Failed attempts to use an external system", "part")
         lag = core.GaugeMetricFamily(
             "fcstream_lag_seconds", "For how long the next window has been due; 0 if it is not", labels=["stream"]
         )
-        released = _counter(core, "windows_released", "Windows answered with a value")
-        refused = _counter(core, "windows_refused", "Windows answered with a refusal", "reason")
-        restarts = _counter(core, "restarts", "Times that everything was opened again after an error")
+        released = _counter(core, "windows_released", "Windows released with a value")
+        refused = _counter(core, "windows_refused", "Windows released as refused", "reason")
+        restarts = _counter(core, "restarts", "Times that a new session began after an error")
         late = _counter(core, "late_alarms", f"Times that about {USUAL} records had come too late; noisy")
         reloads = _counter(core, "reloads", "Times that the configuration was read again (SIGHUP)", "result")
         warning = core.GaugeMetricFamily(
             "fcstream_warning", "1 for each warning of /ready, by its kind", labels=["stream", "kind"]
         )
         gaps = _counter(core, "gaps", "Times that the broker had dropped what nobody had read")
-        incomplete = _counter(core, "incomplete_windows", "Releases of windows that may lack something for that reason")
+        incomplete = _counter(core, "incomplete_windows", "Releases of windows that may be incomplete for that reason")
         gap = core.GaugeMetricFamily(
             "fcstream_clock_gap_seconds", "This machine's clock minus the broker's, where that tells", labels=["stream"]
         )
         closed = core.GaugeMetricFamily(
-            "fcstream_last_window_close_seconds", "End of the last window answered, Unix time", labels=["stream"]
+            "fcstream_last_window_close_seconds", "End of the last window released, Unix time", labels=["stream"]
         )
         for each in self._watched:
             counters, stream = each.service.counters, each.stream

@@ -1,4 +1,4 @@
-"""Releases on their way to the sink."""
+"""Publisher: brings sealed releases to the sink."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("fcstream.service")
 WINDOWS = logging.getLogger("fcstream.windows")
 LONGEST_WAIT_S = 0.25
-"""Seconds that a source may wait for messages in one call."""
+"""Longest time in seconds that a source may wait for messages in one call."""
 _TELL_EVERY_S = 5.0
 
 
 class Publisher:
-    """Brings releases to the sink: what an earlier life has left over, then one group after the other.
+    """Brings releases to the sink: first those that an earlier session left over, then one group after the other.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Publisher:
     sink : Sink
     context : SessionContext
     source : LiveSource, optional
-        May take what its broker might not hold for long, while the sink refuses.
+        While the sink refuses, the source may receive messages that its broker might not keep for long.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Publisher:
         self._context.counters.update_from(self._engine)
 
     def close_due(self, now_ms: int) -> None:
-        """Answer and publish every window that is over; stops between two groups when the session is to end."""
+        """Release and publish every window that is due; stops between two groups when the session is to end."""
         tell_at = time.monotonic() + _TELL_EVERY_S
         for group in self._engine.closing(now_ms):
             self._write(group)
@@ -67,13 +67,13 @@ class Publisher:
             if time.monotonic() >= tell_at:
                 tell_at = time.monotonic() + _TELL_EVERY_S
                 left = self._engine.windows_due(now_ms)
-                LOG.info("answering what was missed: %d windows are still due", left)
+                LOG.info("releasing the windows that were missed: %d windows are still due", left)
             self._context.health.beat = time.monotonic()
             if self._context.ending.is_set():
                 return
 
     def _written(self, releases: list[Release]) -> None:
-        """The sink has them."""
+        """Note that the sink has these releases."""
         self._engine.acknowledge()
         known = set(self._context.counters.refused)
         self._context.counters.add(releases)
@@ -87,7 +87,7 @@ class Publisher:
         self._context.gaps.forget_answered([release.window_open_ms for release in releases])
 
     def _write(self, releases: list[Release]) -> None:
-        """Write until the sink has them; nothing is read meanwhile, so memory stays bounded."""
+        """Write until the sink has the releases; nothing is read meanwhile, so memory stays bounded."""
         if not releases:
             return
         waits, is_logged = pauses(), False
@@ -106,8 +106,10 @@ class Publisher:
 
 
 def wait(source: LiveSource | None, seconds: float, ending: threading.Event) -> bool:
-    """Let time pass until an event, and say whether it came. A source that can take what its broker might not hold for
-    long does so meanwhile."""
+    """Wait for an event, at most so many seconds, and return whether it was set.
+
+    A source that can receive messages that its broker might not keep for long does so meanwhile.
+    """
     until = time.monotonic() + seconds
     with suppress(SourceError):  # the next poll raises it again
         while isinstance(source, PrefetchingSource) and not ending.is_set() and (left := until - time.monotonic()) > 0:

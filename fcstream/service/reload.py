@@ -1,6 +1,6 @@
-"""What may change while a service runs, and how it changes (SIGHUP).
+"""Reload of a configuration while a service runs (SIGHUP): what may change, and how.
 
-A configuration that differs in anything else is refused as a whole, and the service goes on with the one it has.
+A configuration that differs in anything else is refused as a whole, and the service continues with the one it has.
 
 ========================  ==============================================================================================
 `[service]`               everything: at once
@@ -38,12 +38,12 @@ T = TypeVar("T")
 LOG = logging.getLogger("fcstream.service")
 _SAFE = ("service", "sink", "dead_letter", "source.spool_bytes")
 _WHAT_IS_READ = ("stream", "subject", "group", "field", "bucket", "client_id", "delivery_id", "queue")
-"""Options of a source's URL that say what is read, and as whom."""
+"""Options of a source's URL that determine what is read, and as which consumer."""
 _SECURED = {"rediss": "redis", "mqtts": "mqtt", "amqps": "amqp", "rabbitmq-stream+tls": "rabbitmq-stream"}
 
 
 def needs_restart(old: Config, new: Config) -> list[str]:
-    """Keys in which two configurations differ and which a running service cannot change."""
+    """List the keys in which two configurations differ and which a running service cannot change."""
     keys = [key for key in _differences(_plain(old), _plain(new)) if not key.startswith(_SAFE)]
     return [key for key in keys if not _may_change(key, old, new)]
 
@@ -59,7 +59,7 @@ def _may_change(key: str, old: Config, new: Config) -> bool:
 
 
 def what_is_read(url: str) -> tuple[Any, ...]:
-    """What a source's URL says beside how to connect: scheme, path, and the options that name what is read."""
+    """Return what a source's URL says besides how to connect: scheme, path, and the options that name what is read."""
     address = parse(url, "source.url")
     options = {name: value for name, value in address.options.items() if name in _WHAT_IS_READ}
     return _SECURED.get(address.scheme, address.scheme), address.path, options
@@ -71,7 +71,7 @@ def _plain(config: Config) -> dict[str, Any]:
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> list[str]:
-    """Dotted keys; a section that is absent in one of them counts as a whole."""
+    """List dotted keys; a section that is absent in one of the configurations counts as a whole."""
     if old == new:
         return []
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -85,15 +85,15 @@ def _differences(old: Any, new: Any, prefix: str = "") -> list[str]:
 
 
 class ActiveConfig:
-    """The configuration in use, and the one to go back to until a session has worked with the new one.
+    """The configuration in use, and the former one until a session has worked with the new one.
 
     Attributes
     ----------
     config : Config
     engines : dict of str to Engine
-        Those of the session under way, by stream.
+        Engines of the present session, by stream.
     on_undone : callable
-        Called when the former configuration is gone back to.
+        Called when the former configuration is in use again.
     """
 
     def __init__(self, config: Config) -> None:
@@ -104,13 +104,13 @@ class ActiveConfig:
         self._opened: Config | None = None
 
     def take(self, config: Config) -> None:
-        """Go by another one from the next session on."""
+        """Use another configuration from the next session on."""
         self._former = self._former or self.config
         self.config = config
         self._opened = None
 
     def engine(self, open_engine: Callable[[Config], Engine | KeyedEngine]) -> Engine | KeyedEngine:
-        """Open what charges."""
+        """Open the engine of a session."""
         config = self._opened = self._opened or self.config
         engine = self._guard(lambda: open_engine(config), "ledger")
         self.engines = {part.job.terms.stream: part for part in engine.parts}
@@ -122,12 +122,15 @@ class ActiveConfig:
         return self._guard(lambda: opener(config), section)
 
     def confirm(self) -> None:
-        """A session that was opened by it has made a step."""
+        """Note that a session with this configuration has completed a step."""
         if self._opened is self.config:
             self._former = None
 
     def _guard(self, opener: Callable[[], T], section: str) -> T:
-        """Go back if a section that is new cannot be opened; what is as it was may be away for other reasons."""
+        """Return to the former configuration if something in a changed section cannot be opened.
+
+        What has not changed may be unreachable for other reasons.
+        """
         if self._former is None:
             return opener()
         is_new = getattr(self._former, section) != getattr(self.config, section)
@@ -140,21 +143,21 @@ class ActiveConfig:
             self.config, self._former, self._opened = self._former, None, None
             self.on_undone()
             raise _ConfigReverted(
-                f"the new configuration cannot be used, going on with the former one: {error}"
+                f"the new configuration cannot be used, the former one stays in use: {error}"
             ) from None
 
 
 class _ConfigReverted(FcstreamError):
-    """The next session has the former configuration again."""
+    """The next session uses the former configuration again."""
 
 
 class Reloader:
-    """Reads a configuration again, and has the service go on with it.
+    """Reads a configuration again, and has the service continue with it.
 
     Parameters
     ----------
     load : callable
-        Reads it.
+        Reads the configuration.
     current : ActiveConfig
     watched : StreamStatus
     apply : callable
@@ -175,7 +178,7 @@ class Reloader:
         self._watched.reloads["undone"] += 1
 
     def __call__(self) -> None:
-        """Never raises what a file can cause."""
+        """Read the configuration and apply it; never raises what a file can cause."""
         service, old = self._watched.service, self._current.config
         try:
             new = self._load()
@@ -187,7 +190,7 @@ class Reloader:
             self._apply(new.service or ServiceSection())
         except FcstreamError as error:
             self._watched.reloads["refused"] += 1
-            LOG.warning("the configuration was read again and is not taken: %s", error)
+            LOG.warning("the configuration was read again and is refused: %s", error)
             return
         self._watched.reloads["taken"] += 1
         self._watched.section = new.service or ServiceSection()
@@ -200,7 +203,7 @@ class Reloader:
 
 
 def _opens_alike(old: Config, new: Config) -> bool:
-    """Whether nothing that a session is opened with changed; a file that a URL names may have."""
+    """Return whether nothing changed with which a session is opened; a file that a URL names may have changed."""
     before, after = (msgspec.structs.replace(config, service=None) for config in (old, new))
     sections = (new.source, new.sink, new.ledger, new.dead_letter)
     return before == after and not any(section is not None and "${file:" in section.url for section in sections)

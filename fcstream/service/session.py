@@ -1,7 +1,7 @@
-"""One life of a live stream: read a broker, close windows on time, publish, commit, until something breaks.
+"""Session of a live stream: reads a broker, closes windows on time, publishes and commits, until something breaks.
 
 Everything that must not be lost is in the broker (records, until their windows are sealed), the ledger (charges and
-sealed releases) or the spool. What is here may be dropped at any moment and is built again by reading.
+sealed releases) or the spool. What a session holds may be dropped at any moment and is built again by reading.
 """
 
 from __future__ import annotations
@@ -40,29 +40,35 @@ _SILENCE_S = 1.0
 
 
 class _PartitionProgress:
-    """Up to where one partition may be committed: before the first message that holds a record of an open window."""
+    """Tracks the offset up to which one partition may be committed: that of the first message with a record of an open
+    window.
+    """
 
     def __init__(self) -> None:
-        # (First offset of a chunk, last window it has records of), both ascending: a chunk of no later window than an
-        # earlier chunk's holds up nothing that the earlier one does not, so only as many wait as windows are open.
+        # (First offset of a chunk, last window it has records of), both ascending. A chunk whose window is not later
+        # than
+        # that of an earlier chunk delays no commit that the earlier one does not, so there are at most as many as open
+        # windows.
         self._waiting: deque[tuple[int, int]] = deque()
         self._next = -1
 
     def unseen(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which messages were not seen before, and are from now on: sources give a partition in order, so one number
-        tells."""
+        """Return which messages are new, and count them as seen.
+
+        Sources deliver a partition in order, so one number is enough.
+        """
         found = offsets >= self._next
         if len(offsets):
             self._next = max(self._next, int(offsets[-1]) + 1)
         return found
 
     def counted(self, offsets: NDArray[np.int64], last_window: int) -> None:
-        """Messages were counted; none of their records lies in a window after `last_window`."""
+        """Note that messages were counted; none of their records lies in a window after `last_window`."""
         if not self._waiting or last_window > self._waiting[-1][1]:
             self._waiting.append((int(offsets[0]), last_window))
 
     def safe_offset(self, open_window: int) -> int | None:
-        """The offset to commit when all windows before `open_window` are sealed; None: nothing was read yet."""
+        """Return the offset to commit when all windows before `open_window` are sealed; None if nothing was read."""
         while self._waiting and self._waiting[0][1] < open_window:
             self._waiting.popleft()
         if self._waiting:
@@ -71,7 +77,7 @@ class _PartitionProgress:
 
 
 class Session:
-    """One life of a live stream: from opening everything to the first thing that breaks.
+    """One session of a live stream, from opening everything to the first error.
 
     Parameters
     ----------
@@ -80,7 +86,7 @@ class Session:
     sink : Sink
     context : SessionContext
     assigned_keys : mapping of str to collection of str, optional
-        Which keys come by each partition; None: any by all.
+        The keys that each partition carries; None if every partition may carry any key.
 
     Raises
     ------
@@ -109,22 +115,22 @@ class Session:
         self._generation = source.generation
         self._committed: dict[str, int] = {}
         self._commit_at = 0.0
-        self._heard = time.monotonic()  # when the source last showed that it is there
+        self._heard = time.monotonic()  # when the source last showed that it is alive
         self._keeping = source if isinstance(source, PrefetchingSource) else None
         self._dropped = 0 if self._keeping is None else self._keeping.duplicates
-        self._incomplete = -1  # the last window that may lack messages
+        self._incomplete = -1  # last window that may lack messages
 
     def start(self) -> None:
-        """Publish what an earlier life sealed and may not have published."""
+        """Publish what an earlier session sealed and may not have published."""
         self._publisher.left_over()
         self.engine.begin(self._time.now_ms())
 
     def step(self, wait_s: float) -> None:
-        """Read once, for `wait_s` at most; close and publish what is due; commit."""
+        """Read once, for at most `wait_s`; close and publish what is due; commit."""
         schedule = self.engine.job.schedule
         now = self._time.now_ms()
         if self._context.health.hold is not None and self._time.is_asked:
-            self._context.ending.wait(wait_s)  # the broker keeps what comes meanwhile
+            self._context.ending.wait(wait_s)  # the broker keeps messages that come meanwhile
         elif self._context.health.hold is not None or self._is_catching_up:
             self._read(wait_s)
         elif schedule.due(now) <= self._next_window:
@@ -138,15 +144,15 @@ class Session:
 
     @property
     def is_over(self) -> bool:
-        """Whether a schedule with an end is answered whole."""
+        """Return whether a schedule with an end has all its releases."""
         count = self.engine.job.schedule.count
         return count is not None and self._next_window >= count
 
     def commit(self) -> None:
-        """Tell the source from where a restart must read."""
+        """Commit the positions from which a restart must read."""
         self._commit_at = time.monotonic() + _COMMIT_EVERY_S
         if self._next_window <= self._incomplete:
-            return  # a restart must find out again what is missing
+            return  # a restart must find the missing messages again
         positions = {}
         for partition, progress in self._progress.items():
             safe = progress.safe_offset(self._next_window)
@@ -167,7 +173,8 @@ class Session:
         return schedule.index_after(self.engine.next_open_ms) - 1
 
     def _read(self, wait_s: float) -> None:
-        self._check_partitions()  # a commit may have shown it: what is polled now would be lost with this session
+        # a commit may have shown a rebalance, and what is polled now would be lost with this session
+        self._check_partitions()
         with calling("source"):
             polled = self._source.poll(POLL_MESSAGES, wait_s)
         self._check_silence(bool(polled))
@@ -179,12 +186,12 @@ class Session:
         self._time.observe(chunks)
         if self._assigned_keys is None and chunks:
             self._count_chunks(chunks)
-        else:  # which keys may come depends on the partition
+        else:  # the keys that may come depend on the partition
             for chunk in chunks:
                 self._count_chunks([chunk])
 
     def _check_silence(self, is_heard: bool) -> None:
-        """A source that brings nothing is asked whether it is there: many clients wait for messages in silence."""
+        """Ask a source that brings nothing whether it is alive, because many clients wait without an error."""
         now = time.monotonic()
         if is_heard:
             self._heard = now
@@ -211,7 +218,7 @@ class Session:
             raise Rebalanced
 
     def _unseen(self, chunk: Chunk) -> Chunk:
-        """The messages of a chunk that were not counted before."""
+        """Return the messages of a chunk that were not counted before."""
         fresh = self._progress.setdefault(chunk.partition, _PartitionProgress()).unseen(chunk.offsets)
         self._counters.messages += len(fresh)
         if fresh.all():
@@ -222,15 +229,15 @@ class Session:
         return Chunk(chunk.partition, chunk.offsets[fresh], chunk.timestamps_ms[fresh], bodies, receipts)
 
     def _count_chunks(self, chunks: list[Chunk]) -> None:
-        """Count messages, of many partitions at once: there may be dozens, with few messages each."""
+        """Count messages of many partitions at once, because there may be dozens with few messages each."""
         offsets = np.concatenate([chunk.offsets for chunk in chunks])
         timestamps = np.concatenate([chunk.timestamps_ms for chunk in chunks])
         origin = np.repeat(np.arange(len(chunks)), [len(chunk.offsets) for chunk in chunks])
         bodies = list(chain.from_iterable(chunk.bodies for chunk in chunks))
-        if offsets.dtype == object:  # ids that a producer chose; positions, for dead letters only, keep 63 bits of them
+        if offsets.dtype == object:  # ids that a producer chose; positions in dead letters keep 63 bits of them
             offsets = np.array([int(offset) & _POSITION for offset in offsets], np.int64)
         batch, arrivals, messages = read_messages(self._decoder, offsets, timestamps, bodies)
-        # Of a message that may have waited, a record arrived when it happened, as far as that can be.
+        # A record of a message that may have waited counts as arrived when it was measured, as far as that is possible.
         arrivals = np.clip(batch.times_ms, arrivals, np.concatenate([chunk.latest_ms for chunk in chunks])[messages])
         arrivals = self._bounded(arrivals, batch.times_ms)
         lasts = self._last_windows(batch, arrivals, origin[messages], len(chunks))
@@ -244,9 +251,12 @@ class Session:
             self._progress[chunk.partition].counted(chunk.offsets, last)
 
     def _bounded(self, arrivals: NDArray[np.int64], times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Arrivals that no timestamp puts into the future. When a message with such a timestamp came is not known, also
-        not after a restart: it counts as in time, for as long as its window is open."""
-        if not self._time.is_asked:  # a clock of ours that is behind would refuse what is in time
+        """Limit arrivals so that no timestamp lies in the future.
+
+        When a message with such a timestamp came is not known, also not after a restart, so it counts as in time as
+        long as its window is open.
+        """
+        if not self._time.is_asked:  # if this machine's clock is behind, it would reject records that are in time
             return arrivals
         bound = self._time.now_ms() + SLACK_MS
         return np.where(arrivals > bound, np.minimum(times_ms, bound), arrivals)
@@ -254,8 +264,10 @@ class Session:
     def _last_windows(
         self, batch: Batch, arrivals: NDArray[np.int64], origin: NDArray[np.int64], count: int
     ) -> list[int]:
-        """The last window that any record of each chunk may lie in, -1 for none (records ahead of their arrival are
-        rejected, so do not count)."""
+        """Find the last window in which any record of each chunk may lie, -1 for none.
+
+        Records ahead of their arrival are rejected, so they do not count.
+        """
         job, lasts = self.engine.job, np.full(count, -1)
         fine = batch.times_ms <= arrivals + job.ahead_ms
         if fine.any():
@@ -263,7 +275,7 @@ class Session:
         return [int(last) for last in lasts]
 
     def _close(self) -> None:
-        """Read up to where the broker stands now, then answer every window that was over before it was asked."""
+        """Read up to the broker's present end, then release every window that was due before the end was asked for."""
         now = self._time.ask()
         if self._context.health.hold is not None or self.engine.job.schedule.due(now) <= self._next_window:
             return
@@ -272,7 +284,7 @@ class Session:
         self._check_partitions()
         while self._source.behind(ends):
             if self._context.ending.is_set():
-                return  # a backlog may take hours; nothing is charged yet
+                return  # a backlog may take hours, and nothing is charged before it is read
             self._read(LONGEST_WAIT_S)
             self._context.health.beat = time.monotonic()
         self._publisher.close_due(now)
@@ -290,7 +302,7 @@ def _check_clock(kind: str, source: LiveSource) -> None:
 
 
 class Rebalanced(FcstreamError):
-    """Partitions were taken away or given: what was counted of them is counted anew."""
+    """Partitions were taken away or given, so what was read of them must be counted anew."""
 
     def __init__(self) -> None:
         super().__init__("partitions were reassigned")

@@ -1,4 +1,4 @@
-"""Signals of the operating system: SIGTERM and SIGINT end the service, SIGHUP has it read its configuration again."""
+"""Signals of the operating system: SIGTERM and SIGINT end the service, SIGHUP makes it read its configuration again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("fcstream.service")
 _LAST_WAIT_S = {"kernels": 0.0, "source": 5.0, "sink": 5.0, "ledger": 5.0}
-"""Seconds that a process which is to end waits for an answer."""
+"""Seconds that a process which is to end waits for a response, by what it waits for."""
 
 
 @contextmanager
@@ -27,11 +27,11 @@ def signals(
     reload: Callable[[], object] | None = None,
     on_stop: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
-    """SIGTERM and SIGINT finish the step under way, a second SIGINT interrupts it; SIGHUP calls `reload`.
+    """Handle signals: SIGTERM and SIGINT finish the present step, a second SIGINT interrupts it; SIGHUP calls `reload`.
 
-    A step that waits for something outside is given some seconds more (`_end_in_time`).
+    A step that waits for an external system gets some seconds more (`_end_in_time`).
 
-    The handlers only note the signal: what it asks for is done on a thread, because a lock that the main thread holds
+    The handlers only note the signal. What it asks for is done on a thread, because a lock that the main thread holds
     when it is interrupted would never be released.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -73,12 +73,15 @@ def signals(
 
 
 def _end_in_time(services: Sequence[Supervisor], over: threading.Event) -> None:
-    """End the process once all that is left of it waits for what does not answer: whatever counts is in the broker, the
-    ledger or the spool. Windows that are being answered are not interrupted."""
+    """End the process once everything left of it waits for external systems that do not respond.
+
+    What must not be lost is in the broker, the ledger or the spool. Windows that are being released are not
+    interrupted.
+    """
     stopped = time.monotonic()
     while not over.wait(0.1):
         if all(service.has_ended for service in services):
-            continue  # the main thread leaves by itself, with the exit code of whatever ended them
+            continue  # the main thread ends by itself, with the exit code of the error that ended the services
         waits = [(service.has_ended, service.external_calls.longest(stopped)) for service in services]
         if not all(has_ended or (wait is not None and wait[1] > _LAST_WAIT_S[wait[0]]) for has_ended, wait in waits):
             continue

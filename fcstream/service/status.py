@@ -17,39 +17,41 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("fcstream.service")
 SLOWEST_BEAT_S = 180.0
-"""A service that went round longer ago is stuck: a connector waits for its broker for a minute by default."""
+"""Age in seconds of the last step from which a service counts as stuck; a connector waits a minute for its broker."""
 _TEXT = "text/plain; charset=utf-8"
 _LIMITS = Limits(connections=64, per_peer=32, body_bytes=0, head_s=5, body_s=5, answer_s=10)
 
 
 def stuck(watched: Sequence[StreamStatus]) -> str:
-    """Which streams have not gone round for too long; empty if all live. One that waits out a trouble lives."""
+    """List the streams whose last step is too long ago; empty if all are live. A stream that waits out an error is
+    live.
+    """
     now = time.monotonic()
     late = {each.stream: now - each.service.beat for each in watched if each.service.must_beat}
     return "".join(f"{stream}: stuck for {s:.0f} s\n" for stream, s in late.items() if s >= SLOWEST_BEAT_S)
 
 
 def troubles(watched: Sequence[StreamStatus]) -> str:
-    """Which streams are not served now, and why; empty if all are."""
+    """List the streams that do not work now, and why; empty if all do."""
     states = [(each.stream, each.service.trouble) for each in watched]
     return "".join(f"{stream}: {trouble}\n" for stream, trouble in states if trouble is not None)
 
 
 def standing_by(watched: Sequence[StreamStatus]) -> str:
-    """Which streams another process answers; that is no trouble."""
+    """List the streams that another process serves, which is not an error."""
     states = [(each.stream, each.service.standby) for each in watched]
     return "".join(f"{stream}: standing by: {why}\n" for stream, why in states if why is not None)
 
 
 def warnings(watched: Sequence[StreamStatus]) -> str:
-    """What is wrong with streams that are served all the same, a line each."""
+    """List what is wrong with streams that work nevertheless, one line each."""
     return "".join(
         f"{each.stream}: warning: {text}\n" for each in watched for _, text in sorted(each.service.warnings.items())
     )
 
 
 def answer(watched: Sequence[StreamStatus], path: str, accept: str = "") -> tuple[int, str, bytes]:
-    """Status, media type and body for a path."""
+    """Return status, media type and body for a path."""
     path = path.partition("?")[0]
     if path == "/live":
         text = stuck(watched)
@@ -68,12 +70,12 @@ def answer(watched: Sequence[StreamStatus], path: str, accept: str = "") -> tupl
 
 
 class StatusServer:
-    """The server of the three paths; `listen` opens it, moves it, or closes it.
+    """Server of the three paths; `listen` opens it, moves it, or closes it.
 
     Parameters
     ----------
     watched : sequence of StreamStatus
-        Looked at for every answer.
+        Read for every response.
     """
 
     def __init__(self, watched: Sequence[StreamStatus]) -> None:
@@ -82,7 +84,7 @@ class StatusServer:
         self._server: Server | None = None
 
     def listen(self, address: str | None) -> None:
-        """Answer at ``HOST:PORT`` from now on; None: nowhere. What cannot be opened leaves everything as it was.
+        """Serve at ``HOST:PORT`` from now on, or (None) nowhere. If that fails, nothing changes.
 
         Raises
         ------
@@ -100,7 +102,7 @@ class StatusServer:
             server.start()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the server; may be called again."""
         server, self._address, self._server = self._server, None, None
         if server is not None:
             server.close()
@@ -111,7 +113,7 @@ class StatusServer:
 
 
 def server_is_missing() -> str | None:
-    """What to say where the server cannot be opened for want of a package; None if it can."""
+    """Return the message for a server that cannot be opened because a package is missing; None if it can."""
     for module in ("starlette", "uvicorn"):
         if importlib.util.find_spec(module) is None:
             return str(missing_package(module, "service", "service.listen"))
@@ -133,7 +135,7 @@ def _app(watched: Sequence[StreamStatus]) -> Any:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """``HOST:PORT`` in two.
+    """Split ``HOST:PORT`` in two.
 
     Raises
     ------

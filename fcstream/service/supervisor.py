@@ -1,4 +1,4 @@
-"""A stream that never ends: open a `Session`, step it, and start over when something breaks."""
+"""Supervisor of a live stream: opens a `Session`, steps it, and starts a new one after an error."""
 
 from __future__ import annotations
 
@@ -41,37 +41,38 @@ LOG = logging.getLogger("fcstream.service")
 _STAND_BY_S = 0.5
 STATES = ("starting", "serving", "standby", "trouble")
 FATAL = (BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch)
-"""Errors that trying again does not mend."""
+"""Errors that a new try does not remove."""
 
 
 OpenEngine = Callable[["Collection[str] | None"], "Engine | KeyedEngine"]
-"""Opens what answers the stream, or some keys of it."""
+"""Opens the engine of the stream, or of some of its keys."""
 
 
 class Supervisor:
-    """Keeps a live stream going, for months: opens a `Session`, steps it, and opens another when one breaks.
+    """Keeps a live stream running for months: opens a `Session`, steps it, and opens another one after an error.
 
     Parameters
     ----------
     open_engine, open_source, open_sink : callable
-        Make each anew; see `OpenEngine` for the first. Nothing is read that could not be charged.
+        Each makes a new one; see `OpenEngine` for the first. The engine is opened first, because nothing may be read
+        that could not be charged.
     context : SessionContext
     keys : sequence of str, optional
-        Of a stream whose parts several processes share (``context.partition_of``).
+        The keys of a stream that several processes share (``context.partition_of``).
     open_lease : callable, optional
-        For a stream that several processes could answer, but must not at once.
+        For a stream that several processes could serve, but only one at a time.
 
     Notes
     -----
-    `stop` may be called from a signal handler or another thread: the step under way is finished and committed.
+    `stop` may be called from a signal handler or another thread: the present step is finished and committed.
 
-    A source whose group gives other partitions stays open; what counts and charges is made anew for the keys that come
-    by them. A stream without such keys is answered only by a process that has all partitions.
+    A source whose group gives other partitions stays open; only the engine is opened anew, for the keys that these
+    partitions carry. A stream without such keys is released only by a process that has all partitions.
 
     Raises
     ------
     BudgetExhausted, ConfigError, LedgerDamaged, LedgerMismatch
-        What trying again does not mend; every other error is waited out, with jittered pauses.
+        An error that a new try does not remove; every other error is waited out, with jittered pauses.
     """
 
     def __init__(
@@ -87,7 +88,8 @@ class Supervisor:
         self._open_lease = open_lease
         self._context = context
         self._keys = keys
-        self._kept: Any = None  # a source that stays open while the ledger or the sink is away, and goes on spooling
+        # a source that stays open, and continues to spool, while the ledger or the sink is unreachable
+        self._kept: Any = None
         self.counters = context.counters
         self.stopping = context.stopping
         self._ending = context.ending
@@ -111,12 +113,12 @@ class Supervisor:
 
     @property
     def must_beat(self) -> bool:
-        """Whether it is not waiting out a trouble that it has found."""
+        """Whether steps are expected, because the service is not waiting out an error."""
         return self._health.trouble is None
 
     @property
     def external_calls(self) -> ExternalCalls:
-        """What the service waits for."""
+        """The external calls for which the service waits."""
         return self._external_calls
 
     @property
@@ -130,7 +132,7 @@ class Supervisor:
 
     @property
     def standby(self) -> str | None:
-        """Why another process answers the stream, if one does."""
+        """Why another process serves the stream; None if none does."""
         return self._health.standby
 
     @property
@@ -140,12 +142,12 @@ class Supervisor:
 
     @property
     def warnings(self) -> Mapping[str, str]:
-        """What is wrong though the stream is served, by kind."""
+        """What is wrong although the stream works, by kind."""
         return dict(self._health.warnings)
 
     @property
     def gaps(self) -> IncompleteWindows:
-        """What messages the broker dropped before they were read."""
+        """The messages that the broker dropped before they were read."""
         return self._context.gaps
 
     @property
@@ -155,28 +157,28 @@ class Supervisor:
 
     @property
     def beat(self) -> float:
-        """When it last went round; a service that hangs falls behind."""
+        """When it last completed a step; the time stands still if the service hangs."""
         return self._health.beat
 
     def stop(self) -> None:
-        """Finish the step under way, commit, and return from `run`."""
+        """Finish the present step, commit, and return from `run`."""
         self.stopping.set()
         self._context.ending.set()
 
     def fail(self, error: BaseException) -> None:
-        """Say why it ended by itself, for those who watch."""
+        """Note why it ended by itself, for those who watch."""
         self._health.bad(f"ended: {_error_text(error)}")
         LOG.error("ended: %s", _error_text(error))
         if isinstance(error, FcstreamError):
             error.is_logged = True
 
     def renew(self) -> None:
-        """Finish the step under way, commit, and go on in a new session: with what `open_...` make then."""
+        """Finish the present step, commit, and continue in a new session with what `open_...` make then."""
         self._context.ending.set()
 
     @without_garbage_collection()
     def run(self, on_step: Callable[[Supervisor], object] | None = None) -> None:
-        """Serve until `stop`, or until a schedule with an end is answered whole."""
+        """Run until `stop`, or until a schedule with an end has all its releases."""
         try:
             with self._external_calls.watched():
                 try:
@@ -190,7 +192,7 @@ class Supervisor:
         waits: Iterator[float] | None = None
         while not self.stopping.is_set():
             if self.counters.restarts:
-                gc.collect()  # clients and their callbacks hold each other, with threads and sockets
+                gc.collect()  # clients and their callbacks refer to each other, and hold threads and sockets
             try:
                 for session in self._sessions():
                     if session is None:
@@ -215,8 +217,10 @@ class Supervisor:
                 wait(self._kept, next(waits), self._ending)
 
     def _clear_ending(self) -> None:
-        """Let a new session begin, unless the service stops: `stop` sets `stopping` before `ending`, so that a stop
-        between these lines is seen."""
+        """Let a new session begin, unless the service stops.
+
+        `stop` sets `stopping` before `ending`, so that a stop between these lines is noticed.
+        """
         self._context.ending.clear()
         if self.stopping.is_set():
             self._context.ending.set()
@@ -233,7 +237,7 @@ class Supervisor:
                     return
             engines = _SessionEngine(open_engine)
             stack.callback(close_quietly, engines.abort)
-            # What charges is opened before what reads, unless the group must say first for which keys.
+            # The engine is opened before the source, unless the group must first assign the keys.
             if self._context.partition_of is None:
                 engines.open(None)
             with calling("sink"):
@@ -247,10 +251,10 @@ class Supervisor:
             yield from self._assigned_sessions(engines, source, sink, lease)
 
     def _await_lease(self, lease: Lease) -> Generator[None, None, bool]:
-        """Stand by until this process holds the lease; False if the stream is to end before."""
+        """Stand by until this process holds the lease; returns False if the stream is to end before."""
         while not self._takes_lease(lease):
             self._close_kept()
-            self._stand_by("another process answers this stream")
+            self._stand_by("another process serves this stream")
             yield None
             if self._ending.is_set():
                 return False
@@ -259,7 +263,7 @@ class Supervisor:
     def _assigned_sessions(
         self, engines: _SessionEngine, source: LiveSource, sink: Sink, lease: Lease | None
     ) -> Iterator[Session | None]:
-        """A session for each assignment of partitions, until the stream is to end."""
+        """Yield a session for each assignment of partitions, until the stream is to end."""
         while True:
             share = yield from self._await_share(source)
             if self._ending.is_set():
@@ -280,7 +284,7 @@ class Supervisor:
             return lease.acquire()
 
     def _release_source(self, source: LiveSource, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Close a source, unless it is of use while something else is away."""
+        """Close a source, unless it can continue to spool while something else is unreachable."""
         is_fine = isinstance(error, FcstreamError) and not isinstance(error, (*FATAL, SourceError))
         if is_fine and isinstance(source, PrefetchingSource) and not self.stopping.is_set():
             source.rewind()
@@ -298,7 +302,7 @@ class Supervisor:
             self._close("source", kept)
 
     def _steps(self, session: Session, lease: Lease | None) -> Iterator[Session]:
-        """One session until the end, which it commits."""
+        """Step one session until its end, which commits."""
         session.start()
         while not self._ending.is_set():
             if lease is not None:
@@ -316,8 +320,10 @@ class Supervisor:
         session.engine.acknowledge()
 
     def _await_share(self, source: LiveSource) -> Generator[None, None, PartitionAssignment | None]:
-        """Wait until the group, if the source has one, has assigned partitions that this process can answer; what is
-        polled meanwhile comes again with the next assignment."""
+        """Wait until the group, if the source has one, has assigned partitions that this process can serve.
+
+        Messages that are polled meanwhile come again with the next assignment.
+        """
         while isinstance(source, GroupedSource) and not self._ending.is_set():
             share = source.share
             why = None if share is None else self._why_unusable(share)
@@ -329,12 +335,12 @@ class Supervisor:
                 self._stand_by(why)
             yield None
             with calling("source"):
-                # One call: it never returns messages of an assignment that it has just learned of.
+                # One call is enough: it never returns messages of an assignment that is new to it.
                 source.poll(POLL_MESSAGES, 0)
         return None
 
     def _why_unusable(self, share: PartitionAssignment) -> str | None:
-        """Why this process cannot answer the stream with the partitions that it was assigned."""
+        """Return why this process cannot serve the stream with the partitions that it was assigned; None if it can."""
         if self._context.partition_of is not None:
             has_keys = any(self._assigned_keys(share).values())
             return None if has_keys else "no key comes by the partitions that the group gave"
@@ -361,19 +367,19 @@ class Supervisor:
 
     def _stand_by(self, why: str) -> None:
         self._health.stand_by(why)
-        self.counters.last_close_ms = self.counters.due_ms = None  # the other process reports them
+        self.counters.last_close_ms = self.counters.due_ms = None  # these are reported by the other process
         self._ending.wait(_STAND_BY_S)
 
 
 class _SessionEngine:
-    """The engine of a session; another one takes its place when the group assigns other partitions."""
+    """The engine of a session, which is replaced when the group assigns other partitions."""
 
     def __init__(self, open_engine: OpenEngine) -> None:
         self._open = open_engine
         self._engine: Engine | KeyedEngine | None = None
 
     def open(self, keys: Collection[str] | None) -> Engine | KeyedEngine:
-        """The engine, opened for some keys (None: for the whole stream) if none is open."""
+        """Return the engine; opens it for some keys (None: for the whole stream) if none is open."""
         if self._engine is None:
             self._engine = self._open(keys)
         return self._engine
@@ -386,12 +392,14 @@ class _SessionEngine:
 
 
 def now_ms() -> int:
-    """Unix milliseconds by the system's clock."""
+    """Return the system clock's time in Unix milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def _error_text(error: BaseException) -> str:
-    """An error for a log: ours say no record's content; of others only the kind is shown."""
+    """Return an error's text for a log: errors of this package hold no record's content; of others only the class is
+    shown.
+    """
     if isinstance(error, EngineClosed):
         return "the engine was closed by an earlier error"
     return (

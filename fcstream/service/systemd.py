@@ -1,6 +1,6 @@
 """What is reported to systemd (``Type=notify``): ready, reloading, stopping, and that the service is still alive.
 
-The protocol is a datagram of ``NAME=value`` lines to the socket that NOTIFY_SOCKET names. Without it all is silence.
+The protocol is a datagram of ``NAME=value`` lines to the socket that NOTIFY_SOCKET names. Without it nothing is sent.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _UP_S, _SLOWEST_S, _SEND_S = 0.1, 10.0, 1.0
 
 
 class SystemdNotifier:
-    """A line to the service manager.
+    """Sends notifications to the service manager.
 
     Parameters
     ----------
     environment : mapping, optional
-        Where NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID are looked for; the process's by default.
+        Holds NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID; the process's environment by default.
 
     Attributes
     ----------
     watchdog_s : float or None
-        Within how many seconds the manager wants a sign of life; None: not at all.
+        The manager expects a notification within so many seconds; None if it expects none.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -39,7 +39,7 @@ class SystemdNotifier:
         self.watchdog_s = int(wait) / 1e6 if is_asked else None
 
     def ready(self) -> None:
-        """Started, or reloaded."""
+        """Report that the service has started, or reloaded."""
         self.send("READY=1")
 
     def reloading(self) -> None:
@@ -49,7 +49,7 @@ class SystemdNotifier:
         self.send("STOPPING=1")
 
     def send(self, text: str) -> None:
-        """A manager that does not listen changes nothing."""
+        """Send a datagram; errors are ignored, because a manager that does not listen must not stop the service."""
         if not self._address:
             return
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as line:
@@ -58,9 +58,10 @@ class SystemdNotifier:
 
     @contextmanager
     def watching(self, is_up: Callable[[], bool], is_alive: Callable[[], bool]) -> Iterator[None]:
-        """Say that the service is ready once `is_up`, and that it lives, while the block runs, as long as `is_alive`.
+        """Report, while the block runs, that the service is ready once `is_up`, and that it is alive as long as
+        `is_alive`.
 
-        A service whose broker is away when it starts is up: it waits, and a manager that gave it up would not help.
+        A service whose broker is unreachable at its start is up: it waits, and restarting it would not help.
         """
         if not self._address:
             yield

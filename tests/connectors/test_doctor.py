@@ -88,7 +88,7 @@ def test_a_service_that_runs_is_healthy_and_is_not_disturbed(running_service):
         f"ok: ledger: ledger.db is held by process {running_service.process.pid}",
         "ok: budget: stream 'live', event: (rho=50, delta=0) spent of (rho=50, delta=0); runs out never: every pane",
         "ok: clock: Redis is ",
-        f"ok: service: 127.0.0.1:{running_service.port} is served by an fcstream that runs",
+        f"ok: service: 127.0.0.1:{running_service.port} is served by a running fcstream",
         "ok: dead letters: dead.jsonl can be appended to",
     ):
         assert line in lines
@@ -161,7 +161,7 @@ def test_redis_that_trims_too_much_or_forgets(private_redis):
         assert not any("were removed" in line for line in said(found, "source", "warning"))
         client.xtrim("k", maxlen=2, approximate=False)
     warning("source", "entries of stream k were removed, and the oldest left is ", source=url)
-    warning("source", "nothing to disk at once (appendonly no)", source=url)
+    warning("source", "does not write entries to disk at once (appendonly no)", source=url)
     with it.client() as client:
         client.config_set("appendonly", "yes")
     assert not any("appendonly" in line for line in said(look(source=url), "source", "warning"))

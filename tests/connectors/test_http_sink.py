@@ -448,7 +448,7 @@ def test_a_refused_release_does_not_repeat_the_others(hook):
 def test_a_server_is_left_alone_for_as_long_as_it_says(hook, clock):
     hook.script = [(503, {"Retry-After": "1"})]
     sink = sink_of(hook.url, 0.6)
-    for why in ("status 503, which asks for a pause of 1 s", "the pause that it asked for is not over"):
+    for why in ("status 503, which asks for a pause of 1 s", "the pause that the server asked for is not over"):
         with pytest.raises(SinkError, match=f"did not take a release within 0.6 s: {why}; check the server"):
             sink.write([ONE])
     assert len(hook.asked) == 1

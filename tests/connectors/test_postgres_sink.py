@@ -109,11 +109,11 @@ def test_a_second_answer_for_a_window_is_refused(table):
     sink.write([sample_release(0), sample_release(1)])
     again = dataclasses.replace(sample_release(1), value=[123.456, 0.0])
     assert sink.missing([sample_release(0), again]) == [again]
-    with pytest.raises(SinkError, match="holds another answer for window 60000: a window has one") as caught:
+    with pytest.raises(SinkError, match="holds another release for window 60000: a window has one") as caught:
         sink.write([sample_release(2), again])
     assert "123.456" not in str(caught.value)
     assert len(table.bodies()) == 2  # all or nothing
-    with pytest.raises(SinkError, match="another answer"):  # within one write too
+    with pytest.raises(SinkError, match="another release"):  # within one write too
         sink.write([sample_release(3), dataclasses.replace(sample_release(3), count=1)])
     assert len(table.bodies()) == 2
     sink.write([sample_release(0), sample_release(2), sample_release(2)])

@@ -50,7 +50,10 @@ def test_an_answer_that_makes_no_sense():
 def test_a_server_that_will_change_its_mind_is_waited_for():
     for code in ("UNBLOCKED", "CLUSTERDOWN", "MISCONF", "NOREPLICAS", "BUSY", "READONLY"):
         with refusing(f"-{code} {CONTENT.decode()}\r\n".encode()) as host:
-            with pytest.raises(SourceError, match=rf"cannot serve now: {code}; mend") as caught, source("s", host=host):
+            with (
+                pytest.raises(SourceError, match=rf"cannot serve now: {code}; repair") as caught,
+                source("s", host=host),
+            ):
                 pass
             assert CONTENT.decode() not in everything(caught.value)
     with refusing(b"-BUSYGROUP x\r\n") as host, pytest.raises(SourceError, match="refuses: BUSYGROUP"):

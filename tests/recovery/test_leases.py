@@ -83,7 +83,7 @@ def test_a_holder_behind_a_silent_network_is_replaced_at_the_deadline_and_knows_
                 until(other.acquire)
                 assert raises(cut_off.check)  # it knew before
                 proxy.is_silent = False
-                with pytest.raises(LedgerError, match="another process answers this stream"):
+                with pytest.raises(LedgerError, match="another process serves this stream"):
                     ledger.charge([request(1)])
 
 
@@ -101,7 +101,7 @@ def test_a_holder_that_was_replaced_can_neither_charge_nor_seal_nor_acknowledge(
                 lambda: mine.seal([SealedRelease(WindowKey(1, 2), b"{}", PrivacyLoss())]),
                 lambda: mine.acknowledge([WindowKey(0, 1)]),
             ):
-                with pytest.raises(LedgerError, match="another process answers this stream"):
+                with pytest.raises(LedgerError, match="another process serves this stream"):
                     change()
             with contextlib.closing(open_ledger(two.bind(url), TERMS)) as theirs:
                 assert not theirs.charge([request(2)])[0].refusal

@@ -188,7 +188,7 @@ def test_alerts_stay_silent_when_one_process_serves_and_others_stand_by():
             each.service.counters.last_close_ms, each.service.counters.due_ms = 1, 2**52
         else:
             each.service._ending.set()
-            each.service._stand_by("another process answers this stream")
+            each.service._stand_by("another process serves this stream")
         told.append(exposition([each])[0].decode())
     serving = [int(float(re.search(r'state{state="serving",stream="s"} (\S+)', text)[1])) for text in told]
     assert serving == [1, 0, 0]  # their maximum is 1

@@ -63,7 +63,7 @@ class _FinalResponse(http.client.HTTPResponse):
             if not 100 <= self.status < 200 or self.status == http.client.SWITCHING_PROTOCOLS:
                 return
             self.headers = None  # type: ignore[assignment]  # makes `begin` read on
-        raise http.client.BadStatusLine("one interim answer after the other")
+        raise http.client.BadStatusLine("the server sent interim responses only")
 
 
 class WebhookSink:
@@ -134,7 +134,7 @@ class WebhookSink:
     def _send(self, body: bytes, key: str, until: float) -> None:
         """Post until the server has accepted the body, or patience has ended."""
         waits = pauses()
-        pause, why = 0.0, "the pause that it asked for is not over"
+        pause, why = 0.0, "the pause that the server asked for is not over"
         while True:
             wait = max(pause, self._not_before - time.monotonic())
             if wait > 0 and (time.monotonic() + wait > until or waiting.is_over()):

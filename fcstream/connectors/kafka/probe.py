@@ -63,7 +63,7 @@ def _settings(checkup: Checkup, cluster: KafkaConnection, topic: str) -> None:
         checkup.warn(
             "source",
             f"topic {topic} does not tell its settings ({type(error).__name__})",
-            "see yourself that retention.ms is long enough, and message.timestamp.type is LogAppendTime",
+            "check that retention.ms is long enough, and message.timestamp.type is LogAppendTime",
         )
         return
     if keeps >= 0:

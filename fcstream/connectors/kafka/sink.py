@@ -131,8 +131,8 @@ class KafkaSink:
         if failed and failed[0].name() == "_MSG_TIMED_OUT":
             raise cluster.unreachable(BrokerLost())
         if failed:
-            told_us = f"{cluster.location} did not take all releases: {cluster.error_text(failed[0])}"
-            raise SinkError(f"{told_us}; what was sealed is in the ledger and is written again")
+            problem = f"{cluster.location} did not take all releases: {cluster.error_text(failed[0])}"
+            raise SinkError(f"{problem}; what was sealed is in the ledger and is written again")
         cluster.is_up()
 
     def _give_up(self) -> None:

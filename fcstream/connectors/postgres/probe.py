@@ -10,11 +10,11 @@ from .sink import PostgresSink
 
 
 class PostgresProbe(Probe):
-    """The server, the table, what this login may do, the clock."""
+    """Checks the server, the table, this login's rights, and the clock."""
 
     def sink(self, checkup: Checkup, address: Address) -> None:
         class UnpreparedSink(PostgresSink):
-            """Opened without making its table."""
+            """A sink that is opened without making its table."""
 
             def _prepare(self, db: Any) -> None:
                 def ask(query: str, *values: str) -> Any:

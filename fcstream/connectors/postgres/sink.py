@@ -1,4 +1,4 @@
-"""Releases as rows of a PostgreSQL table: exactly once, and never two answers for one window.
+"""Releases as rows of a PostgreSQL table: exactly once, and never two releases for one window.
 
 ``postgresql://[user[:password]@]host[:port]/database[?table=releases&schema=NAME&...]``
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AT_ONCE = 1000  # rows of one statement
-_LATE_S = 5.0  # after its own limit, a server that has not answered is gone
+_LATE_S = 5.0  # a server that is silent so long after its own limit has failed
 _KEY = "stream, window_open_ms, window_close_ms"
 _CREATE = f"""
 CREATE TABLE {{table}} (
@@ -59,14 +59,15 @@ _WAITING = ("starting up", "shutting down", "recovery", "too many", "remaining c
 
 
 class PostgresSink(BrokerConnection):
-    """Releases as rows, one transaction per `write`. What is there stays: other bytes for its window are refused.
+    """Writes releases as rows, one transaction for each `write`. A row is never changed: other bytes for its window are
+    refused.
 
     Parameters
     ----------
     address : Address
         See the module.
     patience_s : float
-        How long the server may be away.
+        Seconds that the server may be unreachable.
 
     Raises
     ------
@@ -96,7 +97,7 @@ class PostgresSink(BrokerConnection):
             self._run(lambda db: self._insert(db, releases))
 
     def missing(self, releases: Sequence[Release]) -> list[Release]:
-        """Those whose window has no row, or one with other bytes, which `write` then refuses."""
+        """Return those without a row, and those whose row has other bytes, which `write` then refuses."""
         if not releases:
             return []
         held = self._run(lambda db: self._held(db, releases))
@@ -104,7 +105,7 @@ class PostgresSink(BrokerConnection):
         return [release for index, release in enumerate(releases) if index not in same]
 
     def last(self, stream: str | None = None) -> Release | None:
-        """The release of a stream's last window; of any stream, the one written last."""
+        """Return the release of a stream's last window; without a stream, the release that was written last."""
         query = f"SELECT body::text FROM {self._table}"
         if stream is None:
             query += " ORDER BY written_at DESC, window_open_ms DESC LIMIT 1"
@@ -113,7 +114,7 @@ class PostgresSink(BrokerConnection):
         try:
             row = self._run(lambda db: db.execute(query.encode(), None if stream is None else (stream,)).fetchone())
             return None if row is None else Release.from_bytes((row[0] or "").encode())
-        except (msgspec.DecodeError, UnicodeDecodeError):  # the second of a database without an encoding
+        except (msgspec.DecodeError, UnicodeDecodeError):  # the second for a database without an encoding
             raise SinkError(
                 f"{self.location} holds something else than releases: choose another table in `{self._key}`"
             ) from None
@@ -135,7 +136,7 @@ class PostgresSink(BrokerConnection):
             for _, is_same, window in held:
                 if not is_same:
                     raise SinkError(
-                        f"{self.location} holds another answer for window {window}: a window has one; the ledger was "
+                        f"{self.location} holds another release for window {window}: a window has one; the ledger was "
                         "lost or exchanged: restore it, or start a stream under a new name"
                     )
             if len(held) != len(releases):
@@ -147,7 +148,7 @@ class PostgresSink(BrokerConnection):
     def _held(
         self, db: psycopg.Connection[tuple[Any, ...]], releases: Sequence[Release]
     ) -> list[tuple[int, bool, int]]:
-        """(which, whether its bytes are the same, its window) of those that have a row."""
+        """Find the releases that have a row: (index, whether its bytes are the same, its window)."""
         query = _HELD.format(table=self._table).encode()
         found: list[tuple[int, bool, int]] = []
         for first in range(0, len(releases), _AT_ONCE):
@@ -178,7 +179,7 @@ class PostgresSink(BrokerConnection):
     # -- the connection ----------------------------------------------------------------------------------------------
 
     def _parse(self, address: Address) -> dict[str, Any]:
-        """libpq's parameters."""
+        """Split an address into libpq's parameters."""
         known = libpq.known(self._client)
         options = {name: address.take(name) for name in list(address.options) if name in known}
         address.finish()
@@ -196,7 +197,7 @@ class PostgresSink(BrokerConnection):
         return dict(libpq.parameters(found, self._client.pq.version()))
 
     def _run(self, work: Callable[[psycopg.Connection[tuple[Any, ...]]], T]) -> T:
-        """Do what is safe to repeat; on a new connection if one is lost, even in the middle of a commit."""
+        """Do what is safe to repeat; repeats it on a new connection if one is lost, even in the middle of a commit."""
 
         def act() -> T:
             try:
@@ -205,7 +206,7 @@ class PostgresSink(BrokerConnection):
                     return work(db)
             except self._client.Error as error:
                 raise self._classify(error) from None
-            except OSError as error:  # no answer, or no descriptor left
+            except OSError as error:  # no response, or no descriptor left
                 raise BrokerLost(error.strerror or str(error)) from None
 
         return self.repeat(act)
@@ -222,14 +223,14 @@ class PostgresSink(BrokerConnection):
     def _set_up(self, db: psycopg.Connection[tuple[Any, ...]]) -> None:
         limit = f"{int(1000 * self.patience_s)}ms"
         db.execute("SELECT set_config('statement_timeout', %s, false)", (limit,))
-        # A write that was answered is on disk, whatever the server's default.
+        # A confirmed write must be on disk, whatever the server's default.
         db.execute(
             "SELECT set_config('synchronous_commit', 'on', false) "
             "WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"
         )
 
     def _classify(self, error: psycopg.Error) -> Exception:
-        """A client's error as one to be waited out, or one to raise."""
+        """Return a client's error as one to be waited out, or raise one that does not go away by waiting."""
         text = self._error_text(error)
         is_lost = isinstance(error, (self._client.OperationalError, self._client.InterfaceError))
         remedy = libpq.trust_remedy(str(error)) if is_lost and error.sqlstate is None else None
@@ -237,7 +238,7 @@ class PostgresSink(BrokerConnection):
             return SinkError(f"{self.location} cannot be used: {text}; {remedy}")
         if is_lost and error.sqlstate is None and "FATAL" in text and not any(word in text for word in _WAITING):
             return SinkError(f"{self.location} refuses the login: {text}; correct `{self._key}`")
-        # 25006 is a server that became read-only: another host may have become the one to write to.
+        # 25006 is a server that became read-only: another host may be the primary now.
         if is_lost or (error.sqlstate or "").startswith(("08", "25006", "40", "53", "55P03", "57", "58")):
             return BrokerLost(text)
         if error.sqlstate == "42P10":
@@ -247,7 +248,7 @@ class PostgresSink(BrokerConnection):
         )
 
     def _error_text(self, error: psycopg.Error) -> str:
-        """The first line of what a server says: its further ones may quote rows."""
+        """Return the first line of a server's message, because further lines may quote rows."""
         text = " ".join((error.diag.message_primary or str(error).partition("\n")[0]).split())[:300]
         return text.replace(self._password, "***") if self._password else text
 
@@ -259,7 +260,7 @@ class PostgresSink(BrokerConnection):
 
 
 def _columns(releases: Sequence[Release]) -> tuple[list[Any], ...]:
-    """Of the rows, as lists for `unnest`."""
+    """Return the columns of rows, as lists for `unnest`."""
     return (
         [release.stream for release in releases],
         [release.window_open_ms for release in releases],

@@ -1,7 +1,7 @@
-"""What a chunk of a RabbitMQ stream holds: entries of one message, and batches, compressed or not.
+"""Parser of a RabbitMQ stream's chunks: entries of one message, and batches, compressed or not.
 
-Whoever may publish decides what is in a batch. None of it raises, and none of it becomes larger than it may: what
-cannot be read is one message without content, which no decoder takes for a record.
+Publishers decide what is in a batch. Nothing in it makes the parser raise or exceed a bound: what cannot be read
+becomes one message without content, which no decoder takes for a record.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ import zlib
 from typing import Any, NamedTuple
 
 LARGEST = 1 << 26
-"""Bytes of a chunk's batches, decompressed."""
+"""Largest number of bytes of a chunk's batches, decompressed."""
 _NONE, _GZIP = 0, 1
 KINDS = ("none", "gzip", "snappy", "lz4", "zstd")
-_BATCH = 10  # bytes of a batch's head, behind its kind: messages (2), bytes decompressed (4), bytes here (4)
+_BATCH = 10  # bytes of a batch's header after its kind: messages (2), bytes decompressed (4), bytes here (4)
 
 
 class ChunkMessages(NamedTuple):
-    """Messages that follow each other from offset `first` on; `after` is the offset behind them and behind what of
-    their batch cannot be read."""
+    """Messages that follow each other from offset `first` on.
+
+    `after` is the offset behind them, and behind those of their batch that cannot be read.
+    """
 
     first: int
     after: int
@@ -26,7 +28,9 @@ class ChunkMessages(NamedTuple):
 
 
 def pieces_of(frame: Any) -> tuple[list[ChunkMessages], str]:
-    """The messages of a delivered chunk, and how that was compressed which could not be read (empty: all could)."""
+    """Read the messages of a delivered chunk, and the name of a compression that could not be read (empty if there is
+    none).
+    """
     data, at, offset, room = frame.data, 0, frame.chunk_first_offset, LARGEST
     plain: list[bytes] = []
     pieces: list[ChunkMessages] = []
@@ -59,7 +63,7 @@ def pieces_of(frame: Any) -> tuple[list[ChunkMessages], str]:
 
 
 def _unpacked(kind: int, data: bytes, large: int, room: int) -> bytes:
-    """A batch as it was before it was compressed; nothing if it is not what it says, or too large."""
+    """Decompress a batch; returns nothing if it is not what its header says, or too large."""
     if kind == _NONE:
         return data
     if kind != _GZIP or large > room:
@@ -72,7 +76,7 @@ def _unpacked(kind: int, data: bytes, large: int, room: int) -> bytes:
 
 
 def _split(data: bytes, count: int) -> list[bytes]:
-    """The messages of a batch, as far as they are whole."""
+    """Split a batch into its messages, as far as they are complete."""
     messages: list[bytes] = []
     at = 0
     while len(messages) < count and at + 4 <= len(data):
@@ -85,20 +89,20 @@ def _split(data: bytes, count: int) -> list[bytes]:
 
 
 def body_of(message: bytes) -> bytes:
-    """The data of a message in AMQP 1.0; anything else as it is."""
+    """Return the data of a message in AMQP 1.0; any other message as it is."""
     at, data = 0, []
     while message[at : at + 2] == b"\0S" and len(message) > at + 4:
         section, kind = message[at + 2], message[at + 3]
-        width = 4 if kind & 0x10 else 1  # of the size; all sections but empty lists have one
+        width = 4 if kind & 0x10 else 1  # width of the size, which all sections but empty lists have
         start = at + 4 + width if kind != 0x45 else at + 4
         at = start + (int.from_bytes(message[at + 4 : start]) if kind >= 0xA0 else 0)
         if section in (0x75, 0x77) and kind in (0xA0, 0xA1, 0xB0, 0xB1):
             data.append(message[start:at])
         elif section in (0x75, 0x76, 0x77) or not 0x70 <= section <= 0x78 or (kind < 0xA0 and kind != 0x45):
-            return message  # lists, maps and numbers are no bytes
+            return message  # lists, maps and numbers are not bytes
     return b"".join(data) if at == len(message) else message
 
 
 def bodies_of(frame: Any) -> list[bytes]:
-    """The data of every message of a delivered chunk."""
+    """Return the data of every message of a delivered chunk."""
     return [body_of(message) for piece in pieces_of(frame)[0] for message in piece.messages]

@@ -1,4 +1,4 @@
-"""What `fcstream doctor` asks RabbitMQ, about queues and about streams."""
+"""What `fcstream doctor` asks RabbitMQ about queues and streams."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .stream_source import RabbitStreamSource
 
 
 class QueueProbe(Probe):
-    """Whether the queue or exchange is there."""
+    """Checks whether the queue or exchange exists."""
 
     def source(self, checkup: Checkup, address: Address, name: str) -> None:
         class PassiveQueue(AmqpQueue):
-            """Connected without consuming."""
+            """A queue that is connected without consuming."""
 
             def _consume(self, channel: AmqpChannel) -> None:
                 if self._names_stream(channel):
@@ -35,11 +35,11 @@ class QueueProbe(Probe):
 
 
 class StreamProbe(Probe):
-    """Whether the stream is there, and where it ends."""
+    """Checks whether the stream exists, and where it ends."""
 
     def source(self, checkup: Checkup, address: Address, name: str) -> None:
         class UnsubscribedStream(RabbitStreamSource):
-            """Connected without a subscription."""
+            """A stream that is connected without a subscription."""
 
             async def _begin(self, client: Any) -> None:
                 end = await self._end(client)

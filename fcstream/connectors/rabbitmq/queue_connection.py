@@ -1,7 +1,7 @@
-"""The connection to AMQP queues: pika's own event loop, which runs while an answer or a message is waited for.
+"""Connection to AMQP queues: pika's own event loop runs while a response or a message is waited for.
 
-pika's blocking connection waits for answers without a limit of ours. Here every wait ends after a given time, and a
-connection that kept silent for so long is shut down and given up.
+pika's blocking connection waits for responses without a limit. Here every wait ends after a given time, and a
+connection that was silent for so long is shut down and dropped.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ T = TypeVar("T")
 _HEARTBEAT_S = 60
 _SOCKET_S = 10.0
 _ANSWER_S = 10.0
-_CUT_S = 1.0  # for the client to notice that its socket was shut down
+_CUT_S = 1.0  # time for the client to notice that its socket was shut down
 _SILENCE = "no answer"
 _PARSING = "ValueError|OverflowError|InvalidFieldTypeException|UnicodeDecodeError|IndexError|error"
 _UNREADABLE = re.compile(rf"Stream connection lost: ({_PARSING})\(")  # reported as text only
 
 
 class AmqpChannel:
-    """A new connection with one channel. It is used until something goes wrong, and then thrown away.
+    """A new connection with one channel. It is used until an error, and then dropped.
 
     A method raises pika's error when the connection or a channel is lost, and `BrokerLost` when an answer does not come
     in time.
@@ -57,7 +57,7 @@ class AmqpChannel:
         self._failure: BaseException | None = None
         self._is_woken = False
         self._published = 0
-        self._confirmed: dict[int, bool] = {}  # by number of a published message: whether a queue has it
+        self._confirmed: dict[int, bool] = {}  # by number of a published message, whether a queue has it
         self._loop = _loop()
         self._connection: Any = pika.SelectConnection(
             parameters,
@@ -76,11 +76,11 @@ class AmqpChannel:
         return (self._connection.server_properties or {}).get("product") == "RabbitMQ"
 
     def limit(self, seconds: float) -> None:
-        """From now on, all answers together may take so long."""
+        """Set how long all following responses together may take."""
         self._limit_s, self._until = seconds, time.monotonic() + seconds
 
     def new_channel(self) -> Any:
-        """One more of pika's channels."""
+        """Open a further channel of pika's."""
         opened: list[Any] = []
 
         def on_open(channel: Any) -> None:
@@ -93,11 +93,11 @@ class AmqpChannel:
         return opened[0]
 
     def forgive(self) -> None:
-        """Go on after an error of a channel other than `client`."""
+        """Continue after an error of a channel other than `client`."""
         self._failure = None
 
     def ask(self, request: Callable[..., object], *arguments: Any, **options: Any) -> Any:
-        """Call a method of pika's channel that takes a `callback`, and return what the broker answers."""
+        """Call a method of pika's channel that takes a `callback`, and return the broker's response."""
         answers: list[Any] = []
 
         def on_answer(frame: Any) -> None:
@@ -122,7 +122,7 @@ class AmqpChannel:
         self.ask(self.client.confirm_delivery, on_confirm)
 
     def publish(self, exchange: str, key: str, body: bytes, properties: Any) -> bool:
-        """Publish a message; whether a queue took it."""
+        """Publish a message; returns whether a queue accepted it."""
         self._published += 1
         number = self._published
         self.client.basic_publish(exchange, key, body, properties, mandatory=True)
@@ -130,19 +130,19 @@ class AmqpChannel:
         return self._confirmed.pop(number)
 
     def serve(self, seconds: float) -> None:
-        """Write and read what there is; wait until `wake` is called, for so long at most."""
+        """Write and read what there is; waits until `wake` is called, at most so many seconds."""
         self._run(lambda: True, seconds)
         if self._failure is not None:
             raise self._failure
 
     def wake(self) -> None:
-        """For callbacks: something came that is waited for."""
+        """End a wait; callbacks call it when what is waited for has come."""
         if not self._is_woken:
             self._is_woken = True
             self._loop.stop()
 
     def close(self) -> None:
-        """Say farewell, if the broker listens, and close the socket."""
+        """Close the connection properly if the broker responds, and in any case its socket."""
 
         def is_closed() -> bool:
             return bool(self._connection.is_closed)
@@ -164,7 +164,7 @@ class AmqpChannel:
             raise BrokerLost(f"{_SILENCE} within {self._limit_s:g} seconds")
 
     def _run(self, is_done: Callable[[], bool], seconds: float) -> None:
-        """Run the client's loop, once at least, until something is so or the time is over."""
+        """Run the client's loop, at least once, until a condition holds or the time is over."""
         is_over: list[bool] = []
 
         def end() -> None:
@@ -187,7 +187,9 @@ class AmqpChannel:
 
 
 def _loop() -> Any:
-    """The client's loop, which tells whose sockets it watches: a silent broker's connection can be shut down."""
+    """Make the client's loop, which knows its connection's socket, so that a silent broker's connection can be shut
+    down.
+    """
     from pika.adapters.select_connection import IOLoop
 
     class Loop(IOLoop):  # type: ignore[misc]
@@ -207,7 +209,7 @@ def _loop() -> Any:
 
 
 class AmqpConnection(BrokerConnection):
-    """A connection with one channel that comes back after it was lost, and whose errors tell no secrets."""
+    """A connection with one channel that is made again after it was lost, and whose errors hold no secrets."""
 
     remedy = "start the broker, make the queue"
 
@@ -223,10 +225,10 @@ class AmqpConnection(BrokerConnection):
             import pika
             import pika.adapters.utils.connection_workflow
         self.channel: AmqpChannel | None = None
-        """None if the connection was lost."""
+        """The open channel; None if the connection was lost."""
         super().__init__(address, patience_s, error)
         self._prepare = prepare
-        logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it calls errors, we tell ourselves
+        logging.getLogger("pika").setLevel(logging.CRITICAL)  # its errors are reported by this class
         context = tls_context(address) if address.scheme == "amqps" else None
         address.finish()
         stages = pika.adapters.utils.connection_workflow.AMQPConnectorException  # some of these get out
@@ -249,7 +251,7 @@ class AmqpConnection(BrokerConnection):
         ]
 
     def open(self) -> None:
-        """The first connection: one try."""
+        """Make the first connection, in one attempt."""
         try:
             self.reconnect()
         except BrokerLost as lost:
@@ -260,7 +262,7 @@ class AmqpConnection(BrokerConnection):
         return self.repeat(partial(self._once, action, seconds))
 
     def attempt(self, action: Callable[[AmqpChannel], object]) -> None:
-        """Do something if the connection is there; if it is lost meanwhile, that is noticed later."""
+        """Do something if the connection is there; if it is lost meanwhile, the next use notices it."""
         try:
             self._once(action)
         except BrokerLost:
@@ -315,7 +317,7 @@ def _by_address(parameters: Any) -> list[Any]:
 
 
 def _error_text(error: BaseException) -> str:
-    """What is safe to tell: the broker's own words, the system's, or the class."""
+    """Return what is safe to show: the broker's own words, the system's, or the error's class."""
     if why := tls_failure(error):
         return why
     words = getattr(error, "reply_text", None) or getattr(error, "strerror", None)

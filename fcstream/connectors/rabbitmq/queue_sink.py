@@ -14,7 +14,7 @@ from .queue_connection import AmqpChannel, AmqpConnection
 if TYPE_CHECKING:
     from ..urls import Address
 
-_LONGEST_ID = 255  # bytes that AMQP has for it
+_LONGEST_ID = 255  # largest number of bytes in AMQP
 
 
 class AmqpSink:

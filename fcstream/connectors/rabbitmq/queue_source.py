@@ -17,40 +17,44 @@ from .queue_connection import AmqpChannel, AmqpConnection
 if TYPE_CHECKING:
     from ..urls import Address
 
-_WAIT_S = 1.0  # a consumer that is cancelled does not end a wait
-_MAX_BYTES = 1 << 24  # of messages that wait here: beyond, no more is read than keeps the connection
+_WAIT_S = 1.0  # a cancelled consumer does not end a wait
+_MAX_BYTES = 1 << 24  # of messages that wait here; above it only so much is read as keeps the connection alive
 _PRECONDITION_FAILED = 406
 
 
 class AmqpQueue:
-    """Consumes a queue that exists, and acknowledges what the spool has; an `AckSource`.
+    """Consumes a queue that exists, and acknowledges messages once the spool has them; an `AckSource`.
 
     Parameters
     ----------
     address : Address
         ``amqp://[user:password@]host[:port][,host...]/[vhost]?queue=NAME``, ``amqps`` for TLS. Options: ``prefetch``
-        (messages that the broker sends ahead, all of which memory must hold; 1000), ``delivery_id=message_id`` if those
-        who publish give every message a ``message_id`` of its own, which tells a message that is delivered again;
-        ``arrival=timestamp`` if messages have that property (of publishers, or of RabbitMQ's
-        ``message_interceptors.incoming.set_header_timestamp``), by which a message that waited is not late;
-        ``patience`` (seconds), and with TLS ``ca``, ``cert``, ``key`` (files in PEM).
+        (messages that the broker sends ahead, all of which memory must hold; 1000), ``delivery_id=message_id`` and
+        ``arrival=timestamp`` (see the notes), ``patience`` (seconds), and with TLS ``ca``, ``cert``, ``key`` (files in
+        PEM).
     name : str
-        Of the connection, as the broker lists it.
+        Name of the connection, as the broker lists it.
     patience_s : float
 
     Raises
     ------
     ConfigError, SourceError
-        The broker is asked at once, and not twice. A queue of the type ``stream`` is refused: it would be read from its
-        end.
+        Opening makes one attempt only, so that a wrong address is reported at once. A queue of the type ``stream`` is
+        refused, because it would be read from its end.
 
     Notes
     -----
+    ``delivery_id=message_id`` says that publishers give every message a ``message_id`` of its own, which identifies a
+    message that is delivered again. ``arrival=timestamp`` says that messages have that property, from publishers or
+    from RabbitMQ's ``message_interceptors.incoming.set_header_timestamp``. With it, a message that waited in the queue
+    is not late.
+
     Not for several threads. The broker closes a connection that is not used for some minutes; the next call opens it
-    again, and what was not acknowledged comes again. A quorum queue with a ``x-delivery-limit`` (20 by default from
-    RabbitMQ 4 on) takes that for failed tries and drops such messages in the end: set it to -1. `close` waits until the
-    broker has seen the acknowledgements. The client library ends the connection at headers that it cannot read (a date
-    beyond the year 9999, for instance): who may publish such a message can hold the stream up until it is removed.
+    again, and unacknowledged messages come again. A quorum queue with an ``x-delivery-limit`` (20 by default since
+    RabbitMQ 4) counts that as failed deliveries and drops such messages in the end: set it to -1. `close` waits until
+    the broker has seen the acknowledgements. The client library ends the connection at headers that it cannot read (a
+    date beyond the year 9999, for instance): whoever may publish such a message can stop the stream until the message
+    is removed.
     """
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
@@ -79,7 +83,7 @@ class AmqpQueue:
         self._is_cancelled = False
         self._ready: deque[ReceivedMessage] = deque()
         self._bytes = 0  # of these messages
-        self._given: deque[int] = deque()  # tags that wait to be acknowledged, ascending
+        self._given: deque[int] = deque()  # tags of messages that are not acknowledged yet, ascending
         self._link = AmqpConnection(address, name, patience_s, SourceError, self._consume)
         self._link.open()
 
@@ -109,22 +113,22 @@ class AmqpQueue:
         return self._link.run(partial(self._count, is_asked=True))
 
     def delivery_id(self, received: ReceivedMessage) -> bytes | None:
-        """What a message keeps when it is delivered again; None if it has nothing."""
+        """Return what a message keeps when it is delivered again; None if it has nothing."""
         identity: str | bytes | None = received.token[2]  # bytes if they are not UTF-8
         if not (self._by_message_id and identity):
             return None
         return identity.encode() if isinstance(identity, str) else identity
 
     def is_current(self, received: ReceivedMessage) -> bool:
-        """Whether the connection that it came by is still the one."""
+        """Return whether the connection that delivered a message is still open."""
         return received.token[0] is self._link.channel
 
     def close(self) -> None:
-        self._link.attempt(self._declared)  # the answer comes after the acknowledgements were seen
+        self._link.attempt(self._declared)  # the response comes after the acknowledgements were seen
         self._link.close()
 
     def _consume(self, channel: AmqpChannel) -> None:
-        """After every connection: what was not acknowledged comes again."""
+        """Start consuming after every connection; what was not acknowledged comes again."""
         self.connections += 1
         self._ready.clear()
         self._bytes = 0
@@ -148,10 +152,13 @@ class AmqpQueue:
         channel.ask(channel.client.basic_consume, self._queue, take)
 
     def _names_stream(self, channel: AmqpChannel) -> bool:
-        """Only a stream takes a consumer that says where to begin; to others it is wrong, and nothing is delivered."""
+        """Return whether the queue is a stream.
+
+        Only a stream accepts a consumer that says where to begin; other queues report an error and deliver nothing.
+        """
         import pika
 
-        if not channel.is_rabbitmq:  # others may overlook what is wrong
+        if not channel.is_rabbitmq:  # other brokers may not report the error
             return False
         other = channel.new_channel()
         try:
@@ -165,11 +172,11 @@ class AmqpQueue:
         return True
 
     def _declared(self, channel: AmqpChannel) -> Any:
-        """What the broker tells of the queue."""
+        """Ask the broker for the queue's state."""
         return channel.ask(channel.client.queue_declare, self._queue, passive=True)
 
     def _gather(self, channel: AmqpChannel, max_messages: int, until: float) -> None:
-        """Wait for the first message; then take what is there."""
+        """Wait for the first message, then take those that are there."""
         before = -1
         while before < len(self._ready) < max_messages and self._bytes <= _MAX_BYTES:
             before = len(self._ready)
@@ -179,7 +186,10 @@ class AmqpQueue:
                 before = -1
 
     def _count(self, channel: AmqpChannel, is_asked: bool = False) -> int:
-        """Messages that the broker could still give. Asked twice: the second answer follows what it was sending."""
+        """Count the messages that the broker could still deliver.
+
+        It is asked twice, because the second response follows what the broker was sending at the first.
+        """
         waiting = 0
         for _ in range(2 if is_asked or not self._ready else 0):
             waiting = int(self._declared(channel).message_count)
@@ -188,13 +198,14 @@ class AmqpQueue:
         return len(self._ready) + waiting
 
     def _check(self) -> None:
-        if self._is_cancelled and not self._ready:  # a queue that was deleted gives nothing again
+        if self._is_cancelled and not self._ready:  # a deleted queue delivers nothing again
             raise BrokerLost("the queue cancelled its consumer")
 
 
 def _arrival(properties: Any) -> int | None:
-    """When a message says that it came: to the millisecond in the header that RabbitMQ's own stamping writes, else to
-    the second."""
+    """Read when a message arrived: in milliseconds from the header that RabbitMQ's own stamping writes, else in
+    seconds.
+    """
     for value, unit in (((properties.headers or {}).get("timestamp_in_ms"), 1), (properties.timestamp, 1000)):
         if isinstance(value, int) and value > 0:
             return value * unit

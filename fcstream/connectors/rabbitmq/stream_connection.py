@@ -1,4 +1,4 @@
-"""The connection of RabbitMQ streams: one, to the broker that leads the stream, in a loop and a thread of its own."""
+"""Connection of RabbitMQ streams, in a loop and a thread of its own, to the broker that leads the stream."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FRAME_BYTES = 1 << 20
-LONGEST_NAME = 255  # bytes that the protocol has for one
+LONGEST_NAME = 255  # largest number of bytes in the protocol
 _REQUEST_S = 15.0
 _FAREWELL_S = 5.0
-_LAST_REQUEST = 0x7FFFFFFF  # a number that no other request gets
-_LINGERS = 10  # hundredths of a second that a chunk may come after the answer that should follow it
+_LAST_REQUEST = 0x7FFFFFFF  # a number that no other request has
+_LINGERS = 10  # hundredths of a second that a chunk may come after the response that should follow it
 
 
 class RabbitConnection(BrokerConnection):
-    """A connection to the broker that leads a stream, in a loop and a thread of its own; errors tell no secrets."""
+    """Connection to the broker that leads a stream, in a loop and a thread of its own; errors hold no secrets."""
 
     remedy = "start the broker, make the stream"
 
@@ -54,18 +54,18 @@ class RabbitConnection(BrokerConnection):
         self._address, self._name, self._stream, self._prepare = address, name, stream, prepare
         self._ssl = tls_context(address) if address.scheme.endswith("+tls") else None
         address.finish()
-        # Its messages for debugging hold passwords and bodies, and what it calls errors we tell ourselves.
+        # Its debug messages hold passwords and bodies, and its errors are reported by this class.
         logging.getLogger("rstream").setLevel(logging.CRITICAL)
         self._client: Any = None
         self._closing: list[asyncio.Task[None]] = []
         self._gone: asyncio.Future[None]
         self._readers: dict[int, Callable[[Any], object]] = {}  # by subscription
-        self.damaged = 0  # chunks that the library could not read, one after the other
+        self.damaged = 0  # number of consecutive chunks that the library could not read
         self._loop = ClientLoop("fcstream-rstream")
         self._loop.loop.set_exception_handler(self._failed)
 
     def open(self) -> None:
-        """The first connection: one try."""
+        """Make the first connection, in one attempt."""
         try:
             with on_error(self.close):
                 self.reconnect()
@@ -85,7 +85,7 @@ class RabbitConnection(BrokerConnection):
         return self._loop.run(self._guarded(action(self._client)))
 
     def add_credit(self, number: int) -> None:
-        """Let the broker send one chunk more."""
+        """Let the broker send one more chunk."""
         if not self.lost:
             asyncio.run_coroutine_threadsafe(self._client.credit(number, 1), self._loop.loop)
 
@@ -95,7 +95,7 @@ class RabbitConnection(BrokerConnection):
     async def subscribe(
         self, client: Any, kind: Any, value: int | None, credit: int, reader: Callable[[Any], object]
     ) -> int:
-        """Have chunks read from somewhere on; the subscription."""
+        """Have chunks delivered from some position on; returns the subscription."""
         from rstream import schema
 
         number = next(number for number in range(200) if number not in self._readers)
@@ -108,10 +108,10 @@ class RabbitConnection(BrokerConnection):
         del self._readers[number]
 
     async def end_chunk(self, client: Any, kind: Any) -> Any:
-        """The first or the last chunk of messages; None if there is none that all replicas have."""
+        """Return the first or the last chunk of messages; None if there is none that all replicas have."""
         found: list[Any] = []
         number = await self.subscribe(client, kind, None, 1, found.append)
-        # A broker sends the chunk before it answers anything else.
+        # A broker sends the chunk before any other response.
         await client.stream_exists(self._stream)
         for _ in range(_LINGERS):
             if found:
@@ -121,17 +121,18 @@ class RabbitConnection(BrokerConnection):
         return found[0] if found else None
 
     async def last(self, client: Any) -> Any:
-        """The last chunk of messages; None if the stream holds none."""
+        """Return the last chunk of messages; None if the stream holds none."""
         from rstream import OffsetType
 
         while (found := await self.end_chunk(client, OffsetType.LAST)) is None:
             if await self.end_chunk(client, OffsetType.FIRST) is None:
                 break
-            # There are messages, so replicas wait for the last ones, or they are new: those before must not be missed.
+            # There are messages, so either replicas wait for the last ones, or these are new; earlier ones must not be
+            # missed.
         return found
 
     async def _guarded(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something until it is done, the connection is lost, or it takes too long."""
+        """Run something until it is done, the connection is lost, or it takes too long."""
         task = asyncio.ensure_future(work)
         both: set[asyncio.Future[Any]] = {task, self._gone}
         await asyncio.wait(both, timeout=_REQUEST_S, return_when=asyncio.FIRST_COMPLETED)
@@ -145,7 +146,7 @@ class RabbitConnection(BrokerConnection):
         except BrokerLost:
             self._lose()
             raise
-        except Exception as error:  # of any kind: the library has no common one, and quotes what it got
+        except Exception as error:  # the library has no common class of errors, and quotes what it received
             self._lose()
             raise BrokerLost(tls_failure(error) or getattr(error, "strerror", None) or type(error).__name__) from None
 
@@ -164,7 +165,7 @@ class RabbitConnection(BrokerConnection):
         raise lost
 
     async def _open(self, host: str, port: int) -> None:
-        """Connect to the broker that leads the stream: only it knows the end."""
+        """Connect to the broker that leads the stream, because only it knows the end."""
         await self._authenticate(host, port)
         leader, _ = await self._client.query_leader_and_replicas(self._stream)
         known = self._client.server_properties
@@ -188,7 +189,7 @@ class RabbitConnection(BrokerConnection):
             connection_closed_handler=lambda _: self._lose(client),
         )
         self._client = client
-        client.add_stream(self._stream)  # without one it does not tell that the connection was closed
+        client.add_stream(self._stream)  # without a stream it does not report that the connection was closed
         await client.start()
         await client.authenticate(
             self._address.path or "/", self._address.user or "guest", self._address.password or "guest"
@@ -202,13 +203,13 @@ class RabbitConnection(BrokerConnection):
         self._lose()
 
     def _deliver(self, client: Any, frame: Any) -> None:
-        # A connection that is given up may still bring chunks. They would be taken for those of the next one.
+        # A dropped connection may still deliver chunks, which would be taken for those of the next one.
         reader = self._readers.get(frame.subscription_id) if client is self._client else None
         if reader is not None:
             reader(frame)
 
     def _lose(self, client: Any = None) -> None:
-        """The connection is lost; that of `client`, if one is named."""
+        """Drop the connection; only if it is that of `client`, if one is named."""
         if client not in (None, self._client):
             return
         with self.changed:
@@ -218,7 +219,7 @@ class RabbitConnection(BrokerConnection):
             self._gone.set_result(None)
 
     async def _say_farewell(self) -> None:
-        """What the client's own closing does, without its pause."""
+        """Close the connection as the client does, without its pause."""
         from rstream import schema
 
         if self._client is not None and not self.lost:
@@ -240,7 +241,7 @@ class RabbitConnection(BrokerConnection):
 
 
 def _has_what_is_used() -> bool:
-    """Whether the parts of the client are there that its own consumers and producers are made of, and we are too."""
+    """Return whether the client has the parts on which this class is built, as its own consumers and producers are."""
     try:
         from rstream import schema
         from rstream.client import Client
@@ -257,7 +258,7 @@ def _has_what_is_used() -> bool:
 
 
 async def _close(client: Any, transports: list[Any]) -> None:
-    """Takes its time, and leaves the socket of a lost connection open: so it is closed here."""
+    """Close a client and its sockets; the client takes its time, and leaves the socket of a lost connection open."""
     try:
         with suppress(Exception):
             await asyncio.wait_for(client.close(), 6)
@@ -266,7 +267,7 @@ async def _close(client: Any, transports: list[Any]) -> None:
 
 
 def checked_name(address: Address, option: str, name: str) -> str:
-    """A name that the protocol can carry."""
+    """Return a name after checking that the protocol can carry it."""
     if len(name.encode()) > LONGEST_NAME:
         raise ConfigError(f"must have a `{option}` of {LONGEST_NAME} bytes at most: {address.masked}", address.key)
     return name

@@ -23,7 +23,11 @@ _MAX_PUBLISHERS = 200
 
 
 class RabbitStreamSink:
-    """Publishes releases to a stream, once each; a `Sink`.
+    """Publishes releases to a stream, each exactly once; a `Sink`.
+
+    The publisher is ``fcstream:STREAM``, and the publishing id of a release is the end of its window in milliseconds.
+    The broker accepts only ascending ids, so a release that is written again is not stored twice. Messages are wrapped
+    in AMQP 1.0, as other clients expect.
 
     The publisher is ``fcstream:STREAM``, the publishing id of a release the end of its window in milliseconds: the
     broker takes ids in ascending order only, so what is written again is not there twice. Messages are wrapped in AMQP
@@ -44,7 +48,7 @@ class RabbitStreamSink:
 
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
         self._stream = checked_name(address, "stream", address.take("stream"))
-        self._publishers: dict[str, int] = {}  # by reference, the one used last at the end
+        self._publishers: dict[str, int] = {}  # by reference; the one used last is at the end
         self._confirmed: set[tuple[int, int]] = set()  # publisher and publishing id
         self._refused: list[int] = []  # the broker's codes
         self._tried: set[bytes] = set()
@@ -63,7 +67,7 @@ class RabbitStreamSink:
 
     def send(self, bodies: Sequence[bytes]) -> None:
         async def publish(client: Any) -> None:
-            publisher = await self._declare(client, "")  # one without a name: nothing is dropped
+            publisher = await self._declare(client, "")  # a publisher without a name, for which nothing is dropped
             numbered = [(next(self._numbers), body) for body in bodies]
             await self._hand_over(client, publisher, numbered)
 
@@ -87,7 +91,7 @@ class RabbitStreamSink:
         from rstream import schema
 
         self._publishers.clear()
-        # Made anew: what a connection that was given up still answers is not counted.
+        # Made anew, so that responses of a dropped connection are not counted.
         confirmed, refused = self._confirmed, self._refused = set[tuple[int, int]](), list[int]()
 
         def on_confirm(frame: Any) -> None:
@@ -104,7 +108,7 @@ class RabbitStreamSink:
         publisher = await self._declare(client, reference)
         sequence = await client.query_publisher_sequence(self._stream, reference)
         bodies = {release.to_bytes() for release in releases}
-        # Brokers forget the sequences of publishers when there are very many: what may be there is looked for.
+        # Brokers forget the ids of publishers when there are very many, so the stream is searched for what it may hold.
         held = await self._held(client, [release for release in releases if release.to_bytes() in self._tried])
         await self._check(client, [release for release in releases if release.window_close_ms <= sequence])
         self._tried |= bodies
@@ -113,7 +117,7 @@ class RabbitStreamSink:
         self._tried -= bodies
 
     async def _declare(self, client: Any, reference: str) -> int:
-        """The number of a publisher."""
+        """Declare a publisher and return its number."""
         number = self._publishers.pop(reference, None)
         if number is None:
             number = len(self._publishers)
@@ -125,7 +129,7 @@ class RabbitStreamSink:
         return number
 
     async def _hand_over(self, client: Any, publisher: int, messages: list[tuple[int, bytes]]) -> None:
-        """Publish, under ascending ids, and wait until the broker has them."""
+        """Publish under ascending ids, and wait until the broker has the messages."""
         from rstream import schema
 
         for number, body in messages:
@@ -143,7 +147,7 @@ class RabbitStreamSink:
         self._confirmed -= wanted
 
     async def _check(self, client: Any, releases: list[Release]) -> None:
-        """What the broker would drop must be there already."""
+        """Check that what the broker would drop is in the stream already."""
         unknown = [release for release in releases if release.to_bytes() not in self._tried]
         held = await self._held(client, unknown)
         for release in unknown:
@@ -154,7 +158,7 @@ class RabbitStreamSink:
                 )
 
     async def _held(self, client: Any, releases: Sequence[Release]) -> set[bytes]:
-        """Which of them the stream holds, since the first of their windows closed, by the brokers' clocks."""
+        """Find which releases the stream holds since the first of their windows closed, by the brokers' clocks."""
         from rstream import OffsetType
 
         last = await self._link.last(client) if releases else None

@@ -1,12 +1,11 @@
-"""RabbitMQ streams: logs that are read by offset, so a stream replays from anywhere.
+"""RabbitMQ streams: logs that are read by offset, so a stream can be read from any position.
 
 A message's timestamp is that of its chunk: the clock of the broker that leads the stream, when it wrote the chunk. It
-is
-stored there, so it is the same at every delivery. Brokers write streams without waiting for the disk: what a single one
-had not written yet is lost with its machine, and its offsets are given again; use replicas.
+is stored there, so it is the same at every delivery. Brokers write streams without waiting for the disk: what a single
+broker had not written yet is lost with its machine, and these offsets are given again, so use replicas.
 
 Most clients wrap what they send in AMQP 1.0; the body of such a message is its data, of any other the message itself.
-Batches may be plain or compressed with gzip; one that is compressed in another way, or broken, is rejected as one
+Batches may be plain or compressed with gzip. A batch that is compressed in another way, or damaged, is rejected as one
 record.
 """
 
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOG = logging.getLogger("fcstream.connectors.rabbitmq")
 POLL_BYTES = 1 << 26
-"""A poll stops gathering here; it exceeds it by one chunk at most."""
+"""Size at which a poll stops reading; it exceeds this by one chunk at most."""
 _QUIET_S = 30.0
-_UNREADABLE = 5  # connections that end at the same chunk
+_UNREADABLE = 5  # number of connections that may end at the same chunk
 
 
 class RabbitStreamSource:
@@ -47,23 +46,23 @@ class RabbitStreamSource:
         consumer's name), ``credit`` (chunks that the broker sends ahead; 10), ``patience`` (seconds).
         ``rabbitmq-stream+tls`` for TLS, with ``ca``, ``cert``, ``key`` (files in PEM).
     name : str
-        The consumer's: its position is kept in the stream, as the offset of the last message that is not needed again.
+        The consumer's name. The stream keeps its position, as the offset of the last message that is not needed again.
     patience_s : float
 
     Raises
     ------
     ConfigError, SourceError
-        The broker is asked at once, and not twice.
+        Opening makes one attempt only, so that a wrong address is reported at once.
 
     Notes
     -----
-    The broker that leads the stream is connected to by the name that it advertises (``stream.advertised_host``). A
-    super stream's partitions are streams: each is a source of its own.
+    The source connects to the broker that leads the stream by the name that it advertises (``stream.advertised_host``).
+    The partitions of a super stream are streams: each is a source of its own.
 
-    If messages were dropped by the stream's retention before they were read, reading goes on from the oldest there is.
-    A warning is logged if that is noticed; after a restart it is not, since positions are dropped with what they point
-    to. A stream that ends before what was read of it, or holds older offsets with later timestamps, was made anew: it
-    is read from its beginning, as another partition. For `patience_s` it may be absent.
+    If messages were dropped by the stream's retention before they were read, reading continues with the oldest that is
+    left. A warning is logged if that is noticed, which is not so after a restart, because positions are dropped with
+    the messages they point to. A stream was made anew if it ends before what was read of it, or holds older offsets
+    with later timestamps. It is then read from its beginning, as another partition. It may be absent for `patience_s`.
     """
 
     receipt_is_durable = False
@@ -81,7 +80,7 @@ class RabbitStreamSource:
         self._gaps: list[Gap] = []
         self._ranges = False
         self._frames: deque[Any] = deque()
-        self._opened: deque[ChunkMessages] = deque()  # of the first frame, what is not polled yet
+        self._opened: deque[ChunkMessages] = deque()  # messages of the first frame that are not polled yet
         self._timestamp = 0
         self._has_warned = False
         self._heard, self._number = 0.0, 0
@@ -136,7 +135,7 @@ class RabbitStreamSource:
         self._link.close()
 
     async def _begin(self, client: Any) -> None:
-        """After every connection: go on with what was not polled."""
+        """Continue, after every connection, with what was not polled."""
         from rstream import OffsetNotFound, OffsetType
 
         if self._link.damaged >= _UNREADABLE:
@@ -155,7 +154,7 @@ class RabbitStreamSource:
             LOG.warning("stream %s begins at %d: messages were dropped unread", self._stream, oldest)
             self._gaps.append(Gap(f"messages of stream {self._stream} were dropped unread", self._polled_ms))
         elif self._next > oldest and self._polled_ms is not None and oldest_ms > self._polled_ms:
-            self._reset_partition()  # it holds messages before ours that were written after them
+            self._reset_partition()  # it holds messages before those read that were written after them
         await self._end(client)
         self._frames.clear()
         self._opened.clear()
@@ -169,7 +168,7 @@ class RabbitStreamSource:
         self._heard = time.monotonic()
 
     async def _end(self, client: Any) -> int:
-        """The offset after the last message."""
+        """Return the offset after the last message."""
         last = await self._link.last(client)
         end = self._next if last is None else last.chunk_first_offset + last.num_records
         if end < self._next:
@@ -179,7 +178,7 @@ class RabbitStreamSource:
         return int(end)
 
     def _reset_partition(self) -> None:
-        """Offsets begin anew, so the partition gets another name; what was polled before is not asked back."""
+        """Give the partition another name, because offsets start again; what was polled before stays valid."""
         if self._ranges:
             raise SourceError(
                 f"stream {self._stream} must go on after offset {self._next - 1}, it does not: it was made anew; open "
@@ -193,7 +192,7 @@ class RabbitStreamSource:
         self._partition = f"{self._stream} ({self._times_made})"
 
     async def _store(self, client: Any, position: int) -> None:
-        # No answer tells that an offset was stored: what is asked next, is answered after it.
+        # A broker does not confirm that an offset was stored, but it responds to the next request after storing it.
         await client.store_offset(self._stream, self._name, position - 1)
         if await client.query_offset(self._stream, self._name) != position - 1:
             raise BrokerLost("the offset was not stored")
@@ -206,16 +205,16 @@ class RabbitStreamSource:
             self._link.changed.wait_for(lambda: self._frames or self._link.lost, max(0.0, until - time.monotonic()))
             found = bool(self._frames)
         if not found and (self._link.lost or time.monotonic() > self._heard + _QUIET_S):
-            self._link.once(self._end)  # raises, or the connection lives
+            self._link.once(self._end)  # raises if the connection is lost
 
     def _left(self) -> bool:
-        """Whether something of the first chunk is left; what was polled of it is dropped."""
+        """Return whether a part of the first chunk is left; drops what was polled of it."""
         while self._opened and self._opened[0].after <= self._next:
             self._opened.popleft()
         return bool(self._opened)
 
     def _rest(self) -> ChunkMessages | None:
-        """The next messages of the first chunk that has some."""
+        """Return the next messages of the first chunk that has some."""
         while not self._left():
             if not self._frames:
                 return None

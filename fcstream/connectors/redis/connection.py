@@ -1,4 +1,4 @@
-"""The connection to a Redis server: made again after it was lost; its errors tell no secrets."""
+"""Connection to a Redis server, which is made again after it was lost; its errors hold no secrets."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 _SOCKET_S = 15.0
 _CONNECT_S = 5.0
 _UNREADY = {"BUSY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READONLY", "TRYAGAIN", "UNBLOCKED"}
-"""Error codes of a server that is about to change its mind, or its part."""
+"""Error codes of a server that will soon accept the command, or hand over to another one."""
 
 
 class RedisConnection(BrokerConnection):
-    """A client that comes back after its connection was lost, and whose errors tell no secrets."""
+    """A client that connects again after its connection was lost, and whose errors hold no secrets."""
 
     trouble, remedy = "cannot be reached", "start the server"
 
@@ -35,13 +35,13 @@ class RedisConnection(BrokerConnection):
             from redis.retry import Retry
         super().__init__(address, patience_s, error)
         options = _options(address)
-        # The client would read the files with every connection, when it is too late to say what is wrong.
+        # The client would read the files at every connection, when it is too late to report a wrong address.
         context = tls_context(address) if address.scheme == "rediss" else None
         address.finish()
         self._client: Any = redis.Redis(
             **options,
             decode_responses=False,
-            protocol=2,  # answers as lists, which are three times as fast to read
+            protocol=2,  # responses are lists, which are three times as fast to read
             retry=Retry(NoBackoff(), 0),
             socket_timeout=_SOCKET_S,
             socket_connect_timeout=_CONNECT_S,
@@ -52,7 +52,7 @@ class RedisConnection(BrokerConnection):
         self._client.set_response_callback("XREAD", lambda reply, **_: reply)
 
     def open(self, action: Callable[[Any], T]) -> T:
-        """The first thing to do: one try, so that a wrong address is reported at once."""
+        """Do the first thing with the connection, in one attempt, so that a wrong address is reported at once."""
         return self.repeat(lambda: self._once(action), 0.0)
 
     def run(self, action: Callable[[Any], T]) -> T:
@@ -64,7 +64,7 @@ class RedisConnection(BrokerConnection):
 
     def unreachable(self, last: BaseException) -> FcstreamError:
         if str(last) in _UNREADY:
-            return self._error(f"{self.location} cannot serve now: {last}; mend the server, or its replication")
+            return self._error(f"{self.location} cannot serve now: {last}; repair the server or its replication")
         return super().unreachable(last)
 
     def _once(self, action: Callable[[Any], T]) -> T:
@@ -76,7 +76,7 @@ class RedisConnection(BrokerConnection):
         except (errors.ConnectionError, errors.TimeoutError, OSError) as error:
             self._drop()
             raise BrokerLost(error_text(error)) from None
-        except (errors.RedisError, ValueError) as error:  # ValueError: an answer that the client cannot make out
+        except (errors.RedisError, ValueError) as error:  # ValueError: a response that the client cannot read
             code = _code(error)
             if code in _UNREADY or isinstance(error, ValueError):
                 self._drop()
@@ -85,12 +85,12 @@ class RedisConnection(BrokerConnection):
             raise self.refused(error_text(error)) from None
 
     def _drop(self) -> None:
-        """The connections: the next one may lead to another server, after a failover behind a name."""
+        """Close the connections; the next one may lead to another server, after a failover behind a name."""
         close_quietly(self._client.connection_pool.disconnect)
 
 
 def error_text(error: BaseException) -> str:
-    """What is safe to tell: the server's error code, or the system's words, or the class."""
+    """Return what is safe to show: the server's error code, the system's words, or the error's class."""
     if why := tls_failure(error):
         return why
     cause: Any = error if isinstance(error, OSError) else error.__context__
@@ -99,7 +99,7 @@ def error_text(error: BaseException) -> str:
 
 
 def _code(error: BaseException) -> str | None:
-    """The server's error code. The client takes some away, and has a class for each of them."""
+    """Return the server's error code, also where the client removes it and has a class of errors for it."""
     errors = redis_errors()
     for known, code in (
         (errors.ReadOnlyError, "READONLY"),
@@ -121,7 +121,7 @@ def redis_errors() -> Any:
 
 
 def _options(address: Address) -> dict[str, Any]:
-    """Of the client."""
+    """Return the client's options."""
     if len(address.hosts) > 1 or not re.fullmatch(r"\d{0,4}", address.path):
         raise ConfigError(f"must be redis://host:port/number, got {address.masked}", address.key)
     host, port = address.host(6379)
@@ -135,8 +135,10 @@ def _options(address: Address) -> dict[str, Any]:
 
 
 def _secured(context: ssl.SSLContext) -> type[Any]:
-    """A kind of connection that trusts whom the context trusts: the client's own trusts the system's authorities too,
-    whatever `ca` names."""
+    """Make a class of connections that trust what the context trusts.
+
+    The client's own class trusts the system's authorities too, whatever `ca` names.
+    """
     from redis import SSLConnection
 
     class Secured(SSLConnection):
@@ -153,8 +155,10 @@ def raise_first(answers: Sequence[Any]) -> None:
 
 
 def answers_of(pipe: Any) -> list[Any]:
-    """Of a pipeline. The first error is raised as the server told it: the client would put the command before it, which
-    hides its code."""
+    """Return the responses to a pipeline, or raise the first error as the server reported it.
+
+    The client would put the command in front of the error, which hides the error's code.
+    """
     answers: list[Any] = pipe.execute(raise_on_error=False)
     raise_first(answers)
     return answers

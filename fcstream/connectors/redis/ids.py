@@ -17,12 +17,12 @@ MARKED = 1 << 128
 
 
 def parse_id(entry_id: bytes) -> int:
-    """An entry id as one number, in the order of ids: ``ms << 64 | seq``.
+    """Convert an entry id to one number, in the order of ids: ``ms << 64 | seq``.
 
     Raises
     ------
     SourceError
-        It is none.
+        It is not an entry id.
     """
     ms, _, seq = entry_id.partition(b"-")
     try:
@@ -38,20 +38,23 @@ def parse_id(entry_id: bytes) -> int:
 
 
 def write_id(number: int) -> str:
-    """The inverse of `parse_id`."""
+    """Convert a number back to an entry id, the inverse of `parse_id`."""
     return f"{number >> 64}-{number & COUNTERS}"
 
 
 def to_offset(number: int) -> int:
-    """The offset of a parsed id: ``ms << 20 | seq``, which fits an int64. What does not fit (a time after 2248, or more
-    than a million entries in a millisecond: an id that somebody chose) is the number itself with a mark on it."""
+    """Convert a parsed id to an offset ``ms << 20 | seq``, which fits an int64.
+
+    An id that does not fit (a time after 2248, or more than a million entries in a millisecond, which only a chosen id
+    can have) becomes the number itself with a mark on it.
+    """
     if number >> 64 < MS_LIMIT and not number & HIGH_COUNTERS:
         return number >> 44 | number & LOW_COUNTERS
     return number | MARKED
 
 
 def of_offset(offset: int) -> int:
-    """The inverse of `to_offset`."""
+    """Convert an offset back to a parsed id, the inverse of `to_offset`."""
     if offset & MARKED:
         return offset ^ MARKED
     return offset >> SEQ_BITS << 64 | offset & LOW_COUNTERS

@@ -18,7 +18,7 @@ _AHEAD_S = 1.0
 
 
 class RedisProbe(Probe):
-    """Streams, the place of positions, what is trimmed, the clock."""
+    """Checks streams, where positions are kept, what was trimmed, and the clock."""
 
     def source(self, checkup: Checkup, address: Address, name: str) -> None:
         with closing(RedisSource(address, name)) as source:
@@ -29,8 +29,8 @@ class RedisProbe(Probe):
             if ahead_s > _AHEAD_S:
                 checkup.problem(
                     "clock",
-                    f"the broker's timestamps run {ahead_s:.0f} s ahead of its clock: somebody chose an "
-                    "id, all later ones follow it, and nobody can tell when they came",
+                    f"the broker's timestamps run {ahead_s:.0f} s ahead of its clock: a client chose an id, "
+                    "all later ids follow it, and so the times of arrival are not known",
                     "let the server choose ids (XADD KEY *), and make the stream anew",
                 )
             for key in source.ends():
@@ -41,7 +41,7 @@ class RedisProbe(Probe):
                     continue
                 checkup.ok("source", f"stream {key} can be read up to id {link.run(partial(_last_id, key=key))}")
                 _trimming(checkup, link.run(partial(_info, key=key)), key)
-            # Taking a field away that is not there changes nothing, and is refused to those who may not write.
+            # Deleting a field that is not there changes nothing, and is refused to logins that may not write.
             link.run(lambda client: client.hdel(source._positions_key, "fcstream doctor"))
             checkup.ok("source", f"the consumer is {name!r}; its positions can be written")
             _durability(checkup, link, "source")
@@ -50,12 +50,12 @@ class RedisProbe(Probe):
         where = address.masked
 
         def add(client: Any) -> str:
-            # An id that cannot be: refused for that reason alone by a server that would take another one.
+            # An invalid id: a server that would accept another one refuses it for that reason alone.
             try:
                 client.execute_command("XADD", sink._key, "0-0", "data", "")
             except Exception as error:
                 return "" if "greater than 0-0" in str(error) else error_text(error)
-            return "it takes what it should not"
+            return "it accepted an id that is not valid"
 
         with closing(RedisSink(address)) as sink:
             checkup.clocks.append(ClockOffset.read("the sink's Redis", lambda: sink._link.run(_time)))
@@ -94,7 +94,7 @@ def _time(client: Any) -> float:
 
 
 def _trimming(checkup: Checkup, info: dict[str, Any], key: str) -> None:
-    """Trimming is decided by those who add; its traces can be seen."""
+    """Look for traces of trimming, which is decided by those who add entries."""
     first, added = info.get("first-entry"), info.get("entries-added")
     if added is None or not first or added <= info["length"]:
         return
@@ -112,8 +112,10 @@ def _durability(checkup: Checkup, link: RedisConnection, check: str) -> None:
     try:
         info = link.run(lambda client: client.info("persistence"))
     except (SourceError, SinkError):
-        return  # this login may not ask
+        return  # this login may not read the configuration
     if not info.get("aof_enabled"):
         checkup.warn(
-            check, "the server writes nothing to disk at once (appendonly no)", "switch it on, or lose what came last"
+            check,
+            "the server does not write entries to disk at once (appendonly no)",
+            "switch it on, or a failure loses the newest entries",
         )

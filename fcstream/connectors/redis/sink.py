@@ -14,12 +14,18 @@ from .connection import RedisConnection, answers_of, raise_first, redis_errors
 if TYPE_CHECKING:
     from ..urls import Address
 
-_WAIT_S = 5.0  # for the answer of the replicas
+_WAIT_S = 5.0  # for the replicas' confirmation
 _MARK = "fcstream-wait"
 
 
 class RedisSink:
-    """Adds releases to a stream of their own, once each; a `Sink`.
+    """Adds releases to a stream of their own, each exactly once; a `Sink`.
+
+    The id of an entry is ``CLOSE-0``, the end of its window in milliseconds: ``XRANGE`` finds windows by time, and a
+    release that is written again is recognized. A release that was trimmed away or deleted counts as written if the
+    stream holds, or held, later ones. The fields are ``data`` (the JSON), ``stream`` and ``window`` (its opening).
+    Releases that are written together are added together or not at all. A login needs ``EXISTS``, ``XADD``, ``XRANGE``,
+    ``XREVRANGE``, ``XINFO``, ``MULTI`` and ``EXEC``; with `replicas` also ``WAIT`` and ``XGROUP``.
 
     The id of an entry is ``CLOSE-0``, the end of its window in milliseconds: ``XRANGE`` finds windows by time, and a
     release that is written again is recognized. If it was trimmed away or deleted, it is taken as written when later
@@ -50,7 +56,7 @@ class RedisSink:
         self._link.run(lambda client: self._add(client, releases))
 
     def send(self, bodies: Sequence[bytes]) -> None:
-        waiting = self._unsent.of([*bodies, None])  # None: the replicas' word
+        waiting = self._unsent.of([*bodies, None])  # None stands for the replicas' confirmation
 
         def add(client: Any) -> None:
             waiting_bodies = [body for body in waiting if body is not None]
@@ -106,8 +112,11 @@ class RedisSink:
             self._confirm(client)
 
     def _transact(self, client: Any, commands: Sequence[tuple[Any, ...]]) -> tuple[list[Any], int]:
-        """Do all commands or none: a server that refuses one could accept the next one. Their answers, and how many
-        replicas have them: WAIT means the writes of its own connection, and does not wait within a transaction."""
+        """Run all commands or none, and return their responses and how many replicas have them.
+
+        A server that refuses one command could accept the next one, so they are one transaction. WAIT covers the writes
+        of its own connection only, and does not wait within a transaction.
+        """
         pipe = client.pipeline(transaction=False)
         for command in (("MULTI",), *commands, ("EXEC",)):
             pipe.execute_command(*command)
@@ -117,8 +126,10 @@ class RedisSink:
         return answers[len(commands) + 1], answers[-1] if self._replicas else 0
 
     def _confirm(self, client: Any) -> None:
-        """Have the replicas confirm what was added before, perhaps on another connection: by a write that leaves
-        nothing behind, since only a write makes WAIT wait."""
+        """Have the replicas confirm what was added before, perhaps on another connection.
+
+        Only a write makes WAIT wait, so this writes something that leaves no trace.
+        """
         if self._replicas:
             commands = [
                 ("XGROUP", "CREATE", self._key, _MARK, "$", "MKSTREAM"),
@@ -131,17 +142,17 @@ class RedisSink:
     def _check_replicas(self, replicas: int) -> None:
         if replicas < self._replicas:
             raise SinkError(
-                f"{self._key} must reach {self._replicas} replicas, they did not answer in {_WAIT_S:g} s: mend them, "
-                "or lower `replicas`"
+                f"{self._key} must reach {self._replicas} replicas, they did not confirm in {_WAIT_S:g} s: repair "
+                "them, or lower `replicas`"
             )
 
     def _check(self, client: Any, releases: list[Release]) -> None:
-        """What could not be added must be there, or have been there."""
+        """Check that entries which could not be added are in the stream, or were."""
         held = self._held(client, releases)
         info: Mapping[str, Any] = {} if all(held) else self._info(client)
         was_added = False
         for release, found in zip(reversed(releases), reversed(held), strict=True):
-            # One that was added tells of those before it.
+            # An entry that was added shows that those before it were.
             was_added = (was_added or _was_removed(info, release)) if found is None else found == release.to_bytes()
             if not was_added:
                 raise SinkError(
@@ -158,7 +169,7 @@ class RedisSink:
             return {}
 
     def _held(self, client: Any, releases: Sequence[Release]) -> list[bytes | None]:
-        """The data under each release's id."""
+        """Read the data under each release's id."""
         pipe = client.pipeline(transaction=False)
         for release in releases:
             pipe.xrange(self._key, _window_id(release), _window_id(release))
@@ -170,7 +181,7 @@ def _window_id(release: Release) -> str:
 
 
 def _was_removed(info: Mapping[str, Any], release: Release) -> bool:
-    """Whether a release that is not there was once, as ``XINFO STREAM`` shows it."""
+    """Return whether a release that is not there was there before, as ``XINFO STREAM`` shows it."""
     first, last = info.get("first-entry"), info.get("last-entry")
     if any(entry and entry[1].get(b"stream") != release.stream.encode() for entry in (first, last)):
         return False
@@ -180,7 +191,7 @@ def _was_removed(info: Mapping[str, Any], release: Release) -> bool:
         for entry_id in (
             first[0] if first else b"0-0",
             info.get("last-generated-id", b"0-0"),
-            info.get("max-deleted-entry-id", b"0-0"),  # not before Redis 7
+            info.get("max-deleted-entry-id", b"0-0"),  # absent before Redis 7
         )
     )
     return oldest > ours or latest == ours or deleted >= ours

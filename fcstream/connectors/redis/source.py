@@ -1,8 +1,8 @@
-"""Redis Streams: entries are read by id, and the ids are their identity, so a stream replays from anywhere.
+"""Redis Streams: entries are read by id, and the ids are their identity, so a stream can be read from any position.
 
 An id is ``ms-seq``: the server's clock when the entry was added, and a counter within that millisecond. Those who add
-entries may choose ids themselves; then the timestamps are theirs too, and `lateness` means what they make of it: let
-the server choose. How much a server keeps when it stops is its own configuration (``appendonly``).
+entries may choose ids themselves; then they choose the timestamps too, and with them which records are late: let the
+server choose. How much a server keeps when it stops is its own configuration (``appendonly``).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("fcstream.connectors.redis")
 POLL_BYTES = 1 << 24
-"""A poll stops gathering here; it exceeds it by one reading at most."""
-_STEP = 250  # entries per reading: more is no faster, and a sudden run of huge ones is read whole
-_WAIT_S = 5.0  # of one blocking command
-_FEW = 16  # of the first reading: how large entries are is not known yet
+"""Size at which a poll stops reading; it exceeds this by one command's entries at most."""
+_STEP = 250  # entries per command: more is no faster, and all of them are read even if they are suddenly huge
+_WAIT_S = 5.0  # longest time of one blocking command
+_FEW = 16  # entries of the first command, when it is not known yet how large entries are
 _REACH = """
 local found = redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])
 return {#found, #found > 0 and found[#found][1] or ''}
@@ -44,26 +44,29 @@ class RedisSource:
     ----------
     address : Address
         ``redis://[user:password@]host[:port]/[db]?stream=KEY[,KEY...]``, ``rediss`` for TLS. Options: ``group`` (the
-        consumer's name), ``field`` (of an entry: its body; ``data``), ``patience`` (seconds), and with TLS ``ca``,
-        ``cert``, ``key`` (files in PEM).
+        consumer's name), ``field`` (the field of an entry that is its body; ``data``), ``patience`` (seconds), and with
+        TLS ``ca``, ``cert``, ``key`` (files in PEM).
     name : str
-        The consumer's: positions are kept in the hash ``fcstream:NAME:positions`` of the same database, as ids.
+        The consumer's name. Positions are kept in the hash ``fcstream:NAME:positions`` of the same database, as ids.
     patience_s : float
 
     Raises
     ------
     ConfigError, SourceError
-        The server is asked at once, and not twice.
+        Opening makes one attempt only, so that a wrong address is reported at once.
 
     Notes
     -----
-    An entry without the field has the empty body. A stream that does not exist is empty. If entries were trimmed away
-    or deleted before they were read, reading goes on from the oldest there is, and a warning is logged when everything
-    was read that was there at an `ends`: the server counts what was added, the source what it has read. (Servers before
-    Redis 7 do not count, and nothing is known of what lies between a stored position and the end at opening: there the
-    entry that was read last is looked for.) A stream that ends before what was read of it was made anew, with older
-    ids: it is read from its beginning, as another partition. So it is if it has grown past that since, but holds older
-    ids and not the one that was read last.
+    An entry without the field has the empty body. A stream that does not exist is empty.
+
+    If entries were trimmed away or deleted before they were read, reading continues with the oldest that is left. That
+    is noticed when everything was read that was there at an `ends`, by comparing how many entries the server added with
+    how many were read; then a warning is logged. Servers before Redis 7 do not count entries, and nothing is known of
+    those between a stored position and the end at opening: there the source looks for the entry that was read last.
+
+    A stream that ends before what was read of it was made anew, with older ids. It is then read from its beginning, as
+    another partition. So is a stream that has grown past that position since, if it holds older ids but not the entry
+    that was read last.
     """
 
     receipt_is_durable = False
@@ -80,15 +83,16 @@ class RedisSource:
         self._step = _FEW
         self._warned: dict[str, int] = {}
         self._times_made: dict[str, int] = {}
-        # Positions within are parsed ids; offsets are for others.
+        # Positions are parsed ids within this class, and offsets outside of it.
         self._last: dict[str, int] = {}  # the last id that was read
-        self._marked: set[str] = set()  # streams with ids that fit no int64, from which on none is made to
+        # streams with an id that does not fit an int64; their later ids stay parsed ids too
+        self._marked: set[str] = set()
         self._ranges = False
-        self._partitions = {key: key for key in keys}  # names, which change when a stream is made anew
-        self._sound: dict[str, int | None] = {}  # by key: what lies before was read, whole
+        self._partitions = {key: key for key in keys}  # names of partitions, which change when a stream is made anew
+        self._sound: dict[str, int | None] = {}  # by key, the position before which everything was read
         self._gaps: list[Gap] = []
-        self._ranks: dict[str, int] = {}  # how many entries had been added up to the position, where it is known
-        self._marks: dict[str, tuple[int, int]] = {}  # an end, and how many had been added up to it
+        self._ranks: dict[str, int] = {}  # how many entries had been added up to the position, where that is known
+        self._marks: dict[str, tuple[int, int]] = {}  # an end, and how many entries had been added up to it
         stored = self._link.open(lambda client: client.hgetall(self._positions_key))
         self._next = {key: parse_id(stored.get(key.encode(), b"0-0")) for key in keys}
         self._committed = dict(self._next)
@@ -97,7 +101,7 @@ class RedisSource:
                 self._reset_partition(key, None)
             self._warn_trimmed(key, extent)
             self._count(key, extent)
-        self._partitions = {key: key for key in keys}  # nobody has polled yet
+        self._partitions = {key: key for key in keys}  # nothing was polled yet
         self.ends()
 
     def poll(self, max_messages: int, timeout_s: float) -> list[Chunk]:
@@ -123,12 +127,12 @@ class RedisSource:
                 self._reset_partition(key, position >> 64)
                 self._count(key, extent)
             elif extent.added is not None and extent.added < self._ranks.get(key, 0):
-                # Deleted, and written again with ids that go on.
+                # The stream was deleted, and written again with ids that continue.
                 self._gaps.append(Gap(f"stream {key} was made anew", self._sound.get(key)))
                 del self._ranks[key]
                 self._marks.pop(key, None)
             self._warn_trimmed(key, extent)
-            if extent.added is not None and key not in self._marks:  # a later one might never be reached
+            if extent.added is not None and key not in self._marks:  # a later mark might never be reached
                 self._marks[key] = extent.end, extent.added
                 self._compare(key, 0)
         return {self._partitions[key]: to_offset(extent.end or self._next[key]) for key, extent in extents.items()}
@@ -137,7 +141,7 @@ class RedisSource:
         def ask(client: Any) -> BrokerTime | None:
             try:
                 seconds, micros = client.time()
-            except redis_errors().ResponseError as error:  # a login that may not ask
+            except redis_errors().ResponseError as error:  # a login without the right to ask
                 if not isinstance(error, redis_errors().NoPermissionError) and "unknown command" not in str(error):
                     raise
                 return None
@@ -166,7 +170,7 @@ class RedisSource:
             try:
                 number, last = client.eval(_REACH, 1, partition, write_id(of_offset(start)), count)
                 return number, last
-            except redis_errors().ResponseError as error:  # scripts are not allowed to everybody
+            except redis_errors().ResponseError as error:  # a login without the right to run scripts
                 if not isinstance(error, redis_errors().NoPermissionError) and "unknown command" not in str(error):
                     raise
                 entries = client.xrange(partition, write_id(of_offset(start)), "+", count)
@@ -192,7 +196,7 @@ class RedisSource:
         self._link.close()
 
     def _reset_partition(self, key: str, since_ms: int | None) -> None:
-        """Ids begin anew, so the partition gets another name; what was handed out before is not asked back."""
+        """Give the partition another name, because ids start again; what was handed out before stays valid."""
         LOG.warning("stream %s was made anew: it is read from its beginning", key)
         self._gaps.append(Gap(f"stream {key} was made anew", since_ms))
         self._next[key] = self._committed[key] = 0
@@ -202,12 +206,12 @@ class RedisSource:
             known.pop(key, None)
 
     def _count(self, key: str, extent: _Extent) -> None:
-        """Begin to count, where nothing is known to lie between the position and the first entry."""
+        """Begin to count entries, where none can lie between the position and the first entry."""
         if extent.added is not None and (self._next[key] <= extent.first or not extent.length):
-            self._ranks[key] = extent.added - extent.length  # what is gone comes before what there is
+            self._ranks[key] = extent.added - extent.length  # removed entries come before those that are left
 
     def _advance(self, key: str, chunk: Chunk) -> None:
-        """Move on behind what was read."""
+        """Move the position behind what was read."""
         last = of_offset(int(chunk.offsets[-1]))
         mark, _ = self._marks.get(key, (0, 0))
         self._next[key] = last + 1
@@ -220,7 +224,10 @@ class RedisSource:
             )
 
     def _compare(self, key: str, after: int) -> None:
-        """Once everything before a mark was read: were as many read as had been added? `after` of them came after."""
+        """Compare, once everything before a mark was read, the number of entries read with the number added.
+
+        `after` of the entries read came after the mark.
+        """
         end, added = self._marks[key]
         if self._next[key] < end:
             return
@@ -235,7 +242,7 @@ class RedisSource:
         self._sound[key] = end >> 64
 
     def _warn_trimmed(self, key: str, extent: _Extent) -> None:
-        """Where nothing was counted; what was counted is reported exactly."""
+        """Warn of entries that may have been trimmed, where nothing was counted; counted ones are reported exactly."""
         position = self._next[key]
         if key not in self._ranks and 0 < position < extent.first and self._warned.get(key) != position:
             LOG.warning(
@@ -245,8 +252,10 @@ class RedisSource:
             self._warned[key] = position
 
     def _is_same_stream(self, key: str, extent: _Extent) -> bool:
-        """Whether a stream still holds what was read last, if it holds something older: else it has grown past that
-        since it was made anew, or its server lost entries."""
+        """Return whether a stream still holds the entry that was read last, if it holds an older one.
+
+        If it does not, it was made anew and has grown past that position, or its server lost entries.
+        """
         last = self._last.get(key)
         if last is None or extent.deleted is None or not 0 < extent.first <= last or last <= extent.deleted:
             return True
@@ -281,7 +290,7 @@ class RedisSource:
         return extents
 
     def _gather(self, client: Any, room: int, wait_s: float) -> list[tuple[str, Chunk]]:
-        """Chunks by key: readings until there is nothing more, or enough; no position moves."""
+        """Read chunks by key until there is nothing more, or enough; positions do not change."""
         found: dict[str, tuple[list[int], list[bytes]]] = {key: ([], []) for key in self._next}
         budget, is_first = float(POLL_BYTES), True
         while room > 0 and budget > 0:
@@ -309,7 +318,9 @@ class RedisSource:
         return [(key, self._chunk(key, numbers, bodies)) for key, (numbers, bodies) in found.items() if numbers]
 
     def _chunk(self, key: str, numbers: list[int], bodies: list[bytes]) -> Chunk:
-        """Once an id fits no int64, those of this stream that follow are as long, so that they stay in order."""
+        """Make a chunk. After an id that does not fit an int64, all later ones of its stream stay parsed ids, to keep
+        the order.
+        """
         if numbers[-1] >> 64 >= MS_LIMIT or any(number & HIGH_COUNTERS for number in numbers):
             if self._ranges:
                 raise SourceError(
@@ -326,8 +337,11 @@ class RedisSource:
         return Chunk(self._partitions[key], identity, identity >> SEQ_BITS, bodies)
 
     def _first(self, client: Any, command: tuple[Any, ...]) -> Any:
-        """The first reading of a poll. Where nothing is counted yet, it looks on the way whether the entry that was
-        read last is still there: if so, nothing after it was trimmed."""
+        """Make a poll's first reading.
+
+        Where entries are not counted yet, it also looks for the entry that was read last: if it is still there, nothing
+        after it was trimmed.
+        """
         unsure = [key for key, position in self._next.items() if key not in self._ranks and position]
         if not unsure:
             return client.execute_command(*command)
@@ -336,7 +350,7 @@ class RedisSource:
             pipe.xrange(key, write_id(self._next[key] - 1), write_id(self._next[key] - 1))
         pipe.execute_command(*command)
         *there, reply = answers_of(pipe)
-        if not all(there):  # trimmed, or a position that was stored and is no entry's
+        if not all(there):  # trimmed, or a stored position that is not an entry's
             extents = self._extents(client)
             for key, entries in zip(unsure, there, strict=True):
                 if not entries:
@@ -352,19 +366,19 @@ class RedisSource:
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """What a stream holds.
+    """What a stream holds, as ``XINFO STREAM`` reports it.
 
     Attributes
     ----------
     first : int
-        Id of the first entry, 0 for none.
+        Id of the first entry; 0 if there is none.
     end : int
-        Id after the last one that ever was, 0 if there never was one.
+        Id after the last entry that was ever added; 0 if there never was one.
     length : int
     added : int or None
-        How many were ever added; None if the server does not count.
+        How many entries were ever added; None if the server does not count.
     deleted : int or None
-        The highest id of those that were deleted (trimmed ones do not count), 0 for none.
+        The highest id of the deleted entries (trimmed ones do not count); 0 if there is none.
     """
 
     first: int = 0

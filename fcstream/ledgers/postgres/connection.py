@@ -360,7 +360,7 @@ class PostgresConnection:
         if state == "ZF007":
             return caps_lowered(self.location)
         if state == "ZF006":
-            return LedgerError(f"{self.location}: another process answers this stream since this one's lease ran out")
+            return LedgerError(f"{self.location}: another process serves this stream since this one's lease ran out")
         text = _first_line(error)
         if state == "55P03":
             return LedgerInUse(f"{self.location} is in use: another process has kept the stream locked for a minute")

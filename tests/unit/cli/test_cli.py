@@ -83,7 +83,7 @@ def test_main_job(folder):
     assert "all in order" in call("budget", "verify", "ledger.db").output
     again = call("run", "rooms.toml")
     assert again.stdout == ""
-    assert "6 windows were answered by an earlier run" in again.stderr
+    assert "6 windows were released by an earlier run" in again.stderr
 
 
 def test_simulation_is_seeded_and_messy(folder):
@@ -204,7 +204,11 @@ def test_programs_are_warned_as_people_are(folder):
     good = json.dumps({"ts_ms": 1_458_000_000_001, "temp_c": 20, "rh_pct": 45}) + "\n"
     for name, body, text in (
         ("none", "", "the source held no records"),
-        ("all", "junk\njunk\n", "every record was rejected; the windows are answered all the same, for ever; check"),
+        (
+            "all",
+            "junk\njunk\n",
+            "every record was rejected; the windows are released nevertheless, and only once; check",
+        ),
         ("most", "junk\njunk\n" + good, "most records were rejected; check that `source.url` names the format"),
     ):
         (folder / "telemetry.jsonl").write_text(body)

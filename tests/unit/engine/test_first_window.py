@@ -250,7 +250,11 @@ def test_a_service_tells_how_much_of_a_pause_is_still_unanswered(tmp_path, monke
     setting = SessionContext(decoder_for("json", engine.job.schema), now_ms)
     with caplog.at_level("INFO", "fcstream.service"):
         publisher.Publisher(engine, sink, setting).close_due(at + 1_000_001)
-    told = [record.getMessage() for record in caplog.records if "answering what was missed" in record.getMessage()]
-    assert told[0] == "answering what was missed: 744 windows are still due"
+    told = [
+        record.getMessage()
+        for record in caplog.records
+        if "releasing the windows that were missed" in record.getMessage()
+    ]
+    assert told[0] == "releasing the windows that were missed: 744 windows are still due"
     assert len((tmp_path / "out.jsonl").read_bytes().splitlines()) == 1000
     sink.close()

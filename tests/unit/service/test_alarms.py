@@ -97,7 +97,7 @@ def test_a_minute_without_usable_records_is_reported_until_there_are_some():
     all_bad, fine, silent = (3000, {"missing": 2990, "not_a_number": 10}), (3000, {"missing": 5}), (0, {})
     found = told_after([fine, all_bad, silent, all_bad, fine, silent])
     assert [text is not None for text in found] == [False, True, True, True, False, False]
-    assert "next to none of the records of the last 60 s could be used" in found[1]
+    assert "hardly any of the records of the last 60 s could be used" in found[1]
     late = (3000, {"late": 2000, "window_closed": 1000})  # has an alarm of its own
     assert told_after([late, (20, {"missing": 20}), (3000, {"missing": 2900})]) == [None] * 3
 
@@ -138,4 +138,4 @@ def test_a_service_warns_and_ready_says_so_when_nothing_of_a_minute_could_be_use
     service._health.good()
     code, _, body = answer([StreamStatus("t", service)], "/ready")
     assert code == 200  # it is served: the records are at fault
-    assert b"t: warning: next to none of the records" in body
+    assert b"t: warning: hardly any of the records" in body

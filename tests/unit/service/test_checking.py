@@ -193,7 +193,7 @@ def test_a_source_without_records_is_reported_before_anything_is_charged(folder,
     (folder / "ledger.db").mkdir()  # a run that comes to its ledger ends there
     done = call("run", "c.toml", "--source", source)
     assert done.exit_code == 1
-    assert "warning: the source held no records; its windows are answered all the same, for ever" in done.stderr
+    assert "warning: the source held no records; its windows are released nevertheless, and only once" in done.stderr
     assert call("check", "c.toml", "--source", source).output == "the source holds no records\n"
 
 
@@ -205,7 +205,7 @@ def test_a_schedule_that_misses_all_data_is_reported_before_anything_is_charged(
     assert "check " not in looked.output  # one broken line among four says nothing about `source.url`
     assert json.loads(call("check", "c.toml", "--json").output)["outside"] == 3
     (folder / "ledger.db").mkdir()  # a run that comes to its ledger ends there
-    text = "all 3 usable ones of the first 4 lines lie outside the schedule (`window.start`, `window.end`)"
+    text = "all 3 usable lines of the first 4 lines lie outside the schedule (`window.start`, `window.end`)"
     done = call("run", "c.toml")
     assert done.exit_code == 1
     assert f"warning: {text}" in done.stderr

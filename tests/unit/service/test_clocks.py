@@ -67,7 +67,7 @@ def test_beyond_the_lateness_nothing_is_closed_until_it_is_mended(rig, own_ms):
     (code, _, text), health = step(rig, 12_001, own_ms)
     assert rig.counts() == []
     assert code == 503
-    assert b"more than window.lateness bears: set both by NTP" in text
+    assert b"more than window.lateness allows: set both by NTP" in text
     gap = (own_ms - 12_001) / 1000
     service = rig.make()
     service._health.clock_gap_ms = health.clock_gap_ms

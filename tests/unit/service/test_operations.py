@@ -134,8 +134,8 @@ def test_a_process_that_stands_by_is_in_no_trouble_and_says_nothing_of_windows()
     assert state() == ("starting", 0, 503, b"s: starting\n")
     each.service._ending.set()
     each.service.counters.last_close_ms = 7
-    each.service._stand_by("another process answers this stream")
-    assert state() == ("standby", 1, 200, b"ready\ns: standing by: another process answers this stream\n")
+    each.service._stand_by("another process serves this stream")
+    assert state() == ("standby", 1, 200, b"ready\ns: standing by: another process serves this stream\n")
     assert b"last_window_close" not in exposition([each])[0].replace(b"# ", b"").partition(b"{")[0]
     assert each.service.counters.last_close_ms is None
     health.good()
