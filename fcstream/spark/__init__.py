@@ -1,7 +1,7 @@
 """The same engine on Spark Structured Streaming, for streams that one machine cannot count.
 
 Here belongs whatever imports pyspark: tasks read, decode, admit and count, and the driver charges, draws, seals and
-publishes with the engine of the local runner. What a window costs, what it answers and when it closes is the same in
+publishes with the engine of the local runner. What a window costs, what it releases and when it closes is the same in
 both, and is decided elsewhere.
 
 Top to bottom: `service` (live streams), `files` (files to their end), `answers` (what the driver does with a micro-

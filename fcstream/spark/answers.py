@@ -1,7 +1,7 @@
-"""What the driver does with a micro-batch: note rejections, hand counted windows to the engine, answer what is over.
+"""The driver's part of a micro-batch: notes rejections, gives counted windows to the engine, and releases what is due.
 
-The engine charges, draws, seals and publishes as it does in one process. A micro-batch that comes again, after whatever
-broke, finds its windows sealed: they are not asked for again, and what was not acknowledged is published unchanged.
+The engine charges, draws, seals and publishes as it does in one process. If a micro-batch comes again after an error,
+its windows are sealed already: they are not counted again, and what was not acknowledged is published unchanged.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ def take_rows(
 ) -> tuple[int, int, int] | None:
     """Give the engine's feed what a persisted frame of counted windows holds.
 
+    Returns the public time up to which everything was read (None if the frame does not hold it), the lateness with
+    which windows were opened, and how many windows of the schedule earlier micro-batches handed over.
+
     Returns the public time up to which all was read, if it is told, the lateness that windows were opened with, and how
     many windows of the schedule micro-batches before this one handed over.
 
@@ -33,7 +36,7 @@ def take_rows(
         Columns as in `tasks.COUNTED`.
     feed : WindowFeed
     keys : sequence of str
-        Of all parts ("" without keys).
+        All keys ("" for a stream without keys).
     on_note : callable
     """
     from pyspark.sql import functions as f
@@ -67,7 +70,7 @@ def take_rows(
 
 
 class TaskReports:
-    """Adds up what tasks say of messages, and writes rejections where they belong."""
+    """Adds up what tasks report of messages, and writes rejections to the dead letters."""
 
     def __init__(self, write: Callable[[Sequence[Rejection]], object] | None = None) -> None:
         self._write = write

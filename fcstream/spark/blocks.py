@@ -1,4 +1,4 @@
-"""Records on their way to their window, as bytes: what tasks and state hold of them."""
+"""Blocks of records as bytes, in which records travel from tasks to the state of their window."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WindowRecords:
     ----------
     panes : int64 (n,)
     points : float64 (n, d)
-        On the lattice.
+        Lattice points.
     times_ms : int64 (n,), users : array of str (n,)
         Empty unless the unit is ``user``.
     """
@@ -51,7 +51,7 @@ class WindowRecords:
 def cut(
     partition: str, batch: Batch, found: Admitted, codes: NDArray[np.int64], answered: Sequence[int]
 ) -> Iterator[tuple[int, int, bytes]]:
-    """Admitted records by (part, window), packed; a record comes once for each window that it lies in.
+    """Pack admitted records by (key, window); a record is packed once for each window in which it lies.
 
     Parameters
     ----------
@@ -59,9 +59,9 @@ def cut(
     batch : Batch
     found : Admitted
     codes : int64 (n,)
-        Each record's part.
+        Number of each record's key.
     answered : sequence of int
-        Of every part: the first window that has no answer; earlier ones get nothing.
+        For every key the first window without a release; earlier ones get nothing.
     """
     ordinals = _ordinals(batch.positions)
     first = np.maximum(found.first, np.array(answered, np.int64)[codes])
@@ -81,7 +81,7 @@ def cut(
 
 
 def gather(packed: Sequence[bytes], dimension: int) -> WindowRecords:
-    """The records of some blocks of one window; one that is there twice counts once."""
+    """Unpack and join the records of some blocks of one window; a record that is there twice counts once."""
     blocks = [msgspec.msgpack.decode(each, type=_PackedRecords) for each in packed]
     names = sorted({block.partition for block in blocks})
     offsets = _join(blocks, "offsets", np.int64)
@@ -122,7 +122,7 @@ def _pack(partition: str, batch: Batch, found: Admitted, ordinals: NDArray[np.in
 
 
 def _ordinals(positions: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Each record's position within its message: a message may hold many."""
+    """Number each record within its message, because a message may hold many."""
     n = len(positions)
     begins = np.ones(n, np.bool_)
     begins[1:] = positions[1:] != positions[:-1]
@@ -135,11 +135,11 @@ def _join(blocks: Sequence[_PackedRecords], name: str, kind: Any) -> NDArray[Any
 
 
 def gather_positions(packed: bytes) -> list[int]:
-    """The positions of a block's records."""
+    """Unpack the positions of a block's records."""
     block = msgspec.msgpack.decode(packed, type=_PackedRecords)
     return [int(at) for at in np.frombuffer(block.offsets, np.int64)]
 
 
 def block_size(packed: bytes) -> int:
-    """How many records a block holds."""
+    """Count the records of a block."""
     return len(msgspec.msgpack.decode(packed, type=_PackedRecords).offsets) // 8

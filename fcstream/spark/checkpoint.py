@@ -1,7 +1,8 @@
-"""What a checkpoint folder belongs to: offsets and open windows are right for one stream, source and ledger only.
+"""Binding of a checkpoint folder to one stream, source and ledger, for which alone its offsets and open windows are
+right.
 
-The folder says so itself, in a file beside Spark's own that Spark writes and reads like any other data, so that it
-may lie wherever a checkpoint may. Secrets are not in it.
+A file beside Spark's own holds the binding. Spark writes and reads it like any other data, so that the folder may lie
+wherever a checkpoint may. It holds no secret.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ _REMEDY = "restore it, or give `spark.checkpoint` an empty folder: the source is
 
 
 def bind(session: SparkSession, config: Config, folder: str) -> None:
-    """Write down what a new checkpoint folder belongs to; refuse one that belongs to anything else.
+    """Bind a new checkpoint folder; refuse one that belongs to anything else.
 
     Parameters
     ----------
     session : SparkSession
-        Prepared: the number of its shuffle partitions is fixed with the folder.
+        A prepared session, because the number of its shuffle partitions is fixed with the folder.
     config : Config
     folder : str
-        As Spark sees it.
+        Path as Spark sees it.
 
     Raises
     ------
     ConfigError
         The folder was made for another specification, stream, source or ledger, or with another number of
-        partitions; or it is Spark's, and nothing in it says for what it was made.
+        partitions; or it is Spark's, and holds no binding.
     SparkFailed
     """
     terms = _terms(session, config)
@@ -79,7 +80,7 @@ def _compare(folder: str, held: str, terms: dict[str, Any]) -> None:
 
 
 def _terms(session: SparkSession, config: Config) -> dict[str, Any]:
-    """What the content of a checkpoint depends on."""
+    """Collect what the content of a checkpoint depends on."""
     assert config.source is not None
     assert config.ledger is not None
     terms = config.job.terms
@@ -104,7 +105,7 @@ def _ledger(url: str) -> str:
 
 
 def _lines(session: SparkSession, path: str) -> list[str] | None:
-    """Of a file or a folder of files; None if there is none."""
+    """Read the lines of a file or a folder of files; None if there is none."""
     from pyspark.errors import AnalysisException
 
     try:

@@ -1,7 +1,7 @@
-"""Files to their end, with Spark's own file source: one job that counts all windows, and the engine that answers them.
+"""Files to their end, with Spark's own file source: one job counts all windows, and the engine releases them.
 
-The end of input closes every window, so nothing is open between two micro-batches and there is no state to keep: a run
-that breaks is started again, and answers what the ledger has no answer for.
+The end of input closes every window, so nothing is open between two micro-batches and there is no state to keep. A run
+that fails is started again, and releases the windows for which the ledger has no release.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run_files(config: Config, master: str | None = None, noise: Noise | None = N
     config : Config
         With source (``jsonl:`` or ``csv:`` and a path, a folder or a pattern), sink and ledger.
     master : str, optional
-        Instead of ``spark.master``.
+        Used instead of ``spark.master``.
     noise : Noise, optional
         Exact noise from the operating system by default.
 
@@ -108,7 +108,7 @@ def _answer(
 def counted_files(
     session: SparkSession, url: str, job: Job, answered: dict[str, int], splits: bool = False
 ) -> DataFrame:
-    """The windows of some files, counted: columns as in `tasks.COUNTED`. Nothing is read yet."""
+    """Make a frame of the counted windows of some files: columns as in `tasks.COUNTED`. Nothing is read yet."""
     from pyspark.sql import functions as f
 
     scheme, _, path = url.partition(":")
@@ -134,7 +134,7 @@ def counted_files(
 
 
 def _closing(job: Job, splits: bool) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
-    """What counts the windows of one (key, window)."""
+    """Make the function that counts one (key, window)."""
 
     def close(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         return next(rows(key, table))

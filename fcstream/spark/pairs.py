@@ -1,6 +1,7 @@
-"""One huge window: its points go to every process, pairs of blocks of them are tasks, and their counts are added.
+"""Counting of one huge window: its points go to every process, tasks compare pairs of blocks, and their counts are
+added.
 
-The counts are integers, so the order in which tasks end does not matter, nor how often one is tried.
+The counts are integers, so neither the order in which tasks end nor how often one is tried matters.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Pair = tuple[int, int]
 
 
 def splits(config: Config, cores: int) -> bool:
-    """Whether every window's pairs are dealt to tasks: decided by public numbers, so the same for all windows."""
+    """Return whether every window's pairs are dealt to tasks; public numbers decide it, equally for all windows."""
     job = config.job
     if config.spark.split == "never" or job.terms.unit == "user" or _radius_squared(job) is None:
         return False
@@ -41,7 +42,7 @@ def splits(config: Config, cores: int) -> bool:
 
 
 def splitter(session: SparkSession) -> Callable[[Job, NDArray[np.float64]], WindowView]:
-    """Counts the friends of points that tasks have left alone; see `stores.TaskCounts`."""
+    """Make what counts the friends of points that tasks have left alone; see `stores.TaskCounts`."""
 
     def view(job: Job, points: NDArray[np.float64]) -> WindowView:
         radius_squared = _radius_squared(job)
@@ -54,17 +55,17 @@ def splitter(session: SparkSession) -> Callable[[Job, NDArray[np.float64]], Wind
 def count_pairs(
     session: SparkSession, points: NDArray[np.float64], radius_squared: int, blocks: int | None = None
 ) -> NDArray[np.int64]:
-    """Friends of every point within a radius, itself included, in the points' order (n,).
+    """Count the friends of every point within a radius, itself included, in the points' order (n,).
 
     Parameters
     ----------
     session : SparkSession
     points : float64 (n, d)
-        On the lattice.
+        Lattice points.
     radius_squared : int
-        In squared lattice steps.
+        Squared radius in lattice steps.
     blocks : int, optional
-        Into how many the points are cut; by default so that every core has some pairs of them.
+        Number of blocks of points; by default enough for every core to have some pairs of blocks.
     """
     context = session.sparkContext
     wanted = blocks or math.ceil(math.sqrt(2 * TASKS_PER_CORE * context.defaultParallelism))
@@ -89,7 +90,7 @@ def count_pairs(
 def pair_counts(
     points: NDArray[np.float64], edges: list[int], pair: Pair, radius_squared: int
 ) -> list[tuple[int, NDArray[np.int64]]]:
-    """One share of the counts: from which point on, and how much to add."""
+    """Compute one task's share of the counts: the point from which on to add, and how much."""
     (a, b), (c, d) = ((edges[i], edges[i + 1]) for i in pair)
     with one_thread():
         if a == c:
@@ -104,7 +105,7 @@ def pair_counts(
 
 
 def with_counts(points: NDArray[np.float64], counts: NDArray[np.int64]) -> WindowView:
-    """A window made of points and their friend counts."""
+    """Make a window of points and their friend counts."""
     held = FriendCounts(points.shape[1], None)
     held.add(0, points)
     view = held.view([0])
@@ -114,7 +115,7 @@ def with_counts(points: NDArray[np.float64], counts: NDArray[np.int64]) -> Windo
 
 
 def _radius_squared(job: Job) -> int | None:
-    """Of a mechanism that compares all pairs with one radius."""
+    """Return the radius of a mechanism that compares all pairs with one radius."""
     counter: Any = job.mechanism.counter(job.grid.dimension, job.schedule.reach, Noise())
     if isinstance(counter, GatedCounter):
         counter = counter.inner

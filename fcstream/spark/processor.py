@@ -1,8 +1,9 @@
-"""The operator that holds open windows: blocks of records as list state, one timer a window, answers when it fires.
+"""The operator that holds open windows: blocks of records as list state, and one timer for each window, which closes
+it.
 
 The watermark is the public time up to which every partition was read: the source puts it into the rows of a micro-batch
-and never takes it from a record (see `source`). So a record is late by its own arrival alone, which tasks decided
-before it came here; what comes for a window that was handed over was stamped by a clock that went backward.
+and never takes it from a record (see `source`). So a record is late by its own arrival alone, as tasks decided before
+it came here. A record that comes for a window that was handed over has a timestamp of a clock that was set back.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class WindowProcessor(StatefulProcessor):
-    """Grouped by (key, window).
+    """Holds and closes windows; rows are grouped by (key, window).
 
     Attributes
     ----------
     job : Job
-        Of the whole stream.
+        Job of the whole stream.
     splits : bool
         See `count_window`.
     first : int
-        The first window that has no answer for some key.
+        The first window that lacks the release of some key.
     """
 
     job: Job
@@ -58,7 +59,7 @@ class WindowProcessor(StatefulProcessor):
             for _ in rows:
                 pass
             tick = self._tick.get()
-            if tick is None or tick[0] <= now:  # a schedule may have got a later end
+            if tick is None or tick[0] <= now:  # the schedule may have got a later end
                 self._expect(max(self.first, self.job.schedule.due(now)), 0 if tick is None else tick[2])
         elif self.job.schedule.due(now) > window:
             rejected: list[tuple[str, int, str | None]] = [
@@ -96,9 +97,9 @@ class WindowProcessor(StatefulProcessor):
         pass
 
     def _keep(self, blocks: list[bytes]) -> None:
-        """Blocks of a window; nothing but their number once it holds more records than any window that is answered.
+        """Keep blocks of a window, or only their number once it holds more records than any window that is not refused.
 
-        A record may come twice, and counts once: duplicates are recognized before anything is dropped.
+        A record may come twice, and counts once: duplicates are removed before anything is dropped.
         """
         held = self._held.get()
         size = 0 if held is None else int(held[0])
@@ -116,21 +117,20 @@ class WindowProcessor(StatefulProcessor):
         self._held.update((size,))
 
     def _is_too_many(self, size: int) -> bool:
-        # Who of the users has budget left only the driver knows: their records are not bounded here.
+        # Only the driver knows which users have budget left, so their records are not bounded here.
         gate = None if self.job.terms.unit == "user" else self.job.gate
         return gate is not None and size > gate.max_held
 
     def _over_at(self, window: int) -> int:
-        """The first public time at which it is over."""
+        """Return the first public time at which a window is due."""
         schedule = self.job.schedule
         return schedule.window(window).close_ms + schedule.lateness_ms + 1
 
     def _expect(self, window: int, handed_over: int) -> int:
-        """Set a timer for when this window is over: a window without records has a release too.
+        """Set a timer for when this window is due, because a window without records has a release too.
 
-        handed_over : how many windows are answered once this micro-batch is committed.
-
-        Returns the lateness with which the first windows of this checkpoint were opened: timers stand by it.
+        `handed_over` is the number of windows that have a release once this micro-batch is committed. Returns the
+        lateness with which the first windows of this checkpoint were opened, by which timers are set.
         """
         count, tick = self.job.schedule.count, self._tick.get()
         at = self._over_at(window)

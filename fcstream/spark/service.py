@@ -1,7 +1,7 @@
-"""A live stream on Spark, as a service: a query that counts, and on the driver the engine that answers.
+"""Live streams on Spark as a service: a query counts, and on the driver the engine releases.
 
-What must not be lost is in the broker, the checkpoint folder (offsets and open windows) or the ledger; what is here is
-built again whenever something breaks.
+What must not be lost is in the broker, the checkpoint folder (offsets and open windows) or the ledger; everything else
+is built again after an error.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _STEP_S = 0.2
 
 
 def serve_on_spark(streams: Sequence[StreamSpec], master: str | None = None) -> list[Supervisor]:
-    """`service.serve`, with every stream's records read and counted by Spark.
+    """Run what `service.serve` does, with every stream's records read and counted by Spark.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def serve_on_spark(streams: Sequence[StreamSpec], master: str | None = None) -> 
 
 
 def build(session: SparkSession, config: Config, current: ActiveConfig | None = None) -> SparkSupervisor:
-    """The service of a configuration, or of what `current` holds when a session begins."""
+    """Build the service of a configuration, or of the one that `current` holds when a session begins."""
     _check(config)
     now = current or ActiveConfig(config)
     dead_letters = DeadLetterWriter()
@@ -74,7 +74,7 @@ def build(session: SparkSession, config: Config, current: ActiveConfig | None = 
 
 
 class SparkSupervisor(Supervisor):
-    """Keeps a live stream going; a session is a query from its checkpoint on.
+    """Keeps a live stream running; a session is a query that continues from its checkpoint.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class SparkSupervisor(Supervisor):
         return self._now.open(open_it, "sink")
 
     def _sessions(self) -> Iterator[Any]:
-        """See `Supervisor`: micro-batches replace steps."""
+        """Yield sessions as `Supervisor` does, with micro-batches as steps."""
         self._clear_ending()
         with ExitStack() as stack:
             lease = None if self._open_lease is None else self._open_lease()
@@ -163,7 +163,7 @@ class SparkSupervisor(Supervisor):
 
         try:
             super()._serve(on_step)
-        except Py4JNetworkError:  # no session of this process can be used any more
+        except Py4JNetworkError:  # no session of this process can be used from now on
             raise SparkFailed("Java has ended: start again; Spark's log says why") from None
 
     def _count(self, notes: TaskReports) -> None:
@@ -177,7 +177,7 @@ class SparkSupervisor(Supervisor):
 
 
 class MicroBatches:
-    """What Spark calls with every micro-batch. An error ends the query, and nothing of it is committed."""
+    """Receives every micro-batch from Spark. An error ends the query, and nothing of the micro-batch is committed."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class MicroBatches:
 
     @property
     def is_over(self) -> bool:
-        """Whether a schedule with an end is answered whole."""
+        """Return whether a schedule with an end has all its releases."""
         schedule = self._engine.job.schedule
         return schedule.count is not None and schedule.index_after(self._engine.next_open_ms) - 1 >= schedule.count
 
@@ -206,9 +206,9 @@ class MicroBatches:
                 self._check_running()
                 self._answer(frame)
                 self.done += 1
-            except BaseException as error:  # whatever it is, the thread that supervises the stream raises it
+            except BaseException as error:  # the thread that supervises the stream raises it
                 self.error = self.error or error
-                # Spark logs this text, so it says no record's content.
+                # Spark logs this text, so it must not hold a record's content.
                 raise SparkFailed(f"micro-batch {number} was not answered ({type(error).__name__})") from None
 
     def stop(self, query: StreamingQuery) -> None:
@@ -259,7 +259,7 @@ class MicroBatches:
 def start(
     session: SparkSession, config: Config, engine: Engine | KeyedEngine, batches: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
-    """The query of a stream, from its checkpoint on."""
+    """Start the query of a stream from its checkpoint."""
     assert config.spark.checkpoint is not None
     trigger = duration_ms(config.spark.trigger, "spark.trigger")
     try:
@@ -281,7 +281,7 @@ def _answered(engine: Engine | KeyedEngine) -> dict[str, int]:
 
 
 def messages(session: SparkSession, config: Config) -> DataFrame:
-    """The broker of a configuration as a streaming frame: columns as in `tasks.MESSAGES`."""
+    """Make a streaming frame of a configuration's broker: columns as in `tasks.MESSAGES`."""
     from .source import BrokerDataSource
 
     source = config.source
@@ -292,7 +292,7 @@ def messages(session: SparkSession, config: Config) -> DataFrame:
 
 
 def with_clock(session: SparkSession, config: Config, frame: DataFrame) -> DataFrame:
-    """A streaming frame of one of Spark's own sources, with the public time: columns as in `tasks.MESSAGES`.
+    """Add the public time to a streaming frame of one of Spark's own sources: columns as in `tasks.MESSAGES`.
 
     Parameters
     ----------
@@ -310,9 +310,10 @@ def with_clock(session: SparkSession, config: Config, frame: DataFrame) -> DataF
 
 
 def kafka_frame(session: SparkSession, config: Config) -> DataFrame:
-    """Spark's own Kafka source, for `with_clock`. It needs a connector of Spark's (``spark.jars.packages``).
+    """Make a frame of Spark's own Kafka source, for `with_clock`. It needs a connector of Spark's
+    (``spark.jars.packages``).
 
-    What of the address it knows: hosts and topics. Logins and certificates are ``kafka.``-options of Spark's, in
+    It uses hosts and topics of the address. Logins and certificates are ``kafka.``-options of Spark's, in
     ``[spark] options``.
     """
     from pyspark.sql import functions as f
@@ -357,7 +358,7 @@ def _source(session: SparkSession, config: Config, kind: Any, url: str) -> DataF
 
 
 def counted(session: SparkSession, config: Config, frame: DataFrame, answered: dict[str, int]) -> DataFrame:
-    """Messages -> windows that are over, counted (columns as in `tasks.COUNTED`), and the public time."""
+    """Turn messages into counted windows that are due (columns as in `tasks.COUNTED`), and the public time."""
     from .processor import WindowProcessor
 
     assert config.source is not None

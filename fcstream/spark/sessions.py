@@ -1,4 +1,4 @@
-"""Spark sessions: what a stream needs set, and errors in our words."""
+"""Spark sessions with the settings that a stream needs, and Spark's errors without quotations of records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LOCAL = {
 
 
 class SparkFailed(FcstreamError):
-    """Spark ended a job or a query: the kind of its error, and nothing that it quotes."""
+    """Spark ended a job or a query; the message holds the kind of Spark's error, and nothing that it quotes."""
 
 
 def require_pyspark() -> None:
@@ -55,7 +55,7 @@ def require_pyspark() -> None:
 
 @contextmanager
 def spark_session(section: SparkSection, name: str, master: str | None = None) -> Iterator[SparkSession]:
-    """The session that is there already, or one for these settings, which ends with the block.
+    """Use the session that exists, or one for these settings, which ends with the block.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def spark_session(section: SparkSection, name: str, master: str | None = None) -
         yield found
         return
     where = master or section.master
-    if where.startswith("local"):  # else workers would take the first python3 of the path
+    if where.startswith("local"):  # otherwise workers would take the first python3 of the path
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"fcstream {name}").master(where)
     settings = {**_ALWAYS, **(_LOCAL if where.startswith("local") else {}), **_partitions(section), **section.settings}
@@ -87,25 +87,28 @@ def spark_session(section: SparkSection, name: str, master: str | None = None) -
     try:
         yield session
     finally:
-        close_quietly(session.stop)  # Java may have been stopped with us
+        close_quietly(session.stop)  # Java may have been stopped together with this process
 
 
 def prepare(session: SparkSession, section: SparkSection) -> None:
-    """Set on a session what can still be set."""
+    """Set those settings of a session that can still be set."""
     for key, value in {**_ALWAYS, **section.settings, **_partitions(section)}.items():
         if key.startswith("spark.sql.") and session.conf.isModifiable(key):
             session.conf.set(key, value)
 
 
 def spark_path(session: SparkSession, path: str) -> str:
-    """A path as Spark sees it: on one machine relative to the folder of this process, which is not always Java's."""
+    """Return a path as Spark sees it: on one machine relative to this process's folder, which may not be Java's."""
     is_here = session.sparkContext.master.startswith("local") and "://" not in path
     return os.path.abspath(path) if is_here else path
 
 
 def condition(error: object) -> str:
-    """What to tell of an error of Spark's: what our own code said in a task, which quotes no record, or what Spark
-    calls it. The rest of its message could quote what tasks read."""
+    """Return what may be shown of an error of Spark's.
+
+    That is the text of fcstream's own error in a task, which quotes no record, or Spark's name for the error. The rest
+    of its message could quote what tasks read.
+    """
     text = str(error)
     ours = re.findall(r"^fcstream\.[a-z_.]+\.([A-Za-z]+: .+)$", text, re.MULTILINE)
     named = re.match(r"\[([A-Z0-9_.]+)\]", text)

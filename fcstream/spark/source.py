@@ -1,4 +1,4 @@
-"""Brokers as a source of Spark: offsets are positions, and every micro-batch says up to which public time it has read.
+"""Brokers as a source of Spark: offsets are positions, and each micro-batch holds the public time to which it has read.
 
 Spark asks for the end of the next micro-batch: the driver's clock is read first, the ends of all partitions then. A
 micro-batch that reaches them all has every message that arrived before that time, so the time may close windows; one
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 POLL_MESSAGES = 8192
 MARGIN_MS = 1000
-"""How far behind its largest clock the watermark is: rows must lie above it, or Spark would drop them."""
+"""How far the watermark is behind its largest clock; rows must lie above it, or Spark would drop them."""
 
 
 class SourceSettings(msgspec.Struct, frozen=True):
-    """What a source is made from.
+    """Settings from which a source is made.
 
     Attributes
     ----------
     url, name : str
         See `open_ranges`.
     start_ms, length_ms, slide_ms, lateness_ms, end_ms
-        The schedule.
+        Schedule of the windows.
     limit : int
-        Most messages of a micro-batch, about; 0: all there are.
+        Largest number of messages of a micro-batch, about; 0 for all there are.
     """
 
     url: str
@@ -91,8 +91,8 @@ class BrokerDataSource(DataSource):
 class ClockDataSource(DataSource):
     """The public time alone, for streaming frames of Spark's own sources, which must have no read limit.
 
-    It tells the time that it noted when it was asked before: whatever the order in which Spark asks its sources, all
-    ends of this micro-batch were asked later than that.
+    It returns the time that it noted when it was asked before. So, whatever the order in which Spark asks its sources,
+    all ends of this micro-batch were asked for later than that.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -112,7 +112,7 @@ class ClockDataSource(DataSource):
 
 @dataclass
 class OffsetRange(InputPartition):
-    """Messages of one partition; of the partition "" the clock."""
+    """Messages of one partition, or for the partition "" the clock."""
 
     partition: str
     start: int
@@ -121,7 +121,7 @@ class OffsetRange(InputPartition):
 
 
 class BrokerReader(DataSourceStreamReader):
-    """Offsets are ``{"ends": {partition: offset}, "clock": public milliseconds}``."""
+    """Reads a broker; offsets are ``{"ends": {partition: offset}, "clock": public milliseconds}``."""
 
     def __init__(self, reading: SourceSettings, clock: Callable[[], int] = now_ms) -> None:
         self._reading, self._clock = reading, clock
@@ -178,7 +178,7 @@ class BrokerReader(DataSourceStreamReader):
         return self._source
 
     def _within(self, begins: dict[str, int], ends: dict[str, int], limit: int) -> dict[str, int]:
-        """Where a micro-batch of about so many messages ends; partitions share it evenly."""
+        """Find where a micro-batch of about so many messages ends; partitions share it evenly."""
         behind = [name for name, end in ends.items() if end > begins.get(name, 0)]
         share = max(1, limit // max(1, len(behind)))
         source = self._open()
@@ -191,7 +191,7 @@ class BrokerReader(DataSourceStreamReader):
 
 
 class ClockReader(BrokerReader):
-    """Offsets are those of a `BrokerReader` without partitions."""
+    """Reads the clock; offsets are those of a `BrokerReader` without partitions."""
 
     _noted: int | None = None
 
@@ -211,7 +211,7 @@ class ClockReader(BrokerReader):
 
 @guarded
 def _read(reading: SourceSettings, range: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The messages of a range, some thousands at a time."""
+    """Read the messages of a range, some thousands at a time."""
     if range.partition == "":
         yield _rows("", np.array([-1]), np.array([range.end]), [b""], range.clock)
         return

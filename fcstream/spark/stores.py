@@ -1,4 +1,4 @@
-"""What tasks have counted, where the engine looks for the records of its open windows."""
+"""Counters for an engine whose records tasks have counted."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PartWindow = tuple[str, int]
 """Key ("" without keys) and window."""
 Fetch = Callable[[list[PartWindow]], Mapping[PartWindow, bytes]]
 CHUNK_BYTES = 1 << 28
-"""Of what is fetched at once."""
+"""Bytes that are fetched at once."""
 
 
 class WindowFeed:
-    """Closing windows, fetched in the order in which the engine asks for them, some hundred megabytes at a time."""
+    """Counted windows, fetched in the order in which the engine asks for them, some hundred megabytes at a time."""
 
     def __init__(self) -> None:
         self._sizes: dict[PartWindow, int] = {}
@@ -35,29 +35,32 @@ class WindowFeed:
         self._held: dict[PartWindow, bytes] = {}
 
     def offer(self, sizes: Mapping[PartWindow, int], keys: Iterable[str], fetch: Fetch) -> None:
-        """What a micro-batch has, in place of what the one before had.
+        """Replace the windows of the former micro-batch by those of the next one.
 
         Parameters
         ----------
         sizes : mapping of (key, window) to int
             Bytes of each window that has records.
         keys : iterable of str
-            In the order in which parts are answered.
+            Keys in the order in which their windows are released.
         fetch : callable
-            Gets some of them.
+            Fetches some of the windows.
         """
         rank = {key: i for i, key in enumerate(keys)}
-        self._sizes = {window: size for window, size in sizes.items() if window[0] in rank}  # keys may be gone
+        # some keys may no longer be declared
+        self._sizes = {window: size for window, size in sizes.items() if window[0] in rank}
         self._order = sorted(self._sizes, key=lambda window: (rank[window[0]], window[1]))
         self._fetch, self._held = fetch, {}
 
     @property
     def windows(self) -> list[PartWindow]:
-        """What it has, in order."""
+        """The windows it holds, in order."""
         return self._order
 
     def get(self, window: PartWindow) -> Any:
-        """What a window's tasks have counted: a pair of what it is and the thing itself; None if it has no records."""
+        """Return what tasks have counted of a window: a pair of its kind and the thing itself; None if it has no
+        records.
+        """
         if window not in self._sizes:
             return None
         if window not in self._held:
@@ -68,9 +71,9 @@ class WindowFeed:
                 if wanted and size > CHUNK_BYTES:
                     break
                 wanted.append(each)
-            self._held = {}  # what was fetched before was answered
+            self._held = {}  # what was fetched before has been released
             self._held = dict(self._fetch(wanted))
-        return pickle.loads(self._held[window])  # made by our own tasks, a moment ago
+        return pickle.loads(self._held[window])  # made by this stream's own tasks
 
 
 class TaskCounts:
@@ -79,9 +82,9 @@ class TaskCounts:
     Parameters
     ----------
     job : Job
-        Of one part.
+        Job of one key, or of a stream without keys.
     own : Counter
-        Of windows without records, and of users.
+        Counter for windows without records, and for users.
     feed : WindowFeed
     split : callable, optional
         Counts the friends of points (n, d) that tasks have left alone, in their order.
@@ -119,12 +122,12 @@ class TaskCounts:
 
 
 def gated(job: Job, size: int, view: Any) -> Any:
-    """What the release of a job reads of so many records."""
+    """Return what the release of a job reads of so many records."""
     return view if job.gate is None else GatedView(size, view)
 
 
 class TaskUsers(UserPoints):
-    """Users of closing windows, one point each, as tasks have reduced them."""
+    """Users of closing windows, with one point each, as tasks have computed them."""
 
     def __init__(self, job: Job, feed: WindowFeed) -> None:
         super().__init__(job.grid.dimension, job.per_user)
@@ -138,7 +141,7 @@ class TaskUsers(UserPoints):
 
 
 def stores(feed: WindowFeed, split: Callable[[Job, NDArray[np.float64]], Any] | None = None) -> CounterFactory:
-    """Of an engine whose windows are counted by tasks."""
+    """Make the counters of an engine whose windows are counted by tasks."""
 
     def make(job: Job, mechanism: Mechanism, noise: Noise) -> tuple[Counter, UserPoints | None]:
         own = mechanism.counter(job.grid.dimension, job.schedule.reach, noise)

@@ -1,7 +1,8 @@
-"""What tasks do: messages become blocks of records, blocks of a closing window become what the engine's release reads.
+"""Functions that run in tasks: messages become blocks of records, and blocks of a closing window what its release
+reads.
 
-All of it is a function of its input, but for the coins of sampled pairs: a task that is tried again, or twice at once,
-does no harm. Nothing here draws noise or touches a ledger.
+All of them are functions of their input, except for the coins of sampled pairs, so a task that is tried again, or twice
+at once, does no harm. Nothing here draws noise or touches a ledger.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CLOCK, NOTES = -1, -2
-"""In place of a window: the public time up to which all was read; what became of messages."""
+"""Used in place of a window: for the public time up to which all was read, and for reports of messages."""
 MESSAGES = "partition STRING, position LONG, stamp LONG, body BINARY, clock TIMESTAMP"
 BLOCKS = "key STRING, window LONG, clock TIMESTAMP, block BINARY"
 COUNTED = "key STRING, window LONG, piece INT, pieces INT, body BINARY"
 PIECE_BYTES = 1 << 25
-"""Of a body in one row."""
+"""Largest number of bytes of a body in one row."""
 _LONGEST_LINE = 1 << 20
 
 
@@ -65,7 +66,7 @@ class TaskFailed(FcstreamError):
 
 
 def guarded(function: Callable[..., Iterator[T]]) -> Callable[..., Iterator[T]]:
-    """Errors of a generator that runs in a task: Spark logs their text, and ours alone says no record's content."""
+    """Replace the errors of a generator in a task, because Spark logs their text, which could quote a record."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Iterator[T]:
@@ -81,16 +82,16 @@ def guarded(function: Callable[..., Iterator[T]]) -> Callable[..., Iterator[T]]:
 
 @dataclass(frozen=True)
 class Admission:
-    """Messages -> blocks of admitted records, and notes: for `DataFrame.mapInArrow`.
+    """Turns messages into blocks of admitted records and reports: for `DataFrame.mapInArrow`.
 
     Attributes
     ----------
     job : Job
-        Of the whole stream.
+        Job of the whole stream.
     answered : dict of str to int
-        By key ("" without keys): the first window that has no answer.
+        The first window without a release, by key ("" for a stream without keys).
     decode : callable
-        Makes what reads (partition, offsets, timestamps, bodies).
+        Makes the reader of (partition, offsets, timestamps, bodies).
     """
 
     job: Job
@@ -108,7 +109,7 @@ class Admission:
             names = np.asarray(partitions.to_numpy(zero_copy_only=False), np.object_)
             for here in _runs(names):
                 name = str(names[here.start])
-                if name == "":  # the clock: its timestamp is a public time
+                if name == "":  # the clock, whose timestamp is a public time
                     rows += [("", CLOCK, b"")] * (here.stop - here.start)
                     continue
                 place = offsets.to_numpy(zero_copy_only=False)[here], timestamps.to_numpy(zero_copy_only=False)[here]
@@ -119,7 +120,7 @@ class Admission:
                     [
                         pyarrow.array(keys, pyarrow.string()),
                         pyarrow.array(windows, pyarrow.int64()),
-                        # All rows of a micro-batch have the same.
+                        # All rows of a micro-batch have the same clock.
                         pyarrow.array([clocks[0].as_py()] * len(rows), pyarrow.timestamp("us", "UTC")),
                         pyarrow.array(packed, pyarrow.binary()),
                     ],
@@ -152,7 +153,7 @@ class Admission:
 Reader = Callable[
     [str, "NDArray[np.int64]", "NDArray[np.int64]", list[bytes]], tuple[Batch, "NDArray[np.int64] | None", int]
 ]
-"""Partition, offsets, timestamps and bodies -> records, their arrivals, and how many messages there were."""
+"""Turns partition, offsets, timestamps and bodies into records, their arrivals, and the number of messages."""
 
 
 @dataclass(frozen=True)
@@ -211,17 +212,17 @@ def _runs(names: NDArray[np.object_]) -> list[slice]:
 
 
 def count_window(job: Job, packed: Sequence[bytes], window: int, splits: bool = False) -> bytes:
-    """What a closing window's release reads, from the blocks of its records.
+    """Compute what a closing window's release reads, from the blocks of its records.
 
     Parameters
     ----------
     job : Job
     packed : sequence of bytes
-        In any order, repetitions too.
+        Blocks in any order, repeated ones too.
     window : int
-        Its index.
+        Index of the window.
     splits : bool
-        Leave the pairs of points for many tasks to compare: the answer is the points then, in order.
+        Leave the pairs of points for many tasks to compare; the result is then the points, in order.
     """
     rows = gather(packed, job.grid.dimension)
     if job.terms.unit == "user":
@@ -237,7 +238,7 @@ def count_window(job: Job, packed: Sequence[bytes], window: int, splits: bool = 
 
 
 def too_many(size: int) -> bytes:
-    """What the release of a window reads that holds more records than any answered one."""
+    """Return what the release reads of a window that holds more records than any that is not refused."""
     return pickle.dumps(("view", GatedView(size, None)), 5)
 
 
@@ -249,6 +250,6 @@ def _count(job: Job, rows: WindowRecords, window: int) -> Any:
 
 
 def pieces(body: bytes) -> list[tuple[int, int, bytes]]:
-    """A body in rows of bearable size: (number, how many there are, bytes)."""
+    """Divide a body into rows of bearable size: (number, how many there are, bytes)."""
     starts = range(0, max(1, len(body)), PIECE_BYTES)
     return [(i, len(starts), body[start : start + PIECE_BYTES]) for i, start in enumerate(starts)]
