@@ -1,4 +1,4 @@
-"""What every command needs: errors as one line, configurations, ledgers to look at, files that must not be replaced."""
+"""What every command needs: errors on one line, configurations, ledgers to read, files that must not be overwritten."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Errors as one line on standard error, with the exit codes of `fcstream.errors`."""
+    """Report errors on one line of standard error, with the exit codes of `fcstream.errors`."""
 
     @wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -63,7 +63,7 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _flush_to_nowhere() -> None:
-    """The reader of standard output went away: keep the interpreter from complaining when it flushes."""
+    """Keep the interpreter from reporting an error when it flushes standard output, whose reader went away."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -78,7 +78,7 @@ def main(traceback: bool) -> None:
 
 
 def load(path: str, **urls: str | None) -> Config:
-    """A configuration with URLs from the command line on top."""
+    """Read a configuration, with URLs from the command line in place of its own."""
     import msgspec
 
     from ..config import Config, DeadLetterSection, SourceSection, UrlSection
@@ -95,7 +95,7 @@ def load(path: str, **urls: str | None) -> Config:
 
 
 def at_delta(delta: float | None, spent: float) -> float:
-    """The delta at which epsilons are reported."""
+    """Return the delta at which epsilons are reported."""
     if delta is None:
         return max(1e-6, 2 * spent)
     if not 0 < delta < 1:
@@ -105,7 +105,7 @@ def at_delta(delta: float | None, spent: float) -> float:
 
 @contextmanager
 def ending_like_an_interrupt() -> Iterator[None]:
-    """SIGTERM does what Ctrl-C does: files are closed, what was sealed stays, and the exit code says so."""
+    """Let SIGTERM do what Ctrl-C does: files are closed, what was sealed stays, and the exit code says so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -122,8 +122,10 @@ def ending_like_an_interrupt() -> Iterator[None]:
 
 @contextmanager
 def ledger_readers(ledger: str, stream: str | None) -> Iterator[Iterator[LedgerReader]]:
-    """The streams of a ledger to look at; nothing is changed, whoever holds it. No copy stays behind if this process is
-    terminated."""
+    """Open the streams of a ledger for reading; nothing is changed, whoever holds it.
+
+    No copy stays behind if this process is terminated.
+    """
     from ..ledgers import each_reader, open_reader
     from ..local.device.journal_reader import DeviceJournalReader, is_journal
 
@@ -156,7 +158,7 @@ def public(ledger: str) -> str:
 
 
 def read_lines(path: str, out: str) -> Iterator[bytes]:
-    """A file of lines, which the picture must not replace."""
+    """Read a file of lines, which the picture must not replace."""
     from ..reporting.text_files import bounded_lines, read_lines
 
     if path == "-":
@@ -175,13 +177,13 @@ def refuse_overwriting_ledger(ledger: str, out: str, key: str) -> None:
 
 
 def ledger_path(text: str) -> str:
-    """``sqlite:PATH`` or a bare path."""
+    """Return the path of ``sqlite:PATH`` or a bare path."""
     from ..ledgers import is_shared
 
     if not is_shared(text) and not os.path.exists(text.removeprefix("sqlite:")):
         from ..connectors.urls import mask
 
-        if mask(text) != text:  # a mistyped URL, which may hold a password
+        if mask(text) != text:  # it is a mistyped URL, which may hold a password
             raise ConfigError(
                 f"must be a file, 'sqlite:PATH' or 'postgresql://host/database', got {mask(text)}", "LEDGER"
             )

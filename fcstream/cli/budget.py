@@ -1,4 +1,4 @@
-"""``budget``: look at a ledger, and end a stream of it."""
+"""Commands ``budget``: read a ledger, and end a stream of it."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def retire(ledger: str, stream: str, yes: bool) -> None:
 
 
 def _forfeited(reader: Any, stream: str) -> str | None:
-    """What retiring gives up of one part; None of another stream."""
+    """Describe what retiring a stream gives up in one of its ledger's streams; None if it is another stream."""
     terms = reader.terms
     if terms.root != stream or reader.is_retired:
         return None

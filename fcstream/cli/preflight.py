@@ -57,7 +57,7 @@ def plan(config: str, delta: float | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @guarded
 def doctor(config: str, as_json: bool) -> None:
-    """Look at everything that CONFIG names, and say what to mend.
+    """Look at everything that CONFIG names, and say what to correct.
 
     Connections, permissions, clocks, folders, the ledger and its budget. Nothing is read, written, committed or spent,
     and a service that runs is not disturbed. Exit code 2 if there is a problem.

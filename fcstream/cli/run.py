@@ -63,7 +63,7 @@ def run(
 
 
 def _source_url(config: Config) -> str:
-    """The URL of the source; the sink must be given too."""
+    """Return the URL of the source; the sink must be given too."""
     if config.source is None or config.sink is None:
         missing = "source" if config.source is None else "sink"
         raise ConfigError(f"is required, in the file or as --{missing}", f"{missing}.url")
@@ -100,7 +100,7 @@ class RunReport:
     Attributes
     ----------
     makes_ledger : bool
-        Whether the ledger's file is made by this run.
+        Whether this run makes the ledger's file.
     """
 
     def __init__(self, config: Config, as_json: bool) -> None:
@@ -114,7 +114,7 @@ class RunReport:
             click.echo(f"warning: {text}", err=True)
 
     def check(self, found: InputCheck) -> None:
-        """Stop a run that could use none of its first lines, and warn of one that might not be meant."""
+        """Stop a run that can use none of its first lines, and warn of settings that may be mistaken."""
         found.check_usable()
         for text in found.warnings():
             self.warn(text)
@@ -188,9 +188,9 @@ def _run_here(config: Config, report: RunReport, progress: ProgressLine, uncheck
     with ExitStack() as stack:
         reader = SampledSource(open_source(_source_url(config), config.job.schema))
         stack.callback(reader.close)
-        if not unchecked:  # before a ledger is made, which would be bound to a configuration that was mistaken
+        if not unchecked:  # checked before a ledger is made, which would be bound to a mistaken configuration
             report.check(reader.sample(config.job))
-        # The ledger before the rest: a file that another run writes is not touched.
+        # The ledger is opened first, so that a file which another run writes is not touched.
         engine = open_engine(config, on_rejection=lambda found: [write(found) for write in rejections])
         stack.callback(engine.abort)
         assert config.sink is not None

@@ -1,4 +1,4 @@
-"""``plot``, ``score``, ``simulate``, ``init``."""
+"""Commands ``plot``, ``score``, ``simulate`` and ``init``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def plot_command(releases: str, truth: str | None, out: str, stream: str | None)
 
 
 def _in_force(streams: Iterable[LedgerReader], stream: str | None) -> list[bytes]:
-    """Releases of a ledger; those of retired streams, which have a budget of their own, only where they are named."""
+    """Select the releases of a ledger; those of retired streams, which have budgets of their own, only if they are
+    named.
+    """
     lines: list[bytes] = []
     retired: list[str] = []
     for reader in streams:

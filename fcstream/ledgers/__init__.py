@@ -1,8 +1,8 @@
-"""The durable record of what was charged and released, window by window and user by user, found by URL scheme.
+"""Ledgers: the durable record of what was charged and released, window by window and user by user, found by URL scheme.
 
-Here belong the rules that every ledger keeps (charge before data are read, one sealed release a window, refunds of
-what was not used, a chain of hashes), its forms in memory, SQLite and PostgreSQL, and the guard against an old copy.
-Arithmetic of losses and caps is in `fcstream.accounting`; reports for people are in `fcstream.reporting`.
+Here belong the rules that every ledger keeps (charge before data are read, one sealed release for each window, refunds
+of what was not used, a hash chain), its forms in memory, SQLite and PostgreSQL, and the guard against an old copy.
+Arithmetic of losses and capacities is in `fcstream.accounting`; reports for people are in `fcstream.reporting`.
 
 Files: `base` (what every ledger promises: charge, seal, refund), `terms_check` (whether a ledger is about this
 configuration), `hash_chain`, `user_budgets` (what each user has left), `retired_streams`, `rollback_guard`, `history`
@@ -77,18 +77,18 @@ def open_ledger(url: str, terms: Terms) -> Ledger:
 
 
 def is_foreign(url: str) -> bool:
-    """Whether a URL names a ledger of another package."""
+    """Return whether a URL names a ledger of another package."""
     scheme = url.partition(":")[0]
     return scheme not in _OWN and _foreign(scheme) is not None
 
 
 def _foreign(scheme: str) -> Any:
-    """The entry point of another package's ledger, None if there is none."""
+    """Return the entry point of another package's ledger, None if there is none."""
     return next(iter(entry_points(group="fcstream.ledgers", name=scheme)), None)
 
 
 def check_scheme(url: str) -> tuple[str, str]:
-    """The kind of a ledger, and its location; nothing is opened.
+    """Return the kind of a ledger and its location; nothing is opened.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def open_ledgers(url: str, streams: Sequence[Terms]) -> list[Ledger]:
 
 
 def open_reader(url: str, stream: str | None = None) -> LedgerReader:
-    """Open a stream's ledger to look at it, whoever else holds it; nothing is changed.
+    """Open a stream's ledger for reading, whoever else holds it; nothing is changed.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def each_reader(url: str) -> Generator[LedgerReader]:
 
 
 def _is_on_server(url: str) -> bool:
-    """Whether a ledger that can be looked at is on a database server."""
+    """Return whether a readable ledger is on a database server."""
     if url.partition(":")[0] == "memory":
         raise ConfigError("must name a durable ledger: one in memory is seen by its own process only", "ledger.url")
     if is_foreign(url):

@@ -203,7 +203,7 @@ class Charge:
     def open(self, needed: PrivacyLoss) -> None:
         """Open the charge for a release of several stages that cost at most `needed` together; raises as `use`."""
         if self._used:
-            raise RuntimeError("this charge has served a release: a second answer needs a charge of its own")
+            raise RuntimeError("this charge has served a release: a second release needs a charge of its own")
         if not needed.fits(self.loss):
             raise RuntimeError(f"the release costs {needed}, the charge holds {self.loss}")
         self._used = True
@@ -228,7 +228,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class ChargeResult:
-    """A ledger's answer to a request (specification 8.4).
+    """What a ledger says to a request for a charge (specification 8.4).
 
     Attributes
     ----------
@@ -240,7 +240,7 @@ class ChargeResult:
     interrupted : PrivacyLoss or None
         What stays charged for a window that was drawn twice and never sealed.
     spent : PrivacyLoss
-        What the window's most charged block has spent, after this verdict.
+        What the window's most charged block has spent, including this charge.
     admitted : bool (n,) or None
         Which of the request's users take part; private. The others have no budget left.
 

@@ -162,7 +162,9 @@ class LedgerFile:
         db.execute("PRAGMA cell_size_check = ON")
         if not self.is_empty and db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             if RollbackGuard(f"{self.path}-witness").seen()[0]:
-                raise LedgerDamaged(f"{path} is damaged: it was a ledger, and its first page says otherwise")
+                raise LedgerDamaged(
+                    f"{path} is damaged: it was a ledger, but its first page is not a ledger's; restore a copy"
+                )
             raise LedgerMismatch(f"{path} is a database of another program: choose another `ledger.url`")
         mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
@@ -296,7 +298,9 @@ def translated_errors(path: str) -> Iterator[None]:
     except sqlite3.Error as error:
         raise _ledger_error(path, error) from None
     except WRONG_CONTENT:
-        raise LedgerDamaged(f"{path} is damaged: a value is not what this version writes") from None
+        raise LedgerDamaged(
+            f"{path} is damaged: it holds a value that this version does not write; restore a copy"
+        ) from None
 
 
 def _ledger_error(path: str, error: sqlite3.Error) -> LedgerError:

@@ -106,7 +106,7 @@ class WindowHistory:
 
 
 class History:
-    """The windows of a journal in order of opening, and how often each kind of answer was given.
+    """The windows of a journal in order of opening, and the number of releases by status or reason.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ class MemoryLedger:
     def seal(self, answers: Sequence[SealedRelease]) -> None:
         for window, _, refund in answers:
             if window in self._sealed:
-                raise LedgerError(f"window {window.open_ms} is sealed: its answer is final")
+                raise LedgerError(f"window {window.open_ms} is sealed: its release is final")
             loss, _, draws = self._charged.get(window, (PrivacyLoss(), (), 0))
             if not refund.fits(loss if draws else PrivacyLoss()):
                 raise LedgerError(f"window {window.open_ms} was charged {loss}: {refund} cannot be refunded")

@@ -34,5 +34,5 @@ def answer_all(url, seed, barrier):
         try:
             ledger.seal([SealedRelease(window(i), b"too few" if is_refused else b"released", charge.unused)])
         except LedgerError as error:
-            assert "its answer is final" in str(error), error  # noqa: PT017
+            assert "its release is final" in str(error), error  # noqa: PT017
     ledger.close()

@@ -123,7 +123,7 @@ class ServerAddress:
             # The message does not show the unknown option: after a password that holds '&', it may be part of the
             # password.
             raise ConfigError(
-                "has an option that there is not: look for a misspelled name, or a '&' that is not written %26",
+                "has an unknown option: look for a misspelled name, or a '&' that is not written %26",
                 "ledger.url",
             )
         found = {name: urllib.parse.unquote(value) for name, value in found.items() if value}
@@ -349,7 +349,7 @@ class PostgresConnection:
         if state == "ZF001":
             return older_copy(self.location, int(detail[0]))
         if state == "ZF003":
-            return LedgerError(f"window {detail[0]} is sealed in {self.location}: its answer is final")
+            return LedgerError(f"window {detail[0]} is sealed in {self.location}: its release is final")
         if state == "ZF004":
             charged = PrivacyLoss(int(detail[1]), int(detail[2]))
             return LedgerError(f"window {detail[0]} was charged {charged}: that much cannot be refunded")
@@ -388,7 +388,9 @@ def translated_errors(location: str) -> Iterator[None]:
     except (LedgerError, psycopg.Error):
         raise
     except WRONG_CONTENT:
-        raise LedgerDamaged(f"{location} is damaged: a value is not what this version writes") from None
+        raise LedgerDamaged(
+            f"{location} is damaged: it holds a value that this version does not write; restore a copy"
+        ) from None
 
 
 def caps_lowered(location: str) -> LedgerMismatch:

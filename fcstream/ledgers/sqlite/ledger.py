@@ -385,7 +385,7 @@ class SQLiteLedger:
         window, refund = answer.window, answer.refund
         found = tables.window(window)
         if found is not None and found.state != "charged":
-            raise LedgerError(f"window {window.open_ms} is sealed in {self.path}: its answer is final")
+            raise LedgerError(f"window {window.open_ms} is sealed in {self.path}: its release is final")
         charged = PrivacyLoss() if found is None else found.loss
         if not refund.fits(charged):
             raise LedgerError(f"window {window.open_ms} was charged {charged}: {refund} cannot be refunded")

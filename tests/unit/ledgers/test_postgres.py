@@ -397,7 +397,7 @@ def test_the_second_of_two_draws_is_refused_before_it_leaves(postgres):
         assert charged(one, 0)
         assert charged(two, 0).is_redraw
         two.seal([SealedRelease(window(0), b"two")])
-        with pytest.raises(LedgerError, match=r"window 0 is sealed in .*: its answer is final"):
+        with pytest.raises(LedgerError, match=r"window 0 is sealed in .*: its release is final"):
             one.seal([SealedRelease(window(1), b"not this one either"), SealedRelease(window(0), b"one")])
         assert one.unacknowledged() == [(window(0), b"two")]
         assert charged(one, 1)
