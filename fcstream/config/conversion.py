@@ -1,4 +1,4 @@
-"""From a TOML file or nested dictionaries to sections: every key known, every value of its type.
+"""Converts a TOML file or nested dictionaries to sections, in which every key is known and every value has its type.
 
 Configurations of streams and of devices are both read by these functions. Errors name the key and the remedy.
 """
@@ -19,7 +19,7 @@ Section = TypeVar("Section", bound=msgspec.Struct)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """The nested dictionaries of a file."""
+    """Read the nested dictionaries of a file."""
     try:
         text = Path(path).read_bytes()
     except (OSError, ValueError) as error:
@@ -31,7 +31,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def converted(values: Any, section: type[Section], key: str = "") -> Section:
-    """A checked section; errors name the key."""
+    """Make a checked section; errors name the key."""
     try:
         return msgspec.convert(values, section)
     except msgspec.ValidationError as error:
@@ -49,7 +49,7 @@ def converted(values: Any, section: type[Section], key: str = "") -> Section:
 
 
 def _choices(section: type[msgspec.Struct], path: str) -> str:
-    """What the key at a path below a section may be, as words."""
+    """List in words what the key at a path below a section may be."""
     *outer, last = (part.partition("[")[0] for part in path.split("."))
     for name in outer:
         (section,) = sections_of({field.encode_name: field.type for field in msgspec.structs.fields(section)}[name])
@@ -59,7 +59,7 @@ def _choices(section: type[msgspec.Struct], path: str) -> str:
 
 
 def check_keys(section: type[msgspec.Struct], values: Any, prefix: str) -> None:
-    """Unknown keys are errors that name the nearest known one."""
+    """Refuse unknown keys with an error that names the nearest known one."""
     if not isinstance(values, Mapping):
         return
     fields = {field.encode_name: field.type for field in msgspec.structs.fields(section)}
@@ -75,7 +75,7 @@ def check_keys(section: type[msgspec.Struct], values: Any, prefix: str) -> None:
 
 
 def sections_of(kind: Any) -> list[type[msgspec.Struct]]:
-    """The sections that a field of this type may hold."""
+    """List the sections that a field of this type may hold."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return [kind]
     return [inner for part in getattr(kind, "__args__", ()) for inner in sections_of(part)]

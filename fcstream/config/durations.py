@@ -1,4 +1,4 @@
-"""Texts of the configuration that mean times."""
+"""Parsing of texts of the configuration that mean times."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _MILLIS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 NOW = "now"
-"""As ``window.start``: the first run's first window; windows open at multiples of their slide since 1970."""
+"""Value of ``window.start``: the first run's first window; windows open at multiples of their slide since 1970."""
 
 
 def duration_ms(text: str, key: str) -> int:
-    """``500ms``, ``30s``, ``10m``, ``1h``, ``7d`` -> milliseconds.
+    """Convert ``500ms``, ``30s``, ``10m``, ``1h`` or ``7d`` to milliseconds.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def duration_ms(text: str, key: str) -> int:
 def instant_ms(text: str, key: str) -> int:
     try:
         millis = parse_iso8601(text)
-        datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=millis)  # a zone may carry it out of all years
+        datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=millis)  # a time zone may move it out of all years
         return millis
     except (ValueError, OverflowError, UnusableRecord):
         raise ConfigError(f"must be ISO 8601 (like '2016-03-15T00:00:00Z'), got {text!r}", key) from None

@@ -1,4 +1,4 @@
-"""What the fields of a record mean: which are read, on which lattice, and what says that a value is missing."""
+"""Fields of a record: which are read, on which lattice, and which texts say that a value is missing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .sections import FeatureSection, Sections, StreamSection
 
 
 def schema_of(config: Sections) -> Schema:
-    """Which fields are read.
+    """Make the schema: which fields are read.
 
     Raises
     ------
     ConfigError
-        One field in two parts, or a text for "no value" that is a value too.
+        One field has two roles, or a text for "no value" is also a value.
     """
     stream = config.stream
     features = tuple(f.name for f in config.features)
@@ -41,7 +41,7 @@ def schema_of(config: Sections) -> Schema:
 
 
 def grid_of(config: Sections) -> Grid:
-    """The features on their lattice; of a stream without features, one without coordinates.
+    """Put the features on their lattice; a stream without features has one without coordinates.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def grid_of(config: Sections) -> Grid:
 
 
 def check_optional_features(config: Sections) -> None:
-    """Refuse optional features that the stream's one answer is about: a record without one could not enter it.
+    """Refuse optional features that the stream's only value is about, because a record without one could not enter it.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def check_optional_features(config: Sections) -> None:
 
 
 def _missing_texts(feature: FeatureSection) -> frozenset[str]:
-    """The texts that stand for no value; of a Boolean or a category also whole numbers, as their text."""
+    """List the texts that stand for no value; for a Boolean or a category also whole numbers, as their text."""
     key, texts = f"features.{feature.name}.missing", set()
     for value in feature.missing:
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What a configuration means: checked objects."""
+"""Job: what a configuration means, as checked objects."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Job:
         See their classes.
     clock : str
     ahead_ms : int
-        How far a live record's timestamp may lie ahead of its own arrival.
+        How far a live record's timestamp may be ahead of its own arrival.
     spending : Spending
         How each window's mechanism and charge are decided.
     per_user : str
         See `UserPoints`.
     keys : tuple of str
-        Of a stream in parts; `terms` are then each part's own but for its name, see `part`.
+        Keys of a stream with keys; `terms` are then those of each key's stream except for its name, see `part`.
     key : str or None
-        The part that this is.
+        The key whose stream this job is about.
     backlog_ms : int
-        How long before its first run a live stream's windows are still answered.
+        How long before its first run a live stream's windows are still released.
     """
 
     schema: Schema
@@ -60,16 +60,16 @@ class Job:
     backlog_ms: int = 0
 
     def part(self, key: str) -> Job:
-        """One key's part of the stream: a stream of its own in the ledger and at the sink."""
+        """Return the job of one key's stream, which is a stream of its own in the ledger and at the sink."""
         return replace(self, key=key, terms=replace(self.terms, stream=part_name(self.terms.stream, key)))
 
     @property
     def gate(self) -> RecordGate | None:
-        """What bounds the records of a window, if anything does."""
+        """The record gate, if the records of a window are bounded."""
         return self.mechanism.gate if isinstance(self.mechanism, GatedMechanism) else None
 
     def for_key(self, key: str | None) -> Job:
-        """The job of a stream without keys (None), or of one of the keys."""
+        """Return the job of a stream without keys (None), or of one of the keys."""
         if key is None and not self.keys:
             return self
         if key not in self.keys:
@@ -120,7 +120,7 @@ def _check_one_window_per_user(config: Sections, schedule: Schedule) -> None:
 
 
 def _terms(config: Sections, mechanism: Mechanism, schedule: Schedule, keys: tuple[str, ...], shares: int) -> Terms:
-    """What the ledger is bound to: of each of the keys, where there are some."""
+    """Make the terms to which the ledger is bound; for a stream with keys, of each key."""
     stream, is_event = config.stream, config.stream.unit == "event"
     capacity = _capacity(config.budget, 1 if is_event else shares)
     times = schedule.overlap if is_event else 1
@@ -137,7 +137,9 @@ def _terms(config: Sections, mechanism: Mechanism, schedule: Schedule, keys: tup
 
 
 def _keys(config: Sections) -> tuple[tuple[str, ...], int]:
-    """The declared keys, and under how many of them one user's records may lie: the budget is divided by it."""
+    """Return the declared keys, and the number of them that may hold one user's records, by which the budget is
+    divided.
+    """
     stream = config.stream
     if stream.key is None:
         for name in ("keys", "keys_per_user"):
@@ -167,7 +169,7 @@ def _keys(config: Sections) -> tuple[tuple[str, ...], int]:
 
 
 def _total(budget: BudgetSection, mechanism: Mechanism, shares: int) -> PrivacyLoss | None:
-    """The cap of the plain sum over all windows of one part."""
+    """Return the capacity for the plain sum over all windows of one stream."""
     if budget.total_rho is None:
         if budget.total_delta is not None:
             raise ConfigError("is required beside `total_delta`", "budget.total_rho")
@@ -184,7 +186,7 @@ def _total(budget: BudgetSection, mechanism: Mechanism, shares: int) -> PrivacyL
 
 
 def _spending(config: Sections, mechanism: Mechanism, schedule: Schedule, capacity: PrivacyLoss) -> Spending:
-    """How each window is charged."""
+    """Decide how each window is charged."""
     budget, unit = config.budget, config.stream.unit
     if budget.exhausted == "omit" and unit != "user":
         raise ConfigError(

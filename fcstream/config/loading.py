@@ -1,4 +1,4 @@
-"""TOML -> a checked configuration. Every key is public; nothing here looks at data."""
+"""Loading of a configuration: TOML becomes a checked `Config`. Every key is public; nothing here reads data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Config(Sections, frozen=True, forbid_unknown_fields=True, kw_only=True, di
     Raises
     ------
     ConfigError
-        Any rule broken; the message names the key.
+        A rule is broken; the message names the key.
     """
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class Config(Sections, frozen=True, forbid_unknown_fields=True, kw_only=True, di
 
 
 def _release(values: Any) -> Options:
-    """``[release]``, by the options of its kind."""
+    """Read ``[release]`` by the options of its kind."""
     if isinstance(values, Options):
         return values
     if not isinstance(values, Mapping):
@@ -80,7 +80,7 @@ def _release(values: Any) -> Options:
 
 
 def _dates_as_text(values: Any) -> Any:
-    """TOML dates without quotes are as good as their text."""
+    """Replace TOML dates without quotes by their text."""
     if isinstance(values, Mapping):
         return {key: _dates_as_text(value) for key, value in values.items()}
     if isinstance(values, list):

@@ -1,4 +1,4 @@
-"""What may be written in a configuration: one structure a section."""
+"""Sections of a configuration: what may be written, one structure for each."""
 
 from __future__ import annotations
 
@@ -49,9 +49,11 @@ class LatticeSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[[features]]``: one coordinate each, ``(transform(field) - origin) / scale``, or a Boolean, or a category with
-    declared levels. `missing` has the texts and numbers that stand for no value besides null; with `optional` a record
-    without a value counts in an answer that is about other fields."""
+    """``[[features]]``: one coordinate each, ``(transform(field) - origin) / scale``, or a Boolean, or a category.
+
+    A category declares its levels. `missing` lists the texts and numbers that stand for no value besides null. With
+    `optional` a record without a value counts in a release that is about other fields.
+    """
 
     name: str
     """Field of a record that holds the value."""
@@ -78,7 +80,7 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     is not about."""
 
     def feature(self) -> Feature:
-        """Checked."""
+        """Make the feature, after checking it."""
         key = f"features.{self.name}"
         if (self.levels is None) != (self.type != "category"):
             raise ConfigError("must be given for type = 'category', and for no other", f"{key}.levels")
@@ -102,11 +104,11 @@ class FeatureSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         return Feature(self.name, 0.0, float(len(levels) - 1), levels=levels, optional=self.optional)
 
     def codes(self) -> dict[Any, int]:
-        """Which code a value of a record stands for; of a number none."""
+        """Return the code that each value of a record stands for; nothing for a number."""
         if self.type == "boolean":
             return {"false": 0, "true": 1, "False": 0, "True": 1, "FALSE": 0, "TRUE": 1, "0": 0, "1": 1, 0: 0, 1: 1}
         found: dict[Any, int] = {level: code for code, level in enumerate(self.levels or ())}
-        for level, code in list(found.items()):  # whole numbers and truth values are as good as their text
+        for level, code in list(found.items()):  # whole numbers and truth values may stand for their text
             if level in ("false", "true"):
                 found.setdefault(level == "true", code)
             elif len(level) < 16 and level.removeprefix("-").isdecimal() and str(int(level)) == level:
@@ -165,7 +167,7 @@ class BudgetSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class UrlSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[sink]``, ``[ledger]``: where."""
+    """``[sink]``, ``[ledger]``: an address."""
 
     url: str
     """Where, as a URL."""
@@ -182,8 +184,10 @@ class DeadLetterSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class SourceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[source]``: where records come from; for brokers also what a message holds, and the local spool of queues that
-    forget what was acknowledged."""
+    """``[source]``: where records come from.
+
+    For brokers also what a message holds, and the local spool of queues that forget what was acknowledged.
+    """
 
     url: str
     """Where records come from, as a URL."""
@@ -246,7 +250,7 @@ class SparkSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class Sections(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All sections of a configuration, each checked for itself."""
+    """All sections of a configuration, each checked by itself."""
 
     stream: StreamSection
     lattice: LatticeSection | None = None

@@ -1,7 +1,7 @@
-"""What of a configuration a ledger is bound to, as canonical JSON that people can read: public keys only.
+"""Specification: the part of a configuration to which a ledger is bound, as canonical JSON that people can read.
 
-Every key at its default is left out, so a key that is added later changes no ledger. Whatever is not named here as free
-to change is part of it, so a key that is added later is part of it too, unless it is left out on purpose.
+It holds public keys only. Every key at its default is left out, so a key that is added later changes no ledger. A key
+is part of the specification unless it is named here as free to change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms"
 
 
 def specification(config: Sections) -> str:
-    """Everything that shapes a release. The end of the schedule may move, its start and steps may not.
+    """Make the specification: everything that shapes a release. The schedule's end may change, its start and steps may
+    not.
 
     Returns
     -------
@@ -47,7 +48,7 @@ def specification(config: Sections) -> str:
 
 
 def promise(config: Sections) -> str:
-    """What the whole stream may cost, and among how many keys of one user that is divided: it may only get smaller."""
+    """Return what the whole stream may cost, and the number of keys by which it is divided; it may only get smaller."""
     budget = {name: getattr(config.budget, name) for name in ("rho", "delta", "total_rho", "total_delta")}
     found: dict[str, Any] = {"budget": {name: value for name, value in budget.items() if value is not None}}
     if config.stream.keys_per_user is not None:
@@ -56,12 +57,12 @@ def promise(config: Sections) -> str:
 
 
 def canonical(value: Any) -> str:
-    """One spelling of a JSON value."""
+    """Return one spelling of a JSON value."""
     return json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def _release(options: Options) -> dict[str, Any]:
-    """Its kind always; its method, whose classes have defaults of their own, if it is not the kind's first."""
+    """Return the release's keys: always its kind, and its method if that is not the kind's first."""
     found = _changed(options, (*options.without_effect, "method")) | {"kind": options.kind}
     method = getattr(options, "method", None)
     if method != first_method(options.kind) and "method" not in options.without_effect:
@@ -82,7 +83,7 @@ def _window(config: Sections) -> dict[str, Any]:
 
 
 def _changed(section: msgspec.Struct, free: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The keys of a section that are not at their defaults."""
+    """Return the keys of a section that are not at their defaults."""
     found = {}
     for own in msgspec.structs.fields(type(section)):
         value = getattr(section, own.name)
@@ -98,6 +99,6 @@ def _instant(text: str, key: str) -> str:
 
 
 def _duration(millis: int) -> str:
-    """One spelling: the largest unit that divides it."""
+    """Return one spelling of a duration: in the largest unit that divides it."""
     unit, size = next(each for each in _UNITS if millis % each[1] == 0)
     return f"{millis // size}{unit}"

@@ -123,7 +123,7 @@ def _consequence(job: Job, at: str) -> str:
     if not job.spending.omits:
         return f"from {at} on every window is refused (`budget.exhausted`)"
     return (
-        f"{at} is the first in which somebody always present is exhausted and left out, so from it on counts are too "
-        "low and values those of the others, though such windows are 'released' (`participation` = 'exhausted'; with "
-        "`budget.exhausted` = 'refuse' or 'stop' they are not answered)"
+        f"{at} is the first that leaves out a user present in every window, whose budget is used up, so from it on "
+        "counts are too low and values those of the others, though such windows are 'released' (`participation` = "
+        "'exhausted'; with `budget.exhausted` = 'refuse' or 'stop' they are not released)"
     )

@@ -3,12 +3,12 @@ A window's life: ``charge`` (durable before any noise is drawn) -> ``seal`` (the
 ``acknowledge`` (the sink has them). Each call takes a group of windows and is one transaction.
 
 ==================================  ===============================================================================
-state before the charge             verdict
+state before the charge             charge result
 ==================================  ===============================================================================
 not charged                         granted if every block that the window covers has room; otherwise refused, and
                                     nothing is spent
 charged, not sealed                 granted once more under the SAME charge, since no release left the process; a third
-                                    request is answered "interrupted": the charge stays and no noise is drawn
+                                    the request is "interrupted": the charge stays and no noise is drawn
 sealed                              done: the stored bytes are final
 ==================================  ===============================================================================
 """
@@ -262,12 +262,12 @@ def grant(
     admitted: NDArray[np.bool_] | None = None,
     is_redraw: bool = False,
 ) -> ChargeResult:
-    """Make a verdict with a fresh charge; only ledgers call this."""
+    """Make a charge result with a fresh charge; only ledgers call this."""
     return ChargeResult(window, spent, charge=Charge(_LEDGER_KEY, window, loss, spent, is_redraw), admitted=admitted)
 
 
 def public_blocks(request: Request) -> tuple[str, ...]:
-    """Return the blocks whose spent loss a verdict publishes; for the unit ``user`` that is not any one user's."""
+    """Return the blocks whose spent loss a charge result publishes; for the unit ``user`` that is not one user's."""
     return request.blocks if request.users is None else (USER_BLOCK,)
 
 

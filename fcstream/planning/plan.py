@@ -136,7 +136,7 @@ class StreamPlan:
     def _empty_line(self) -> str:
         points = points_of(self.unit)
         if self.false_release is None:
-            return f"a window without {points} is answered like any other"
+            return f"a window without {points} is released like any other"
         if self.false_release == 0:
             return f"a window without {points} never releases a value"
         return f"a window without {points} releases a value with probability {self.false_release:.1e} at most"
@@ -156,7 +156,7 @@ class StreamPlan:
     def _key_lines(self) -> list[str]:
         if self.keys is None:
             return []
-        lines = [f"{self.keys} keys, each answered for itself: all that follows is about one of them"]
+        lines = [f"{self.keys} keys, each released by itself: everything below is about one of them"]
         if self.unit != "event":
             whom = "user" if self.unit == "user" else "protected set of records"
             lines.append(

@@ -57,8 +57,10 @@ class StreamStatus:
     _noted: tuple[object, ...] = ()
 
     def note(self, engines: Mapping[str, Engine]) -> None:
-        """Look how much is spent, if windows were answered since; on the thread that steps the engines, because a
-        ledger may be slow to ask."""
+        """Read how much is spent, if windows were released since.
+
+        It is called on the thread that steps the engines, because a ledger may be slow to respond.
+        """
         counters = self.service.counters
         state = (counters.released, sum(counters.refused.values()), *map(id, engines.values()))
         if state != self._noted:

@@ -94,7 +94,7 @@ def _answer(
             sink.write(group)
             engine.acknowledge()
             summary.add(group)
-            progress.show(f"{summary.released + sum(summary.refused.values()):,} windows answered")
+            progress.show(f"{summary.released + sum(summary.refused.values()):,} windows released")
     finally:
         frame.unpersist()
         progress.clear()

@@ -209,7 +209,7 @@ class MicroBatches:
             except BaseException as error:  # the thread that supervises the stream raises it
                 self.error = self.error or error
                 # Spark logs this text, so it must not hold a record's content.
-                raise SparkFailed(f"micro-batch {number} was not answered ({type(error).__name__})") from None
+                raise SparkFailed(f"micro-batch {number} was not completed ({type(error).__name__})") from None
 
     def stop(self, query: StreamingQuery) -> None:
         """End the query between two micro-batches."""
@@ -249,7 +249,9 @@ class MicroBatches:
             raise SparkFailed("stopped")
 
     def _nothing_is_left(self) -> None:
-        """Records that were handed over and not answered would be lost when the micro-batch is committed."""
+        """Check that everything handed over has been released: the rest would be lost when the micro-batch is
+        committed.
+        """
         answered = {part.job.key or "": part.next_open_ms for part in self._engine.parts}
         schedule = self._engine.job.schedule
         if any(schedule.window(window).open_ms >= answered[key] for key, window in self._feed.windows):
@@ -276,7 +278,7 @@ def start(
 
 
 def _answered(engine: Engine | KeyedEngine) -> dict[str, int]:
-    """How many windows of the schedule each part has answered."""
+    """Return how many windows of the schedule have a release, by key."""
     return {part.job.key or "": part.job.schedule.index_after(part.next_open_ms) - 1 for part in engine.parts}
 
 

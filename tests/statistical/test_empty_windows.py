@@ -150,7 +150,7 @@ def test_empty_parts_hardly_ever_make_an_answer_together(k):
     [
         ("mean/ball", r"a window without records releases a value with probability "),
         ("mean/recentered", "a window without records never releases a value"),
-        ("histogram", "a window without records is answered like any other"),
+        ("histogram", "a window without records is released like any other"),
     ],
 )
 def test_plan_says_what_becomes_of_a_window_without_records(name, line):

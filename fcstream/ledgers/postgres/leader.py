@@ -1,4 +1,4 @@
-"""Elects the one process that answers a stream: a lease with a deadline, in a row of the PostgreSQL ledger.
+"""Elects the one process that serves a stream: a lease with a deadline, in a row of the PostgreSQL ledger.
 
 The holder renews the lease every two seconds. Another process may take it ten seconds after the last renewal, by the
 server's clock, or as soon as the holder's session has ended. So a process that hangs, or whose host has vanished from

@@ -421,7 +421,7 @@ def test_what_plan_says_of_keys():
     from fcstream.planning.plan import plan
 
     text = "\n".join(plan(keyed(release=COUNT)).lines())
-    assert "3 keys, each answered for itself" in text
+    assert "3 keys, each released by itself" in text
     assert "divided" not in text
     found = plan(keyed("stream", release=COUNT, budget={"rho": 6.0}, stream={"keys_per_user": 2}))
     assert "each has `budget` divided by 2" in "\n".join(found.lines())
