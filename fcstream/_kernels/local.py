@@ -61,7 +61,7 @@ def gaussians(words, first, numerator, denominators, table, out):
             square = y * y
             if is_small:
                 # The integers of a bin: both products stay below 2**63, as a bin ends below 8 deviations. What lies
-                # far outside is told by the doubles, so that nothing overflows.
+                # far outside is decided by the doubles, so that nothing overflows.
                 if square * half > 50.0:
                     continue
                 scaled = square * denominator

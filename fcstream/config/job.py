@@ -144,7 +144,7 @@ def _keys(config: Sections) -> tuple[tuple[str, ...], int]:
     if stream.key is None:
         for name in ("keys", "keys_per_user"):
             if getattr(stream, name) is not None:
-                raise ConfigError("belongs to `stream.key`: the field that tells a stream's parts", f"stream.{name}")
+                raise ConfigError("belongs to `stream.key`: the field that divides the stream by key", f"stream.{name}")
         if config.source is not None and config.source.partitioner is not None:
             raise ConfigError("belongs to `stream.key`: keys are what partitions hold", "source.partitioner")
         return (), 1

@@ -150,7 +150,7 @@ class StreamPlan:
         if self.chance:
             return [f"a window{at} releases {self.chance}", noise]
         if self.probability is None:
-            return [f"how often windows release is not told without `size_hint`; {noise}"]
+            return [f"how often windows release is not known without `size_hint`; {noise}"]
         return [f"a window{at} releases with probability {percent(self.probability)}; {noise}"]
 
     def _key_lines(self) -> list[str]:

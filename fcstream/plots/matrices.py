@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _AROUND = np.linspace(0, 2 * math.pi, 181)
 _CIRCLE = np.stack([np.cos(_AROUND), np.sin(_AROUND)])
 _MAX_ELLIPSES = 8
-_MAX_NUMBERS = 8  # features of a heat map that tells its numbers
+_MAX_NUMBERS = 8  # largest number of features for which a heat map shows its numbers
 
 
 def plot_matrices(series: ReleaseSeries, path: str) -> None:

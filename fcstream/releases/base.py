@@ -177,7 +177,7 @@ class PlanNotes:
     case : str
         The records for which the forecast holds, as a phrase.
     chance : str
-        If no public number tells how often windows release: what that depends on, as a phrase after "releases".
+        If no public number shows how often windows release: what that depends on, as a phrase after "releases".
     """
 
     lines: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 HINTS = {
     "too_few": (
         "the noisy number of records is too small for this budget: use longer windows, raise `release.rho`, or lower "
-        "`release.size_hint` if windows hold fewer records; `fcstream plan` tells the smallest usable window"
+        "`release.size_hint` if windows hold fewer records; `fcstream plan` shows the smallest usable window"
     ),
     "no_core": (
         "there are enough records, but too few of them lie within `release.radius` of most others: raise `radius`, "
@@ -21,10 +21,10 @@ HINTS = {
     ),
     "too_many": "the window holds more records than `window.max_records`: raise it, or use shorter windows",
     "budget_exhausted": (
-        "the budget has no room for another window: `fcstream budget show` tells how it went; a new stream needs a new "
-        "budget"
+        "the budget has no room for another window: `fcstream budget show` shows how it was spent; a new stream needs "
+        "a new budget"
     ),
-    "interrupted": "the process died twice between the charge and the answer: the charge stays, nothing was released",
+    "interrupted": "the process died twice between the charge and the seal: the charge stays, nothing was released",
 }
 """What to do about a refusal, by its reason, unless the kind of release has a hint of its own."""
 REASONS = tuple(HINTS)

@@ -47,7 +47,7 @@ class Score:
     pairs : float64 (2, cells)
         Real and synthetic two-way marginals, for a picture.
     left_out : tuple of str
-        Columns that only one file has, if no release beside the rows tells which columns belong to the table.
+        Columns that only one file has, if there is no release beside the rows that names the columns of the table.
     """
 
     columns: tuple[str, ...]

@@ -335,7 +335,7 @@ class Server:
         Called with whole bodies; a failure is answered by 500, and logged by its kind.
     host : str
     port : int
-        0 takes any free port; the attribute `port` tells which.
+        0 takes any free port; the attribute `port` holds it.
     setting, extra : str
         The setting that holds the address, and the extra that installs the server, for error messages.
     limits : Limits

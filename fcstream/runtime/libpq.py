@@ -38,7 +38,7 @@ def parameters(given: Mapping[str, str], version: int) -> dict[str, str]:
     given : mapping
         libpq's own parameters, as the URL has them.
     version : int
-        libpq's, as ``psycopg.pq.version()`` tells it.
+        libpq's, as ``psycopg.pq.version()`` returns it.
 
     Notes
     -----

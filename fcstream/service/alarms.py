@@ -174,7 +174,7 @@ class UnusableWatch:
             self._warn(
                 self._kind,
                 f"hardly any of the records of the last {self._period_s:g} s could be used: check the names, ranges "
-                "and units of [[features]], `stream.time_unit` and `source.format`; [dead_letter] tells each reason",
+                "and units of [[features]], `stream.time_unit` and `source.format`; [dead_letter] reports each reason",
             )
         elif used > _FEW:
             self._warn(self._kind, None)

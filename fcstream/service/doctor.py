@@ -438,7 +438,7 @@ def _service(checkup: Checkup, config: Config, job: Job) -> None:
     if missing:
         checkup.problem("service", *_split_remedy(missing))
     if section.counters:
-        checkup.warn("service", "service.counters tells exact numbers of records", "keep /metrics from the public")
+        checkup.warn("service", "service.counters exports exact numbers of records", "keep /metrics from the public")
     if section.listen is None:
         checkup.ok("service", "no /live, /ready, /metrics: service.listen is not set")
         return

@@ -158,7 +158,7 @@ class _Streams:
         gaps = _counter(core, "gaps", "Times that the broker had dropped what nobody had read")
         incomplete = _counter(core, "incomplete_windows", "Releases of windows that may be incomplete for that reason")
         gap = core.GaugeMetricFamily(
-            "fcstream_clock_gap_seconds", "This machine's clock minus the broker's, where that tells", labels=["stream"]
+            "fcstream_clock_gap_seconds", "This machine's clock minus the broker's, if that is known", labels=["stream"]
         )
         closed = core.GaugeMetricFamily(
             "fcstream_last_window_close_seconds", "End of the last window released, Unix time", labels=["stream"]
@@ -215,7 +215,7 @@ def _exact(core: Any, watched: Sequence[StreamStatus]) -> Iterator[Any]:
     families = {name: _counter(core, name, f"{text}; exact, not private") for name, text in said.items()}
     rejected = _counter(core, "rejected", "Records that were not taken; exact, not private", "reason")
     spool = core.GaugeMetricFamily("fcstream_spool_bytes", "Size of the spool; exact, not private", labels=["stream"])
-    lost = _counter(core, "dead_letters_lost", "Rejections that no dead letter tells of; exact, not private")
+    lost = _counter(core, "dead_letters_lost", "Rejections that no dead letter reports; exact, not private")
     for each in watched:
         lost.add_metric([each.stream], each.service.lost_dead_letters())
         if each.service.counters.spool_bytes is not None:

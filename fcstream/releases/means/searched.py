@@ -28,7 +28,7 @@ BASE = 1.5
 """Ratio of neighboring radii, the paper's."""
 BETA = 0.05
 """Chance that a search passes over a radius within which all points lie."""
-_FEW_OUTLIERS = 0.05  # that a search does without when it was told of none
+_FEW_OUTLIERS = 0.05  # least share of outliers for which a search allows
 _SURE = 3.0  # noise deviations of a check
 _ROOM = Fraction(11, 200)  # that are this share of the points
 _MAX_WIDER = 4  # steps of the grid of radii

@@ -89,7 +89,7 @@ class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
         if found.tables.cells > MAX_CELLS:
             raise ConfigError(
                 f"must be smaller: {found.tables.number:,} tables have {found.tables.cells:,} cells, at most "
-                f"{MAX_CELLS:,} are told in one release; name fewer `columns`, use coarser `edges`, or ask for "
+                f"{MAX_CELLS:,} fit one release; name fewer `columns`, use coarser `edges`, or ask for "
                 "kind = 'synthetic'",
                 "release.order",
             )

@@ -32,7 +32,7 @@ def test_no_probability_without_a_size_hint(release):
         assert found.probability == 1
     else:
         assert found.probability is None
-        assert "how often windows release is not told without `size_hint`; noise (standard deviation) at 1000" in text
+        assert "how often windows release is not known without `size_hint`; noise (standard deviation) at 1000" in text
         assert "smallest usable window (99%, with `size_hint` set to it): " in text
     assert found.as_dict()["probability"] == found.probability
 
