@@ -28,7 +28,7 @@ MEANINGS = {
     "bad_time": "an event time that cannot be read",
     "time_out_of_range": "outside the public schedule, or too far ahead of its own arrival (`window.ahead`)",
     "late": "arrived after close and lateness of every window it belongs to: raise `window.lateness`",
-    "window_closed": "all its windows were answered already: raise `window.lateness`",
+    "window_closed": "all its windows have a release already: raise `window.lateness`",
     "duplicate": "this source position was taken before; nothing is lost",
     "bad_user": "a user's id that is neither text nor a whole number, or longer than 1024 characters",
     "unknown_level": "a Boolean or a category that is none of its declared levels",
