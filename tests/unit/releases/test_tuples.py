@@ -32,7 +32,7 @@ def average(t=160, k=3, d=2, **changes):
         "dimension": d,
         "radius_nano": 10**7,
         "core_nano": 8 * 10**8,
-        "rungs": radius_grid(10, 10**5, 1.25),
+        "radii_squared": radius_grid(10, 10**5, 1.25),
     }
     return TupleAverage(**(values | changes))
 
@@ -104,23 +104,23 @@ def test_reorder_of_strangers_does_not_fail():
     assert [sorted(map(tuple, x)) for x in ordered] == [sorted(map(tuple, x)) for x in tuples]
 
 
-def test_a_search_takes_the_first_rung_at_which_nearly_all_match():
-    """FindDiam on the largest matched distance; two rungs more for the core. Noise covers a tuple replaced."""
-    rungs, drawn = radius_grid(10, 10**5, 1.5), []
+def test_a_search_takes_the_first_radius_at_which_nearly_all_match():
+    """FindDiam on the largest matched distance; two radii_squared more for the core. Noise covers a tuple replaced."""
+    radii_squared, drawn = radius_grid(10, 10**5, 1.5), []
 
     class Recording(Noise):
         def discrete_gaussian(self, variance, size):
             drawn.append(variance)
             return super().discrete_gaussian(variance, size)
 
-    step = average(method="search", radius_nano=10**8, rungs=rungs, core_nano=75 * 10**7)
+    step = average(method="search", radius_nano=10**8, radii_squared=radii_squared, core_nano=75 * 10**7)
     tuples, paid = tuples_like(BASE, 160, 60, 3), Paid()
     found = step._radius(tuples, Recording(SeededEntropy(0)), paid)
-    pairs = [friend_counts(MatchWithin(3, 2, r2, GAMMA), tuples).sum() for r2 in rungs]
+    pairs = [friend_counts(MatchWithin(3, 2, r2, GAMMA), tuples).sum() for r2 in radii_squared]
     bar = (160 - step._search.check.bar) * 160
     first = next(b for b, count in enumerate(pairs) if count >= bar)
-    assert found == math.floor(rungs[first] * 1.5**4)
-    assert len(drawn) == len(paid.stages) <= math.ceil(math.log2(len(rungs)))
+    assert found == math.floor(radii_squared[first] * 1.5**4)
+    assert len(drawn) == len(paid.stages) <= math.ceil(math.log2(len(radii_squared)))
     for variance, stage in zip(drawn, paid.stages, strict=True):  # in parts of 1/1024 of a stranger a tuple
         assert 0.98 * stage.rho < (1024 * 2 * 159 / 160) ** 2 / (2 * float(variance)) <= stage.rho
 
@@ -130,7 +130,7 @@ def test_a_search_takes_the_first_rung_at_which_nearly_all_match():
 def test_histogram_of_separations_equals_its_twin(seed):
     rng = np.random.default_rng(seed)
     tuples = rng.integers(-40, 41, size=(12, 3, 1)).astype(np.float64)
-    rungs = radius_grid(2, 60, 1.5)
+    radii_squared = radius_grid(2, 60, 1.5)
     seen = []
 
     class Silent(Noise):
@@ -139,8 +139,8 @@ def test_histogram_of_separations_equals_its_twin(seed):
             seen.append(size)
             return np.zeros(size, np.int64)
 
-    expected = naive.separations_between(tuples, rungs)
-    best = noisy_mode(tuples, rungs, 10**7, Silent(SeededEntropy(0)))
+    expected = naive.separations_between(tuples, radii_squared)
+    best = noisy_mode(tuples, radii_squared, 10**7, Silent(SeededEntropy(0)))
     assert seen == [len(expected)]
     top = max(expected[1:])
     assert best == (1 + expected[1:].index(top) if 4 * top >= 12 else None)
@@ -151,8 +151,8 @@ def test_matching_tuples_are_averaged_and_cost_exactly_their_loss(method):
     tuples, paid = tuples_like(BASE, 160, 60, 3), Paid()
     changes = {
         "histogram": {},
-        "search": {"radius_nano": 10**8, "rungs": radius_grid(10, 10**5, 1.5), "core_nano": 75 * 10**7},
-        "public": {"radius_nano": 0, "rungs": (400**2,)},
+        "search": {"radius_nano": 10**8, "radii_squared": radius_grid(10, 10**5, 1.5), "core_nano": 75 * 10**7},
+        "public": {"radius_nano": 0, "radii_squared": (400**2,)},
     }[method]
     step = average(method=method, **changes)
     reason, found = step.release(tuples, seeded(5), paid)
@@ -169,7 +169,7 @@ def test_matching_tuples_are_averaged_and_cost_exactly_their_loss(method):
 
 def test_sigma_of_the_average_covers_a_replaced_tuple():
     """k points move by 2 r each over n-hat: sigma = (2 r / n-hat) sqrt(k / (2 rho2)), a little more for rounding."""
-    step = average(method="public", radius_nano=0, rungs=(400**2,))
+    step = average(method="public", radius_nano=0, radii_squared=(400**2,))
     inner = step.average(400**2)
     for seed in range(10):
         _, found = step.release(tuples_like(BASE, 160, 60, 3), seeded(seed), Paid())
@@ -184,7 +184,7 @@ def test_tuples_that_do_not_match_are_refused_and_the_average_is_not_paid():
     tuples = np.rint(BASE + rng.normal(0, 3000, size=(160, 3, 2)))
     reason, found = step.release(tuples, seeded(), paid)
     assert (reason, found) == ("no_match", None)
-    first = step.average(step.rungs[-1])._first_nano
+    first = step.average(step.radii_squared[-1])._first_nano
     assert paid.total == PrivacyLoss(step.radius_nano + step.core_nano + first, LOSS.delta_femto)
 
 
@@ -204,8 +204,8 @@ def test_outlier_tuples_are_left_out():
 
 def test_k_of_one_needs_no_match():
     tuples = tuples_like(BASE[1:2], 160, 60, 3)
-    rungs = radius_grid(10, 10**5, 1.5)
-    step = average(k=1, method="search", radius_nano=10**8, rungs=rungs, core_nano=75 * 10**7)
+    radii_squared = radius_grid(10, 10**5, 1.5)
+    step = average(k=1, method="search", radius_nano=10**8, radii_squared=radii_squared, core_nano=75 * 10**7)
     reason, found = step.release(tuples, seeded(1), Paid())
     assert reason is None
     assert np.abs(found.value - BASE[1]).max() < 5 * found.sigma.max() + 10

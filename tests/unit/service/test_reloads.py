@@ -91,7 +91,7 @@ def test_a_configuration_that_cannot_be_opened_is_undone_once():
         current.open(fails, "sink")
     current.take(new)
     current.confirm()  # by a step of the session before: not what is meant
-    with pytest.raises(Exception, match="going on with the former one") as caught:
+    with pytest.raises(Exception, match="the former one stays in use") as caught:
         current.open(fails, "sink")
     assert not isinstance(caught.value, ConfigError)
     assert current.config is old
@@ -110,7 +110,7 @@ def test_a_new_sink_that_is_away_is_taken_back_and_an_old_source_that_is_away_is
 
         return with_patience(once, lambda: None, 0.3, lambda _: SinkError("is away"))
 
-    with pytest.raises(FcstreamError, match="going on with the former one" if is_taken_back else "is away"):
+    with pytest.raises(FcstreamError, match="the former one stays in use" if is_taken_back else "is away"):
         current.open(away, section)
     assert current.config is (old if is_taken_back else new)
     assert (len(tries) == 1) is is_taken_back
@@ -129,7 +129,7 @@ def test_a_reload_with_a_sink_that_cannot_be_reached_leaves_the_stream_as_it_was
     running_service.wait_for(max(running_service.sent))
     code, errors = running_service.end(signal.SIGTERM)
     assert code == 0
-    assert "going on with the former one: " in errors
+    assert "the former one stays in use: " in errors
     running_service.check()
 
 
@@ -224,7 +224,7 @@ def test_a_service_that_is_reloaded_while_it_runs(running_service, manager):
     told = [event["event"] for event in events if event["level"] == "warning"]
     assert any("is not TOML" in text for text in told)
     assert any("needs a restart to change: release.rho, budget.rho" in text for text in told)
-    assert any("cannot be used, going on with the former one" in text for text in told)
+    assert any("cannot be used, the former one stays in use" in text for text in told)
     assert SENTINEL not in errors
     windows = [event["window"] for event in events if event["event"] == "window answered"]
     (folder / "out.jsonl").write_bytes((folder / "out.jsonl").read_bytes() + (folder / "out2.jsonl").read_bytes())
