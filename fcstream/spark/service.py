@@ -135,7 +135,7 @@ class SparkSupervisor(Supervisor):
     def _standing_by(self, lease: Lease) -> Generator[None, None, bool]:
         """Wait until the lease is this process's; returns whether it is, or False if the service is to end."""
         while not self._takes_lease(lease):
-            self._stand_by("another process answers this stream")
+            self._stand_by("another process serves this stream")
             yield None
             if self._ending.is_set():
                 return False
