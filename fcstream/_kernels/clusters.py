@@ -132,6 +132,14 @@ def label(tiles, lanes_used, mask, origin, ball2, centers, labels):
 
 
 @kernel
+def cut(tuples, centers, out):
+    """Fill out (t, k) with the nearest center (k, d) of every point of tuples (t, k, d), as `nearest` chooses it."""
+    for i in range(len(tuples)):
+        for j in range(tuples.shape[1]):
+            out[i, j] = nearest(tuples[i, j], centers)
+
+
+@kernel
 def clip(offsets, ball2, shift, out):
     """Clip offsets (n, d) to a ball, divide them by 2**shift and truncate toward 0: out (n, d) int64.
 

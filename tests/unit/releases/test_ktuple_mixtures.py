@@ -21,6 +21,7 @@ from fcstream.releases.clusters.agreement import (
 )
 from fcstream.releases.clusters.ktuples import (
     BallCenters,
+    nearest_averages,
     noisy_centers,
     own_centers,
     spread_of_logs,
@@ -239,6 +240,24 @@ def test_own_radii_of_a_tuple_that_has_none():
     """The test may err, with a chance below delta: two equal points must not be an error then."""
     balls = Balls(np.zeros((2, 2)), np.zeros(2), np.zeros(5, bool))
     assert own_centers(balls, 1000, LOSS, seeded()).value.shape == (2, 2)
+
+
+@pytest.mark.parametrize("weak", [1.0, 0.01])
+def test_averages_by_the_nearest_center(weak):
+    """One tuple replaced, from one end of the public ball to the other."""
+    base, rho, rows = np.array([[-5000.0, 0.0], [5000.0, 0.0]]), 0.25, []
+    one = np.tile(base, (60, 1, 1))
+    two = one.copy()
+    two[7] = [[-100.0, 9990.0], [-200.0, 9980.0]]
+    one[7] = [[-100.0, -9990.0], [-200.0, -9980.0]]
+    for tuples, first in ((one, 0), (two, 10**6)):
+        balls, out = Balls(base, np.full(2, 300.0**2), np.ones(60, bool)), np.empty((600, 4))
+        for run in range(600):
+            noise = Weak(SeededEntropy(first + run), weak)
+            found = nearest_averages(balls, tuples, np.zeros(2), 10_000**2, 1, int(rho * 1e9), noise)
+            out[run] = found.value.ravel()
+        rows.append(out)
+    assert (epsilon_lower_bound(*rows, DELTA) > epsilon_tight(rho, DELTA)) == (weak < 1)
 
 
 @pytest.mark.parametrize("weak", [1.0, 0.02])

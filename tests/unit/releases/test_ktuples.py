@@ -26,6 +26,7 @@ from fcstream.releases.clusters.agreement import (
 from fcstream.releases.clusters.ktuples import (
     BallCenters,
     averages,
+    nearest_averages,
     noisy_centers,
     own_centers,
     spread_of_logs,
@@ -256,8 +257,32 @@ def test_own_radii_pay_for_their_scale():
     assert own_centers(near, 7, PrivacyLoss.charge(1e-4, 1e-8), seeded()) is None
 
 
-def test_clip_equals_its_twin():
+def test_nearest_averages_have_the_printed_groups_noise():
+    tuples = tuples_like(BASE, 400, 60, 3)
+    drawn = []
+
+    class Recording(Noise):
+        def discrete_gaussian(self, variance, size):
+            drawn.append((float(variance), size))
+            return np.zeros(size, np.int64)
+
+    found = nearest_averages(balls_of(tuples), tuples, np.zeros(2), 10_000**2, 5, 10**9, Recording(SeededEntropy(0)))
+    order = np.argmin(((found.value[:, None] - BASE) ** 2).sum(axis=2), axis=1)
+    assert np.abs(found.value - BASE[order]).max() < 20
+    counts, sums = drawn[0][0], drawn[1][0]
+    assert counts == pytest.approx((math.sqrt(2) * 3 * 6) ** 2 / (2 * 0.1))
+    assert sums == pytest.approx((3 * 10_000 * (math.sqrt(2) * 5 + 2)) ** 2 / (2 * 0.9))
+
+
+def test_cut_and_clip_equal_their_twins():
     rng = np.random.default_rng(0)
+    tuples, centers = (
+        rng.integers(-50, 51, size=(20, 3, 2)).astype(float),
+        rng.integers(-50, 51, size=(4, 2)).astype(float),
+    )
+    labels = np.empty((20, 3), np.int64)
+    kernels.cut(tuples, centers, labels)
+    assert labels.tolist() == [[naive.label(x, x, 0, centers) for x in y] for y in tuples]
     offsets = np.rint(rng.normal(0, 300, size=(200, 3)))
     for ball2, shift in ((200**2, 0), (200**2, 3), (1, 0), (7, 2)):
         out = np.empty((200, 3), np.int64)
@@ -282,21 +307,22 @@ def sigma_in_radii(made):
     return per * math.sqrt(made.k / (2 * made.last.rho))
 
 
-@pytest.mark.parametrize("answer", ["centers", "averages"])
+@pytest.mark.parametrize("answer", ["centers", "averages", "nearest"])
 def test_ball_centers_cost_exactly_their_loss(answer):
-    made, paid = ball_centers(answer=answer), Paid()
+    made, paid = ball_centers(answer=answer, origin=(0, 0), ball_squared=10_000**2), Paid()
     reason, found = made.release(tuples_like(BASE, 150, 60, 3), seeded(2), paid)
     assert reason is None
     assert paid.total == LOSS
     order = np.argmin(((found.value[:, None] - BASE) ** 2).sum(axis=2), axis=1)
-    assert np.abs(found.value - BASE[order]).max() < 5 * found.sigma.max() + 200
-    assert found.sigma[0, 0] == pytest.approx(300 * sigma_in_radii(made), rel=0.02)
+    if answer != "nearest":
+        assert np.abs(found.value - BASE[order]).max() < 5 * found.sigma.max() + 200
+        assert found.sigma[0, 0] == pytest.approx(300 * sigma_in_radii(made), rel=0.02)
 
 
-@pytest.mark.parametrize("answer", ["centers", "averages"])
+@pytest.mark.parametrize("answer", ["centers", "averages", "nearest"])
 def test_how_a_tuple_lists_its_points_does_not_show(answer):
     """A record may turn a tuple around. Which of two centers comes first decides where records halfway between go."""
-    made = ball_centers(answer=answer)
+    made = ball_centers(answer=answer, origin=(0, 0), ball_squared=10_000**2)
     for listed in (BASE, BASE[::-1]):
         found = made.release(np.tile(listed, (150, 1, 1)), seeded(2), Paid())[1]
         assert np.lexsort(found.value.T[::-1]).tolist() == [0, 1, 2]
