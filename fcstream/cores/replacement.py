@@ -19,7 +19,7 @@ import numpy as np
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..noise.samplers import normal_tail
-from .filters import BIT_DELTA, ROUND_UP, Core
+from .filters import BIT_DELTA, ROUND_UP, Core, ZCDPFilter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,3 +105,32 @@ class ReplacedFilter:
             raise ConfigError(f"must be the counts of {self.size} items, got {len(counts)}", "counts")
         threshold, sigma = self.bar
         return Core(noise.threshold_bits(counts, self.size, threshold, sigma), None)
+
+
+@dataclass(frozen=True)
+class ReplacedSizeFilter(ZCDPFilter):
+    """Core filter like `ZCDPFilter` for a private number of items, of which one may be replaced, added or removed.
+
+    It selects a core from a core.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+    first_share : int
+        Percent of rho that goes to the noisy size.
+
+    Privacy
+    -------
+    Unit: one item. Relation: replace, add or remove one. As `ZCDPFilter`, with counts that move by up to 1: variance
+    n-hat / (2 rho2). What follows must be friendly for all three.
+
+    Source
+    ------
+    Specification 4.8; proof 3.8; erratum 1.2; Tsfadia et al. 2022, zCDPFilter, for tuples.
+    """
+
+    def bar(self, n_hat: float) -> tuple[float, float]:
+        """Return the threshold on count - n/2 and the noise deviation, at a released size."""
+
+        sigma = max(math.sqrt(n_hat / (2 * self.size.rho2)) * ROUND_UP, 1.0)
+        return (sigma * math.sqrt(2 * math.log(2 * n_hat / self.delta)) + 0.5) * ROUND_UP, sigma

@@ -226,12 +226,13 @@ class FriendlyAverage:
 
     def release(self, points: Selection, noise: Noise, start: Start = _no_stages) -> Estimate | None:
         """Average the points with noise; None if they are too few. Calls `start` before the draws of each stage."""
-        return self.divide(lambda: exact_sums(points), points.size, noise, start)
+        return self.divide(lambda: exact_sums(points), points.size, points.dimension, noise, start)
 
     def divide(
         self,
         sums: Callable[[], list[int]],
         size: int,
+        d: int,
         noise: Noise,
         start: Start = _no_stages,
         least: int = 0,
@@ -240,20 +241,32 @@ class FriendlyAverage:
 
         Returns None, too few points, if n-hat is not above the public number `least`.
         """
-        start(PrivacyLoss(self._first_nano, self.loss.delta_femto))
-        n_hat = size - self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])
-        if size == 0 or n_hat <= least:
+        n_hat = self.find_size(size, noise, start, least)
+        if n_hat is None:
             return None
         start(PrivacyLoss(self._rho2_nano))
-        return _noisy_average(sums(), size, self._diameter / n_hat, self._rho2_nano, n_hat, noise)
+        return self.noisy_mean(sums(), size, n_hat, d, noise)
+
+    def find_size(self, size: int, noise: Noise, start: Start = _no_stages, least: int = 0) -> int | None:
+        """Run the first stage: draw n-hat; None if it is not above `least`."""
+        start(PrivacyLoss(self._first_nano, self.loss.delta_femto))
+        n_hat = size - self.offset + int(noise.discrete_gaussian(self.size_variance, 1)[0])
+        return None if size == 0 or n_hat <= least else n_hat
+
+    def noisy_mean(self, sums: list[int], size: int, n_hat: int, rounded: int, noise: Noise) -> Estimate:
+        """Run the second stage, for some of the `rounded` coordinates that are released with this n-hat."""
+        return _noisy_average(sums, size, self._diameter / n_hat, self._rho2_nano, n_hat, noise, rounded)
 
 
-def _noisy_average(sums: list[int], size: int, width: Fraction, rho_nano: int, n_hat: int, noise: Noise) -> Estimate:
+def _noisy_average(
+    sums: list[int], size: int, width: Fraction, rho_nano: int, n_hat: int, noise: Noise, rounded: int | None = None
+) -> Estimate:
     """Divide the sums of `size` points by their number and add noise.
 
-    `width` is the l2 sensitivity of the average before rounding, in lattice steps.
+    `width` is the l2 sensitivity of the average before rounding, in lattice steps. It is that of all `rounded`
+    coordinates together, of which `sums` may hold only some.
     """
-    d = len(sums)
+    d = rounded or len(sums)
     # The grid h = step / 2**bits: fine enough that rounding adds about 1% to the sensitivity, and not finer.
     bits = min(20, max(0, math.ceil(math.log2(128 * math.sqrt(d) / float(width)))))
     variance = gaussian_variance((width * 2**bits + sqrt_up(d, 20)) ** 2, rho_nano)

@@ -16,7 +16,7 @@ from ..base import Forecast, Outcome, percent
 from ..floors import FALSE_RELEASE
 from .ktuples import BallCenters
 from .shards import Shards, ShardView
-from .tuples import TupleAverage
+from .tuples import TupleAverage, TwoCores
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...counting.exact import Selection, WindowView
     from ...noise.samplers import Noise
 
-TupleMethod = TupleAverage | BallCenters
+TupleMethod = TupleAverage | TwoCores | BallCenters
 """What becomes of tuples."""
 LLOYD_ROUNDS = 5
 MIN_PER_CENTER = 4
@@ -254,7 +254,7 @@ class ClusteringAlgorithm:
     loss : PrivacyLoss
         (rho, delta) of one release.
     shards : Shards
-    average : TupleAverage or BallCenters
+    average : TupleAverage, TwoCores or BallCenters
         Method that turns the tuples into one tuple of centers. The rho that its loss and `fallback_nano` leave goes to
         the Lloyd step.
     lloyd : LloydStep
@@ -348,6 +348,8 @@ def chance_of(average: TupleMethod, size: int) -> float:
     ------
     Specification 6.13; ours.
     """
+    if isinstance(average, TwoCores):
+        return math.nan  # for reference: it has no forecast
     if size < MIN_PER_CENTER * average.k * average.tuples:
         return 0.0
     return average.forecast(0.0, average.least_count)[0] if isinstance(average, TupleAverage) else 1 - average.test.beta
@@ -372,6 +374,8 @@ def chance_by_agreement(average: TupleMethod, k: int) -> tuple[str, list[dict[st
     if isinstance(average, TupleAverage):
         shares = [0.0, *(_share_at(average, chance) for chance in (0.95, 0.05))]
         chances = [average.forecast(share, average.least_count)[0] for share in shares]
+    elif isinstance(average, TwoCores):
+        return "", []  # for reference: it has no forecast
     else:
         shares, chances = [0.0], [1 - average.test.beta]
     table = [{"shards_that_differ": s, "probability": p} for s, p in zip(shares, chances, strict=True)]

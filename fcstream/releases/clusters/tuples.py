@@ -1,6 +1,7 @@
 """Averages of tuples that agree: find a radius, find a core, put its tuples in a common order, and average them.
 
-`TupleAverage` has one core under the fused predicate.
+`TupleAverage` is the default, with one core under the fused predicate. `OrderedAverage` and `TwoCores` follow the
+paper's algorithms step by step, with correct accounting; they need far more tuples.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...cores.replacement import ReplacedFilter
+from ...cores.replacement import ReplacedFilter, ReplacedSizeFilter
 from ...errors import ConfigError
-from ...predicates import MatchWithin, PredicateCounts
+from ...predicates import MatchTuples, MatchWithin, OrderedTuples, PredicateCounts
 from ...stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from ...stream.totals import column_totals
 from ..averages import Estimate, FriendlyAverage, Start
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 GAMMA = Fraction(1, 5)
 """Of the fused predicate: see `TupleAverage`."""
+PAPER_GAMMA = Fraction(1, 7)
 RADIUS_RATIO = 1.25
 SEARCH_RATIO = 1.5
 SEARCH_BETA = 0.02
@@ -101,6 +103,10 @@ def reorder(tuples: NDArray[np.float64], noise: Noise) -> NDArray[np.float64]:
         other = noise.uniform_below(j + 1)
         order[j], order[other] = order[other], order[j]
     return np.ascontiguousarray(numbered[:, order])
+
+
+def _friendly_pairs(predicate: Predicate, tuples: NDArray[np.float64]) -> int:
+    return int(friend_counts(predicate, tuples).sum())
 
 
 def noisy_mode(tuples: NDArray[np.float64], radii_squared: tuple[int, ...], rho_nano: int, noise: Noise) -> int | None:
@@ -266,12 +272,14 @@ class TupleAverage:
         if self.method == "public":
             return self.radii_squared[0]
         if self.method == "search":
-
-            def pairs(index: int) -> int:
-                match = MatchWithin(self.k, self.dimension, self.radii_squared[index], self.gamma)
-                return int(friend_counts(match, tuples).sum())
-
-            index = self._search.find(pairs, len(tuples), noise, start)
+            index = self._search.find(
+                lambda b: _friendly_pairs(
+                    MatchWithin(self.k, self.dimension, self.radii_squared[b], self.gamma), tuples
+                ),
+                len(tuples),
+                noise,
+                start,
+            )
             # The radius is two steps up, because FindDiam leaves out a part of the pairs that the core needs.
             return self._above(self.radii_squared[index])
         start(PrivacyLoss(self.radius_nano))
@@ -291,8 +299,138 @@ def _averaged(
     """Average ordered tuples (m, k, d), and return the estimate as (k, d)."""
     m, k, d = ordered.shape
     found = average.divide(
-        lambda: column_totals(ordered.astype(np.int64).reshape(m, k * d), MAX_COORDINATE), m, noise, start, least
+        lambda: column_totals(ordered.astype(np.int64).reshape(m, k * d), MAX_COORDINATE), m, k * d, noise, start, least
     )
     if found is None:
         return "no_match", None
     return None, Estimate(found.value.reshape(k, d), found.sigma.reshape(k, d), found.count + average.offset)
+
+
+@dataclass(frozen=True)
+class OrderedAverage:
+    """Mechanism FC_AvgOrdTup: it finds a radius for every coordinate and a core of ordered tuples, then averages it.
+
+    It is slow and serves as a reference.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+    k, dimension : int
+    radii_squared : tuple of int
+        Squared radii whose roots have the ratio 1.5.
+
+    Privacy
+    -------
+    Unit: one tuple of a private number of them. Relation: replace, add or remove one. (rho, delta)-zCDP: k FindDiam
+    with 0.05 rho / k each, a core with (0.05 rho, delta/2), the average with (0.9 rho, delta/2).
+
+    Source
+    ------
+    Specification 6.6; proof 7.4; erratum 1.10; Tsfadia et al. 2022, FC_AvgOrdTup.
+    """
+
+    loss: PrivacyLoss
+    k: int
+    dimension: int
+    radii_squared: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        _ = (
+            self._search,
+            self._core,
+            FriendlyAverage(self._rest, self.k * self.radii_squared[-1]),
+        )  # refuse losses too small
+
+    @property
+    def _search(self) -> DiameterSearch:
+        return DiameterSearch(self.loss.rho_nano // (20 * self.k), SEARCH_BETA, len(self.radii_squared))
+
+    @property
+    def _core(self) -> ReplacedSizeFilter:
+        return ReplacedSizeFilter(PrivacyLoss(self.loss.rho_nano // 20, self.loss.delta_femto // 2))
+
+    @property
+    def _rest(self) -> PrivacyLoss:
+        """Return the loss of the average."""
+        return self.loss - self._core.loss - PrivacyLoss(self.k * self._search.rho_nano)
+
+    def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
+        """Return a reason to refuse, or the estimate, for tuples (m, k, d) in a common order."""
+        search, radii = self._search, []
+        for j in range(self.k):
+            column = np.ascontiguousarray(tuples[:, j : j + 1])
+
+            def pairs(index: int, column: NDArray[np.float64] = column) -> int:
+                return _friendly_pairs(OrderedTuples((self.radii_squared[index],), self.dimension), column)
+
+            radii.append(self.radii_squared[search.find(pairs, len(tuples), noise, start)])
+        core = self._core
+        start(core.loss)
+        mask = core.select_core(friend_counts(OrderedTuples(tuple(radii), self.dimension), tuples), noise).mask
+        assert mask is not None
+        return self._average(self._rest, radii, tuples[mask], noise, start)
+
+    def _average(
+        self, loss: PrivacyLoss, radii: list[int], ordered: NDArray[np.float64], noise: Noise, start: Start
+    ) -> tuple[str | None, Estimate | None]:
+        """Average ordered tuples with FriendlyOrdTupAvg: sigma_j = (2 r_j / n-hat) sqrt(k / (2 rho2)), one n-hat."""
+        m, d = len(ordered), self.dimension
+        each = [FriendlyAverage(loss, self.k * r2) for r2 in radii]
+        n_hat = each[0].find_size(m, noise, start)
+        if n_hat is None:
+            return "no_match", None
+        start(each[0].second)
+        sums = column_totals(ordered.astype(np.int64).reshape(m, self.k * d), MAX_COORDINATE)
+        found = [one.noisy_mean(sums[j * d : (j + 1) * d], m, n_hat, self.k * d, noise) for j, one in enumerate(each)]
+        value, sigma = (np.stack([getattr(x, name) for x in found]) for name in ("value", "sigma"))
+        return None, Estimate(value, sigma, n_hat + each[0].offset)
+
+
+@dataclass(frozen=True)
+class TwoCores:
+    """Mechanism FC_kTupleClustering: it finds a core of matching tuples and orders them for `OrderedAverage`. For
+    reference.
+
+    Parameters
+    ----------
+    loss : PrivacyLoss
+    tuples, k, dimension : int
+    radii_squared : tuple of int
+        Squared radii, a ladder of ratio 1.5.
+
+    Privacy
+    -------
+    Unit: one tuple, one of t. Relation: REPLACE one. (rho, delta)-zCDP: core (rho/2, delta/2), the rest half of both.
+
+    Source
+    ------
+    Specification 6.6; proof 7.4; erratum 1.12; Tsfadia et al. 2022, FC_kTupleClustering; `TupleAverage` is the one to
+    use.
+    """
+
+    loss: PrivacyLoss
+    tuples: int
+    k: int
+    dimension: int
+    radii_squared: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        _ = self._rest
+
+    @property
+    def _half(self) -> PrivacyLoss:
+        """Return the loss of the core."""
+        return PrivacyLoss(self.loss.rho_nano // 2, self.loss.delta_femto // 2)
+
+    @property
+    def _rest(self) -> OrderedAverage:
+        return OrderedAverage(self.loss - self._half, self.k, self.dimension, self.radii_squared)
+
+    def release(self, tuples: NDArray[np.float64], noise: Noise, start: Start) -> tuple[str | None, Estimate | None]:
+        """Return a reason to refuse, or the estimate."""
+        half = self._half
+        core = ReplacedFilter(half, self.tuples)
+        start(half)
+        mask = core.select_core(friend_counts(MatchTuples(self.k, self.dimension, PAPER_GAMMA), tuples), noise).mask
+        assert mask is not None
+        return self._rest.release(reorder(tuples[mask], noise), noise, start)

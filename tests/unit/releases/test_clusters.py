@@ -16,7 +16,7 @@ import fcstream
 from fcstream._kernels import clusters as kernels
 from fcstream.accounting.losses import PrivacyLoss
 from fcstream.cores.filters import ZCDPFilter
-from fcstream.cores.replacement import ReplacedFilter, tail_quantile
+from fcstream.cores.replacement import ReplacedFilter, ReplacedSizeFilter, tail_quantile
 from fcstream.errors import ConfigError
 from fcstream.predicates import MatchTuples, MatchWithin, OrderedTuples
 from fcstream.releases.clusters.pipeline import ClusteringAlgorithm, LloydRounds, LloydStep, nearest_labels
@@ -108,10 +108,16 @@ def test_items_with_few_friends_are_kept_with_at_most_delta():
     assert 0.99e-6 < worst <= 1e-6
 
 
-def test_the_papers_second_core_needs_thousands_of_tuples():
-    """0.05 of a quarter of rho = 1: the figure that `TupleAverage` tells."""
-    core = ZCDPFilter(PrivacyLoss.charge(0.0125, 2.5e-9))
-    assert core.margin(2640) < 0 <= core.margin(2660)
+@pytest.mark.parametrize(("kind", "fewest"), [(ZCDPFilter, 2660), (ReplacedSizeFilter, 10_730)])
+def test_the_papers_second_core_needs_thousands_of_tuples(kind, fewest):
+    """0.05 of a quarter of rho = 1: the figures that `TupleAverage` tells."""
+    core = kind(PrivacyLoss.charge(0.0125, 2.5e-9))
+    assert core.margin(fewest - 20) < 0 <= core.margin(fewest)
+
+
+def test_a_core_of_a_core_has_twice_the_deviation():
+    loss = PrivacyLoss.charge(0.5, 1e-8)
+    assert ReplacedSizeFilter(loss).bar(400)[1] == pytest.approx(2 * ZCDPFilter(loss).bar(400)[1])
 
 
 def test_filters_refuse_what_they_cannot_do():

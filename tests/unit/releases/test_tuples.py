@@ -14,9 +14,12 @@ from fcstream.accounting.losses import PrivacyLoss
 from fcstream.errors import ConfigError
 from fcstream.noise.samplers import Noise, SeededEntropy
 from fcstream.predicates import MatchWithin
+from fcstream.releases.averages import FriendlyAverage
 from fcstream.releases.clusters.tuples import (
     GAMMA,
+    OrderedAverage,
     TupleAverage,
+    TwoCores,
     friend_counts,
     noisy_mode,
     radius_grid,
@@ -226,3 +229,32 @@ def test_k_of_one_needs_no_match():
 def test_tuple_averages_that_cannot_work_are_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         average(**changes)
+
+
+def test_the_papers_two_cores_never_release_at_200_but_do_with_thousands():
+    radii_squared = radius_grid(10, 2000, 1.5)
+    base = BASE[:2]
+    step = TwoCores(LOSS, 200, 2, 2, radii_squared)
+    assert all(step.release(tuples_like(base, 200, 20, s), seeded(s), Paid())[1] is None for s in range(5))
+    paid = Paid()
+    reason, found = TwoCores(LOSS, 6000, 2, 2, radii_squared).release(tuples_like(base, 6000, 20, 0), seeded(1), paid)
+    assert reason is None
+    assert paid.total.fits(LOSS)
+    order = np.argmin(((found.value[:, None] - base) ** 2).sum(axis=2), axis=1)
+    assert np.abs(found.value - base[order]).max() < 6 * found.sigma.max() + 5
+
+
+def test_every_coordinate_of_an_ordered_average_has_the_noise_of_its_own_radius():
+    step, loss = OrderedAverage(LOSS, 2, 2, radius_grid(10, 2000, 1.5)), PrivacyLoss.charge(0.9, 5e-9)
+    paid = Paid()
+    _, found = step._average(loss, [100**2, 700**2], tuples_like(BASE[:2], 500, 20, 0, shuffle=False), seeded(), paid)
+    assert paid.total == loss
+    assert found.sigma[1, 0] / found.sigma[0, 0] == pytest.approx(7, rel=0.03)
+    n_hat = found.count - FriendlyAverage(loss, 1).offset
+    least = 2 * 100 / n_hat * math.sqrt(2 / (2 * 0.81))
+    assert least * 0.99 <= found.sigma[0, 0] <= 1.03 * least
+
+
+def test_ordered_average_accepts_an_empty_core():
+    step = OrderedAverage(LOSS, 2, 2, radius_grid(10, 2000, 1.5))
+    assert step.release(np.empty((0, 2, 2)), seeded(), Paid()) == ("no_match", None)
