@@ -7,7 +7,7 @@ record can make another one late, or open or close a window.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,8 +53,11 @@ class Schedule:
     slide_ms: int
     lateness_ms: int = 0
     end_ms: int | None = None
+    pane_ms: int = field(init=False, repr=False, compare=False)
+    """Width of a pane: the greatest common divisor of length and slide."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "pane_ms", math.gcd(self.length_ms, self.slide_ms))
         if self.length_ms < 1:
             raise ConfigError(f"must be at least 1 ms, got {self.length_ms}", "window.length")
         if not 1 <= self.slide_ms <= self.length_ms:
@@ -72,11 +75,6 @@ class Schedule:
                 f"must share a larger divisor with window.length: a window would have {self.reach} panes",
                 "window.slide",
             )
-
-    @property
-    def pane_ms(self) -> int:
-        """Width of a pane: the greatest common divisor of length and slide."""
-        return math.gcd(self.length_ms, self.slide_ms)
 
     @property
     def reach(self) -> int:
