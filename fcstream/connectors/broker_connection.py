@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ..errors import FcstreamError
 from .retry import with_patience
-
-if TYPE_CHECKING:
-    from .urls import Address
+from .urls import PATIENCE, Address
 
 T = TypeVar("T")
 
@@ -22,7 +20,7 @@ class BrokerConnection:
 
     def __init__(self, address: Address, patience_s: float, error: type[FcstreamError]) -> None:
         self.location, self._key, self._error = address.masked, address.key, error
-        self.patience_s = address.take_number("patience", patience_s)
+        self.patience_s = address.take_number(PATIENCE, patience_s)
 
     def reconnect(self) -> None:
         """Connect again; nothing where each action connects if it must. May raise `BrokerLost`."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-
-if TYPE_CHECKING:
-    from .urls import Address
+from .urls import Address, UrlOption
 
 TRUST = "name the file of its authority as `ca`, or its host as the certificate does"
 _DEPTH = 10  # largest depth of errors within errors
+CA = UrlOption("ca", "File (PEM) of the authorities to trust.", otherwise="the system's")
+CERT = UrlOption("cert", "File (PEM) of our own certificate, if the server asks for one.", "")
+KEY = UrlOption("key", "File (PEM) of that certificate's key.", otherwise="in the certificate's file")
+TLS = (CA, CERT, KEY)
+_DEPTH = 10  # of errors within errors
 
 
 def tls_context(address: Address) -> ssl.SSLContext:
@@ -22,7 +24,7 @@ def tls_context(address: Address) -> ssl.SSLContext:
     ------
     ConfigError
     """
-    ca, cert, key = (address.take(name, "") or None for name in ("ca", "cert", "key"))
+    ca, cert, key = (address.take(option, "") or None for option in TLS)
     try:
         context = ssl.create_default_context(cafile=ca)
         if cert:

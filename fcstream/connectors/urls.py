@@ -28,6 +28,30 @@ _SECRET = frozenset(("password", "token", "key", "fcstream.bearer", "sasl.passwo
 
 
 @dataclass(frozen=True, slots=True)
+class UrlOption:
+    """An option of a connector's URL, as it is taken and as the reference tells it.
+
+    Attributes
+    ----------
+    name : str
+    meaning : str
+        In Markdown.
+    default : str or float or None
+        A number if the option is one. None: it is required, or `otherwise` says what holds.
+    otherwise : str
+        What is taken by default, in words, where that is no constant.
+    """
+
+    name: str
+    meaning: str
+    default: str | float | None = None
+    otherwise: str = ""
+
+
+PATIENCE = UrlOption("patience", "Seconds for which the server may be away before an error is raised.", 60)
+
+
+@dataclass(frozen=True, slots=True)
 class Address:
     """A parsed URL ``scheme://[user[:password]@]host[:port][,host...]/path?option=value``.
 
@@ -59,22 +83,24 @@ class Address:
     masked: str
     key: str
 
-    def take(self, name: str, default: str | None = None) -> str:
-        """Remove and return an option.
+    def take(self, option: UrlOption | str, default: str | None = None) -> str:
+        """Remove and return an option; `default` goes before the option's own.
 
         Raises
         ------
         ConfigError
             It is missing and has no default.
         """
-        value = self.options.pop(name, default)
+        name, own = (option, None) if isinstance(option, str) else (option.name, option.default)
+        value = self.options.pop(name, default if default is not None or own is None else str(own))
         if value is None:
             raise ConfigError(f"must name `{name}` (as ...?{name}=...), got {self.masked}", self.key)
         return value
 
-    def take_number(self, name: str, default: float) -> float:
-        """Remove and return a positive number."""
-        text = self.take(name, str(default))
+    def take_number(self, option: UrlOption | str, default: float | None = None) -> float:
+        """Remove and return a positive number; see `take`."""
+        text = self.take(option, None if default is None else str(default))
+        name = option if isinstance(option, str) else option.name
         try:
             value = float(text)
         except ValueError:

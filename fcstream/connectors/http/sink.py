@@ -1,16 +1,7 @@
 """Releases as requests to a web server: one POST of JSON for each, at least once.
 
-The address ``https://[user:password@]host[:port]/path?its=own&query`` is called as it stands; only options that begin
-with ``fcstream.`` are removed from it, since they are meant for this sink:
-
-==========================  ===================================================================================
-``fcstream.bearer``         a token for ``Authorization: Bearer``; a user and password are sent as ``Basic``
-``fcstream.header.NAME``    a further header
-``fcstream.batch=yes``      one POST of an array for all releases of a write
-``fcstream.timeout``        seconds that connecting, and then a request, may take; after that it has failed (10)
-``fcstream.patience``       seconds that a server may be unreachable or busy during a write (60)
-``fcstream.ca``             file with the certificates to trust, instead of the system's
-==========================  ===================================================================================
+The address is called as it stands; only options that begin with ``fcstream.`` are removed from it, since they are meant
+for this sink.
 
 Every request has a header ``Idempotency-Key: STREAM/OPEN_MS/CLOSE_MS`` (the stream's name percent-encoded; for an array
 its first opening, last closing and a hash of its bytes). The same key always comes with the same bytes, so a server
@@ -32,12 +23,13 @@ import time
 import urllib.parse
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import ClassVar
 
 from ...errors import ConfigError, SinkError
 from ...releases.base import Release
 from ...runtime import waiting
 from ..retry import PendingMessages, close_quietly, deadline, pauses
-from ..urls import Address
+from ..urls import Address, UrlOption
 
 _OURS = "fcstream."
 _BUSY = {408, 425, 429}
@@ -46,6 +38,12 @@ _NOT_YOURS = {"idempotency-key", "content-length", "transfer-encoding", "connect
 _INTERIM = 100  # interim responses before the final one
 _PAUSE_S = 3600.0  # longest pause that a server may ask for, so that its mistake does not stop a stream for years
 _LOST = (OSError, http.client.HTTPException, ValueError)  # http.client's parsers may raise ValueError
+_BEARER = UrlOption("fcstream.bearer", "Token for `Authorization: Bearer`; user and password are sent as `Basic`.", "")
+_HEADER = UrlOption("fcstream.header.NAME", "A further header.", "")
+_BATCH = UrlOption("fcstream.batch", "`yes`: one POST of an array for all releases of a write.", "no")
+_TIMEOUT = UrlOption("fcstream.timeout", "Seconds that connecting, and then a request, may take.", 10)
+_PATIENCE = UrlOption("fcstream.patience", "Seconds for which the server may be away or busy.", 60)
+_CA = UrlOption("fcstream.ca", "File (PEM) of the certificates to trust.", otherwise="the system's")
 
 
 class _Busy(Exception):
@@ -81,15 +79,18 @@ class WebhookSink:
         The server is first called by `write`.
     """
 
+    url: ClassVar = "https://[user:password@]host[:port]/path?its=own&query"
+    url_options: ClassVar = (_BEARER, _HEADER, _BATCH, _TIMEOUT, _PATIENCE, _CA)
+
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
         self._address_key = address.key
-        self._patience_s = address.take_number("fcstream.patience", patience_s)
-        self._timeout_s = address.take_number("fcstream.timeout", 10.0)
-        batch = address.take("fcstream.batch", "no")
+        self._patience_s = address.take_number(_PATIENCE, patience_s)
+        self._timeout_s = address.take_number(_TIMEOUT)
+        batch = address.take(_BATCH)
         if batch not in ("yes", "no"):
             raise ConfigError(f"must have 'yes' or 'no' as `fcstream.batch`, got {batch!r}", address.key)
         self._is_batch = batch == "yes"
-        ca = address.take("fcstream.ca", "")
+        ca = address.take(_CA, "")
         self._headers = _headers(address)
         self._target = _target(address)
         name, port = address.host(443 if address.scheme == "https" else 80)
@@ -225,7 +226,7 @@ def _safe_text(text: str) -> str:
 def _headers(address: Address) -> dict[str, str]:
     """Make the headers of every request from the options that begin with ``fcstream.``."""
     headers = {"Content-Type": "application/json", "User-Agent": "fcstream"}
-    bearer = address.take("fcstream.bearer", "")
+    bearer = address.take(_BEARER)
     if bearer:
         headers["Authorization"] = f"Bearer {bearer}"
     elif address.user is not None:

@@ -16,8 +16,8 @@ from ...errors import ConfigError, FcstreamError, needs_package
 from ...runtime.waiting import is_over, note_failure
 from ..broker_connection import BrokerConnection
 from ..retry import BrokerLost
-from ..tls import TRUST
-from ..urls import Address
+from ..tls import CA, CERT, KEY, TLS, TRUST
+from ..urls import PATIENCE, Address, UrlOption
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -35,6 +35,13 @@ FINAL = {
 _SECURITY = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _SASL = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _REMEDY = "correct the login, or what it is allowed to do"
+_SECURITY_OF = UrlOption(
+    "security",
+    f"One of {', '.join(f'`{one}`' for one in _SECURITY)}.",
+    otherwise="`sasl_ssl` with a user, else `ssl` with a `ca`, else `plaintext`",
+)
+_SASL_OF = UrlOption("sasl", f"How to log in: {', '.join(f'`{one}`' for one in _SASL)}.", "PLAIN")
+CONNECTION = (PATIENCE, _SECURITY_OF, _SASL_OF, *TLS)
 
 
 class KafkaConnection(BrokerConnection):
@@ -219,10 +226,10 @@ class KafkaConnection(BrokerConnection):
 
 def _login(address: Address) -> dict[str, Any]:
     """Make the client's settings for how to connect."""
-    user, password, ca = address.user, address.password, address.take("ca", "")
-    security = address.take("security", "sasl_ssl" if user else "ssl" if ca else "plaintext").lower()
-    sasl = address.take("sasl", "PLAIN").upper()
-    files = {"ca": ca, "certificate": address.take("cert", ""), "key": address.take("key", "")}
+    user, password, ca = address.user, address.password, address.take(CA, "")
+    security = address.take(_SECURITY_OF, "sasl_ssl" if user else "ssl" if ca else "plaintext").lower()
+    sasl = address.take(_SASL_OF).upper()
+    files = {"ca": ca, "certificate": address.take(CERT), "key": address.take(KEY, "")}
     for name, value, known in (("security", security, _SECURITY), ("sasl", sasl, _SASL)):
         if value not in known:
             raise ConfigError(f"must have one of {', '.join(known)} as `{name}`, got {value!r}", address.key)

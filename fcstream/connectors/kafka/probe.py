@@ -7,6 +7,7 @@ from ..probes import PATIENCE_S, Checkup, Probe
 from ..retry import close_quietly
 from ..urls import Address
 from .connection import KafkaConnection
+from .source import GROUP, INSTANCE, MAX_POLL, SESSION
 
 _SETTINGS_S = 2.0
 
@@ -15,10 +16,10 @@ class KafkaProbe(Probe):
     """Checks topics, their settings, and the positions of the group."""
 
     def source(self, checkup: Checkup, address: Address, name: str) -> None:
-        for option, default in (("session_s", 45.0), ("max_poll_s", 300.0)):
-            address.take_number(option, default)
-        group = address.take("group", name)
-        address.take("instance", "")
+        for option in (SESSION, MAX_POLL):
+            address.take_number(option)
+        group = address.take(GROUP, name)
+        address.take(INSTANCE)
         cluster = KafkaConnection(address, name, PATIENCE_S, SourceError)
         address.finish()
         kafka = cluster.kafka

@@ -13,13 +13,12 @@ import numpy as np
 from ...errors import SourceError
 from ..base import Chunk
 from .connection import ASK_S, KafkaConnection
+from .source import GROUP_OPTIONS
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from ..urls import Address
-
-_GROUP_OPTIONS = ("group", "instance", "session_s", "max_poll_s")
 
 
 class KafkaRanges:
@@ -39,7 +38,7 @@ class KafkaRanges:
     """
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
-        for option in _GROUP_OPTIONS:
+        for option in GROUP_OPTIONS:
             address.take(option, "")
         self._cluster = KafkaConnection(address, name, patience_s, SourceError)
         address.finish()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from ...releases.base import Release
 from ...runtime.undo import on_error
 from ..retry import BrokerLost, PendingMessages
 from ..urls import Address
-from .connection import KafkaConnection
+from .connection import CONNECTION, KafkaConnection
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -35,7 +35,7 @@ class KafkaSink:
     Parameters
     ----------
     address : Address
-        See the module; one topic.
+        See `url` and `url_options`; one topic.
     patience_s : float
         Seconds that brokers may be unreachable.
 
@@ -43,6 +43,9 @@ class KafkaSink:
     ------
     ConfigError, SinkError
     """
+
+    url: ClassVar = "kafka://[user:password@]host[:port][,host...]/TOPIC"
+    url_options: ClassVar = CONNECTION
 
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
         self._cluster = KafkaConnection(address, "fcstream", patience_s, SinkError)

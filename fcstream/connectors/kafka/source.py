@@ -1,21 +1,5 @@
 """Kafka: topics as a replayable source, a topic as a sink.
 
-``kafka://[user:password@]host:9092[,host2:9092]/TOPIC[,TOPIC2][?option=value&...]``
-
-====================  ========================================================================================
-``patience``          seconds that brokers may be unreachable (60)
-``security``          ``plaintext``, ``ssl``, ``sasl_ssl`` or ``sasl_plaintext``; by default ``sasl_ssl`` with a user,
-                      else ``ssl`` with a `ca`, else ``plaintext``
-``sasl``              ``PLAIN`` (default), ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``
-``ca``                file with the certificates to trust, instead of the system's
-``cert``, ``key``     files of the client's own certificate, if the brokers ask for one
-``group``             of a source: its consumer group; the consumer's name by default
-``instance``          of a source: a name of this process in the group that outlives it: restarted within
-                      `session_s` it gets its partitions back and disturbs no other member (static membership)
-``session_s``         of a source: seconds without a sign of life after which another member gets its partitions (10)
-``max_poll_s``        of a source: seconds between two polls after which the group takes its partitions away (300)
-====================  ========================================================================================
-
 A message's identity is its offset; its arrival is the timestamp that Kafka gives. Set the topic's
 ``message.timestamp.type`` to ``LogAppendTime``: with ``CreateTime`` the producer chooses when its message arrived, and
 so whether it is late. Messages of open transactions arrive when they are appended and can be read when they are
@@ -30,15 +14,15 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ...errors import ConfigError, SourceError
 from ..base import Chunk, Gap, PartitionAssignment
 from ..retry import BrokerLost
-from ..urls import Address
-from .connection import ASK_S, KafkaConnection
+from ..urls import Address, UrlOption
+from .connection import ASK_S, CONNECTION, KafkaConnection
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -50,6 +34,16 @@ _COMMIT_S = 1.0  # longest wait for the response to a commit
 _FROM_THE_START = -2
 _COMMITTED = -3  # a jump from the committed position
 _REBALANCED = {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
+GROUP = UrlOption("group", "Consumer group.", otherwise="`source.name`")
+INSTANCE = UrlOption(
+    "instance",
+    "Name of this process in the group that outlives it: restarted within `session_s` it gets its partitions back and "
+    "disturbs no other member.",
+    "",
+)
+SESSION = UrlOption("session_s", "Seconds without a sign of life after which another member gets its partitions.", 10)
+MAX_POLL = UrlOption("max_poll_s", "Seconds between two polls after which the group takes its partitions away.", 300)
+GROUP_OPTIONS = (GROUP, INSTANCE, SESSION, MAX_POLL)
 
 
 class KafkaSource:
@@ -58,7 +52,7 @@ class KafkaSource:
     Parameters
     ----------
     address : Address
-        See the module.
+        See `url` and `url_options`.
     name : str
         The consumer group, unless the address names one.
     patience_s : float
@@ -84,11 +78,13 @@ class KafkaSource:
     messages than the group had committed. A topic that was made anew and has more of them by then is not recognized.
     """
 
+    url: ClassVar = "kafka://[user:password@]host[:port][,host...]/TOPIC[,TOPIC...]"
+    url_options: ClassVar = (*GROUP_OPTIONS, *CONNECTION)
     receipt_is_durable = False
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
-        session_ms = int(1000 * address.take_number("session_s", 10.0))
-        group, instance = address.take("group", "") or name, address.take("instance", "")
+        session_ms = int(1000 * address.take_number(SESSION))
+        group, instance = address.take(GROUP, "") or name, address.take(INSTANCE)
         if max(len(group.encode()), len(instance.encode())) > _LONGEST_NAME:
             raise ConfigError(
                 f"must have a `group` and an `instance` of {_LONGEST_NAME} bytes at most, got {address.masked}",
@@ -98,7 +94,7 @@ class KafkaSource:
             "group.id": group,
             "session.timeout.ms": session_ms,
             "heartbeat.interval.ms": min(3000, session_ms // 3),
-            "max.poll.interval.ms": max(session_ms, int(1000 * address.take_number("max_poll_s", 300.0))),
+            "max.poll.interval.ms": max(session_ms, int(1000 * address.take_number(MAX_POLL))),
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "enable.auto.offset.store": False,  # commits name their positions

@@ -9,15 +9,16 @@ from ..probes import PATIENCE_S, Checkup, Probe
 from ..urls import Address
 from .connection import MqttConnection, MqttSession, topic_of
 from .sink import MqttSink
+from .source import CLIENT_ID, INFLIGHT, SESSION
 
 
 class MqttProbe(Probe):
     """Checks the broker, and whether it permits the subscription."""
 
     def source(self, checkup: Checkup, address: Address, name: str) -> None:
-        topic, client_id = topic_of(address), address.take("client_id", name)
-        for option, default in (("inflight", 1000), ("session", 604800)):
-            address.take_number(option, default)
+        topic, client_id = topic_of(address), address.take(CLIENT_ID, name)
+        for option in (INFLIGHT, SESSION):
+            address.take_number(option)
         is_shared = topic.startswith("$share/")
 
         def prepare(connection: MqttConnection, host: str, port: int) -> None:
@@ -32,7 +33,7 @@ class MqttProbe(Probe):
         checkup.ok("source", f"{address.masked} answers and may be subscribed to, {said}; the client is {client_id!r}")
 
     def sink(self, checkup: Checkup, address: Address) -> None:
-        address.options.pop("client_id", None)  # with the same id the running stream would be disconnected
+        address.options.pop(CLIENT_ID.name, None)  # with the same id the running stream would be disconnected
         with closing(MqttSink(address)) as sink:
             if address.key == "sink.url":
                 sink.last()

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from ...errors import ConfigError, SinkError
 from ...releases.base import Release
 from ..retry import PendingMessages
 from ..sinks import read_release
+from ..tls import TLS
+from ..urls import PATIENCE, Address, UrlOption
 from .connection import MqttConnection, MqttSession, ThreadedConnection, topic_of
 
-if TYPE_CHECKING:
-    from ..urls import Address
+_RETAIN = UrlOption(
+    "retain",
+    "`true`: the broker keeps the last release for later subscribers, which also shows after a crash what is missing.",
+    "false",
+)
+_CLIENT_ID = UrlOption("client_id", "Name of the client.", otherwise="the broker gives one")
 
 
 class MqttSink:
@@ -23,9 +29,7 @@ class MqttSink:
     Parameters
     ----------
     address : Address
-        ``mqtt://[user:password@]host[:port][,host...]/topic``, ``mqtts`` for TLS. Options: ``retain=true`` (the broker
-        keeps the last release for later subscribers, which also shows after a crash what is missing), ``client_id``,
-        ``patience``, and those of TLS.
+        See `url` and `url_options`; ``mqtts`` for TLS.
     patience_s : float
 
     Raises
@@ -33,16 +37,19 @@ class MqttSink:
     ConfigError, SinkError
     """
 
+    url: ClassVar = "mqtt://[user:password@]host[:port][,host...]/topic"
+    url_options: ClassVar = (_RETAIN, _CLIENT_ID, PATIENCE, *TLS)
+
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
         self._topic = topic_of(address)
-        retain = address.take("retain", "false")
+        retain = address.take(_RETAIN)
         if retain not in ("true", "false") or "+" in self._topic or "#" in self._topic:
             raise ConfigError(
                 f"must be a topic without wildcards, `retain` true or false, got {address.masked}", address.key
             )
         self._retain = retain == "true"
         self._where = address.masked
-        client_id = address.take("client_id", "")
+        client_id = address.take(_CLIENT_ID, "")
         self._remainder: PendingMessages[bytes] = PendingMessages()
         self._link = MqttSession(
             address, patience_s, SinkError, ThreadedConnection.open, client_id, kind=ThreadedConnection

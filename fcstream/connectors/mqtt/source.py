@@ -9,16 +9,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from ...errors import ConfigError, SourceError
 from ..base import ReceivedMessage
 from ..retry import close_quietly
 from ..spool import MEMORY
+from ..tls import TLS
+from ..urls import PATIENCE, Address, UrlOption
 from .connection import MqttConnection, MqttSession, topic_of
 
-if TYPE_CHECKING:
-    from ..urls import Address
+CLIENT_ID = UrlOption("client_id", "Name of the client; every process needs one of its own.", otherwise="`source.name`")
+SESSION = UrlOption("session", "Seconds for which the broker keeps the session.", 604800)
+INFLIGHT = UrlOption("inflight", "Messages that the broker sends ahead, 65535 at most.", 1000)
+_DELIVERY_ID = UrlOption(
+    "delivery_id",
+    "Name of a user property in which those who publish give every message a value of its own, by which a message that "
+    "is delivered again is known.",
+    "",
+)
+_ARRIVAL = UrlOption(
+    "arrival",
+    "Name of a user property with the time of sending (Unix milliseconds), by which a message that waited is not late.",
+    "",
+)
 
 
 class MqttTopic:
@@ -28,11 +42,8 @@ class MqttTopic:
     Parameters
     ----------
     address : Address
-        ``mqtt://[user:password@]host[:port][,host...]/topic/filter``, ``mqtts`` for TLS; ``+`` and ``%23`` (for ``#``)
-        are wildcards, ``$share/GROUP/filter`` shares the topic with other processes. Options: ``client_id`` (by default
-        the consumer's name; each process needs one of its own), ``session`` (seconds that the broker keeps the session;
-        a week), ``inflight`` (messages that it sends ahead, its receive maximum; 1000), ``delivery_id=NAME`` and
-        ``arrival=NAME`` (see the notes), ``patience`` (seconds), and with TLS ``ca``, ``cert``, ``key`` (files in PEM).
+        See `url` and `url_options`; ``mqtts`` for TLS. ``+`` and ``%23`` (for ``#``) are wildcards,
+        ``$share/GROUP/filter`` shares the topic with other processes.
     name : str
         The consumer's name.
     patience_s : float
@@ -53,19 +64,22 @@ class MqttTopic:
     in a user property for instance: whoever may publish such a message can stop the stream until the message expires.
     """
 
+    url: ClassVar = "mqtt://[user:password@]host[:port][,host...]/topic/filter"
+    url_options: ClassVar = (CLIENT_ID, SESSION, INFLIGHT, _DELIVERY_ID, _ARRIVAL, PATIENCE, *TLS)
+
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         topic = topic_of(address)
-        self._inflight = int(address.take_number("inflight", 1000))
+        self._inflight = int(address.take_number(INFLIGHT))
         if self._inflight > 65535:
             raise ConfigError(f"must have `inflight` in [1, 65535], got {self._inflight}", address.key)
-        self._identity, self._arrival = address.take("delivery_id", ""), address.take("arrival", "")
+        self._identity, self._arrival = address.take(_DELIVERY_ID), address.take(_ARRIVAL)
         self.gives_arrivals, self.connections = bool(self._arrival), 0
         if self._identity and self._inflight > MEMORY:
             raise ConfigError(
                 f"must have `inflight` of {MEMORY} at most with a `delivery_id`: so many are remembered", address.key
             )
-        client_id = address.take("client_id", name)
-        expiry_s = int(address.take_number("session", 604800))
+        client_id = address.take(CLIENT_ID, name)
+        expiry_s = int(address.take_number(SESSION))
         session = {"ReceiveMaximum": self._inflight, "SessionExpiryInterval": expiry_s}
         self._filter = topic
         self._link = MqttSession(address, patience_s, SourceError, self._subscribe, client_id, session)

@@ -11,17 +11,15 @@ import re
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ...errors import ConfigError, FcstreamError, needs_package
 from ...runtime.undo import on_error
 from ..broker_connection import BrokerConnection
 from ..client_loop import ClientLoop, abort
 from ..retry import BrokerLost
-from ..tls import tls_context, tls_failure
-
-if TYPE_CHECKING:
-    from ..urls import Address
+from ..tls import TLS, tls_context, tls_failure
+from ..urls import PATIENCE, Address, UrlOption
 
 T = TypeVar("T")
 REQUEST_S = 5.0
@@ -37,6 +35,10 @@ _REFUSALS = (
 _STREAM_REFUSES = 10077  # error code of a stream that is full
 _STREAM_UNKNOWN = 10059
 _SECRETS = ("user", "password", "token", "user_jwt_cb", "signature_cb")  # options of the client that hold secrets
+_TOKEN = UrlOption("token", "Token to log in with.", "")
+_CREDS = UrlOption("creds", "File of credentials to log in with.", "")
+_TLS = UrlOption("tls", "`yes`: the connection must be encrypted, as it must with `ca`, `cert` or `key`.", "no")
+CONNECTION = (_TOKEN, _CREDS, PATIENCE, _TLS, *TLS)
 
 
 class StoredMessage(NamedTuple):
@@ -337,14 +339,14 @@ def _options(address: Address) -> tuple[bool, dict[str, Any]]:
     options["servers"] = [
         f"nats://{f'[{name}]' if ':' in name else name}:{port or 4222}" for name, port in address.hosts
     ]
-    options |= {"user": address.user, "password": address.password, "token": address.take("token", "") or None}
-    if creds := address.take("creds", ""):
+    options |= {"user": address.user, "password": address.password, "token": address.take(_TOKEN) or None}
+    if creds := address.take(_CREDS):
         with needs_package("nkeys", "nats", address.key):
             import nkeys  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: F401
         if not os.access(creds, os.R_OK):
             raise ConfigError(f"names the file {creds}, which cannot be read", address.key)
         options |= _credentials(creds)
-    wants_tls = address.take("tls", "no") == "yes" or not {"ca", "cert", "key"}.isdisjoint(address.options)
+    wants_tls = address.take(_TLS) == "yes" or any(option.name in address.options for option in TLS)
     if wants_tls:
         options["tls"] = tls_context(address)
     return wants_tls, options

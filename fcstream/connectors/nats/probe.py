@@ -11,15 +11,16 @@ from ..probes import PATIENCE_S, Checkup, ClockOffset, Probe
 from ..urls import Address
 from .connection import NatsConnection, stream_of
 from .sink import NatsSink
+from .source import BUCKET, GROUP, SUBJECT
 
 
 class NatsProbe(Probe):
     """Checks the stream, how long it keeps messages, the bucket of positions, and the clock."""
 
     def source(self, checkup: Checkup, address: Address, name: str) -> None:
-        stream, bucket = stream_of(address), address.take("bucket", "fcstream_positions")
-        address.take("subject", ">")
-        group = address.take("group", name)
+        stream, bucket = stream_of(address), address.take(BUCKET)
+        address.take(SUBJECT)
+        group = address.take(GROUP, name)
         wire = NatsConnection(address, PATIENCE_S, SourceError)
 
         async def info() -> Any:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from ...errors import ConfigError, SinkError
 from ...releases.base import Release
 from ..retry import BrokerLost, PendingMessages
 from ..sinks import read_release
-from .connection import LONGEST, REQUEST_S, NatsConnection, StoredMessage, checked_name, stream_of
+from ..urls import Address, UrlOption
+from .connection import CONNECTION, LONGEST, REQUEST_S, NatsConnection, StoredMessage, checked_name, stream_of
 from .reader import NatsReader, SingleMessageReader, open_reader
-
-if TYPE_CHECKING:
-    from ..urls import Address
 
 _LOOK_BACK = 10_000  # releases are searched first among so many sequences before the last one
 _EARLY_MS = 86_400_000  # a release may be stored so long before its window closes, because clocks differ
+_SUBJECT = UrlOption("subject", "Subject on which releases are published; the stream must take it.")
 
 
 class NatsSink:
@@ -35,7 +34,7 @@ class NatsSink:
     Parameters
     ----------
     address : Address
-        As for `NatsSource`, with ``subject`` required and without ``group`` and ``bucket``.
+        See `url` and `url_options`.
     patience_s : float
 
     Raises
@@ -44,9 +43,12 @@ class NatsSink:
         The stream must exist and take the subject.
     """
 
+    url: ClassVar = "nats://[user:password@]host[:port][,host...]/STREAM?subject=NAME"
+    url_options: ClassVar = (_SUBJECT, *CONNECTION)
+
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
         self._stream = stream_of(address)
-        self._subject = checked_name(address.take("subject"), "a `subject`", LONGEST, address)
+        self._subject = checked_name(address.take(_SUBJECT), "a `subject`", LONGEST, address)
         if re.search(r"[*>\s]", self._subject):
             raise ConfigError(f"must name a `subject` without wildcards, got {address.masked}", address.key)
         self._releases: PendingMessages[Release] = PendingMessages()

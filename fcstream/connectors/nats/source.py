@@ -14,21 +14,22 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import numpy as np
 
 from ...errors import ConfigError, SourceError
 from ..base import BrokerTime, Chunk, Gap
-from .connection import LONGEST, NatsConnection, checked_name, stream_of
+from ..urls import Address, UrlOption
+from .connection import CONNECTION, LONGEST, NatsConnection, checked_name, stream_of
 from .reader import POLL_BYTES, NatsReader, Row, SingleMessageReader
-
-if TYPE_CHECKING:
-    from ..urls import Address
 
 LOG = logging.getLogger("fcstream.connectors.nats")
 _UNSURE = 100  # messages
 _LONGEST_BUCKET = 252  # the stream behind a bucket has three bytes more in its name
+SUBJECT = UrlOption("subject", "Filter of subjects, with wildcards.", ">")
+GROUP = UrlOption("group", "Consumer under whose name positions are kept.", otherwise="`source.name`")
+BUCKET = UrlOption("bucket", "Bucket of positions, made with one replica if it is missing.", "fcstream_positions")
 
 
 class NatsSource:
@@ -37,9 +38,7 @@ class NatsSource:
     Parameters
     ----------
     address : Address
-        ``nats://[user:password@]host[:port][,host...]/STREAM``. Options: ``subject`` (a filter, with wildcards),
-        ``group`` (the consumer's name), ``bucket`` (for positions; ``fcstream_positions``), ``patience`` (seconds);
-        ``token`` or ``creds`` (a file); ``tls=yes``, ``ca``, ``cert``, ``key`` (files in PEM).
+        See `url` and `url_options`.
     name : str
         The consumer's name. Its position is kept under ``STREAM.NAME`` in the bucket, which is made with one replica if
         it is missing; to have more replicas, make it before.
@@ -58,19 +57,19 @@ class NatsSource:
     sequences of its own: it is read from its beginning, as another partition. It may be absent for `patience_s`.
     """
 
+    url: ClassVar = "nats://[user:password@]host[:port][,host...]/STREAM"
+    url_options: ClassVar = (SUBJECT, GROUP, BUCKET, *CONNECTION)
     receipt_is_durable = False
     generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         self._stream = stream_of(address)
-        self._subject = checked_name(address.take("subject", ">"), "a `subject`", LONGEST, address)
-        self._bucket = checked_name(
-            address.take("bucket", "fcstream_positions"), "a `bucket`", _LONGEST_BUCKET, address
-        )
+        self._subject = checked_name(address.take(SUBJECT), "a `subject`", LONGEST, address)
+        self._bucket = checked_name(address.take(BUCKET), "a `bucket`", _LONGEST_BUCKET, address)
         if not re.fullmatch(r"[-A-Za-z0-9_]+", self._bucket):
             raise ConfigError("must name a `bucket` of letters, digits, - and _", address.key)
         # An equals sign in a stream's name is not escaped, because existing positions are kept under such keys.
-        whole = f"{_escaped(self._stream, b'=')}.{_escaped(address.take('group', name))}"
+        whole = f"{_escaped(self._stream, b'=')}.{_escaped(address.take(GROUP, name))}"
         self._key = checked_name(whole, "the key of stream and `group`", LONGEST, address)
         self._reader: NatsReader | None = None
         self._next, self._created, self._warned = 0, "", 0

@@ -1,9 +1,6 @@
 """Releases as rows of a PostgreSQL table: exactly once, and never two releases for one window.
 
-``postgresql://[user[:password]@]host[:port]/database[?table=releases&schema=NAME&...]``
-
-``table`` (``releases``) and ``schema`` (by default the login's first) are made if absent; ``patience`` is how many
-seconds a server may be away (60); every other option is libpq's, such as ``sslmode=verify-full``, ``sslrootcert`` or
+Options that are not among `PostgresSink.url_options` are libpq's, such as ``sslmode=verify-full``, ``sslrootcert`` or
 ``host=/var/run/postgresql``. A table of your own must have the columns below, the key, and a body of type ``json`` or
 ``text``: ``jsonb`` would write the numbers anew.
 """
@@ -12,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -22,7 +19,7 @@ from ...runtime import libpq
 from ...runtime.undo import on_error
 from ..broker_connection import BrokerConnection
 from ..retry import BrokerLost, close_quietly, deadline
-from ..urls import Address
+from ..urls import PATIENCE, Address, UrlOption
 
 if TYPE_CHECKING:
     import psycopg
@@ -56,6 +53,9 @@ SELECT given.place, held.body::text = given.body, given.window_open_ms
 FROM ({_GIVEN}) AS given JOIN {{table}} AS held USING ({_KEY}) ORDER BY place
 """
 _WAITING = ("starting up", "shutting down", "recovery", "too many", "remaining connection slots", "not yet accepting")
+_TABLE = UrlOption("table", "Table of the releases, made if it is absent.", "releases")
+_SCHEMA = UrlOption("schema", "Its schema, made if it is absent.", otherwise="the login's first")
+_LIBPQ = UrlOption("...", "Others are libpq's, such as `sslmode`, `sslrootcert` or `host`.", otherwise="libpq's")
 
 
 class PostgresSink(BrokerConnection):
@@ -65,7 +65,7 @@ class PostgresSink(BrokerConnection):
     Parameters
     ----------
     address : Address
-        See the module.
+        See `url` and `url_options`.
     patience_s : float
         Seconds that the server may be unreachable.
 
@@ -74,13 +74,16 @@ class PostgresSink(BrokerConnection):
     ConfigError, SinkError
     """
 
+    url: ClassVar = "postgresql://[user[:password]@]host[:port][,host...]/database"
+    url_options: ClassVar = (_TABLE, _SCHEMA, PATIENCE, _LIBPQ)
+
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
         with needs_package("psycopg", "postgresql", address.key):
             import psycopg
         self._client = psycopg
         super().__init__(address, patience_s, SinkError)
-        self._schema = address.take("schema", "")
-        self._name = address.take("table", "releases")
+        self._schema = address.take(_SCHEMA, "")
+        self._name = address.take(_TABLE)
         for name in filter(None, (self._schema, self._name)):
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name):
                 raise ConfigError(f"must name a table of letters, digits and underscores, got {name!r}", self._key)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from ...errors import SinkError
 from ...releases.base import Release
 from ..base import shortened
 from ..retry import PendingMessages
+from ..tls import TLS
+from ..urls import PATIENCE, Address, UrlOption
 from .queue_connection import AmqpChannel, AmqpConnection
 
-if TYPE_CHECKING:
-    from ..urls import Address
-
 _LONGEST_ID = 255  # largest number of bytes in AMQP
+_QUEUE = UrlOption("queue", "Queue that gets the releases; required without an `exchange`.", otherwise="none")
+_EXCHANGE = UrlOption("exchange", "Exchange that gets them, in place of a queue.", "")
+_ROUTING_KEY = UrlOption("routing_key", "Routing key, with an `exchange`.", "")
 
 
 class AmqpSink:
@@ -27,8 +29,7 @@ class AmqpSink:
     Parameters
     ----------
     address : Address
-        ``amqp://[user:password@]host[:port][,host...]/[vhost]?queue=NAME``, or ``?exchange=NAME&routing_key=KEY``;
-        ``amqps`` for TLS. Options: ``patience``, and those of TLS.
+        See `url` and `url_options`; ``amqps`` for TLS.
     patience_s : float
 
     Raises
@@ -37,9 +38,12 @@ class AmqpSink:
         Also (from `write`) if no queue would get the message.
     """
 
+    url: ClassVar = "amqp://[user:password@]host[:port][,host...]/[vhost]?queue=NAME"
+    url_options: ClassVar = (_QUEUE, _EXCHANGE, _ROUTING_KEY, PATIENCE, *TLS)
+
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
-        self._exchange = address.take("exchange", "")
-        self._key = address.take("routing_key", "") if self._exchange else address.take("queue")
+        self._exchange = address.take(_EXCHANGE)
+        self._key = address.take(_ROUTING_KEY) if self._exchange else address.take(_QUEUE)
         self._where = address.masked
         self._remainder: PendingMessages[tuple[bytes, str | None]] = PendingMessages()
         self._link = AmqpConnection(address, "fcstream", patience_s, SinkError, self._prepare)

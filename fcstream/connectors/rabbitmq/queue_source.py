@@ -6,20 +6,33 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from ...errors import ConfigError, SourceError
 from ..base import ReceivedMessage
 from ..retry import BrokerLost
 from ..spool import MEMORY
+from ..tls import TLS
+from ..urls import PATIENCE, Address, UrlOption
 from .queue_connection import AmqpChannel, AmqpConnection
-
-if TYPE_CHECKING:
-    from ..urls import Address
 
 _WAIT_S = 1.0  # a cancelled consumer does not end a wait
 _MAX_BYTES = 1 << 24  # of messages that wait here; above it only so much is read as keeps the connection alive
 _PRECONDITION_FAILED = 406
+_QUEUE = UrlOption("queue", "Name of the queue, which must exist.")
+_PREFETCH = UrlOption("prefetch", "Messages that the broker sends ahead, 65535 at most; memory must hold them.", 1000)
+_DELIVERY_ID = UrlOption(
+    "delivery_id",
+    "`message_id`: those who publish give every message a `message_id` of its own, by which a message that is "
+    "delivered again is known.",
+    "none",
+)
+_ARRIVAL = UrlOption(
+    "arrival",
+    "`timestamp`: messages have that property (of publishers, or of RabbitMQ's "
+    "`message_interceptors.incoming.set_header_timestamp`), by which a message that waited is not late.",
+    "receipt",
+)
 
 
 class AmqpQueue:
@@ -28,10 +41,7 @@ class AmqpQueue:
     Parameters
     ----------
     address : Address
-        ``amqp://[user:password@]host[:port][,host...]/[vhost]?queue=NAME``, ``amqps`` for TLS. Options: ``prefetch``
-        (messages that the broker sends ahead, all of which memory must hold; 1000), ``delivery_id=message_id`` and
-        ``arrival=timestamp`` (see the notes), ``patience`` (seconds), and with TLS ``ca``, ``cert``, ``key`` (files in
-        PEM).
+        See `url` and `url_options`; ``amqps`` for TLS.
     name : str
         Name of the connection, as the broker lists it.
     patience_s : float
@@ -44,11 +54,6 @@ class AmqpQueue:
 
     Notes
     -----
-    ``delivery_id=message_id`` says that publishers give every message a ``message_id`` of its own, which identifies a
-    message that is delivered again. ``arrival=timestamp`` says that messages have that property, from publishers or
-    from RabbitMQ's ``message_interceptors.incoming.set_header_timestamp``. With it, a message that waited in the queue
-    is not late.
-
     Not for several threads. The broker closes a connection that is not used for some minutes; the next call opens it
     again, and unacknowledged messages come again. A quorum queue with an ``x-delivery-limit`` (20 by default since
     RabbitMQ 4) counts that as failed deliveries and drops such messages in the end: set it to -1. `close` waits until
@@ -57,10 +62,13 @@ class AmqpQueue:
     is removed.
     """
 
+    url: ClassVar = "amqp://[user:password@]host[:port][,host...]/[vhost]?queue=NAME"
+    url_options: ClassVar = (_QUEUE, _PREFETCH, _DELIVERY_ID, _ARRIVAL, PATIENCE, *TLS)
+
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
-        self._queue = address.take("queue")
-        self._prefetch = int(address.take_number("prefetch", 1000))
-        identity = address.take("delivery_id", "none")
+        self._queue = address.take(_QUEUE)
+        self._prefetch = int(address.take_number(_PREFETCH))
+        identity = address.take(_DELIVERY_ID)
         if identity not in ("none", "message_id") or not 1 <= self._prefetch <= 65535:
             raise ConfigError(
                 "must have `prefetch` in [1, 65535] and `delivery_id` = none or message_id, got "
@@ -75,7 +83,7 @@ class AmqpQueue:
         self._is_stream = ConfigError(
             f"must not name a stream, {address.masked} does: use rabbitmq-stream://", address.key
         )
-        arrival = address.take("arrival", "receipt")
+        arrival = address.take(_ARRIVAL)
         if arrival not in ("receipt", "timestamp"):
             raise ConfigError(f"must have `arrival` = receipt or timestamp, got {arrival!r}", address.key)
         self.gives_arrivals = arrival == "timestamp"

@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ...errors import ConfigError, FcstreamError, needs_package
 from ...runtime.undo import on_error
@@ -17,9 +17,7 @@ from ..client_loop import ClientLoop, abort
 from ..libraries import unsupported_version
 from ..retry import BrokerLost
 from ..tls import tls_context, tls_failure
-
-if TYPE_CHECKING:
-    from ..urls import Address
+from ..urls import Address, UrlOption
 
 T = TypeVar("T")
 FRAME_BYTES = 1 << 20
@@ -28,6 +26,8 @@ _REQUEST_S = 15.0
 _FAREWELL_S = 5.0
 _LAST_REQUEST = 0x7FFFFFFF  # a number that no other request has
 _LINGERS = 10  # hundredths of a second that a chunk may come after the response that should follow it
+STREAM_URL = "rabbitmq-stream://[user:password@]host[:port][,host...]/[vhost]?stream=NAME"
+STREAM = UrlOption("stream", "Name of the stream.")
 
 
 class RabbitConnection(BrokerConnection):

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from ...errors import SinkError
 from ...releases.base import Release
 from ..base import shortened
 from ..retry import BrokerLost
 from ..sinks import read_release
+from ..tls import TLS
+from ..urls import PATIENCE, Address
 from .chunks import bodies_of
-from .stream_connection import FRAME_BYTES, LONGEST_NAME, RabbitConnection, checked_name
-
-if TYPE_CHECKING:
-    from ..urls import Address
+from .stream_connection import FRAME_BYTES, LONGEST_NAME, STREAM, STREAM_URL, RabbitConnection, checked_name
 
 _HOUR_MS = 3_600_000
 _MAX_PUBLISHERS = 200
@@ -36,8 +35,7 @@ class RabbitStreamSink:
     Parameters
     ----------
     address : Address
-        ``rabbitmq-stream://[user:password@]host[:port][,host...]/[vhost]?stream=NAME``, ``rabbitmq-stream+tls`` for
-        TLS. Options: ``patience`` and those of TLS.
+        See `url` and `url_options`; ``rabbitmq-stream+tls`` for TLS.
     patience_s : float
 
     Raises
@@ -46,8 +44,11 @@ class RabbitStreamSink:
         Also (from `write`) for a window before the last one that the broker has of this publisher, which it would drop.
     """
 
+    url: ClassVar = STREAM_URL
+    url_options: ClassVar = (STREAM, PATIENCE, *TLS)
+
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
-        self._stream = checked_name(address, "stream", address.take("stream"))
+        self._stream = checked_name(address, "stream", address.take(STREAM))
         self._publishers: dict[str, int] = {}  # by reference; the one used last is at the end
         self._confirmed: set[tuple[int, int]] = set()  # publisher and publishing id
         self._refused: list[int] = []  # the broker's codes

@@ -15,18 +15,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from ...errors import SourceError
 from ..base import Chunk, Gap
 from ..retry import BrokerLost
+from ..tls import TLS
+from ..urls import PATIENCE, Address, UrlOption
 from .chunks import ChunkMessages, body_of, pieces_of
-from .stream_connection import RabbitConnection, checked_name
-
-if TYPE_CHECKING:
-    from ..urls import Address
+from .stream_connection import STREAM, STREAM_URL, RabbitConnection, checked_name
 
 T = TypeVar("T")
 LOG = logging.getLogger("fcstream.connectors.rabbitmq")
@@ -34,6 +33,8 @@ POLL_BYTES = 1 << 26
 """Size at which a poll stops reading; it exceeds this by one chunk at most."""
 _QUIET_S = 30.0
 _UNREADABLE = 5  # number of connections that may end at the same chunk
+_GROUP = UrlOption("group", "Consumer under whose name its position is kept.", otherwise="`source.name`")
+_CREDIT = UrlOption("credit", "Chunks that the broker sends ahead.", 10)
 
 
 class RabbitStreamSource:
@@ -42,9 +43,7 @@ class RabbitStreamSource:
     Parameters
     ----------
     address : Address
-        ``rabbitmq-stream://[user:password@]host[:port][,host...]/[vhost]?stream=NAME``. Options: ``group`` (the
-        consumer's name), ``credit`` (chunks that the broker sends ahead; 10), ``patience`` (seconds).
-        ``rabbitmq-stream+tls`` for TLS, with ``ca``, ``cert``, ``key`` (files in PEM).
+        See `url` and `url_options`; ``rabbitmq-stream+tls`` for TLS.
     name : str
         The consumer's name. The stream keeps its position, as the offset of the last message that is not needed again.
     patience_s : float
@@ -65,14 +64,16 @@ class RabbitStreamSource:
     with later timestamps. It is then read from its beginning, as another partition. It may be absent for `patience_s`.
     """
 
+    url: ClassVar = STREAM_URL
+    url_options: ClassVar = (STREAM, _GROUP, _CREDIT, PATIENCE, *TLS)
     receipt_is_durable = False
     timestamps_are_brokers = True
     generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
-        self._stream = checked_name(address, "stream", address.take("stream"))
-        self._name = checked_name(address, "group", address.take("group", name))
-        self._credit = int(address.take_number("credit", 10))
+        self._stream = checked_name(address, "stream", address.take(STREAM))
+        self._name = checked_name(address, "group", address.take(_GROUP, name))
+        self._credit = int(address.take_number(_CREDIT))
         self._next = -1
         self._committed = 0
         self._partition, self._times_made = self._stream, 1

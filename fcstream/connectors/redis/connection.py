@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...errors import ConfigError, FcstreamError, needs_package
 from ..broker_connection import BrokerConnection
 from ..retry import BrokerLost, close_quietly
-from ..tls import tls_context, tls_failure
+from ..tls import TLS, tls_context, tls_failure
 
 if TYPE_CHECKING:
     import ssl
@@ -128,7 +128,7 @@ def _options(address: Address) -> dict[str, Any]:
     options: dict[str, Any] = {"host": host, "port": port, "db": int(address.path or 0)}
     options |= {"username": address.user, "password": address.password}
     if address.scheme == "rediss":
-        files = {name: address.options.get(name) or None for name in ("ca", "cert", "key")}
+        files = {option.name: address.options.get(option.name) or None for option in TLS}
         options |= {"ssl": True, "ssl_ca_certs": files["ca"]}
         options |= {"ssl_certfile": files["cert"], "ssl_keyfile": files["key"]}
     return options

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from ...errors import SinkError
 from ...releases.base import Release
 from ..retry import PendingMessages
 from ..sinks import read_release
+from ..tls import TLS
+from ..urls import PATIENCE, Address, UrlOption
 from .connection import RedisConnection, answers_of, raise_first, redis_errors
-
-if TYPE_CHECKING:
-    from ..urls import Address
 
 _WAIT_S = 5.0  # for the replicas' confirmation
 _MARK = "fcstream-wait"
+_STREAM = UrlOption("stream", "Key of the stream that releases are added to.")
+_REPLICAS = UrlOption(
+    "replicas", "Replicas that must have a release before it counts as written.", otherwise="not asked"
+)
 
 
 class RedisSink:
@@ -36,8 +39,7 @@ class RedisSink:
     Parameters
     ----------
     address : Address
-        ``redis://[user:password@]host[:port]/[db]?stream=KEY``, one key for each fcstream stream. Options: ``replicas``
-        (how many must have it before it counts as written), ``patience``, and those of TLS.
+        See `url` and `url_options`; one key for each fcstream stream.
     patience_s : float
 
     Raises
@@ -45,9 +47,12 @@ class RedisSink:
     ConfigError, SinkError
     """
 
+    url: ClassVar = "redis://[user:password@]host[:port]/[db]?stream=KEY"
+    url_options: ClassVar = (_STREAM, _REPLICAS, PATIENCE, *TLS)
+
     def __init__(self, address: Address, patience_s: float = 60.0) -> None:
-        self._key = address.take("stream")
-        self._replicas = int(address.take_number("replicas", 1)) if "replicas" in address.options else 0
+        self._key = address.take(_STREAM)
+        self._replicas = int(address.take_number(_REPLICAS)) if _REPLICAS.name in address.options else 0
         self._unsent: PendingMessages[bytes | None] = PendingMessages()
         self._link = RedisConnection(address, patience_s, SinkError)
         self._link.open(lambda client: client.exists(self._key))

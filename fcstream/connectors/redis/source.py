@@ -13,17 +13,16 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...errors import ConfigError, SourceError
 from ..base import BrokerTime, Chunk, Gap
+from ..tls import TLS
+from ..urls import PATIENCE, Address, UrlOption
 from .connection import RedisConnection, answers_of, redis_errors
 from .ids import HIGH_COUNTERS, LOW_COUNTERS, MARKED, MS_LIMIT, SEQ_BITS, of_offset, parse_id, to_offset, write_id
-
-if TYPE_CHECKING:
-    from ..urls import Address
 
 LOG = logging.getLogger("fcstream.connectors.redis")
 POLL_BYTES = 1 << 24
@@ -35,6 +34,9 @@ _REACH = """
 local found = redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])
 return {#found, #found > 0 and found[#found][1] or ''}
 """
+_STREAMS = UrlOption("stream", "Keys of the streams that are read, with commas between them.")
+GROUP = UrlOption("group", "Consumer under whose name positions are kept.", otherwise="`source.name`")
+_FIELD = UrlOption("field", "Field of an entry that holds the record.", "data")
 
 
 class RedisSource:
@@ -43,9 +45,7 @@ class RedisSource:
     Parameters
     ----------
     address : Address
-        ``redis://[user:password@]host[:port]/[db]?stream=KEY[,KEY...]``, ``rediss`` for TLS. Options: ``group`` (the
-        consumer's name), ``field`` (the field of an entry that is its body; ``data``), ``patience`` (seconds), and with
-        TLS ``ca``, ``cert``, ``key`` (files in PEM).
+        See `url` and `url_options`; ``rediss`` for TLS.
     name : str
         The consumer's name. Positions are kept in the hash ``fcstream:NAME:positions`` of the same database, as ids.
     patience_s : float
@@ -69,15 +69,17 @@ class RedisSource:
     that was read last.
     """
 
+    url: ClassVar = "redis://[user:password@]host[:port]/[db]?stream=KEY[,KEY...]"
+    url_options: ClassVar = (_STREAMS, GROUP, _FIELD, PATIENCE, *TLS)
     receipt_is_durable = False
     generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
-        keys = list(dict.fromkeys(key for key in address.take("stream").split(",") if key))
+        keys = list(dict.fromkeys(key for key in address.take(_STREAMS).split(",") if key))
         if not keys:
             raise ConfigError(f"must name a stream, got {address.masked}", address.key)
-        self._positions_key = f"fcstream:{address.take('group', name)}:positions"
-        self._field = address.take("field", "data").encode()
+        self._positions_key = f"fcstream:{address.take(GROUP, name)}:positions"
+        self._field = address.take(_FIELD).encode()
         self._link = RedisConnection(address, patience_s, SourceError)
         self._entry_bytes = POLL_BYTES / _STEP
         self._step = _FEW
