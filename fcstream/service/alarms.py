@@ -109,7 +109,8 @@ class LateWatch:
             self._warn(
                 "late",
                 f"about {USUAL} records or more came too late for their windows: raise window.lateness, compare the "
-                "clocks (`fcstream doctor`), or say when queued messages arrived (README, Live streams)",
+                "clocks (`fcstream doctor`), or say when queued messages arrived (`source.downtime`, or `arrival=` in "
+                "the URL of a queue)",
             )
         elif now > self._over_at:
             self._warn("late", None)

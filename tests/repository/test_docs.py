@@ -48,27 +48,6 @@ def test_embedded_example(capsys):
     assert out.count(" C, noise ") >= 3
 
 
-def blocks(language):
-    inside, found = None, []
-    for line in (REPOSITORY / "README.md").read_text().splitlines():
-        if inside is None and line.strip() == f"```{language}":
-            inside = []
-        elif inside is not None and line.strip() == "```":
-            found.append("\n".join(inside))
-            inside = None
-        elif inside is not None:
-            inside.append(line)
-    return found
-
-
-def test_python_in_the_readme_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = blocks("python")
-    assert found
-    for block in found:
-        exec(compile(block, "README.md", "exec"), {})
-
-
 def test_documents_do_not_speak_of_workplaces():
     for name in ("README.md", "PRIVACY.md", "CHANGELOG.md", "SECURITY.md", "pyproject.toml"):
         text = (REPOSITORY / name).read_text()
