@@ -28,6 +28,7 @@ PROGRAMS = {"sh", "python"}
 SERVICES = {"mqtt": 1883, "nats": 4222, "postgresql": 5432, "rabbitmq": 5672, "redis": 6379}
 PATIENCE = 240.0  # seconds that one block may take
 SHELL = 'while IFS= read -r block <&{0}; do source "$block" </dev/null; echo done >&{1}; done'
+PROGRESS = re.compile(r"[\d,]+ (records read|(of [\d,]+ )?windows released)(, \d+%(, about \S+ (s|min|h) left)?)?")
 PYTHON = """
 import builtins, os
 names = dict(__name__="__main__", __builtins__=builtins)
@@ -299,10 +300,14 @@ def _sections(text: str) -> list[str]:
 
 
 def compare(said: str, printed: str) -> str | None:
-    """How an output differs from what a page says; `...` stands for anything. None if it does not."""
+    """How an output differs from what a page says; `...` stands for anything. None if it does not.
+
+    Lines of progress, which only a run of many seconds prints, are left out.
+    """
 
     def plain(text: str) -> str:
-        return "\n".join(line.rstrip() for line in text.strip().splitlines())
+        lines = (line.rstrip() for line in text.strip().splitlines())
+        return "\n".join(line for line in lines if not PROGRESS.fullmatch(line))
 
     pattern = ".*?".join(map(re.escape, plain(said).split("...")))
     if re.fullmatch(pattern, plain(printed), re.DOTALL):
