@@ -1,4 +1,5 @@
-"""What pytest does before the tests: the marker `fast`, the order of files, fixtures for servers, folders in memory.
+"""What pytest does before the tests: the marker `fast`, the order of files, fixtures for servers, folders in memory,
+drawn cases without a deadline.
 
 Folders of tests lie in memory where there is room: an fsync costs nothing there. Tests kill processes, not machines,
 and what a process has written outlives it in either place. FCSTREAM_TEST_DISK=1 keeps them on the disk.
@@ -9,6 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = [  # fixtures for servers
     "support.beside",
@@ -33,6 +35,10 @@ def _is_roomy() -> bool:
 if os.environ.get("FCSTREAM_TEST_DISK") != "1" and _is_roomy():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
 
+
+# How long a drawn case takes says how busy the machine is.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 TESTS = Path(__file__).parent
 SERVERS = {"mqtt_client", "nats_server", "postgres_url", "rabbitmq", "redis_client"}

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fcstream.accounting.filters
@@ -135,7 +135,6 @@ def advanced_epsilon(squares, slack):
 
 
 @given(st.integers(1, 50 * 10**9), st.integers(1, 10**15 - 1))
-@settings(deadline=None)
 def test_the_cap_on_squares_is_the_largest_and_never_too_large(epsilon_nano, slack_femto):
     capacity = DPLoss(epsilon_nano, slack_femto)
     slack = Decimal(slack_femto).scaleb(-15)

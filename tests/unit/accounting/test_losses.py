@@ -214,7 +214,7 @@ def test_geo_cap_is_above_the_papers(epsilon, cap, paper):
 
 
 @given(st.floats(0.01, 20), st.sampled_from([1e-3, 1e-6, 1e-12]), st.floats(0.01, 100))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_geo_cap_is_the_largest(epsilon, delta, distance):
     cap = geo_rho_cap(epsilon, delta, distance)
     assert geo_epsilon(cap.rho, delta, distance) <= epsilon < geo_epsilon((cap.rho_nano + 1) / 1e9, delta, distance)

@@ -32,7 +32,7 @@ def test_counts_equal_the_naive_twin_after_every_step(n, d):
     assert counter.size(0) == n
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 300), st.integers(1, 6), st.integers(0, 2**32 - 1))
 def test_batches_and_order_change_no_bit(n, d, seed):
     rng = np.random.default_rng(seed)

@@ -80,7 +80,7 @@ def test_each_odd_record_gets_its_own_reason(kind, line, reason):
         assert batch.rejections == [Rejection(reason[0], 7, reason[1])]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(["json", "csv"]), st.lists(st.integers(0, 100), max_size=30))
 def test_no_record_changes_how_another_is_read(kind, picks):
     """A block gives exactly what its lines give one by one: else one record could displace others."""
@@ -363,7 +363,7 @@ def test_release_bytes_are_stable():
     assert json.loads(line)["value"][1] == -1.0 / 3.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["none", "log1p", "asinh"]))
 def test_lattice_point_is_a_function_of_the_record_alone(seed, transform):
     """Whole batches and single rows give the same bits, whatever vector unit computes them."""

@@ -234,7 +234,7 @@ def test_integers_beyond_64_bits_are_answered_too():
 # -- spaces and functions --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_box_distances_equal_their_twin(data):
     d = data.draw(st.integers(1, 4))
@@ -258,7 +258,7 @@ def test_box_distances_equal_their_twin(data):
     assert near.evaluate_all(points)[:, 0].tolist() == [math.isqrt(25 * square) for square in squares]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_functions_move_no_faster_than_their_sensitivity(data):
     d = data.draw(st.integers(1, 3))
@@ -546,7 +546,7 @@ PRICES = st.integers() | st.sampled_from([1, 1000, 10**6, 10**8, 10**12, 2**50, 
 
 
 @pytest.mark.slow
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     st.sampled_from(SOUND), st.none() | st.tuples(st.sampled_from(KEYS), VALUES), PRICES, st.booleans(), st.booleans()
 )

@@ -44,7 +44,7 @@ class Scripted:
         return np.ones(len(who), bool), self.answers[who, question.round - 1].reshape(len(who), -1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_shares_equal_the_schedule_and_keep_its_invariants(data):
     capacity = data.draw(st.integers(0, 10**14))
@@ -71,7 +71,7 @@ def test_shares_equal_the_schedule_and_keep_its_invariants(data):
     assert (remaining >= 0).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 2**50), min_size=1, max_size=5),
     st.one_of(
@@ -141,7 +141,7 @@ def test_intervals_hold_at_their_level_and_no_better():
             assert stats.binomtest(int((abs(phi - truth) > 0.8 * h).sum()), 4000, beta).pvalue < 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_elimination_equals_its_twin(data):
     n, c = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 4))
@@ -171,7 +171,7 @@ def test_elimination_equals_its_twin(data):
     assert counted == asked
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(-400, 400), min_size=1, max_size=12), st.integers(1, 4), st.integers(0, 99))
 def test_within_the_intervals_nobody_is_sorted_wrongly(places, k, seed):
     """The corrected lemmas are deterministic where all errors stay below h: S1 inside, S0 outside, neighbors stay."""

@@ -246,7 +246,7 @@ MOVES = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(moves=st.lists(MOVES, max_size=30))
 def test_no_adversary_makes_a_device_spend_more_than_its_budget(moves, tmp_path_factory):
     """Ids asked again, at other prices, in any order, crashes at every write, smaller files, older copies put back: all

@@ -112,7 +112,7 @@ KINDS = ["match", "within", "ordered", "bits", "user"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 90), st.integers(0, 2**32 - 1))
 def test_counts_equal_the_naive_twin_in_any_batches_and_order(name, n, seed):
     rng = np.random.default_rng(seed)
@@ -212,7 +212,7 @@ def test_equality_is_no_match_at_any_scale(gamma, scale):
                 assert not MatchWithin(2, 2, max(1, radius_squared - 1), gamma)(a, b) or radius_squared == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(1, 6))
 def test_near_ties_of_huge_coordinates_are_decided_in_integers(seed, k, d):
     """Sums far beyond 2**53 that differ by a few units, too close for floats."""
@@ -315,7 +315,7 @@ def test_matrix_bits_do_not_depend_on_order_or_batch():
         assert counter.counts([0]).tolist() == [whole[i] for i in order]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
 def test_matrix_friends_are_truly_within_the_limit(seed, d):
     """Pairs within rounding of the limit: the margin is wider than the rounding."""

@@ -50,7 +50,7 @@ def test_what_follows_on_a_core_fills_the_total_and_no_more(core, epsilon):
     assert min(core.total(1000, 1e-15)) > 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(10**6, 5 * 10**9), st.integers(10**3, 10**9))
 def test_the_average_s_gaussian_costs_no_more_than_it_may_and_less_than_printed(epsilon_nano, delta_femto):
     average = FriendlyAverageDP(DPLoss(epsilon_nano, delta_femto), 100, 500)
@@ -100,7 +100,7 @@ def neighbors(rng, n, density):
     return graph, other
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(3, 40), st.floats(0.3, 1), st.integers(0, 2**32 - 1))
 def test_a_replaced_item_changes_the_basic_core_by_three_at_most_and_all_kept_are_friendly(n, density, seed):
     graph, other = neighbors(np.random.default_rng(seed), n, density)
@@ -165,7 +165,7 @@ def test_generator_equals_its_naive_twin_with_the_same_words(changes):
         assert exact <= made.stability <= exact * (1 + 1e-6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(12, 60), st.sampled_from(GENERATORS), st.floats(0.4, 1), st.integers(0, 2**32 - 1))
 def test_generator_is_stable_and_friendly(n, changes, density, seed):
     """Theorem 3.8: the bit's statistic moves by at most 1; where a success counts, keep probabilities by alpha."""
@@ -232,7 +232,7 @@ def test_bad_generators(wrong):
 # -- the averages ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 400), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_friendly_average_equals_its_naive_twin_with_the_same_words(n, d, seed):
     rng = np.random.default_rng(seed)

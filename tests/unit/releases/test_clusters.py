@@ -27,7 +27,7 @@ from fcstream.releases.clusters.tuples import (
 from fcstream.stream.lattice import Lattice
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 6), small)
 def test_kernels_equal_their_twins(k, d, t, seed):
     rng = np.random.default_rng(seed)
@@ -48,7 +48,7 @@ def test_kernels_equal_their_twins(k, d, t, seed):
     assert inside.tolist() == [naive.partitioned(tuples[0], radii, x) for x in tuples]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 150), st.integers(1, 4), st.integers(1, 3), small)
 def test_labels_equal_their_twin(n, k, d, seed):
     rng = np.random.default_rng(seed)

@@ -59,7 +59,7 @@ def near(rng, base, reach):
 # -- shards ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 120), st.integers(1, 4), st.integers(2, 7), st.integers(0, 2**32 - 1))
 def test_moments_equal_the_naive_twin_to_the_last_bit(n, d, count, seed):
     rng = np.random.default_rng(seed)
@@ -111,7 +111,7 @@ def test_bad_shards():
 # -- published inequalities -----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 5), st.floats(0.001, 1), st.floats(0.001, 1), st.integers(0, 2**32 - 1))
 def test_matrix_distance_has_an_approximate_triangle_inequality(d, first, second, seed):
     rng = np.random.default_rng(seed)
@@ -125,7 +125,7 @@ def test_matrix_distance_has_an_approximate_triangle_inequality(d, first, second
     assert distance(3 * x, 3 * y) == pytest.approx(parts[0], abs=1e-7)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 4), st.integers(2, 12), st.sampled_from([0.1, 0.5, 2.0]), st.integers(0, 2**32 - 1))
 def test_leaving_out_one_friendly_matrix_moves_the_mean_by_c1_over_n(d, n, limit, seed):
     """All matrices are friends of one, so any two share it: c1 = (1 + limit)**2 - 1, also past the paper's limit."""
@@ -140,7 +140,7 @@ def test_leaving_out_one_friendly_matrix_moves_the_mean_by_c1_over_n(d, n, limit
     assert average.needed * average.gamma >= c1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(1e-4, 10), st.floats(1e-3, 1), st.floats(1e-12, 0.5), st.integers(1, 100))
 def test_allowed_distance_equals_its_naive_twin_rounded_down_and_grows_with_noise(eta, epsilon, delta, d):
     exact, got = float(naive.matrix_gamma(eta, epsilon, delta, d)), allowed_distance(eta, (epsilon, delta), d)

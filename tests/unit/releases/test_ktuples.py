@@ -38,7 +38,7 @@ from fcstream.stream.lattice import Lattice
 small = st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(small, st.booleans())
 def test_members_equal_their_twin(seed, own):
     rng = np.random.default_rng(seed)
@@ -81,7 +81,7 @@ def far_balls(rng, k, d, parted):
             return centers, radii
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(small)
 def test_balls_that_share_a_tuple_cut_alike_and_have_alike_radii(seed):
     """Lemmas G1 and G4: two families of far balls that meet pairwise."""
@@ -208,7 +208,7 @@ def test_noisy_centers_have_the_noise_of_their_sensitivity():
     assert 0.93 < draws.std() / expected < 1.07
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(small)
 def test_averages_move_by_no_more_than_is_claimed(seed):
     """Neighbors' balls, each leaving out at most l of q tuples: every mean moves by 4 r (l + 1) / (q - l) at most."""

@@ -32,7 +32,7 @@ def clipped_sum(view, center, radius_squared, total):
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(1, 200), st.integers(1, 5), st.integers(0, 2**32 - 1))
 def test_sums_and_histograms_equal_the_naive_twin(n, d, seed):
     rng = np.random.default_rng(seed)
@@ -54,7 +54,7 @@ def test_sums_of_the_largest_coordinates_are_exact():
     assert exact_sums(everyone(view_of(points))) == [300 * 2**40, 150 * (2**40 - 2**40 + 1)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(1, 6), st.integers(1, 2**26), st.integers(0, 2**32 - 1))
 def test_clipped_offsets_stay_in_the_ball_and_on_the_ray(d, radius, seed):
     """One record moves the sum by a vector of at most the radius: the sensitivity the noise is made for."""
@@ -321,7 +321,7 @@ def test_lattice_radius_used_by_noise_is_never_smaller_than_the_predicate():
 # -- tracking ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(1, 200), st.integers(1, 5), st.integers(0, 2**32 - 1))
 def test_sums_inside_a_ball_equal_the_naive_twin(n, d, seed):
     rng = np.random.default_rng(seed)

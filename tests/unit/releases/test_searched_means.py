@@ -42,7 +42,7 @@ def mean(dimension=2, hint=400, **changes):
     return replace(SearchedMean(LOSS, RADII, dimension, hint), **changes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 25), st.integers(1, 7), st.floats(1e-3, 1e3), st.integers(0, 10), st.integers(0, 2**32 - 1))
 @example(12, 7, 1.0, 0, 2195908194)  # noise of another variance changes what is found in this one
 @example(2, 5, 1.0, 5, 2472402290)
@@ -64,7 +64,7 @@ def test_searches_equal_the_naive_twin_with_the_same_words(n, radii, rho, tolera
     assert search.find(view.pairs.tolist().__getitem__, view.size, Noise(SeededEntropy(seed))) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 12), st.integers(0, 10), st.integers(0, 2**32 - 1))
 def test_one_point_moves_the_statistic_by_less_than_two(n, tolerance, seed):
     rng = np.random.default_rng(seed)

@@ -54,7 +54,7 @@ def friendly_tuples(seed, gamma):
     return out
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(small, st.sampled_from([Fraction(1, 5), Fraction(1, 7)]))
 def test_friends_of_one_tuple_match_and_all_numberings_agree(seed, gamma):
     """match_gamma's approximate triangle inequality, and what reordering rests on, at the edge of gamma."""
@@ -128,7 +128,7 @@ def test_a_search_takes_the_first_radius_at_which_nearly_all_match():
         assert 0.98 * stage.rho < (1024 * 2 * 159 / 160) ** 2 / (2 * float(variance)) <= stage.rho
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(small)
 def test_histogram_of_separations_equals_its_twin(seed):
     rng = np.random.default_rng(seed)
