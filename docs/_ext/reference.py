@@ -8,11 +8,12 @@ from typing import Any
 
 import api_pages
 import connector_pages
+import extra_pages
 import output_pages
 import section_pages
 from sphinx.application import Sphinx
 
-MADE = {**section_pages.MADE, **connector_pages.MADE, **output_pages.MADE}
+MADE = {**section_pages.MADE, **connector_pages.MADE, **output_pages.MADE, **extra_pages.MADE}
 _LINE = re.compile(r"^<!-- made from the code: (\w+) -->$", re.MULTILINE)
 
 

@@ -4,6 +4,11 @@ Here belongs everything that talks to an outside system: one folder for each, wi
 and what they share (URLs, TLS, retries, the spool, dead letters). What is inside a message is not read here but in
 `fcstream.formats`; when to read and when to stop is decided in `fcstream.service`, and the engine never imports this.
 
+Files: `sources`, `sinks` (what every source and sink promises), `base` (what live sources promise besides), `registry`
+(which class serves a scheme), `probes` (what ``fcstream doctor`` asks), `urls`, `tls`, `retry`, `broker_connection` and
+`client_loop` (what connections share), `spool` (messages kept on disk), `spooled` (sources that read through it),
+`partitioners`, `dead_letters`, `files`, `csv_tables`, `libraries`, and a folder for each broker or database.
+
 A connector of another package is found by its scheme through the entry points ``fcstream.sources``,
 ``fcstream.queues`` (brokers that forget what was acknowledged), ``fcstream.sinks`` and ``fcstream.probes``. The first
 three name a class that is made with an address, and for sources also with the consumer's name; the last one names a
