@@ -7,8 +7,8 @@ from fcstream import Noise, SeededEntropy, private_mean
 
 rng = np.random.default_rng(5)
 CASES = {
-    "symmetric readings": lambda: rng.normal(20.0, 0.5, size=(600, 1)),
-    "skewed readings": lambda: 19.5 + 0.4 * rng.lognormal(0.0, 1.0, size=(600, 1)),
+    "symmetric": lambda: rng.normal(20.0, 0.5, size=(600, 1)),
+    "skewed": lambda: 19.5 + 0.4 * rng.lognormal(0.0, 1.0, size=(600, 1)),
 }
 
 _, panels = plt.subplots(1, 2, figsize=(8.0, 3.2))
@@ -32,6 +32,6 @@ for axes, (title, draw) in zip(panels, CASES.items(), strict=True):
         axes.plot([window, window], [error - half, error + half], color="C0" if holds else "C1", linewidth=1.4)
         axes.plot(window, error, "o", color="C0" if holds else "C1", markersize=3)
     axes.axhline(0, color="0.5", linewidth=1)
-    axes.set_title(f"{title}: {40 - missed} of 40 hold it", fontsize="medium", loc="left")
+    axes.set_title(f"{title}: {40 - missed} of 40 hold the mean", fontsize="medium", loc="left")
     axes.set_xlabel("window")
 panels[0].set_ylabel("value ± 2 sigma, less the\nmean of all records (°C)")
