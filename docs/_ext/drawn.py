@@ -50,5 +50,7 @@ def as_pyplot(draw: Callable[[str], None], width: float) -> None:
     height = figure.get_figheight() * max(width / figure.get_figwidth(), 0.75)
     figure.set_size_inches(width, height)
     for axes in figure.axes:
+        for patch in axes.patches:  # what shades refused windows is too bright for dark pages
+            patch.set_alpha(patch.get_alpha() or 0.25)
         for line in (*axes.get_xgridlines(), *axes.get_ygridlines()):
             line.set_color(plt.rcParams["grid.color"])
