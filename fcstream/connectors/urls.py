@@ -17,7 +17,7 @@ _FILES = ("jsonl:", "csv:", "sqlite:", "csv-tables:", "jsonl-tables:", "parquet-
 _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}")
 # fmt: off
 _HARMLESS = frozenset((
-    "ca", "cert", "client_id", "credit", "creds", "delivery_id", "exchange", "fcstream.batch", "fcstream.ca",
+    "arrival", "ca", "cert", "client_id", "credit", "creds", "delivery_id", "exchange", "fcstream.batch", "fcstream.ca",
     "fcstream.patience", "fcstream.timeout", "group", "host", "inflight", "instance", "k", "max_poll_s",
     "patience", "prefetch", "queue", "replicas", "retain", "routing_key", "sasl", "schema", "security", "session",
     "session_s", "sslmode", "sslrootcert", "stream", "subject", "table", "tls", "unsafe",

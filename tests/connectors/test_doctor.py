@@ -222,6 +222,8 @@ def test_mqtt_and_its_spool(tmp_path):
     assert [each for each in found if each.level == "problem"] == []
     assert "spool will be made, with mode 0700; " in said(found, "spool", "ok")
     assert not Path("spool").exists()
+    named = "mqtt://127.0.0.1/fcstream/doctor?delivery_id=id&arrival=sent"  # user properties, as the source takes them
+    assert any(f"{named} answers" in line for line in said(look(source={**url, "url": named}), "source", "ok"))
     shared = look(source={**url, "url": "mqtt://127.0.0.1/$share/g/fcstream/doctor"})
     assert any("not tried: subscribing" in line for line in said(shared, "source", "ok"))
     problem("spool", "source.spool is missing", source={"url": url["url"]})

@@ -9,7 +9,7 @@ from ..probes import PATIENCE_S, Checkup, Probe
 from ..urls import Address
 from .connection import MqttConnection, MqttSession, topic_of
 from .sink import MqttSink
-from .source import CLIENT_ID, INFLIGHT, SESSION
+from .source import ARRIVAL, CLIENT_ID, DELIVERY_ID, INFLIGHT, SESSION
 
 
 class MqttProbe(Probe):
@@ -19,6 +19,8 @@ class MqttProbe(Probe):
         topic, client_id = topic_of(address), address.take(CLIENT_ID, name)
         for option in (INFLIGHT, SESSION):
             address.take_number(option)
+        for option in (DELIVERY_ID, ARRIVAL):  # user properties, which only messages would show
+            address.take(option)
         is_shared = topic.startswith("$share/")
 
         def prepare(connection: MqttConnection, host: str, port: int) -> None:

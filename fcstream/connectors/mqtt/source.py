@@ -22,13 +22,13 @@ from .connection import MqttConnection, MqttSession, topic_of
 CLIENT_ID = UrlOption("client_id", "Name of the client; every process needs one of its own.", otherwise="`source.name`")
 SESSION = UrlOption("session", "Seconds for which the broker keeps the session.", 604800)
 INFLIGHT = UrlOption("inflight", "Messages that the broker sends ahead, 65535 at most.", 1000)
-_DELIVERY_ID = UrlOption(
+DELIVERY_ID = UrlOption(
     "delivery_id",
     "Name of a user property in which those who publish give every message a value of its own, by which a message that "
     "is delivered again is known.",
     "",
 )
-_ARRIVAL = UrlOption(
+ARRIVAL = UrlOption(
     "arrival",
     "Name of a user property with the time of sending (Unix milliseconds), by which a message that waited is not late.",
     "",
@@ -65,14 +65,14 @@ class MqttTopic:
     """
 
     url: ClassVar = "mqtt://[user:password@]host[:port][,host...]/topic/filter"
-    url_options: ClassVar = (CLIENT_ID, SESSION, INFLIGHT, _DELIVERY_ID, _ARRIVAL, PATIENCE, *TLS)
+    url_options: ClassVar = (CLIENT_ID, SESSION, INFLIGHT, DELIVERY_ID, ARRIVAL, PATIENCE, *TLS)
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
         topic = topic_of(address)
         self._inflight = int(address.take_number(INFLIGHT))
         if self._inflight > 65535:
             raise ConfigError(f"must have `inflight` in [1, 65535], got {self._inflight}", address.key)
-        self._identity, self._arrival = address.take(_DELIVERY_ID), address.take(_ARRIVAL)
+        self._identity, self._arrival = address.take(DELIVERY_ID), address.take(ARRIVAL)
         self.gives_arrivals, self.connections = bool(self._arrival), 0
         if self._identity and self._inflight > MEMORY:
             raise ConfigError(
