@@ -55,10 +55,6 @@ class MqttTopic:
 
     Notes
     -----
-    ``delivery_id`` names a user property that publishers set to a different value for each message. It identifies a
-    message that is delivered again. ``arrival`` names a user property that publishers set to the time of sending (Unix
-    milliseconds). With it, a message that waited at the broker is not late.
-
     Retained messages are not read, because they would come again with every connection. Messages of a topic that an
     earlier configuration subscribed to are dropped. The client library ends the connection at a text that holds U+FEFF,
     in a user property for instance: whoever may publish such a message can stop the stream until the message expires.
