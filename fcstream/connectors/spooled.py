@@ -98,7 +98,8 @@ class SpooledSource:
         self._queue, self._spool = queue, spool
         self._identifying = queue if isinstance(queue, IdentifyingQueue) else None
         self._reconnecting = queue if isinstance(queue, ReconnectingQueue) else None
-        self._dated = queue if isinstance(queue, DatedQueue) and queue.gives_arrivals else None
+        self._counted = queue if isinstance(queue, DatedQueue) else None
+        self._dated = self._counted if self._counted is not None and self._counted.gives_arrivals else None
         self._received = 0
         self._wanted: int | None = None  # number of messages that must have been received to be at an end
         self._drain_until: float | None = None
@@ -148,10 +149,21 @@ class SpooledSource:
         if self._dated is not None:
             self._wanted, self._drain_until = None, time.monotonic() + _DRAIN_S
             return {"spool": self._spool.end}
-        until = time.monotonic() + _ENDS_S
-        while not self._spool.is_full and time.monotonic() < until and (self._ahead or self._queue.pending()):
+        until, self._wanted = time.monotonic() + _ENDS_S, None
+        while not self._spool.is_full and time.monotonic() < until and self._has_more():
             self._pull(_STEP, 0.1)
         return {"spool": self._spool.end}
+
+    def _has_more(self) -> bool:
+        """Return whether the broker has messages that are not in the spool yet.
+
+        Where it can count them these are the ones that it had at the first look, so that a steady trickle of later ones
+        does not hold up a window's close.
+        """
+        self._count_wanted()
+        if self._wanted is None:
+            return bool(self._ahead) or self._queue.pending()
+        return self._received - len(self._ahead) - len(self._held) < self._wanted
 
     def behind(self, ends: Mapping[str, int]) -> bool:
         if self._next < ends.get("spool", 0):
@@ -164,11 +176,14 @@ class SpooledSource:
 
     def _has_all(self) -> bool:
         """Return whether everything was polled that the broker had at the last `ends`."""
-        if self._wanted is None and self._dated is not None:
-            waiting = self._dated.waiting()
-            self._wanted = None if waiting is None else self._received + waiting
+        self._count_wanted()
         is_received = self._wanted is not None and self._received >= self._wanted
         return is_received and not self._held and not self._ahead and self._next == self._spool.end
+
+    def _count_wanted(self) -> None:
+        if self._wanted is None and self._counted is not None:
+            waiting = self._counted.waiting()
+            self._wanted = None if waiting is None else self._received + waiting
 
     def commit(self, positions: Mapping[str, int]) -> None:
         if "spool" in positions:

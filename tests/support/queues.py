@@ -22,22 +22,22 @@ class Queue:
     connections = 1
 
     def __init__(self, bodies=(), sizes=()):
-        self.waiting = deque(bodies)
+        self.bodies = deque(bodies)
         self.sent = []
         self.received = 0
         self.epoch = 0
         self.closed = False
 
     def send(self, bodies):
-        self.waiting.extend(bodies)
+        self.bodies.extend(bodies)
 
     def reconnect(self):
         self.epoch += 1
-        self.waiting.extendleft(reversed(self.sent))
+        self.bodies.extendleft(reversed(self.sent))
         self.sent = []
 
     def receive(self, max_messages, timeout_s):
-        found = [self.waiting.popleft() for _ in range(min(max_messages, len(self.waiting)))]
+        found = [self.bodies.popleft() for _ in range(min(max_messages, len(self.bodies)))]
         self.sent += found
         self.received += len(found)
         return [ReceivedMessage(body, (self.epoch, body)) for body in found]
@@ -48,7 +48,7 @@ class Queue:
                 self.sent.remove(one.token[1])
 
     def pending(self):
-        return bool(self.waiting)
+        return bool(self.bodies)
 
     def is_current(self, received):
         return received.token[0] == self.epoch

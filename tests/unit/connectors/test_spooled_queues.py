@@ -33,7 +33,7 @@ def test_a_queue_that_fails_while_the_disk_writes(tmp_path):
 
     class Failing(Queue):
         def receive(self, max_messages, timeout_s):
-            if self.received and self.waiting:
+            if self.received and self.bodies:
                 raise SourceError("away")
             return super().receive(max_messages, timeout_s)
 
@@ -97,7 +97,7 @@ def test_identities_survive_lost_acknowledgements_rotation_and_restarts(tmp_path
             found += drain(source, 10)
         source.commit({"spool": len(found)})
         queue.reconnect()
-        queue.waiting = deque(list(queue.waiting)[-30:])  # what the broker did see
+        queue.bodies = deque(list(queue.bodies)[-30:])  # what the broker did see
         duplicates += source.duplicates
         source.close()
     assert [row[2] for row in found] == sent
@@ -126,3 +126,28 @@ def test_identities_and_a_full_spool(tmp_path):
     assert source.duplicates == 200
     assert not queue.sent
     source.close()
+
+
+class SteadyQueue(Queue):
+    """A publisher sends one message for each that is taken, so that there is always one more; the broker counts."""
+
+    gives_arrivals = False
+
+    def receive(self, max_messages, timeout_s):
+        found = super().receive(max_messages, timeout_s)
+        self.send(b"later" for _ in found)
+        return found
+
+    def waiting(self):
+        return len(self.bodies)
+
+
+def test_a_steady_trickle_does_not_hold_up_an_end(tmp_path, monkeypatch):
+    """What is sent while earlier messages are put on disk is not waited for."""
+    monkeypatch.setattr(spooled, "_ENDS_S", 300.0)
+    queue = SteadyQueue(b"%d" % i for i in range(10_000))
+    with contextlib.closing(SpooledSource(queue, Spool(tmp_path / "spool", 64 * MIB))) as source:
+        for _ in range(3):
+            before = source._spool.end
+            end = source.ends()["spool"]
+            assert before + 10_000 <= end <= before + 10_000 + 2 * 4096

@@ -221,7 +221,7 @@ def test_a_queue_that_forgets_is_emptied_while_the_ledger_is_away(tmp_path, monk
         return json.dumps({"ts_ms": time_ms, "a": 20.0, "b": 50.0}).encode()
 
     def engine(keys):
-        assert not sources or not queue.waiting  # emptied while nothing else could be done
+        assert not sources or not queue.bodies  # emptied while nothing else could be done
         return opens[0](keys)
 
     opens = rig.service._openers
