@@ -11,7 +11,7 @@ import time
 
 import pytest
 from support.nats_server import HOST, sink, source
-from support.sources import CONTENT, bodies, drain
+from support.sources import CONTENT, bodies, drain, until
 
 from fcstream.connectors.nats.source import NatsSource
 from fcstream.connectors.retry import BrokerLost
@@ -372,3 +372,23 @@ def test_a_purge_between_two_polls_is_reported(nats_server, nats_stream):
         assert abs(gap.since_ms - time.time_ns() // 10**6) < 60_000
         opened.ends()
         assert opened.gaps() == []
+
+
+def test_a_purge_is_one_gap_also_if_messages_of_before_it_are_still_handed_out(nats_server, nats_stream):
+    """Whoever asked for the end before the last of them was handed out was told of two gaps."""
+    nats_server.add(nats_stream, [b"read"] * 10 + [b"unread"] * 5)
+    with source(nats_stream) as opened:
+        (rows,) = opened.poll(5, 5.0)
+        assert len(rows.bodies) == 5
+        until(lambda: len(opened._reader.rows) == 5)
+        nats_server.js("purge_stream", nats_stream)
+        nats_server.add(nats_stream, [b"new"] * 2)
+        opened.ends()
+        assert len(opened.gaps()) == 1
+        assert bodies(drain(opened, 7)) == [b"read"] * 5 + [b"new"] * 2
+        opened.ends()
+        assert opened.gaps() == []
+        nats_server.add(nats_stream, [b"unread"] * 2)
+        nats_server.js("purge_stream", nats_stream)
+        opened.ends()
+        assert len(opened.gaps()) == 1  # another purge is another gap

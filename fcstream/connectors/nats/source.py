@@ -73,6 +73,7 @@ class NatsSource:
         self._key = checked_name(whole, "the key of stream and `group`", LONGEST, address)
         self._reader: NatsReader | None = None
         self._next, self._created, self._warned = 0, "", 0
+        self._reported = 0  # it was reported that messages before this sequence were dropped
         self._partition, self._times_made = self._stream, 1
         self._timestamp: int | None = None  # of the last message
         self._unsure = 0  # how many of the next messages may be unreadable to the client
@@ -138,7 +139,7 @@ class NatsSource:
             return
         expected, before = self._next if self._next != self._warned else sequences[0], self._timestamp
         for sequence, timestamp in zip(sequences, timestamps, strict=True):
-            if sequence != expected:
+            if sequence != expected and sequence > self._reported:
                 LOG.warning("stream %s: messages %d to %d were dropped unread", self._stream, expected, sequence - 1)
                 self._gaps.append(Gap(f"messages of stream {self._stream} were dropped unread", before))
             expected, before = sequence + 1, timestamp
@@ -179,8 +180,8 @@ class NatsSource:
             if self._ranges:
                 raise SourceError(f"stream {stream} was made anew: open the source again to read it from its beginning")
             self._reset_partition(created, first)
-        elif first > position > self._warned:
-            self._warned = position
+        elif first > position > self._warned and first > self._reported:
+            self._warned, self._reported = position, first
             LOG.warning("stream %s begins at %d: messages from %d on were dropped unread", stream, first, position)
             self._gaps.append(Gap(f"messages of stream {stream} were dropped unread", self._timestamp))
         elif self._subject != ">" and first > self._looked[0] > 0:
@@ -193,7 +194,7 @@ class NatsSource:
         """Give the partition another name, because sequences start again; what was handed out before stays valid."""
         LOG.warning("stream %s was made anew: it is read from its beginning", self._stream)
         self._gaps.append(Gap(f"stream {self._stream} was made anew", self._timestamp))
-        self._created, self._next, self._warned, self._committed = created, first, 0, 0
+        self._created, self._next, self._warned, self._reported, self._committed = created, first, 0, 0, 0
         self._times_made += 1
         self._partition = f"{self._stream} ({self._times_made})"
 
