@@ -343,6 +343,11 @@ class Engine:
         with self._lock:
             self._outbox.requeue(releases)
 
+    def requeue_returned(self) -> None:
+        """Return again, with the next call, all that was returned to this thread and is not acknowledged."""
+        with self._lock:
+            self._outbox.requeue_returned()
+
     def acknowledge(self) -> None:
         """Note that all releases returned to this thread are published. `push`, `advance` and `close` do the same."""
         with self._lock:

@@ -227,7 +227,7 @@ class KeyedEngine:
     def unpublished(self) -> list[Release]:
         """See `Engine.unpublished`."""
         with self._lock:
-            return self._gather(Engine.unpublished)
+            return self._gather(Engine.unpublished, acknowledging=False)
 
     def acknowledge(self) -> None:
         """See `Engine.acknowledge`."""
@@ -264,18 +264,21 @@ class KeyedEngine:
         if errors:
             _raise_first(errors if error is None else [error, *errors])
 
-    def _gather(self, action: Callable[[Engine], list[Release]]) -> list[Release]:
+    def _gather(self, action: Callable[[Engine], list[Release]], *, acknowledging: bool = True) -> list[Release]:
         """Collect what the engines of all keys return; if one fails, those before it return theirs again with the next
         call.
         """
+        if acknowledging:
+            self.acknowledge()  # first, so that what is returned and not acknowledged comes from this call
         releases: list[Release] = []
-        with ExitStack() as undo:
+        try:
             for engine in self.parts:
-                found = action(engine)
-                undo.callback(engine.requeue, found)
-                releases += found
-            undo.pop_all()
-        return releases
+                releases += action(engine)
+            return releases
+        except BaseException:
+            for engine in self.parts:
+                engine.requeue_returned()
+            raise
 
     def _try_each_part(self, action: Callable[[Engine], object]) -> list[BaseException]:
         """Do it to the engine of every key, also if it fails for some; returns the errors."""

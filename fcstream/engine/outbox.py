@@ -10,7 +10,7 @@ from ..ledgers import SealedRelease, WindowKey
 from ..releases.base import Release
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ..accounting.losses import PrivacyLoss
     from ..ledgers import Ledger
@@ -31,12 +31,12 @@ class Outbox:
         self._ledger = ledger
         self._sealing: dict[WindowKey, Release] = {}
         self._waiting: dict[WindowKey, Release] = {}
-        self._returned: dict[int, list[WindowKey]] = {}  # releases that were returned, by thread
+        self._returned: dict[int, dict[WindowKey, Release]] = {}  # by thread
 
     @property
     def is_settled(self) -> bool:
-        """Return whether everything that was returned is acknowledged."""
-        return not self._returned
+        """Return whether everything was returned and is acknowledged."""
+        return not self._returned and not self._waiting
 
     def seal(self, releases: Sequence[tuple[Release, PrivacyLoss]]) -> None:
         """Seal the releases of the next windows, each with its refund, and keep them for the caller.
@@ -59,21 +59,26 @@ class Outbox:
         """Return the waiting releases to this thread, which acknowledges them later."""
         releases = list(self._waiting.values())
         if releases:
-            self._returned.setdefault(threading.get_ident(), []).extend(self._waiting)
+            self._returned.setdefault(threading.get_ident(), {}).update(self._waiting)
             self._waiting = {}
         return releases
 
-    def requeue(self, releases: list[Release]) -> None:
+    def requeue(self, releases: Iterable[Release]) -> None:
         """Keep what this thread was just returned, to return it once more."""
         self._waiting = {window_key(release): release for release in releases} | self._waiting
         self._returned.pop(threading.get_ident(), None)
+
+    def requeue_returned(self) -> None:
+        """Keep all that was returned to this thread and is not acknowledged, to return it once more."""
+        self.requeue(self._returned.get(threading.get_ident(), {}).values())
 
     def unpublished(self) -> list[Release]:
         """Return to this thread all that the ledger holds unacknowledged."""
         sealed = self._ledger.unacknowledged()
         self._waiting, self._sealing = {}, {}  # they are among them
-        self._returned = {threading.get_ident(): [window for window, _ in sealed]}
-        return [Release.from_bytes(body) for _, body in sealed]
+        releases = {window: Release.from_bytes(body) for window, body in sealed}
+        self._returned = {threading.get_ident(): releases}
+        return list(releases.values())
 
     def acknowledge(self) -> None:
         """Note that this thread has published what was returned to it."""

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from support.helpers import rows, sample
 
-from fcstream import Engine
+from fcstream import Engine, KeyedEngine
 from fcstream.accounting.losses import PrivacyLoss
-from fcstream.engine import closing, engine, outbox, progress, records
+from fcstream.engine import closing, engine, keyed, outbox, progress, records
 from fcstream.errors import EngineClosed
 from fcstream.ledgers import files, open_reader
 from fcstream.ledgers.base import Request, Terms
@@ -23,6 +23,7 @@ TERMS = Terms("s", "event", PrivacyLoss.cap(2, 1e-6), "specification")
 LOSS = PrivacyLoss.charge(0.5, 1e-8)
 LEDGER = {str(Path(module.__file__)) for module in (contextlib, files, sqlite, undo)}
 ENGINE = {str(Path(module.__file__)) for module in (closing, engine, outbox, progress, records)}
+KEYED = {str(Path(module.__file__)) for module in (keyed, engine, outbox)}
 
 
 @contextlib.contextmanager
@@ -118,3 +119,34 @@ def test_a_release_whose_sealing_is_interrupted_at_any_line_is_returned_once(tmp
     assert [release.to_bytes() for release in returned] == reader.releases()
     assert reader.summary()["acknowledged"] == len(returned) > 50
     reader.close()
+
+
+def test_releases_of_several_keys_whose_gathering_is_interrupted_at_any_line_are_returned_once(tmp_path):
+    """A part that has returned its releases, which nobody got, took the next call for their acknowledgment."""
+    keys = ["oslo", "rome"]
+    config = sample(
+        stream={"key": "site", "keys": keys},
+        ledger={"url": f"sqlite:{tmp_path}/ledger.db"},
+        window={"clock": "broker", "end": None},
+        **COUNTS,
+    )
+    returning = (keyed.KeyedEngine.advance,)
+    eng, returned, interrupted = KeyedEngine(config), [], True
+    while interrupted:
+        windows = len(returned) // len(keys)
+        opens, line = 10_000 * windows, 1 + windows
+        eng.push(opens + np.arange(100), rows(100), keys=keys * 50, arrival_ms=opens + 100)
+        found = []
+        with contextlib.suppress(KeyboardInterrupt), interrupt_at(line, KEYED, returning):
+            found = eng.advance(opens + 10_001)
+        interrupted = not found
+        found += eng.advance(opens + 10_001)
+        assert [(release.window_open_ms, release.key) for release in found] == [(opens, key) for key in keys], line
+        returned += found
+    eng.close()
+    eng.acknowledge()
+    assert len(returned) > 10 * len(keys)
+    for key in keys:
+        reader = open_reader(config["ledger"]["url"], f"{config['stream']['name']}/{key}")
+        assert reader.summary()["acknowledged"] * len(keys) == len(returned)
+        reader.close()
