@@ -7,6 +7,7 @@ gets nothing but that shard's points and public numbers, and every shard ends up
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import math
 import warnings
@@ -82,6 +83,8 @@ def one_thread() -> Iterator[None]:
         return
     import threadpoolctl
 
+    if has_sklearn():
+        importlib.import_module("sklearn.cluster")  # only the threads of libraries that are loaded can be limited
     with threadpoolctl.threadpool_limits(1):
         yield
 

@@ -1,6 +1,8 @@
 """Shards and oracles: every shard answers alone, whatever its oracle does."""
 
 import math
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -220,3 +222,19 @@ def test_oracles_are_found_by_name(monkeypatch):
         oracles.find("gaussians", 3, 2)
     with pytest.raises(ConfigError, match="must be one of"):
         oracles.find("birch", 3, 2)
+
+
+ALONE = """
+import numpy as np, threadpoolctl
+from fcstream.releases.clusters import oracles
+with oracles.one_thread():
+    oracles.kmeans(np.random.default_rng(1).normal(size=(300, 2)), 3, 0)
+    print({pool["num_threads"] for pool in threadpoolctl.threadpool_info()})
+"""
+
+
+def test_the_first_shard_of_a_process_has_one_thread_too():
+    """scikit-learn's threads wait for each other by spinning: on a busy machine that took 80 seconds in place of 8."""
+    pytest.importorskip("sklearn")
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True)
+    assert done.stdout == "{1}\n"
