@@ -15,12 +15,16 @@ from collections import defaultdict
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from support import REPOSITORY
+from support.helpers import sample
+from support.release_kinds import RELEASES
 from support.status import watched
 
 import fcstream
+from fcstream import Noise, SeededEntropy
 from fcstream.cli import main
 from fcstream.config import Config
 from fcstream.errors import FcstreamError
@@ -234,6 +238,22 @@ def test_fields_of_releases(reference):
     later = set(inspect.signature(fcstream.Release).parameters)
     assert len(always) > 10
     assert not lacking(always | later, words)
+
+
+@pytest.mark.parametrize("name", registry.KINDS)
+def test_parts_of_a_release_of_every_kind(name, reference):
+    """Of one that is made here: three clusters for the kinds that look for some, else one."""
+    random, kind = np.random.default_rng(1), name.partition("/")[0]
+    middles = np.array([[0.0, 10.0], [20.0, 50.0], [35.0, 90.0]])
+    which = random.integers(0, 3, 4000) if kind in ("centers", "mixtures") else np.ones(2000, int)
+    schedule = {"window": {"end": "1970-01-01T00:00:10Z"}, "budget": {"rho": 400.0, "delta": 1e-4}}
+    engine = fcstream.Engine(sample(release=RELEASES[name][0], **schedule), noise=Noise(SeededEntropy(3)))
+    engine.push(np.full(len(which), 1000), middles[which] + random.normal(0, 0.3, (len(which), 2)))
+    (release,) = engine.close()
+    assert release.status == "released" or kind == "covariance"  # which takes millions of records
+    words = reference("kinds")[kind]
+    assert not lacking((f"parts.{part}" for part in release.parts or ()), words)
+    assert not lacking({"track"} if release.track else set(), words)
 
 
 def test_reasons_of_refusals(reference):
