@@ -155,8 +155,8 @@ FAULTS = [
     Fault(
         "an average's noise by the true size",
         "releases/averages.py",
-        "return _noisy_average(sums(), size, self._diameter / n_hat,",
-        "return _noisy_average(sums(), size, self._diameter / (2 * max(n_hat, size)),",
+        "return _noisy_average(sums, size, self._diameter / n_hat,",
+        "return _noisy_average(sums, size, self._diameter / (2 * max(n_hat, size)),",
         ("unit/releases/test_means.py::test_friendly_average_noise_covers_its_sensitivity",),
     ),
     Fault(
