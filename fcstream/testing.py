@@ -15,19 +15,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .accounting.losses import PrivacyLoss
-from .connectors.base import ReplayableSource, SparseSource
+from .connectors.base import LiveSource, ReplayableSource, SparseSource
 from .connectors.sinks import Sink
 from .ledgers.base import TOTAL_BLOCK, USER_BLOCK, Ledger, Request, SealedRelease, Terms, WindowKey
 from .releases.base import Release
 from .stream.contributions import user_key
-
-if TYPE_CHECKING:
-    from .connectors.base import LiveSource, ReplayableSource
 
 
 class ManualClock:

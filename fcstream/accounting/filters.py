@@ -11,7 +11,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 from ..errors import BudgetExhausted, ConfigError
 from .losses import (
@@ -19,22 +19,13 @@ from .losses import (
     EPSILON_UNIT,
     RHO_UNIT,
     DPLoss,
-    Loss,
+    LossT,
     Number,
     PrivacyLoss,
     epsilon_simple,
     largest,
     to_units,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # a `PrivacyFilter` without parameters is one on rho
-
-    LossT = TypeVar("LossT", bound=Loss, default=PrivacyLoss)
-else:
-    from typing import TypeVar
-
-    LossT = TypeVar("LossT", bound=Loss)
 
 _ETA_PER_RHO = 0.2
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
 from fractions import Fraction
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ..errors import ConfigError
 
@@ -164,6 +164,16 @@ class PrivacyLoss(Loss):
 
     def __str__(self) -> str:
         return f"(rho={self.rho:.9g}, delta={self.delta:.3g})"
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # a filter, or `Terms`, without parameters is one on rho
+
+    LossT = TypeVar("LossT", bound=Loss, default=PrivacyLoss)
+else:
+    from typing import TypeVar
+
+    LossT = TypeVar("LossT", bound=Loss)
 
 
 @dataclass(frozen=True, slots=True, order=False)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
 from ..counting.exact import FriendCounts
@@ -15,9 +15,6 @@ from ..releases.base import Release, ReleaseValues
 from ..releases.means.approximate_dp import BasicOptions, EstimatedAverage, Regime, paid_by
 from ..releases.statistics.covariance import LIMIT, CovarianceOptions
 from .statistics import _answer, _checked, _grid, _to_release
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 def private_dp_mean(

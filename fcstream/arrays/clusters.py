@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..accounting.losses import PrivacyLoss
-from ..counting.exact import FriendCounts
+from ..counting.exact import FriendCounts, WindowView
 from ..errors import ConfigError
 from ..noise.samplers import Noise
 from ..releases.clusters.mixtures import MixtureAlgorithm as Learned
+from ..releases.clusters.oracles import Oracle
 from ..releases.clusters.plan import ClusterJob
 from ..stream.lattice import Lattice, as_rows
 from .statistics import _charge, _loss
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from ..counting.exact import WindowView
-    from ..releases.clusters.oracles import Oracle
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..accounting.losses import DPLoss, PrivacyLoss, zcdp_of_dp
 from ..errors import ConfigError
@@ -20,11 +21,6 @@ from ..releases.statistics.variance import VarianceOptions
 from ..releases.tables.marginals import MarginalsOptions
 from ..releases.tables.synthetic import SyntheticOptions
 from ..stream.lattice import Feature, Grid, Lattice, as_doubles, as_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike, NDArray
 
 
 def private_mean(

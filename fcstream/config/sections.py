@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ..errors import ConfigError
+from ..releases.options import Options
 from ..stream.lattice import Feature
-
-if TYPE_CHECKING:
-    from ..releases.options import Options
 
 
 class StreamSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

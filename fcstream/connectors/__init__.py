@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ConfigError
 from ..runtime.interpolation import is_url
 from ..runtime.undo import on_error
-from .base import MessageSender, ReplayableSource, check_queue
+from .base import AckSource, LiveSource, MessageSender, ReplayableSource, check_queue
 from .registry import FILE_SINKS, FILE_SOURCES, TABLE_SINKS, find, is_known, known
 from .urls import mask, parse, scheme_of
 
 if TYPE_CHECKING:
     from ..formats.batch import Schema
-    from .base import AckSource, LiveSource
     from .dead_letters import QueuedDeadLetters
     from .files import DeadLetters
     from .sinks import Sink

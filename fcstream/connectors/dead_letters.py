@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..errors import FcstreamError, SinkError
+from .base import MessageSender
 
 if TYPE_CHECKING:
     from ..formats.batch import Rejection
-    from .base import MessageSender
 
 LOG = logging.getLogger("fcstream.connectors.dead_letters")
 MESSAGE_BYTES = 1 << 15

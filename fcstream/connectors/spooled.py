@@ -8,18 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import SourceError
-from .base import Chunk, DatedQueue, IdentifyingQueue, ReconnectingQueue
+from .base import AckSource, Chunk, DatedQueue, IdentifyingQueue, ReceivedMessage, ReconnectingQueue
 from .retry import close_quietly
-from .spool import ID_BYTES, NO_ID, SpooledRecords
-
-if TYPE_CHECKING:
-    from .base import AckSource, ReceivedMessage
-    from .spool import Spool
+from .spool import ID_BYTES, NO_ID, Spool, SpooledRecords
 
 POLL_BYTES = 1 << 26
 """Size at which a poll stops reading; it exceeds this by one frame at most."""

@@ -11,17 +11,14 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..accounting.losses import DELTA_UNIT, EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss
 from ..errors import ConfigError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..noise.samplers import Noise
+from ..noise.samplers import Noise
 
 BIT_DELTA = PrivacyLoss(0, 1)
 """Cost of the finite precision of all keep bits of one core: 1e-15 of delta."""

@@ -6,16 +6,12 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..noise.samplers import Noise
+from ..noise.samplers import Noise
 
 _WHOLE = 2**52  # keep probabilities are multiples of 2**-52
 _ROUNDING = 2.0**-44  # what rounding a probability may add to the difference of two

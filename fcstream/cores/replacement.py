@@ -12,19 +12,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
-from ..noise.samplers import normal_tail
+from ..noise.samplers import Noise, normal_tail
 from .filters import BIT_DELTA, ROUND_UP, Core, ZCDPFilter
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..noise.samplers import Noise
 
 
 @functools.lru_cache(maxsize=4096)

@@ -13,19 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
-from ..noise.samplers import MAX_BLOCKS
+from ..noise.samplers import MAX_BLOCKS, Noise
 from .filters import ROUND_UP, Core, FriendCountView, ThresholdFilter, ZCDPFilter
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..noise.samplers import Noise
 
 Kind = Literal["exact", "blocks", "hidden"]
 

@@ -7,17 +7,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError, CounterBroken
 from ..stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from . import threads
 from .tiles import LANES, Frame, SortedRows, StagedPoints, TileBlock, TilePane, may_screen
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 STAGED = 6144
 """Largest number of points of one pane that wait to be counted together."""

@@ -8,17 +8,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from ..stream.lattice import MAX_RADIUS_SQUARED
 from .exact import PointCounts, WindowView, numbered
 from .tiles import LANES, SortedRows, TilePane
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MAX_RADII = 256
 _WORK = 20_000_000  # pairs to compare for one batch of staged points: about ten milliseconds

@@ -9,20 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError, CounterBroken
-from ..noise.samplers import MAX_BLOCKS, SMALLEST_RATE
+from ..noise.samplers import MAX_BLOCKS, SMALLEST_RATE, Noise
 from ..stream.lattice import MAX_RADIUS_SQUARED
 from .exact import MAX_POINTS, WindowView
 from .tiles import LANES, StagedPoints, aligned
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..noise.samplers import Noise
 
 _WORK = 1_000_000_000  # coordinates to compare for one batch of staged points
 _MIN_STAGED, _MAX_STAGED = 256, 65536

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..accounting.losses import PrivacyLoss
-from ..ledgers import Request, WindowKey
+from ..config import Job
+from ..ledgers import ChargeResult, Ledger, Request, WindowKey
 from ..ledgers.base import STREAM_BLOCK, USER_BLOCK
-from ..releases.base import Outcome, Release
+from ..noise.samplers import Noise
+from ..releases.base import Mechanism, Outcome, Release, Track
+from ..stream.windows import Window
 from .exhaustion import Participation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ..config import Job
-    from ..ledgers import ChargeResult, Ledger
-    from ..noise.samplers import Noise
-    from ..releases.base import Mechanism, Track
-    from ..stream.windows import Window
-    from .outbox import Outbox
-    from .records import ChargedUsers, OpenRecords
+from .outbox import Outbox
+from .records import ChargedUsers, OpenRecords
 
 _NOTHING = PrivacyLoss()
 

@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..accounting.losses import PrivacyLoss
 from ..config import Config, Job
@@ -27,9 +28,6 @@ from .intake import OnRejection, Rejections, clock_ms, read_pushed
 from .outbox import Outbox
 from .progress import Progress
 from .records import OpenRecords
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 LOG = logging.getLogger("fcstream.engine")
 _DAY_MS = 86_400_000

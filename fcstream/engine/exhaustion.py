@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
 
 from ..accounting.losses import PrivacyLoss
+from ..config import Job
+from ..ledgers import Ledger
 from ..ledgers.base import USER_BLOCK, ChargeResult
 from ..ledgers.history import utc
-
-if TYPE_CHECKING:
-    from ..config import Job
-    from ..ledgers import Ledger
-    from ..releases.base import Release
+from ..releases.base import Release
 
 LOG = logging.getLogger("fcstream.engine")
 

@@ -7,13 +7,10 @@ one record could move the window with which releases begin.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
+from ..config import Job
 from ..errors import LedgerDamaged
-
-if TYPE_CHECKING:
-    from ..config import Job
-    from ..ledgers import Ledger
+from ..ledgers import Ledger
 
 
 class FirstWindow:

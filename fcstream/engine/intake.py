@@ -6,17 +6,16 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..config import Job
 from ..errors import ConfigError
 from ..formats.batch import Batch, Rejection
 from ..formats.frames import columns_of, read_points, read_table
 from ..formats.rows import identified, read_push
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 LOG = logging.getLogger("fcstream.engine")
 OnRejection = Callable[[Sequence[Rejection]], object]

@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..accounting.losses import PrivacyLoss
 from ..config import Config
@@ -22,9 +23,6 @@ from ..releases.base import Release
 from ..stream.admission import part_codes
 from .engine import CounterFactory, Engine, default_counters
 from .intake import OnRejection, Rejections, read_pushed
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 
 class KeyedEngine:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-from ..stream.admission import reject
+from ..config import Job
+from ..formats.batch import Batch
+from ..ledgers import Ledger, WindowKey
+from ..stream.admission import Admitted, reject
+from ..stream.windows import Window
 from .first_window import FirstWindow
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..config import Job
-    from ..formats.batch import Batch
-    from ..ledgers import Ledger, WindowKey
-    from ..stream.admission import Admitted
-    from ..stream.windows import Window
 
 
 class Progress:

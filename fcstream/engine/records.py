@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-from ..formats.batch import SeenPositions
+from ..config import Job
+from ..formats.batch import Batch, SeenPositions
+from ..ledgers import Ledger
+from ..releases.base import Counter
+from ..stream.admission import Admitted
+from ..stream.contributions import UserPoints
 from ..stream.waiting_records import LateRecords
 from ..stream.windows import group_by_pane
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..config import Job
-    from ..formats.batch import Batch
-    from ..ledgers import Ledger
-    from ..releases.base import Counter
-    from ..stream.admission import Admitted
-    from ..stream.contributions import UserPoints
 
 ChargedUsers = tuple["NDArray[np.bytes_]", "NDArray[np.float64] | None"]
 """Keys of a window's users and one point for each, if the window was not flooded."""

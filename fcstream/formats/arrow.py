@@ -5,9 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import needs_package
 from .batch import (
@@ -22,9 +23,6 @@ from .batch import (
     parse_time,
     ticks_to_ms,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _DICTIONARY, _BATCH = 2, 3  # kinds of Arrow messages
 _TICKS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}

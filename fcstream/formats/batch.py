@@ -9,14 +9,12 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 TIME_UNITS = ("ms", "s", "iso8601")
 MEANINGS = {

@@ -15,9 +15,10 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, starmap
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .batch import (
@@ -36,9 +37,6 @@ from .batch import (
     parse_number,
     parse_time,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _LONGEST_DIAGNOSIS = 2**16
 _LIKE_A_VALUE = re.compile(r"^\s*$|^\s*[-+.\d]|\d\d")

@@ -8,17 +8,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .batch import Batch, Schema, UnusableRecord, as_objects, batch_from_columns, batch_from_rows, merge, parse_time
 from .decoders import timestamps_of
 from .rows import as_array, datetime_to_ms, datetimes_to_ms, unmasked, whole_cells
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def columns_of(table: Any) -> list[str] | None:

@@ -7,17 +7,14 @@ are separate records: a fault in one row rejects that row alone.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .arrow import ArrowBlocks
 from .batch import MAX_TIME_MS, Batch, Rejection, Schema, merge
 from .decoders import LineDecoder, Objects
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LOG = logging.getLogger("fcstream.formats")
 FORMATS = ("json", "msgpack", "floats", "arrow")

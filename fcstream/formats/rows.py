@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .batch import (
@@ -22,9 +23,6 @@ from .batch import (
     parse_number,
     ticks_to_ms,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _ROW = (list, tuple, np.ndarray)
 

@@ -20,19 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
-from ..accounting.losses import Loss, PrivacyLoss
+from ..accounting.losses import LossT, PrivacyLoss
 from ..errors import BudgetExhausted
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from typing_extensions import TypeVar  # `Terms` without parameters are those of an engine: rho
-
-    LossT = TypeVar("LossT", bound=Loss, default=PrivacyLoss)
-else:
-    from typing import TypeVar
-
-    LossT = TypeVar("LossT", bound=Loss)
 
 STREAM_BLOCK = "stream"
 """Block of the unit ``stream``."""

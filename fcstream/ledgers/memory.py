@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..accounting.filters import PrivacyFilter
 from ..accounting.losses import PrivacyLoss
@@ -22,10 +24,6 @@ from .base import (
     max_loss,
     public_blocks,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 class MemoryLedger:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import LedgerDamaged
 from ..stream.contributions import KEY_BYTES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _BITS = 14
 BUCKETS = 1 << _BITS

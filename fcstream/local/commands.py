@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..accounting.filters import BudgetSchedule
 from ..accounting.losses import PrivacyLoss
@@ -23,13 +24,11 @@ from .device.components import Component
 from .device.device import LocalFilter
 from .device.journal import FileJournal, Journal, MemoryJournal
 from .device.values import DeviceValues
+from .queries.base import Plan, Query
+from .queries.elimination import Respondents
 from .spaces import Euclidean, GreatCircle, Records, Space
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .queries.base import Plan, Query
-    from .queries.elimination import Respondents
     from .settings import QuerySection, Settings
     from .transport.gateway import Gateway
 

@@ -11,15 +11,13 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .noise import _kernels
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FINENESS = 16
 MAX_FINENESS = 2**16

@@ -12,17 +12,15 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from ..noise.samplers import Entropy, Noise, Source, _exp_bounds, _uniform_is_below, _WordReader, laplace_draw
 from ..noise.samplers import _kernels as _noise_kernels
 from ..stream.lattice import sqrt_up
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MAX_DIMENSIONS = 10
 """The most dimensions of pure geo-privacy: 9% of the proposals are accepted there, and fewer beyond."""

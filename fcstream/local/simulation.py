@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..accounting.losses import EPSILON_UNIT, RHO_UNIT, DPLoss, PrivacyLoss, zcdp_of_geo
 from ..errors import ConfigError
@@ -15,9 +16,6 @@ from .device.device import LocalFilter, answer_all
 from .protocol import Ask, decoded
 from .queries.elimination import Question
 from .spaces import Space
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class Simulation:

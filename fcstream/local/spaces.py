@@ -11,9 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..accounting.losses import EPSILON_UNIT
 from ..errors import ConfigError
@@ -21,9 +22,6 @@ from ..noise.samplers import MAX_VARIANCE, Noise
 from ..stream.lattice import exact
 from .functions import Box, Distance, Function, Mismatches, Named, Outside, Point, Share
 from .noise import MAX_DIMENSIONS, gaussians, lattice_laplace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 EARTH_RADIUS = 6_371_008.8
 """Mean radius in meters."""

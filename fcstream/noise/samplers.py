@@ -15,14 +15,12 @@ import os
 from collections.abc import Callable, Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MAX_VARIANCE = 2**80
 SMALLEST_RATE = Fraction(1, 2**40)

@@ -8,9 +8,9 @@ import math
 import time
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..accounting.losses import PrivacyLoss
 from ..cores.sampled_filters import PairSampling, choose
@@ -18,9 +18,6 @@ from ..counting.exact import FriendCounts
 from ..counting.sampled import BlockCounts, HiddenCounts, SampledCounts
 from ..counting.threads import one_thread
 from ..noise.samplers import Noise, SeededEntropy
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SPLIT_SECONDS = 2.0
 """Seconds that one more job costs for a window whose pairs are dealt to tasks, whatever its size."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays.clusters import private_centers, private_mixture
 from ..arrays.statistics import private_mean, private_synthetic, private_variance
 from ..counting.multi_radius import LadderCounts
 from ..noise.samplers import Noise, SeededEntropy
 from .speeds import measured_costs
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _TWO = np.array([[-0.5, 0.0], [0.5, 0.0]])
 

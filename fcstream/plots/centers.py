@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .base import picture
 from .drawing import (
@@ -31,7 +32,6 @@ from .drawing import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
     from ..releases.base import Release
     from ..reporting.series import ReleaseSeries

@@ -7,13 +7,13 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..ledgers.history import duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
     from ..releases.base import Release
     from ..reporting.series import ReleaseSeries

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ..reporting.scoring import Score
 from .base import picture
-
-if TYPE_CHECKING:
-    from ..reporting.scoring import Score
 
 MAX_CELLS = 20_000
 """Of all contingency tables that are drawn."""

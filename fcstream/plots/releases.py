@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError, FcstreamError
 from .base import picture
@@ -31,8 +32,6 @@ from .drawing import (
 from .matrices import plot_matrices
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..reporting.series import ReleaseSeries
 
 MAX_ROWS = 60

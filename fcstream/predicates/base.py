@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Arrays = tuple[NDArray[Any], ...]
-
+Arrays = tuple[NDArray[Any], ...]
 LANES = 64
 """Number of items per tile: a kernel compares one item with one tile and returns a word of bits."""
 BATCH = 256

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ConfigError
-from .base import LANES, Family, Predicate
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from .base import Arrays
+from .base import LANES, Arrays, Family, Predicate
 
 
 class _BitsFamily(Family):

@@ -5,19 +5,14 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..counting import threads
 from ..errors import ConfigError
 from ..stream.lattice import as_doubles
-from .base import LANES, Family, Predicate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .base import Arrays
+from .base import LANES, Arrays, Family, Predicate
 
 _MARGIN = 2.0**-16  # as a part of the limit
 _ALONE = 300_000_000  # if d**3 times the number of pairs is smaller than this, another thread does not pay

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from ..stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED, as_doubles
-from .base import LANES, Family, Predicate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .base import Arrays
+from .base import LANES, Arrays, Family, Predicate
 
 _NO_RADIUS = float("inf")
 _ANY_DISTANCE = 2.0**200  # larger than every squared distance

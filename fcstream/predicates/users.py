@@ -5,17 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
-from .base import LANES, Family, Predicate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .base import Arrays
+from .base import LANES, Arrays, Family, Predicate
 
 _SAMPLE = 16
 _TYPES = (np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.uint64))

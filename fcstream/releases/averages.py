@@ -11,22 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
+from ..counting.exact import Selection
 from ..errors import ConfigError
-from ..noise.samplers import MAX_VARIANCE
+from ..noise.samplers import MAX_VARIANCE, Noise
 from ..stream.lattice import MAX_COORDINATE, sqrt_up
 from ..stream.totals import tile_totals
 from .floors import FALSE_RELEASE, gaussian_tail, least_gaussian
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..counting.exact import Selection
-    from ..noise.samplers import Noise
 
 Start = Callable[[PrivacyLoss], None]
 """Called with the loss of a stage before its first draw; see `Charge.start`."""

@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from ..accounting.losses import PrivacyLoss
 from ..cores.filters import Core, ZCDPFilter
 from ..cores.sampled_filters import EXACT, HiddenCoinFilter, PairSampling, SparseZCDPFilter, design_pairs
+from ..counting.exact import WindowView
 from ..errors import ConfigError
+from ..ledgers.base import Charge
+from ..noise.samplers import Noise
+from ..stream.lattice import Grid
 from .base import Counter, Mechanism, MechanismBase, Outcome, PlanNotes, friend_counter, percent
-
-if TYPE_CHECKING:
-    from ..counting.exact import WindowView
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
 
 STOP_CHANCE = 0.01
 """A window is stopped after the noisy size if it would release with a smaller probability."""

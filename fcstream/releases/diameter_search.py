@@ -10,14 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from ..accounting.losses import RHO_UNIT, PrivacyLoss
 from ..errors import ConfigError
+from ..noise.samplers import Noise
 from .averages import Start, _no_stages, gaussian_variance
-
-if TYPE_CHECKING:
-    from ..noise.samplers import Noise
 
 _ONE = 2**10  # the statistic of a check is rounded to multiples of 2**-10
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
 from ..accounting.losses import PrivacyLoss
 from ..errors import ConfigError
 from ..stream.lattice import Grid
-
-if TYPE_CHECKING:
-    from .base import Mechanism
+from .base import Mechanism
 
 MAX_RHO = 1e9
 

@@ -7,24 +7,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
+from numpy.typing import NDArray
 
 from ..accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ..counting.exact import MAX_POINTS, PointCounts
 from ..errors import ConfigError
-from ..noise.samplers import normal_tail
+from ..ledgers.base import Charge
+from ..noise.samplers import Noise, normal_tail
+from ..stream.lattice import Grid
 from .base import Counter, Forecast, Mechanism, Outcome, PlanNotes, ReleaseValues, Track
 from .core_stage import ChargeShare, normal_above
 from .options import BuildContext, Options
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..ledgers.base import Charge
-    from ..noise.samplers import Noise
-    from ..stream.lattice import Grid
 
 TIMES_HINT = 16
 """By default a window may hold this many times the size hint."""

@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..accounting.losses import PrivacyLoss
+from .base import Mechanism, Track
 
 if TYPE_CHECKING:
     from ..accounting.filters import BudgetSchedule
-    from .base import Mechanism, Track
 
 GROUP = 256
 """How many windows are charged, sealed or acknowledged in one transaction, if none depends on the window before."""

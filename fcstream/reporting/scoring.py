@@ -9,15 +9,13 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError, SourceError, extra_missing, needs_package
 from .text_files import read_lines
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MAX_LEVELS = 1024
 MAX_LINES = 10_000_000

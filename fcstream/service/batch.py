@@ -7,20 +7,17 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from ..accounting.losses import PrivacyLoss
-from ..connectors.sources import MeasuredSource
+from ..connectors.sinks import Sink
+from ..connectors.sources import MeasuredSource, Source
 from ..engine.engine import Engine
 from ..engine.exhaustion import EXHAUSTED
+from ..engine.keyed import KeyedEngine
 from ..errors import BudgetExhausted, ConfigError, LedgerMismatch
+from ..releases.base import Mechanism, Release
 from ..runtime.garbage import without_garbage_collection
-
-if TYPE_CHECKING:
-    from ..connectors.sinks import Sink
-    from ..connectors.sources import Source
-    from ..engine.keyed import KeyedEngine
-    from ..releases.base import Mechanism, Release
 
 POLL_RECORDS = 8192
 REMEDIES = {

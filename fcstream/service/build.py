@@ -5,31 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ..config import Config
+from ..config import Config, DeadLetterSection, SourceSection
 from ..config.durations import duration_ms
 from ..connectors import is_queue, open_dead_letter, open_live, open_sink
-from ..connectors.base import AckSource, GroupedSource
+from ..connectors.base import AckSource, GroupedSource, LiveSource
+from ..connectors.dead_letters import QueuedDeadLetters
+from ..connectors.files import DeadLetters
 from ..connectors.partitioners import partition_of
 from ..connectors.retry import close_quietly
+from ..connectors.sinks import Sink
+from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine, open_engine
 from ..errors import ConfigError
+from ..formats.batch import Rejection
 from ..formats.payloads import decoder_for
 from ..runtime.undo import on_error
 from .context import SessionContext
 from .leases import Lease, SessionLeases
 from .reload import ActiveConfig
 from .supervisor import Supervisor, now_ms
-
-if TYPE_CHECKING:
-    from ..config import DeadLetterSection, SourceSection
-    from ..connectors.base import LiveSource
-    from ..connectors.dead_letters import QueuedDeadLetters
-    from ..connectors.files import DeadLetters
-    from ..connectors.sinks import Sink
-    from ..engine.engine import Engine
-    from ..formats.batch import Rejection
 
 
 def build(config: Config, active: ActiveConfig | None = None) -> Supervisor:

@@ -6,20 +6,17 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..config import Config, Job
 from ..connectors import is_live, open_source
-from ..connectors.sources import MeasuredSource
+from ..connectors.sources import MeasuredSource, Source
 from ..errors import ConfigError
+from ..formats.batch import Batch
 from ..stream.admission import admit, part_codes
 from .batch import NO_RECORDS, REMEDIES
-
-if TYPE_CHECKING:
-    from ..connectors.sources import Source
-    from ..formats.batch import Batch
 
 LINES = 1000
 _MAX_REASONS = 5

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ..connectors.base import ClockedSource, TimestampedSource
+from ..connectors.base import Chunk, ClockedSource, LiveSource, TimestampedSource
 from ..runtime.waiting import calling
 from .alarms import USUAL, Alarm
-
-if TYPE_CHECKING:
-    from ..connectors.base import Chunk, LiveSource
-    from .health import Health
+from .health import Health
 
 SLACK_MS = 1000
 """Largest difference of clocks, in milliseconds, that is always ignored."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from ..engine.engine import Engine
+from ..engine.keyed import KeyedEngine
+from ..formats.decoders import LineDecoder
+from ..releases.base import Release
 from .gaps import IncompleteWindows
 from .health import Health
-
-if TYPE_CHECKING:
-    from ..engine.engine import Engine
-    from ..engine.keyed import KeyedEngine
-    from ..formats.decoders import LineDecoder
-    from ..releases.base import Release
 
 
 @dataclass(slots=True)

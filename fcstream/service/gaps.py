@@ -5,13 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from ..connectors.base import Gap, GappySource
-
-if TYPE_CHECKING:
-    from ..connectors.base import LiveSource
-    from ..stream.windows import Schedule
+from ..connectors.base import Gap, GappySource, LiveSource
+from ..stream.windows import Schedule
 
 LOG = logging.getLogger("fcstream.service")
 

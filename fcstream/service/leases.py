@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
+from ..config import Config
+from ..connectors.sinks import Sink
 from ..ledgers import is_shared
+from ..releases.base import Release
 
 if TYPE_CHECKING:
-    from ..config import Config
-    from ..connectors.sinks import Sink
     from ..ledgers.postgres.leader import PostgresLease
-    from ..releases.base import Release
 
 
 class Lease(Protocol):

@@ -7,21 +7,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .. import __version__
+from ..accounting.losses import PrivacyLoss
 from ..config import ServiceSection
+from ..engine.engine import Engine
 from ..errors import FcstreamError, needs_package
 from ..ledgers.base import TOTAL_BLOCK
 from .alarms import USUAL
-from .supervisor import STATES
+from .supervisor import STATES, Supervisor
 
 _OUTSIDE = ("source", "sink", "ledger")
-
-if TYPE_CHECKING:
-    from ..accounting.losses import PrivacyLoss
-    from ..engine.engine import Engine
-    from .supervisor import Supervisor
 
 
 class BudgetGauge(NamedTuple):

@@ -6,21 +6,17 @@ import logging
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from ..connectors.base import PrefetchingSource
+from ..connectors.base import LiveSource, PrefetchingSource
 from ..connectors.retry import pauses
+from ..connectors.sinks import Sink
+from ..engine.engine import Engine
+from ..engine.keyed import KeyedEngine
 from ..errors import SinkError, SourceError
+from ..releases.base import Release
 from ..runtime.waiting import calling
 from .batch import check_sink_matches_ledger
-
-if TYPE_CHECKING:
-    from ..connectors.base import LiveSource
-    from ..connectors.sinks import Sink
-    from ..engine.engine import Engine
-    from ..engine.keyed import KeyedEngine
-    from ..releases.base import Release
-    from .context import SessionContext
+from .context import SessionContext
 
 LOG = logging.getLogger("fcstream.service")
 WINDOWS = logging.getLogger("fcstream.windows")

@@ -26,12 +26,12 @@ import msgspec
 
 from ..config import Config, ServiceSection
 from ..connectors.urls import parse
+from ..engine.engine import Engine
+from ..engine.keyed import KeyedEngine
 from ..errors import ConfigError, FcstreamError, SinkError, SourceError
 from ..runtime.waiting import without_retry
 
 if TYPE_CHECKING:
-    from ..engine.engine import Engine
-    from ..engine.keyed import KeyedEngine
     from .metrics import StreamStatus
 
 T = TypeVar("T")

@@ -11,26 +11,21 @@ import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..connectors.base import Chunk, PrefetchingSource
+from ..connectors.base import Chunk, LiveSource, PrefetchingSource
+from ..connectors.sinks import Sink
 from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
 from ..errors import ConfigError, FcstreamError
+from ..formats.batch import Batch
 from ..formats.payloads import read_messages
 from ..runtime.waiting import calling
 from .clocks import SLACK_MS, StreamClock
 from .context import SessionContext
 from .publisher import LONGEST_WAIT_S, Publisher
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..connectors.base import LiveSource
-    from ..connectors.sinks import Sink
-    from ..formats.batch import Batch
 
 LOG = logging.getLogger("fcstream.service")
 POLL_MESSAGES = 4096

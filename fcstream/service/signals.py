@@ -11,10 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .supervisor import Supervisor
+from .supervisor import Supervisor
 
 LOG = logging.getLogger("fcstream.service")
 _LAST_WAIT_S = {"kernels": 0.0, "source": 5.0, "sink": 5.0, "ledger": 5.0}

@@ -6,14 +6,11 @@ import importlib.util
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ConfigError, missing_package, needs_package
 from ..runtime.http_server import Limits, Server
-from .metrics import client_is_missing, exposition
-
-if TYPE_CHECKING:
-    from .metrics import StreamStatus
+from .metrics import StreamStatus, client_is_missing, exposition
 
 LOG = logging.getLogger("fcstream.service")
 SLOWEST_BEAT_S = 180.0

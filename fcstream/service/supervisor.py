@@ -8,10 +8,13 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..connectors.base import GroupedSource, PrefetchingSource
+from ..connectors.base import GroupedSource, LiveSource, PartitionAssignment, PrefetchingSource
 from ..connectors.retry import close_quietly, pauses
+from ..connectors.sinks import Sink
+from ..engine.engine import Engine
+from ..engine.keyed import KeyedEngine
 from ..errors import (
     BudgetExhausted,
     ConfigError,
@@ -30,12 +33,6 @@ from .gaps import IncompleteWindows
 from .leases import LeaderSink, Lease
 from .publisher import LONGEST_WAIT_S, wait
 from .session import POLL_MESSAGES, Rebalanced, Session
-
-if TYPE_CHECKING:
-    from ..connectors.base import LiveSource, PartitionAssignment
-    from ..connectors.sinks import Sink
-    from ..engine.engine import Engine
-    from ..engine.keyed import KeyedEngine
 
 LOG = logging.getLogger("fcstream.service")
 _STAND_BY_S = 0.5

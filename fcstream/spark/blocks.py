@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from ..formats.batch import Batch, as_objects
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..stream.admission import Admitted
+from ..stream.admission import Admitted
 
 
 class _PackedRecords(msgspec.Struct, array_like=True, frozen=True):

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import Config, Job
 from ..connectors import open_dead_letter, open_sink
+from ..connectors.sinks import Sink
 from ..connectors.urls import mask
-from ..engine.keyed import open_engine
+from ..engine.engine import Engine
+from ..engine.keyed import KeyedEngine, open_engine
 from ..errors import ConfigError, FcstreamError, SourceError
+from ..noise.samplers import Noise
 from ..service.batch import ProgressLine, Summary, check_sink_matches_ledger, closing, publish_left_over
 from .answers import TaskReports, take_rows
 from .pairs import splits, splitter
@@ -27,11 +30,6 @@ from .tasks import BLOCKS, COUNTED, NOTES, Admission, LineReader, count_window, 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-    from ..connectors.sinks import Sink
-    from ..engine.engine import Engine
-    from ..engine.keyed import KeyedEngine
-    from ..noise.samplers import Noise
 
 
 def run_files(config: Config, master: str | None = None, noise: Noise | None = None) -> Summary:

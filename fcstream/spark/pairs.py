@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..config import Config, Job
 from ..counting.exact import CrossCounts, FriendCounts, WindowView
@@ -23,7 +24,6 @@ from ..releases.record_gate import GatedCounter
 from .tasks import guarded
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
 TASKS_PER_CORE = 4

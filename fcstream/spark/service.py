@@ -17,8 +17,10 @@ import msgspec
 from ..config import Config, duration_ms
 from ..connectors import is_live, is_queue, open_ranges, open_sink
 from ..connectors.retry import close_quietly
+from ..connectors.sinks import Sink
 from ..connectors.urls import parse
-from ..engine.keyed import open_engine
+from ..engine.engine import Engine
+from ..engine.keyed import KeyedEngine, open_engine
 from ..errors import ConfigError, FcstreamError
 from ..formats.payloads import decoder_for
 from ..service.app import StreamSpec, plan_warnings, serve
@@ -39,9 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from ..connectors.sinks import Sink
-    from ..engine.engine import Engine
-    from ..engine.keyed import KeyedEngine
 
 _STEP_S = 0.2
 

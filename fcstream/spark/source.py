@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from ..connectors import open_ranges
-from ..connectors.base import SparseSource
+from ..connectors.base import ReplayableSource, SparseSource
 from ..errors import SourceError
 from ..service.supervisor import now_ms
 from ..stream.windows import Schedule
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from ..connectors.base import ReplayableSource
 
 POLL_MESSAGES = 8192
 MARGIN_MS = 1000

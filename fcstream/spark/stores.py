@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..config import Job
+from ..engine.engine import CounterFactory
+from ..noise.samplers import Noise
+from ..releases.base import Counter, Mechanism
 from ..releases.record_gate import GatedView
 from ..stream.contributions import UserPoints
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ..engine.engine import CounterFactory
-    from ..noise.samplers import Noise
-    from ..releases.base import Counter, Mechanism
 
 PartWindow = tuple[str, int]
 """Key ("" without keys) and window."""

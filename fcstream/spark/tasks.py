@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from ..config import Job
 from ..counting.threads import one_thread
@@ -32,7 +33,6 @@ from .blocks import WindowRecords, cut, gather
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 T = TypeVar("T")
 CLOCK, NOTES = -1, -2

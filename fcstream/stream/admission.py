@@ -6,17 +6,14 @@ An engine and the tasks of a run on Spark both use this code.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..formats.batch import Batch, Rejection
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .lattice import Feature, Grid
-    from .windows import Schedule
+from .lattice import Feature, Grid
+from .windows import Schedule
 
 
 class AdmissionRules(Protocol):

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from .lattice import MAX_COORDINATE
 from .totals import rows_within
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 KEY_BYTES = 16
 _LARGE = 2**61

@@ -9,12 +9,10 @@ since no window has 2**62 records.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 WIDE = 2**62
 """Upper bound of a partial sum in an int64, which leaves one bit to spare."""

@@ -7,14 +7,11 @@ depends on the data. The default release draws no such direction: it adds exact 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..noise.samplers import Noise
+from ..noise.samplers import Noise
 
 _STEPS = 60
 

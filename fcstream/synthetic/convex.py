@@ -6,17 +6,14 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..stream.panes import PaneStore
 from ..stream.totals import Totals
 from .cells import FINE, MAX_CELLS
 from .mixtures import to_simplex
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 REACH = 2**14
 """Radius of the ball around the set, in small integers."""

@@ -7,17 +7,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..stream.panes import PaneStore
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .cells import Cells
-    from .codes import Codes
+from .cells import Cells
+from .codes import Codes
 
 _WORD = 64
 _MIN_BLOCK, _MAX_BLOCK = 64, 65_536

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..noise.samplers import SeededEntropy
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .codes import Codes
+from .codes import Codes
 
 SPREAD = 0.1
 """Assumed variance of a bit's probability between cells: the smaller, the further noisy cells move to their mean."""

@@ -12,13 +12,13 @@ import numpy as np
 
 from ...errors import SourceError
 from ..base import Chunk
+from ..urls import Address
 from .connection import ASK_S, KafkaConnection
 from .source import GROUP_OPTIONS
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from ..urls import Address
 
 
 class KafkaRanges:

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ...errors import ConfigError, FcstreamError, needs_package
 from ...runtime.undo import on_error
@@ -18,9 +18,7 @@ from ..base import ReceivedMessage
 from ..broker_connection import BrokerConnection
 from ..retry import BrokerLost, close_quietly
 from ..tls import tls_context, tls_failure
-
-if TYPE_CHECKING:
-    from ..urls import Address
+from ..urls import Address
 
 T = TypeVar("T")
 LOG = logging.getLogger("fcstream.connectors.mqtt")

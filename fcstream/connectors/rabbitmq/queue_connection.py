@@ -16,16 +16,14 @@ from contextlib import suppress
 from copy import copy
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ...errors import FcstreamError, needs_package
 from ...runtime.undo import on_error
 from ..broker_connection import BrokerConnection
 from ..retry import BrokerLost, close_quietly
 from ..tls import tls_context, tls_failure
-
-if TYPE_CHECKING:
-    from ..urls import Address
+from ..urls import Address
 
 T = TypeVar("T")
 _HEARTBEAT_S = 60

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...errors import SourceError
-
-if TYPE_CHECKING:
-    pass
 
 SEQ_BITS = 20
 MS_LIMIT = 1 << (63 - SEQ_BITS)

@@ -19,7 +19,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
 from ...errors import BudgetExhausted, LedgerDamaged, LedgerError, LedgerInUse, LedgerMismatch
@@ -43,10 +45,6 @@ from ..files import APPLICATION_ID, LedgerFile, translated_errors
 from ..rollback_guard import RollbackGuard
 from ..terms_check import check_keys_named, check_terms, folded_name, log_tightened, tightened
 from .tables import StreamTables, WindowRow, check_listed, ending, rows_of, stream_numbers
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 LOG = logging.getLogger("fcstream.ledgers")
 SCHEMA_VERSION = 1

@@ -12,23 +12,18 @@ import hashlib
 import json
 import time
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...errors import ConfigError, LedgerDamaged, LedgerMismatch
 from ...ledgers.base import DEVICE_BLOCK, Request, SealedRelease, Terms, WindowKey
-from ..queries.base import METHODS
+from ..queries.base import METHODS, Query
+from ..queries.base import Answer as Found
 from ..queries.confidence import split_budget
-from ..queries.elimination import Transcript
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..queries.base import Answer as Found
-    from ..queries.base import Query
-    from ..queries.elimination import Rounds
+from ..queries.elimination import Rounds, Transcript
 
 INNER = ("paid", "left")
 """Keys of a record that only this program needs; commands do not print them."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.filters import BudgetSchedule
 from ...accounting.losses import PrivacyLoss
@@ -16,9 +17,6 @@ from ...runtime.undo import on_error
 from ..queries.base import Answer, Query
 from ..queries.elimination import Question, Respondents, Rounds
 from .record import QueryLedger, digest, record_of, used_by
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class Account:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT
 from ...errors import ConfigError
 from ..functions import Function
 from ..spaces import Space
 from .confidence import split_budget
-from .elimination import Question, Respondents, Rounds, Transcript, Triple, eliminate
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .elimination import Judge
+from .elimination import Judge, Question, Respondents, Rounds, Transcript, Triple, eliminate
 
 METHODS = {"BM0": (True, False), "BM1": (False, False), "PM0": (True, True), "PM1": (False, True)}
 """By method: whether devices reply with noisy points, else distances; and whether rounds eliminate, else all are asked

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import ConfigError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FORMS = ("quantile", "paper", "subgaussian")
 SPLITS = {"even": (1, 10_000), "doubling": (2, 30), "steep": (8, 10)}

@@ -6,20 +6,16 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ...errors import ConfigError
 from ..functions import FINENESS, Box, Function, turned
 from ..spaces import Euclidean
 from .base import METHODS, Plan, Query, _step_width, error_width
-from .elimination import Rounds, Transcript, Triple, non_interactive
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from .elimination import Judge
+from .elimination import Judge, Rounds, Transcript, Triple, non_interactive
 
 THRESHOLDS = ("balanced", "paper", "none")
 _MAX_DIMENSIONS = 16

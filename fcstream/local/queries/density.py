@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT
 from ...errors import ConfigError
 from ..functions import FINENESS, Distance, Function
 from ..spaces import Euclidean
 from .base import Plan, Query, _step_width
-from .elimination import Rounds, Transcript, Triple, non_interactive
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .elimination import Judge
+from .elimination import Judge, Rounds, Transcript, Triple, non_interactive
 
 KERNELS = ("auto", "plain", "unbiased")
 REACH = 6.0

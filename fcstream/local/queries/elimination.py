@@ -6,10 +6,12 @@ The rounds are the same for devices over a network and for simulations.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import EPSILON_UNIT, RHO_UNIT
 from ...errors import ConfigError
@@ -18,14 +20,8 @@ from ..noise import _kernels
 from ..spaces import Space
 from .confidence import confidence_radius, pure_confidence_radius, split_budget
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    Judge = Callable[[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]], NDArray[np.int8]]
-    """(rows, estimates, half widths) -> new states of these rows."""
-
+Judge = Callable[[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]], NDArray[np.int8]]
+"""(rows, estimates, half widths) -> new states of these rows."""
 CONFIDENCE = ("all", "paper")
 _BLOCK = 2**15  # how many numbers are averaged together
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT
 from ...errors import ConfigError
@@ -13,12 +14,7 @@ from ..functions import FINENESS, Distance, Function
 from ..spaces import Euclidean
 from .base import BOUND, Plan, Query, _step_width, error_width
 from .confidence import confidence_radius
-from .elimination import Rounds, Transcript, Triple, smallest
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .elimination import Judge
+from .elimination import Judge, Rounds, Transcript, Triple, smallest
 
 
 @dataclass(frozen=True)

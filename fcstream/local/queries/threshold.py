@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,7 @@ from ...stream.lattice import exact as as_fraction
 from ..functions import Function, Share
 from ..spaces import Records
 from .base import METHODS, Plan, Query
-from .elimination import Rounds, Transcript, Triple, non_interactive
-
-if TYPE_CHECKING:
-    from .elimination import Judge
+from .elimination import Judge, Rounds, Transcript, Triple, non_interactive
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import ConfigError
 from ..device.device import LocalFilter, answer_all
 from ..protocol import Ask, canonical, decoded, refused
 from ..queries.elimination import Question
 from ..simulation import ask_of, read_replies
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LARGEST = 2**21
 """Bytes of one message."""

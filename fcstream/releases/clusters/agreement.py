@@ -11,20 +11,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import DELTA_UNIT, RHO_UNIT, PrivacyLoss
 from ...cores.filters import BIT_DELTA, ROUND_UP
 from ...cores.replacement import tail_quantile
 from ...errors import ConfigError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...noise.samplers import Noise
-    from ..averages import Start
+from ...noise.samplers import Noise
+from ..averages import Start
 
 PARTED = 7
 """Delta: distance of a ball's center from the others, in radii; common partitions need more than 6."""

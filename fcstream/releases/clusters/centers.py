@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ...accounting.losses import PrivacyLoss
+from ...counting.exact import WindowView
 from ...errors import ConfigError
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
 from ...stream.lattice import Grid, Lattice
 from ..base import Counter, Forecast, Mechanism, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..options import BuildContext, Options
@@ -18,12 +21,6 @@ from .pipeline import ALL_AGREE, ClusteringAlgorithm, chance_by_agreement
 from .plan import BallPlan, ClusterJob, PlanChoice
 from .shards import ShardCounts, ShardView
 from .tuples import TupleAverage
-
-if TYPE_CHECKING:
-    from ...counting.exact import WindowView
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-
 
 Made = TypeVar("Made", bound="ClusterRelease")
 

@@ -12,24 +12,19 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import DELTA_UNIT, PrivacyLoss
 from ...cores.replacement import tail_quantile
 from ...errors import ConfigError
-from ...noise.samplers import MAX_VARIANCE
+from ...noise.samplers import MAX_VARIANCE, Noise
 from ...stream.lattice import MAX_COORDINATE, sqrt_up
 from ...stream.totals import column_totals
 from ..averages import Estimate, Start, _noisy_average, check_average, check_noise, gaussian_variance
 from .agreement import Balls, GaussianTest, Geometry
 from .tuples import noisy_mode
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...noise.samplers import Noise
 
 ANSWERS = ("centers", "averages", "nearest")
 _LOG_BITS = 24

@@ -6,31 +6,26 @@ import functools
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
+from ...counting.exact import WindowView
 from ...errors import ConfigError
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
+from ...stream.lattice import Grid, Lattice
 from ...stream.totals import gram_totals
-from ..averages import BallAverage, _no_stages, check_noise, gaussian_variance, in_parts, to_center
+from ..averages import BallAverage, Start, _no_stages, check_noise, gaussian_variance, in_parts, to_center
 from ..base import Forecast, Outcome, ReleaseValues
 from ..options import BuildContext
 from .centers import ClusterOptions, ClusterRelease, checked
 from .ktuples import BallCenters
 from .pipeline import chance_of, nearest_labels
+from .plan import ClusterJob
 from .shards import Shards
 from .tuples import TupleAverage
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...counting.exact import WindowView
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid, Lattice
-    from ..averages import Start
-    from .plan import ClusterJob
 
 _PRODUCT_BITS = 32  # of a clipped offset's squared length: a sum of 2**30 products fits an int64
 

@@ -13,14 +13,12 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import ConfigError, extra_missing
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Oracle = Callable[["NDArray[np.float64]", int, int], object]
 """oracle(points (m, d), k, seed) -> k centers (k, d). A pure function: it must keep nothing between calls."""

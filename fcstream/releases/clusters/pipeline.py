@@ -5,24 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
+from ...counting.exact import Selection, WindowView
 from ...errors import ConfigError
+from ...noise.samplers import Noise
 from ..averages import BallAverage, Estimate, FriendlyAverage, Start, in_parts, to_center
 from ..base import Forecast, Outcome, percent
 from ..floors import FALSE_RELEASE
 from .ktuples import BallCenters
 from .shards import Shards, ShardView
 from .tuples import TupleAverage, TwoCores
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...counting.exact import Selection, WindowView
-    from ...noise.samplers import Noise
 
 TupleMethod = TupleAverage | TwoCores | BallCenters
 """What becomes of tuples."""

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...errors import ConfigError
-from ...stream.lattice import MAX_RADIUS_SQUARED
+from ...stream.lattice import MAX_RADIUS_SQUARED, Lattice
 from ..averages import MIN_NANO, BallAverage
 from ..core_stage import normal_above
 from .agreement import PARTED, GaussianTest, fewest_gaussian, plan_gaussian
 from .ktuples import BallCenters
-from .oracles import find
+from .oracles import Oracle, find
 from .pipeline import MIN_PER_CENTER, ClusteringAlgorithm, LloydStep
 from .shards import Shards
 from .tuples import GAMMA, RADIUS_RATIO, SEARCH_RATIO, TupleAverage, radius_grid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...stream.lattice import Lattice
-    from .oracles import Oracle
 
 
 @dataclass(frozen=True)

@@ -6,24 +6,17 @@ public. That holds for every outcome of the coins, so coins may be kept, shared 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...counting.exact import FriendCounts
+from ...counting.exact import FriendCounts, WindowView
 from ...errors import ConfigError
+from ...noise.samplers import Noise
 from ...stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
-from .oracles import CHUNK, Incremental, checked_centers, one_thread, quietly, total
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from ...counting.exact import WindowView
-    from ...noise.samplers import Noise
-    from .oracles import Learner, Oracle
+from .oracles import CHUNK, Incremental, Learner, Oracle, checked_centers, one_thread, quietly, total
 
 MAX_TUPLES = 2**20
 

@@ -10,25 +10,21 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...cores.replacement import ReplacedFilter, ReplacedSizeFilter
 from ...errors import ConfigError
+from ...noise.samplers import Noise
 from ...predicates import MatchTuples, MatchWithin, OrderedTuples, PredicateCounts
+from ...predicates.base import Predicate
 from ...stream.lattice import MAX_COORDINATE, MAX_RADIUS_SQUARED
 from ...stream.totals import column_totals
 from ..averages import Estimate, FriendlyAverage, Start
 from ..core_stage import normal_above
 from ..diameter_search import DiameterSearch
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...noise.samplers import Noise
-    from ...predicates.base import Predicate
 
 GAMMA = Fraction(1, 5)
 """Of the fused predicate: see `TupleAverage`."""

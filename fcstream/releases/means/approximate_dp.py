@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from ...accounting.losses import (
     DELTA_UNIT,
@@ -20,19 +20,15 @@ from ...accounting.losses import (
 )
 from ...cores.filters import BasicFilter
 from ...cores.generator import FriendlyGenerator, Generated
-from ...counting.exact import FriendCounts
+from ...counting.exact import FriendCounts, Selection, WindowView
 from ...errors import ConfigError
-from ...stream.lattice import sqrt_up
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
+from ...stream.lattice import Grid, sqrt_up
 from ..averages import Estimate, _noisy_average, check_average, exact_sums
 from ..base import Counter, Forecast, Outcome, PlanNotes, PointMechanism
 from ..core_stage import noise_warnings
 from ..options import BuildContext, Options
-
-if TYPE_CHECKING:
-    from ...counting.exact import Selection, WindowView
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid
 
 _GROWTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 _BIT_SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)

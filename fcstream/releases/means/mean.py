@@ -6,13 +6,19 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...cores.filters import smallest_rho
+from ...cores.sampled_filters import PairSampling
+from ...counting.exact import Selection, WindowView
 from ...errors import ConfigError
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
+from ...stream.lattice import Grid
 from ..averages import BallAverage, Estimate, FriendlyAverage, norm_quantile, to_center
 from ..base import Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, Spread
 from ..core_stage import (
@@ -27,15 +33,6 @@ from ..core_stage import (
     release_probability,
 )
 from ..options import BuildContext, Options
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...cores.sampled_filters import PairSampling
-    from ...counting.exact import Selection, WindowView
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid
 
 CORE_MARGIN = 3.0
 """Noise deviations by which a friend of all points passes the core's threshold at the public size hint."""

@@ -7,22 +7,19 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
-from ...counting.multi_radius import LadderCounts
+from ...counting.multi_radius import LadderCounts, MultiRadiusView
 from ...errors import ConfigError
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
+from ...stream.lattice import Grid, Lattice
 from ..base import Forecast, Mechanism, Outcome, PlanNotes, PointMechanism
 from ..core_stage import noise_warnings
 from ..diameter_search import DiameterSearch
 from ..options import BuildContext
 from .mean import FriendlyMean, MeanOptions, RecentredMean
-
-if TYPE_CHECKING:
-    from ...counting.multi_radius import MultiRadiusView
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid, Lattice
 
 BASE = 1.5
 """Ratio of neighboring radii, the paper's."""

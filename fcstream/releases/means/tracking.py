@@ -5,24 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
+from ...counting.exact import WindowView
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
+from ...stream.lattice import Grid
 from ...stream.totals import tile_totals
 from ..averages import BallAverage, norm_quantile, to_center
 from ..base import Counter, Forecast, Mechanism, Outcome, PlanNotes, PointMechanism, Spread, Track
+from ..options import BuildContext
 from .mean import MeanOptions, RecentredMean
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...counting.exact import WindowView
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid
-    from ..options import BuildContext
 
 ROOM = 1.25
 """By how much the ball is wider than the points were: what they may move between two windows."""

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import ConfigError
+from ...stream.lattice import Feature, Grid
 from ...stream.panes import PaneStore
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...stream.lattice import Feature, Grid
 
 
 @dataclass(frozen=True, slots=True)

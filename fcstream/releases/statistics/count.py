@@ -6,21 +6,18 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...counting.exact import WindowView
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
 from ...stream.panes import PaneStore
 from ..base import Counter, Forecast, MechanismBase, Outcome
 from ..options import BuildContext, Options
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...counting.exact import WindowView
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
 
 
 class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -5,26 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import DELTA_UNIT, EPSILON_UNIT, DPLoss, PrivacyLoss
 from ...cores.filters import ReplacementFilter
 from ...errors import ConfigError
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
 from ...predicates.base import PredicateCounts
 from ...predicates.matrices import MatrixDistance
+from ...stream.lattice import Grid
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..means.approximate_dp import LowerCount, paid_by
 from ..options import BuildContext, Options
 from .moments import MomentsView, ShardMoments
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid
 
 LIMIT = 0.1
 """Distance of friendly matrices, the paper's."""

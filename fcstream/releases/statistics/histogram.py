@@ -7,22 +7,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...errors import ConfigError
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
+from ...stream.lattice import Grid
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..options import BuildContext, Options
 from .columns import BinCounts, Column
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid
 
 MAX_BINS = 4096
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import ConfigError
+from ...noise.samplers import Noise
 from ...stream.panes import PaneStore
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...noise.samplers import Noise
 
 MAX_SHARDS = 2**20
 

@@ -7,25 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
 from ...errors import ConfigError
-from ...stream.lattice import exact
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
+from ...stream.lattice import Grid, exact
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, least_gaussian
 from ..options import BuildContext, Options
 from .columns import Column, ColumnValues
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid
 
 MAX_QUANTILES = 100
 COUNT_SHARE = 20

@@ -6,26 +6,23 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import RHO_UNIT, PrivacyLoss
+from ...counting.exact import WindowView
 from ...errors import ConfigError
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
+from ...stream.lattice import Grid
 from ...stream.totals import tile_totals
 from ..averages import gaussian_variance, norm_quantile, to_center
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues, Spread
 from ..core_stage import ChargeShare, normal_above
 from ..means.mean import MeanOptions, RecentredMean
 from ..options import BuildContext, Options
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...counting.exact import WindowView
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid
 
 ROOM = 1.5
 """By how much the ball is wider than what was found to hold nearly all points: a cut tail takes from a variance."""

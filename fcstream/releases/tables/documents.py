@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import DPLoss, PrivacyLoss, largest, zcdp_of_dp
 from ...errors import ConfigError
+from ...noise.samplers import Noise
+from ...stream.lattice import Grid
 from ...synthetic.codes import Codes
 from ...synthetic.counts import TableCounts
 from ...synthetic.mixtures import UNIT, TableMixture, draw
 from ..base import Counter, MechanismBase, Outcome, Release, ReleaseValues, Track
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid
 
 MAX_ROWS = 10**8
 NANO = 10**9

@@ -8,25 +8,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
 from ...errors import ConfigError
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
+from ...stream.lattice import Grid
 from ...synthetic.codes import Codes
 from ...synthetic.counts import ContingencyTables, PairPanes, TablePanes
 from ..averages import gaussian_variance
 from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, ReleaseValues
 from ..options import BuildContext, Options
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid
 
 MAX_CELLS = 2**20
 """Of all tables together: a release of so many is some 8 MB of JSON, which a ledger and a file take."""

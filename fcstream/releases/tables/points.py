@@ -6,12 +6,16 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
 from ...errors import ConfigError
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise
+from ...stream.lattice import Grid
 from ...synthetic.cells import MAX_AXES
 from ...synthetic.convex import REACH, BallCells, ConvexSet, RegionCounts, RegionView, ball_cells
 from ...synthetic.mixtures import to_simplex
@@ -20,13 +24,6 @@ from ..base import Counter, Forecast, MechanismBase, Outcome, PlanNotes, Release
 from ..core_stage import normal_above
 from ..floors import gaussian_tail, least_gaussian
 from ..options import BuildContext, Options
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid
 
 SHARES = (Fraction(1, 10), Fraction(2, 10))
 """Of rho for the mean (with the number of records) and for second moments; the rest is for the cells."""

@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
 from ...errors import ConfigError
-from ...noise.samplers import sampleable
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise, sampleable
+from ...stream.lattice import Grid
 from ...synthetic.cells import MAX_AXES, MAX_WORK, Cells, along, by_number
 from ...synthetic.codes import Codes
 from ...synthetic.counts import TableCounts, TableView
@@ -26,13 +29,6 @@ from ..floors import gaussian_tail, laplace_tail, least_gaussian, least_laplace
 from ..options import BuildContext, Options
 from .documents import MAX_ROWS, NANO, USELESS, TableMechanism, epsilon_nano, usefulness
 from .synthetic_paper import PaperSynthetic
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid
 
 SHARES = (Fraction(2, 10), Fraction(6, 10))
 """Of rho for means (with the number of records) and for second moments; the rest is for the cells."""

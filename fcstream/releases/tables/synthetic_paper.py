@@ -6,27 +6,22 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...accounting.losses import PrivacyLoss
-from ...noise.samplers import sampleable
+from ...ledgers.base import Charge
+from ...noise.samplers import Noise, sampleable
+from ...stream.lattice import Grid
 from ...stream.totals import WIDE
 from ...synthetic.bingham import proj
 from ...synthetic.cells import FINE, covering, rounded
 from ...synthetic.codes import Codes
+from ...synthetic.counts import TableView
 from ...synthetic.mixtures import TableMixture, consistent, to_simplex_l1
 from ..base import Forecast, Outcome, PlanNotes
 from .documents import NANO, TableMechanism, epsilon_nano
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...ledgers.base import Charge
-    from ...noise.samplers import Noise
-    from ...stream.lattice import Grid
-    from ...synthetic.counts import TableView
 
 _GRAIN = 64
 """Damped means are rounded to so many times finer than one record moves them."""
