@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,12 @@ class Space:
     Specification 11.1, 11.3; proof 10.1; Liang and Yi 2025, Theorem 5.1, Corollary 5.1 and Remark 4.
     """
 
+    allowed: ClassVar[tuple[type[Function], ...]]
+    """Kinds of functions that are Lipschitz in this metric."""
+    spread: ClassVar[int] = 1
+    """The largest squared l2 distance, and the largest l1 distance, of two points one lattice step apart."""
+    is_euclidean: ClassVar[bool] = False
+
     @property
     def steps_per_unit(self) -> Fraction:
         """Lattice steps in one unit of distance."""
@@ -58,23 +64,9 @@ class Space:
         raise NotImplementedError
 
     @property
-    def allowed(self) -> tuple[type[Function], ...]:
-        """Kinds of functions that are Lipschitz in this metric."""
-        raise NotImplementedError
-
-    @property
-    def spread(self) -> int:
-        """The largest squared l2 distance, and the largest l1 distance, of two points one lattice step apart."""
-        return 1
-
-    @property
     def reach(self) -> int:
         """Largest absolute coordinate."""
         return 1
-
-    @property
-    def is_euclidean(self) -> bool:
-        return False
 
     def encode(self, value: Any) -> tuple[int, ...]:
         """The lattice point of a value; for None, or a value that cannot be read, a public point. Never raises."""
@@ -220,6 +212,8 @@ class Euclidean(Space):
     can separate two values that are as near as one likes.
     """
 
+    allowed = (Point, Distance, Box, Named)
+    is_euclidean = True
     low: tuple[float, ...]
     high: tuple[float, ...]
     step: float
@@ -267,10 +261,6 @@ class Euclidean(Space):
     def dimension(self) -> int:
         return len(self.low)
 
-    @property
-    def allowed(self) -> tuple[type[Function], ...]:
-        return Point, Distance, Box, Named
-
     @functools.cached_property
     def reach(self) -> int:
         return max(*map(abs, self.nowhere), *(max(-a, b) for a, b in self._bounds))
@@ -281,10 +271,6 @@ class Euclidean(Space):
         if self.missing is not None:
             return self.steps(self.missing)
         return tuple(a - max(b - a, 1) for a, b in self._bounds)
-
-    @property
-    def is_euclidean(self) -> bool:
-        return True
 
     def encode(self, value: Any) -> tuple[int, ...]:
         found = _numbers(value, self.dimension)
@@ -402,6 +388,7 @@ class Hamming(Space):
     Specification 11.1; proof 10.2; Liang and Yi 2025, section 3.1 (the Hamming metric).
     """
 
+    allowed = (Point, Mismatches, Named)
     bits: int
 
     def __post_init__(self) -> None:
@@ -411,10 +398,6 @@ class Hamming(Space):
     @property
     def dimension(self) -> int:
         return self.bits
-
-    @property
-    def allowed(self) -> tuple[type[Function], ...]:
-        return Point, Mismatches, Named
 
     def encode(self, value: Any) -> tuple[int, ...]:
         found = _numbers(value, self.bits)
@@ -442,6 +425,8 @@ class Discrete(Space):
     Specification 11.1; proof 10.2; Liang and Yi 2025, section 3.1 (the discrete metric).
     """
 
+    allowed = (Point, Outside, Named)
+    spread = 2
     categories: int
 
     def __post_init__(self) -> None:
@@ -451,14 +436,6 @@ class Discrete(Space):
     @property
     def dimension(self) -> int:
         return self.categories
-
-    @property
-    def spread(self) -> int:
-        return 2
-
-    @property
-    def allowed(self) -> tuple[type[Function], ...]:
-        return Point, Outside, Named
 
     def encode(self, value: Any) -> tuple[int, ...]:
         category = value if isinstance(value, (int, np.integer)) and 0 <= value < self.categories else 0
@@ -488,20 +465,14 @@ class Records(Space):
     Specification 11.1; proof 10.3; Liang and Yi 2025, appendix C.
     """
 
+    allowed = (Share,)
+    dimension = 1
     low: float
     high: float
     step: float = 1.0
 
     def __post_init__(self) -> None:
         Euclidean((self.low,), (self.high,), self.step)
-
-    @property
-    def dimension(self) -> int:
-        return 1
-
-    @property
-    def allowed(self) -> tuple[type[Function], ...]:
-        return (Share,)
 
     def encode(self, value: Any) -> tuple[int, ...]:
         if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":

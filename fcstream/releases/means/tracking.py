@@ -85,6 +85,7 @@ class TrackingMean(PointMechanism):
     outliers do not pull.
     """
 
+    tracks = True
     cold: RecentredMean
     track: Track | None = None
     kind: str = "mean"
@@ -99,10 +100,6 @@ class TrackingMean(PointMechanism):
     @property
     def loss(self) -> PrivacyLoss:
         return PrivacyLoss(self.cold.loss.rho_nano) if self.is_warm else self.cold.loss
-
-    @property
-    def tracks(self) -> bool:
-        return True
 
     def counter(self, dimension: int, reach: int, noise: Noise) -> Counter:
         return self.cold.counter(dimension, reach, noise)

@@ -53,9 +53,7 @@ class CountOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     needs_features: ClassVar[bool] = False
     without_effect: ClassVar[tuple[str, ...]] = ("method", "radius", "spread", "center", "delta")
 
-    @property
-    def holds_records(self) -> bool:
-        return False
+    holds_records = False
 
     def uses(self, features: Sequence[str]) -> Sequence[str]:
         return ()

@@ -205,9 +205,7 @@ class CovarianceOptions(Options, frozen=True, forbid_unknown_fields=True, kw_onl
     eta: float | None = None
     """Noise of the matrix, relative to itself. Left out: the smallest with which this many shards release."""
 
-    @property
-    def holds_records(self) -> bool:
-        return False
+    holds_records = False
 
     def build(self, setting: BuildContext) -> ShardCovariance:
         loss = self.approximate_loss(self.delta)

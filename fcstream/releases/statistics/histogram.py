@@ -60,9 +60,7 @@ class HistogramOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
     categories: list[float] | None = None
     """Numbers with a bin each; all other values share a last bin."""
 
-    @property
-    def holds_records(self) -> bool:
-        return False
+    holds_records = False
 
     def uses(self, features: Sequence[str]) -> Sequence[str]:
         return features if self.feature is None else (self.feature,)

@@ -69,9 +69,7 @@ class MarginalsOptions(Options, frozen=True, forbid_unknown_fields=True, kw_only
 
     takes_categories: ClassVar[bool] = True
 
-    @property
-    def holds_records(self) -> bool:
-        return False
+    holds_records = False
 
     def uses(self, features: Sequence[str]) -> Sequence[str]:
         return features if self.columns is None else self.columns
