@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from ..accounting.filters import BudgetSchedule
 from ..accounting.losses import PrivacyLoss
 from .base import Mechanism, Track
-
-if TYPE_CHECKING:
-    from ..accounting.filters import BudgetSchedule
 
 GROUP = 256
 """How many windows are charged, sealed or acknowledged in one transaction, if none depends on the window before."""

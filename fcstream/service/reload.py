@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,9 +30,7 @@ from ..engine.engine import Engine
 from ..engine.keyed import KeyedEngine
 from ..errors import ConfigError, FcstreamError, SinkError, SourceError
 from ..runtime.waiting import without_retry
-
-if TYPE_CHECKING:
-    from .metrics import StreamStatus
+from .metrics import StreamStatus
 
 T = TypeVar("T")
 LOG = logging.getLogger("fcstream.service")

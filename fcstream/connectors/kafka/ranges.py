@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 
-
 class KafkaRanges:
     """A `ReplayableSource` of topics; see `KafkaSource` for whose clock timestamps follow.
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ...errors import ConfigError, FcstreamError, needs_package
 from ..broker_connection import BrokerConnection
 from ..retry import BrokerLost, close_quietly
 from ..tls import TLS, tls_context, tls_failure
-
-if TYPE_CHECKING:
-    import ssl
-
-    from ..urls import Address
+from ..urls import Address
 
 T = TypeVar("T")
 _SOCKET_S = 15.0
