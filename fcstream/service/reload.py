@@ -35,7 +35,7 @@ from .metrics import StreamStatus
 T = TypeVar("T")
 LOG = logging.getLogger("fcstream.service")
 _SAFE = ("service", "sink", "dead_letter", "source.spool_bytes")
-_WHAT_IS_READ = ("stream", "subject", "group", "field", "bucket", "client_id", "delivery_id", "queue")
+_WHAT_IS_READ = ("stream", "subject", "group", "field", "bucket", "client_id", "delivery_id", "arrival", "queue")
 """Options of a source's URL that determine what is read, and as which consumer."""
 _SECURED = {"rediss": "redis", "mqtts": "mqtt", "amqps": "amqp", "rabbitmq-stream+tls": "rabbitmq-stream"}
 

@@ -36,6 +36,7 @@ REFUSED = [
     ({"source": {"url": URL.replace("=k", "=other")}}, ["source.url"]),
     ({"source": {"url": URL.replace("/0", "/1")}}, ["source.url"]),
     ({"source": {"url": URL + "&group=other"}}, ["source.url"]),
+    ({"source": {"url": URL + "&arrival=sent"}}, ["source.url"]),  # of queues: decides what is late, as `lateness` does
     ({"source": {"format": "msgpack", "name": "other"}}, ["source.format", "source.name"]),
     ({"source": {"spool": "folder"}}, ["source.spool"]),
     ({"budget": {"rho": 5.0}, "sink": {"url": "jsonl:other"}}, ["budget.rho"]),
