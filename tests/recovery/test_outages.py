@@ -22,7 +22,10 @@ from support.proxy import Proxy
 
 psycopg = pytest.importorskip("psycopg")
 pytestmark = pytest.mark.beside
-SHOWS_S, ENDS_S = 5.0, 30.0
+SHOWS_S = 5.0
+COMPILES_S = 15.0  # the kernels take twice as long
+PATIENCE_S = 3600  # of sources and sinks: no process that waits for one to come back ends within `AWAY_S`
+AWAY_S = 300.0
 LOOK_S = 0.05
 STARTS_S = 5.0  # at most, on a machine without other work: elsewhere all limits are longer in proportion
 PARTS = ("source", "sink", "ledger")
@@ -39,15 +42,15 @@ class Stand:
         self.port = free_port()
         self.process = None
 
-    def start(self, source="redis://127.0.0.1:{port}/0?stream={name}", length="1s", spool=None, **environment):
+    def start(self, source="redis://127.0.0.1:{port}/0?stream={name}&", length="1s", spool=None, **environment):
         server = {part: SERVER.replace("5432", str(self.proxies[part].port)) for part in ("sink", "ledger")}
-        source = source.format(port=self.proxies["source"].port, name=self.name)
+        source = source.format(port=self.proxies["source"].port, name=self.name) + f"patience={PATIENCE_S}"
         text = counting_job(
             time.time() - 5,
             stream={"name": "out"},
             window={"length": length, "lateness": "200ms"},
             source={"url": source, "spool": spool},
-            sink={"url": f"{server['sink']}?table={self.name}"},
+            sink={"url": f"{server['sink']}?table={self.name}&patience={PATIENCE_S}"},
             ledger={"url": f"{server['ledger']}?schema={self.name}"},
             service={"listen": f"127.0.0.1:{self.port}"},
         )
@@ -92,11 +95,13 @@ class Stand:
         self.redis.xadd(self.name, {"data": json.dumps({"ts_ms": time.time_ns() // 10**6, "a": 20.0})})
         return self.db.execute(f"SELECT count(*) FROM {self.name}").fetchone()[0] > 5 and self.ready()[0] == 200
 
-    def ends(self):
+    def ends(self, within_s=AWAY_S):
+        """Whatever is away: on any machine, long before anybody's patience is over."""
         self.process.send_signal(signal.SIGTERM)
-        started = time.monotonic()
-        assert self.process.wait(120) == 0, self.log()
-        return time.monotonic() - started
+        try:
+            assert self.process.wait(within_s) == 0, self.log()
+        except subprocess.TimeoutExpired:
+            pytest.fail(self.log())
 
     def close(self):
         if self.process is not None and self.process.poll() is None:
@@ -160,17 +165,17 @@ def rabbit_queue(kind, name):
 
 
 BROKERS = {
-    "nats": (4222, "nats://127.0.0.1:{port}/{name}", None, nats_stream),
-    "mqtt": (1883, "mqtt://127.0.0.1:{port}/{name}", "spool", lambda name: lambda: None),
+    "nats": (4222, "nats://127.0.0.1:{port}/{name}?", None, nats_stream),
+    "mqtt": (1883, "mqtt://127.0.0.1:{port}/{name}?", "spool", lambda name: lambda: None),
     "amqp": (
         5672,
-        "amqp://guest:guest@127.0.0.1:{port}/?queue={name}",
+        "amqp://guest:guest@127.0.0.1:{port}/?queue={name}&",
         "spool",
         partial(rabbit_queue, "classic"),
     ),
     "rabbitmq-stream": (
         5552,
-        "rabbitmq-stream://guest:guest@127.0.0.1:{port}/?stream={name}",
+        "rabbitmq-stream://guest:guest@127.0.0.1:{port}/?stream={name}&",
         None,
         partial(rabbit_queue, "stream"),
     ),
@@ -191,7 +196,7 @@ def test_a_broker_that_hangs_in_the_middle_of_a_long_window_shows_within_five_se
             stand.proxies["source"].is_silent = True
             assert stand.wait(lambda: "the source has not answered" in stand.ready()[1]) < SHOWS_S * stand.slowness
             assert stand.ready()[0] == 503
-            assert stand.ends() < ENDS_S
+            stand.ends()
         finally:
             drop()
 
@@ -208,7 +213,7 @@ def test_one_that_is_away_does_not_keep_the_process_from_ending(folder, part, ho
             stand.proxies[part].close()
         assert stand.wait(lambda: part in stand.ready()[1] and stand.ready()[0] == 503) < (SHOWS_S + 1) * stand.slowness
         stand.wait(lambda: part in stand.log())
-        assert stand.ends() < ENDS_S, stand.log()
+        stand.ends()
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -218,11 +223,11 @@ def test_a_start_that_fails_says_which_part(folder, part):
         stand.start()
         stand.wait(lambda: part in stand.ready()[1] and "refused" in stand.ready()[1])
         stand.wait(lambda: part in stand.log() and "refused" in stand.log())
-        assert stand.ends() < ENDS_S
+        stand.ends()
 
 
 def test_a_process_that_compiles_kernels_says_so_and_ends_at_once(folder):
     with contextlib.closing(Stand(folder)) as stand:
         stand.start(NUMBA_CACHE_DIR=str(folder / "empty"))
         stand.wait(lambda: "kernels have been compiled" in stand.ready()[1])
-        assert stand.ends() < ENDS_S / 2
+        stand.ends(within_s=COMPILES_S)
