@@ -229,6 +229,17 @@ class GappySource(Protocol):
         """Return the gaps that were noticed since the last call."""
 
 
+class GapNotes:
+    """What a source has noticed of gaps, until it is asked for them; a base of `GappySource` sources."""
+
+    def __init__(self) -> None:
+        self._gaps: list[Gap] = []
+
+    def gaps(self) -> list[Gap]:
+        found, self._gaps = self._gaps, []
+        return found
+
+
 @runtime_checkable
 class PrefetchingSource(Protocol):
     """A `LiveSource` with a store of its own (a spool), which can receive while the ledger or the sink is unreachable.

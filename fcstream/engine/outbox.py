@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-from ..ledgers import SealedRelease, WindowKey
+from ..accounting.losses import PrivacyLoss
+from ..ledgers import Ledger, SealedRelease, WindowKey
 from ..releases.base import Release
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ..accounting.losses import PrivacyLoss
-    from ..ledgers import Ledger
 
 
 class Outbox:

@@ -136,30 +136,20 @@ class _Streams:
             yield from _exact(core, exact)
 
     def _public(self, core: Any) -> Iterator[Any]:
-        ready = core.GaugeMetricFamily(
-            "fcstream_ready", "1 if the stream is served now, by this process or another one", labels=["stream"]
-        )
-        state = core.GaugeMetricFamily("fcstream_state", "1 for the state it is in", labels=["stream", "state"])
+        ready = _gauge(core, "ready", "1 if the stream is served now, by this process or another one")
+        state = _gauge(core, "state", "1 for the state it is in", "state")
         errors = _counter(core, "errors", "Failed attempts to use an external system", "part")
-        lag = core.GaugeMetricFamily(
-            "fcstream_lag_seconds", "For how long the next window has been due; 0 if it is not", labels=["stream"]
-        )
+        lag = _gauge(core, "lag_seconds", "For how long the next window has been due; 0 if it is not")
         released = _counter(core, "windows_released", "Windows released with a value")
         refused = _counter(core, "windows_refused", "Windows released as refused", "reason")
         restarts = _counter(core, "restarts", "Times that a new session began after an error")
         late = _counter(core, "late_alarms", f"Times that about {USUAL} records had come too late; noisy")
         reloads = _counter(core, "reloads", "Times that the configuration was read again (SIGHUP)", "result")
-        warning = core.GaugeMetricFamily(
-            "fcstream_warning", "1 for each warning of /ready, by its kind", labels=["stream", "kind"]
-        )
+        warning = _gauge(core, "warning", "1 for each warning of /ready, by its kind", "kind")
         gaps = _counter(core, "gaps", "Times that the broker had dropped what nobody had read")
         incomplete = _counter(core, "incomplete_windows", "Releases of windows that may be incomplete for that reason")
-        gap = core.GaugeMetricFamily(
-            "fcstream_clock_gap_seconds", "This machine's clock minus the broker's, if that is known", labels=["stream"]
-        )
-        closed = core.GaugeMetricFamily(
-            "fcstream_last_window_close_seconds", "End of the last window released, Unix time", labels=["stream"]
-        )
+        gap = _gauge(core, "clock_gap_seconds", "This machine's clock minus the broker's, if that is known")
+        closed = _gauge(core, "last_window_close_seconds", "End of the last window released, Unix time")
         for each in self._watched:
             counters, stream = each.service.counters, each.stream
             ready.add_metric([stream], 0 if each.service.trouble else 1)
@@ -189,10 +179,7 @@ class _Streams:
             "remaining": "Room left in the most charged filter",
         }
         for part in ("rho", "delta"):
-            families = {
-                name: core.GaugeMetricFamily(f"fcstream_budget_{name}_{part}", text, labels=["stream", "block"])
-                for name, text in said.items()
-            }
+            families = {name: _gauge(core, f"budget_{name}_{part}", text, "block") for name, text in said.items()}
             for each in self._watched:
                 for stream, standings in each.standings.items():
                     for block, guarantee, spent in standings:
@@ -211,7 +198,7 @@ def _exact(core: Any, watched: Sequence[StreamStatus]) -> Iterator[Any]:
     }
     families = {name: _counter(core, name, f"{text}; exact, not private") for name, text in said.items()}
     rejected = _counter(core, "rejected", "Records that were not taken; exact, not private", "reason")
-    spool = core.GaugeMetricFamily("fcstream_spool_bytes", "Size of the spool; exact, not private", labels=["stream"])
+    spool = _gauge(core, "spool_bytes", "Size of the spool; exact, not private")
     lost = _counter(core, "dead_letters_lost", "Rejections that no dead letter reports; exact, not private")
     for each in watched:
         lost.add_metric([each.stream], each.service.lost_dead_letters())
@@ -223,8 +210,12 @@ def _exact(core: Any, watched: Sequence[StreamStatus]) -> Iterator[Any]:
     yield from (*families.values(), rejected, lost, spool)
 
 
-def _counter(core: Any, name: str, text: str, label: str | None = None) -> Any:
-    return core.CounterMetricFamily(f"fcstream_{name}", text, labels=["stream", *([label] if label else [])])
+def _counter(core: Any, name: str, text: str, *labels: str) -> Any:
+    return core.CounterMetricFamily(f"fcstream_{name}", text, labels=["stream", *labels])
+
+
+def _gauge(core: Any, name: str, text: str, *labels: str) -> Any:
+    return core.GaugeMetricFamily(f"fcstream_{name}", text, labels=["stream", *labels])
 
 
 def _by_label(family: Any, stream: str, counts: Mapping[str, int]) -> None:

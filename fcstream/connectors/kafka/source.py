@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...errors import ConfigError, SourceError
-from ..base import Chunk, Gap, PartitionAssignment
+from ..base import Chunk, Gap, GapNotes, PartitionAssignment
 from ..retry import BrokerLost
 from ..urls import Address, UrlOption
 from .connection import ASK_S, CONNECTION, KafkaConnection
@@ -46,7 +46,7 @@ MAX_POLL = UrlOption("max_poll_s", "Seconds between two polls after which the gr
 GROUP_OPTIONS = (GROUP, INSTANCE, SESSION, MAX_POLL)
 
 
-class KafkaSource:
+class KafkaSource(GapNotes):
     """Reads topics as a member of a consumer group. See `LiveSource` for the contract.
 
     Parameters
@@ -83,6 +83,7 @@ class KafkaSource:
     receipt_is_durable = False
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
+        super().__init__()
         session_ms = int(1000 * address.take_number(SESSION))
         group, instance = address.take(GROUP, "") or name, address.take(INSTANCE)
         if max(len(group.encode()), len(instance.encode())) > _LONGEST_NAME:
@@ -117,7 +118,6 @@ class KafkaSource:
         self._held: list[Message] = []  # received while something else was waited for
         self._next: dict[str, int] = {}  # where each partition was polled up to, in this generation
         self._jumps: dict[str, int] = {}  # from which position on offsets were skipped, since the last `ends`
-        self._gaps: list[Gap] = []
         self._committed: dict[str, int] = {}
         self._unanswered = 0
         self._commit_error: KafkaError | None = None
@@ -182,10 +182,6 @@ class KafkaSource:
             self._reached(name, low)  # the brokers have dropped what came before
             ends[name] = high
         return ends
-
-    def gaps(self) -> list[Gap]:
-        found, self._gaps = self._gaps, []
-        return found
 
     def _note_gap(self, name: str, committed: int, low: int, high: int) -> None:
         """Compare the position up to which a partition was read without a jump with what the brokers still have."""

@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...errors import ConfigError, SourceError
-from ..base import BrokerTime, Chunk, Gap
+from ..base import BrokerTime, Chunk, Gap, GapNotes
 from ..urls import Address, UrlOption
 from .connection import CONNECTION, LONGEST, NatsConnection, checked_name, stream_of
 from .reader import POLL_BYTES, NatsReader, Row, SingleMessageReader
@@ -32,7 +32,7 @@ GROUP = UrlOption("group", "Consumer under whose name positions are kept.", othe
 BUCKET = UrlOption("bucket", "Bucket of positions, made with one replica if it is missing.", "fcstream_positions")
 
 
-class NatsSource:
+class NatsSource(GapNotes):
     """Reads a stream, or one subject of it; a `LiveSource` with the stream as its one partition.
 
     Parameters
@@ -63,6 +63,7 @@ class NatsSource:
     generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
+        super().__init__()
         self._stream = stream_of(address)
         self._subject = checked_name(address.take(SUBJECT), "a `subject`", LONGEST, address)
         self._bucket = checked_name(address.take(BUCKET), "a `bucket`", _LONGEST_BUCKET, address)
@@ -78,7 +79,6 @@ class NatsSource:
         self._timestamp: int | None = None  # of the last message
         self._unsure = 0  # how many of the next messages may be unreadable to the client
         self._looked: tuple[int, int | None] = 0, None  # position and timestamp when the stream's extent was last read
-        self._gaps: list[Gap] = []
         self._ranges = False
         self._wire = NatsConnection(address, patience_s, SourceError)
         self._wire.first(self._start)
@@ -124,10 +124,6 @@ class NatsSource:
             value = json.dumps({"position": position, "created": self._created}).encode()
             self._wire.run(partial(self._put, value))
             self._committed = position
-
-    def gaps(self) -> list[Gap]:
-        found, self._gaps = self._gaps, []
-        return found
 
     def close(self) -> None:
         reader, self._reader = self._reader, None

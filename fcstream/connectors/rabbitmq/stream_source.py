@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from ...errors import SourceError
-from ..base import Chunk, Gap
+from ..base import Chunk, Gap, GapNotes
 from ..retry import BrokerLost
 from ..tls import TLS
 from ..urls import PATIENCE, Address, UrlOption
@@ -37,7 +37,7 @@ _GROUP = UrlOption("group", "Consumer under whose name its position is kept.", o
 _CREDIT = UrlOption("credit", "Chunks that the broker sends ahead.", 10)
 
 
-class RabbitStreamSource:
+class RabbitStreamSource(GapNotes):
     """Reads one stream, from the broker that leads it; a `LiveSource`.
 
     Parameters
@@ -71,6 +71,7 @@ class RabbitStreamSource:
     generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
+        super().__init__()
         self._stream = checked_name(address, "stream", address.take(STREAM))
         self._name = checked_name(address, "group", address.take(_GROUP, name))
         self._credit = int(address.take_number(_CREDIT))
@@ -78,7 +79,6 @@ class RabbitStreamSource:
         self._committed = 0
         self._partition, self._times_made = self._stream, 1
         self._polled_ms: int | None = None  # the timestamp of the last message that was polled
-        self._gaps: list[Gap] = []
         self._ranges = False
         self._frames: deque[Any] = deque()
         self._opened: deque[ChunkMessages] = deque()  # messages of the first frame that are not polled yet
@@ -127,10 +127,6 @@ class RabbitStreamSource:
         if position > self._committed:
             self._link.run(lambda client: self._store(client, position))
             self._committed = position
-
-    def gaps(self) -> list[Gap]:
-        found, self._gaps = self._gaps, []
-        return found
 
     def close(self) -> None:
         self._link.close()

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...errors import ConfigError, SourceError
-from ..base import BrokerTime, Chunk, Gap
+from ..base import BrokerTime, Chunk, Gap, GapNotes
 from ..tls import TLS
 from ..urls import PATIENCE, Address, UrlOption
 from .connection import RedisConnection, answers_of, redis_errors
@@ -39,7 +39,7 @@ GROUP = UrlOption("group", "Consumer under whose name positions are kept.", othe
 _FIELD = UrlOption("field", "Field of an entry that holds the record.", "data")
 
 
-class RedisSource:
+class RedisSource(GapNotes):
     """Reads one or more streams, each a partition, with ``XREAD``; a `LiveSource`.
 
     Parameters
@@ -75,6 +75,7 @@ class RedisSource:
     generation = 0
 
     def __init__(self, address: Address, name: str, patience_s: float = 60.0) -> None:
+        super().__init__()
         keys = list(dict.fromkeys(key for key in address.take(_STREAMS).split(",") if key))
         if not keys:
             raise ConfigError(f"must name a stream, got {address.masked}", address.key)
@@ -92,7 +93,6 @@ class RedisSource:
         self._ranges = False
         self._partitions = {key: key for key in keys}  # names of partitions, which change when a stream is made anew
         self._sound: dict[str, int | None] = {}  # by key, the position before which everything was read
-        self._gaps: list[Gap] = []
         self._ranks: dict[str, int] = {}  # how many entries had been added up to the position, where that is known
         self._marks: dict[str, tuple[int, int]] = {}  # an end, and how many entries had been added up to it
         stored = self._link.open(lambda client: client.hgetall(self._positions_key))
@@ -189,10 +189,6 @@ class RedisSource:
             ids = {key: write_id(number) for key, number in later.items()}
             self._link.run(lambda client: client.hset(self._positions_key, mapping=ids))
             self._committed |= later
-
-    def gaps(self) -> list[Gap]:
-        found, self._gaps = self._gaps, []
-        return found
 
     def close(self) -> None:
         self._link.close()

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...accounting.losses import RHO_UNIT
 from ...errors import ConfigError
 from ..functions import FINENESS, Distance, Function
 from ..spaces import Euclidean
@@ -87,6 +86,5 @@ class Nearest(Query):
         """What to expect from n devices with a budget of rho each; `error` is the bound."""
         rounds = rounds or Rounds()
         found, triple = self.forecast(n, rho, method, rounds), self.triple(method)
-        sigma = float(triple.sigma(np.array([int(rho * RHO_UNIT)]))[0]) * _step_width(self.space)
-        bound = 2 * sigma * confidence_radius(triple.dimension, min(0.999, BOUND * rounds.beta) / max(1, n))
+        bound = 2 * found.sigma * confidence_radius(triple.dimension, min(0.999, BOUND * rounds.beta) / max(1, n))
         return Plan(found.sigma, found.widths, found.half_saved_at, bound, found.notes)
