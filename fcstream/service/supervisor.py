@@ -309,7 +309,7 @@ class Supervisor:
             rejected = session.engine.drain_rejected()
             for watch in self._unusable:
                 watch.note(self.counters.seen - seen, rejected)
-            self.counters.rejected = _sum(self.counters.rejected, rejected)
+            self.counters.rejected = added(self.counters.rejected, rejected)
             self._late.note(rejected)
             self.counters.late_alarms = self._late.alarms
             yield session
@@ -404,5 +404,6 @@ def _error_text(error: BaseException) -> str:
     )
 
 
-def _sum(one: Mapping[str, int], two: Mapping[str, int]) -> dict[str, int]:
+def added(one: Mapping[str, int], two: Mapping[str, int]) -> dict[str, int]:
+    """Add counts by name."""
     return {name: one.get(name, 0) + two.get(name, 0) for name in one.keys() | two.keys()}

@@ -29,7 +29,7 @@ from ..service.context import SessionContext
 from ..service.leases import LeaderSink, Lease, SessionLeases
 from ..service.publisher import Publisher
 from ..service.reload import ActiveConfig
-from ..service.supervisor import Supervisor, now_ms
+from ..service.supervisor import Supervisor, added, now_ms
 from .answers import TaskReports, take_rows
 from .checkpoint import bind
 from .pairs import splits, splitter
@@ -170,9 +170,7 @@ class SparkSupervisor(Supervisor):
         counters.messages, notes.messages = counters.messages + notes.messages, 0
         counters.records, notes.records = counters.records + notes.records, 0
         rejected, notes.rejected = notes.rejected, {}
-        counters.rejected = {
-            name: counters.rejected.get(name, 0) + rejected.get(name, 0) for name in counters.rejected | rejected
-        }
+        counters.rejected = added(counters.rejected, rejected)
 
 
 class MicroBatches:

@@ -196,8 +196,7 @@ class FileJournal(Journal):
             sync_folder(self.path.parent)
         with contextlib.suppress(FileNotFoundError):
             os.remove(self._scratch)  # of a compaction that was interrupted
-        with open(self.path, "rb") as file:
-            data = file.read()
+        data = Path(self.path).read_bytes()
         found = read(data, self.path, self._rollback_guard)
         if found.size < len(data):
             os.ftruncate(self._file, found.size)

@@ -57,8 +57,7 @@ class DeviceJournalReader:
         rollback_guard = RollbackGuard(f"{path}-witness")
         seen = rollback_guard.seen()  # before the file is read, which then must reach as far
         try:
-            with open(path, "rb") as file:
-                data = file.read()
+            data = Path(path).read_bytes()
         except OSError as error:
             raise LedgerError(f"{path} cannot be read: {error.strerror}") from None
         found = read(data, Path(path), rollback_guard, seen, all_changes=True)
